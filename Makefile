@@ -88,9 +88,7 @@ setup-programs:
 build: setup-programs
 	$(DEBUG_BUILD)
 
-# Uses a separate build, so that it does not undo the main one. Leaves out the broker, whose dependencies take too long to
-# build at each save.
-check:
+check: setup-programs
 	@SWIFT='$(SWIFT)' DEBUG_INFO='$(DEBUG_INFO)' FILTER='$(FILTER)' Tests/check
 
 model:
@@ -118,7 +116,7 @@ test test-dbus-broker test-smoke: export SHARED_DEVICE_TEST_HASHES = yes
 # programs, a real provider, a wait of 25 s that C programs cannot shorten, ten thousand forks, and the tests with
 # Firefox that also run with Chromium.
 LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
-LONG_TESTS := $(LONG_TESTS)|NotifyTests\.(OutageTests/aStoppedBusIsWaitedFor|ForkTests/tenThousandForks)|FirefoxTests/(cookies|closed|guarded)
+LONG_TESTS := $(LONG_TESTS)|Notify3Tests\.(OutageTests/aStoppedBusIsWaitedFor|ForkTests/tenThousandForks)|FirefoxTests/(cookies|closed|guarded)
 HOSTILE_TESTS := (SharedDevice|Notifyd|Logout)HostileTests
 build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))
@@ -158,11 +156,11 @@ test-long: setup-tests build-tests
 
 # The tests and the hostile tests, on the default bus daemon of Fedora and Arch; without the tests that use no bus and
 # without the rest of `test-long`.
-WITHOUT_BUS := (Cryptography|DeviceStorage|DeviceView|EmbeddedIdentity|HTTPClient|JSONWebSignature|OpenIDConnect|ProfileConversion|RecordVault|SharedDeviceSimulation|SharedDeviceTorture)Tests
+WITHOUT_BUS := (Basics|SharedDeviceSimulation|SharedDeviceTorture)Tests
 HAS_DBUS_BROKER := (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null && unshare --mount true 2>/dev/null
 NO_DBUS_BROKER := echo 'not tested on dbus-broker: it is not installed, or this user may not start it'
 # The tests of behaviour that may break only on dbus-broker: outages, match rules, names, signals, several users.
-DBUS_BROKER_SMOKE := ^(DBusTransport|NotifyCenter|Notify|NotifyDaemon)Tests|SharedDeviceTests\.(BrokerProcess|SystemBus|ListenerApp)
+DBUS_BROKER_SMOKE := SharedDeviceTests\.(BrokerProcess|SystemBus|ListenerApp)|^(Bus|Notify3)Tests|^NotificationsTests\.(Callback|Darwin|Distributed|Flush|Foreign|HostileSize|Outage|.*BetweenProcesses)
 test-smoke:
 	@echo 'on dbus-broker:'; $(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
 	NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)'
@@ -225,7 +223,7 @@ test-msal:
 	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker shared-device-sign-in; do $(DEBUG_BUILD) --product $$product || exit 1; done
 	[ -x '$(MSAL_VENV)/bin/python3' ] || python3 -m venv '$(MSAL_VENV)'
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
-	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Microsoft/msal-check
+	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Organisation/msal-check
 
 # Django OAuth Toolkit comes from PyPI, so this is not part of `test`. The check names what is missing. oauthlib stays at
 # version 3, because device codes fail with oauthlib 4.
@@ -235,7 +233,7 @@ test-django:
 	for product in shared-device shared-device-broker shared-device-identity shared-device-sign-in; do $(DEBUG_BUILD) --product $$product || exit 1; done
 	[ -x '$(DJANGO_VENV)/bin/python3' ] || python3 -m venv '$(DJANGO_VENV)'
 	'$(DJANGO_VENV)/bin/pip' install --quiet django==5.2.19 django-oauth-toolkit==3.4.1 oauthlib==3.3.1
-	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Identity/django-check
+	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Organisation/django-check
 
 # Runs entirely in separate namespaces, and leaves nothing behind when it ends.
 demo-console:
@@ -437,4 +435,4 @@ notify-tool:
 	@echo built .build/notify-tool
 
 clean:
-	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm $(COREFOUNDATION_SCRATCH) Benchmarks/.build-bench Fuzzing/.build-fuzz Examples/*/.build
+	rm -rf .build .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm $(COREFOUNDATION_SCRATCH) Benchmarks/.build-bench Fuzzing/.build-fuzz Examples/*/.build

@@ -2,385 +2,780 @@
 
 import PackageDescription
 
-// MARK: How the tables below are written
-/// The packages of others, by the products that targets use.
-let products = [
-    "ArgumentParser": "swift-argument-parser", "Logging": "swift-log",
-]
+/// The console's files that draw a sign-out: the pages of checks have them in them.
+let console: [Resource] = [
+    "dom.js", "words.js", "day.js", "rounds.js", "drawing.js", "report.js", "shared-device.css",
+].map { .embedInCode("Console/\($0)") }
 
-/// What many targets need together: `+center` names the whole.
-let groups = [
-    "+center": "NotifyCenter DBusTransport",
-    "+apple": "AppleNotifications +center",
-    "+notify3": "notifyutil notifyd +center",
-    // What a whole broker is made of, for its programs and tests; and without its tokens, for the administrator's command.
-    "+broker": "EmbeddedIdentity +store",
-    "+store": "SharedDeviceBroker DeviceConfiguration NotifyCenter +people",
-    "+people": "EmbeddedDirectory Identity DeviceStorage SharedDevice +database",
-    "+service": "ServiceSupport ProjectVersion ArgumentParser Logging",
-    // What speaks to an organisation's provider.
-    "+openIDConnect": "OpenIDConnect HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Cryptography",
-    "+oidc": "OrganisationIdentity HTTPListening SharedDevice +openIDConnect",
-    "+database": "SQLite DBusTransport",
-    "+command": "+store CLinux CommandParts DeviceView ProfileConversion ProjectVersion ArgumentParser",
-    "+prompt": "+broker SignInPrompt HTTPListening StrictJSON",
-    "+testKits": "SharedDeviceTestKit NotifyCenterTestKit",
-    "+arguments": "DeviceConfiguration SharedDevice NotifyCenter ArgumentParser",
-    // What takes part in the place of a program that knows nothing of shared device mode.
-    "+adapter": "DeviceConfiguration SharedDevice CLinux +center",
-    "+apps": "point-of-sale flight-briefing field-service",
-    // Devices with an agent and two apps, and their controller, as processes.
-    "+fleet": "SharedDeviceTestKit +device shared-device-agent shared-device-controller",
-    "+fleetProgram": "FleetService Fleet MQTTClient ProjectVersion DBusTransport ArgumentParser",
-    "+device": "+commands point-of-sale flight-briefing",
-    "+commands": "shared-device shared-device-broker",
-    "+stage": "DemoStage ExampleSupport +testKits +arguments",
-    "+signIn": "shared-device-identity shared-device-sign-in +commands +apps",
-]
-
-func names(_ words: String) -> [String] { words.split(whereSeparator: \.isWhitespace).map(String.init) }
-
-/// The dependencies that the words name: targets, products of other packages, groups.
-func dependencies(_ words: String) -> [Target.Dependency] {
-    names(words).flatMap { word in
-        if let group = groups[word] { return dependencies(group) }
-        return [products[word].map { .product(name: word, package: $0) } ?? .byName(name: word)]
-    }
-}
-
-/// A module that others import. `path` is for one in the folder of a test target.
-func library(_ name: String, _ words: String = "", path: String? = nil, resources: [Resource]? = nil) -> Target {
-    .target(name: name, dependencies: dependencies(words), path: path, resources: resources)
-}
-
-/// A library of the system, and the Debian package that has its headers.
-func systemLibrary(_ name: String, _ pkgConfig: String, package: String) -> Target {
-    .systemLibrary(name: name, pkgConfig: pkgConfig, providers: [.apt([package])])
-}
-
-/// A program. `path` is for one that tests start: it names the test target that it serves, and its folder there.
-func program(_ name: String, _ words: String, path: String? = nil, isSwift5: Bool = false) -> Target {
-    let settings: [SwiftSetting] = isSwift5 ? [.swiftLanguageMode(.v5)] : []
-    return .executableTarget(name: name, dependencies: dependencies(words), path: path, swiftSettings: settings)
-}
-
-/// A test target. All of them may use the test kit.
-func tests(_ name: String, _ words: String, exclude: [String] = []) -> Target {
-    .testTarget(name: name, dependencies: dependencies(words + " NotifyCenterTestKit"), exclude: exclude)
-}
-
-/// A family of targets is a folder: its libraries and programs in Sources, its tests in Tests. A family uses those above it here, never
-/// one below. A test target gets its helpers as dependencies, and leaves their folders out of its sources.
-func family(_ name: String, _ targets: Target...) -> [Target] {
-    for target in targets {
-        let path = target.path ?? target.name
-        target.path = "\(target.type == .test || target.path != nil ? "Tests" : "Sources")/\(name)/\(path)"
-        for test in targets where path.hasPrefix(test.name + "/") {
-            test.dependencies.append(.target(name: target.name))
-            test.exclude.append(String(path.dropFirst(test.name.count + 1)))
-        }
-    }
-    return targets
-}
-
-// MARK: Families
-/// libdbus, and nothing of notifications.
-let bus = family(
-    "Bus",
-    systemLibrary("CDBus", "dbus-1", package: "libdbus-1-dev"),
-    // Calls of Linux that Swift's Glibc module lacks.
-    library("CLinux"),
-    library("DBusTransport", "CDBus CLinux"),
-    library("ProjectVersion"),  // For --version of every program.
-    // A process that observes, posts and ends, or forks. Its arguments say which.
-    program("bus-probe", "DBusTransport CLinux", path: "DBusTransportTests/BusProbe"),
-    tests("DBusTransportTests", "DBusTransport CLinux")
-)
-
-/// The centers, and Apple's spellings of them.
-let notifications = family(
-    "Notifications",
-    // The messages between the library of notify(3) and its service, which posts reserved names for the Darwin center
-    // too; and the access rules.
-    library("NotifydProtocol", "DBusTransport CLinux"),
-    library("NotifyCenter", "NotifydProtocol DBusTransport"),
-    library("NotifyCenterFoundation", "+center"),
-    library("AppleNotifications", "NotifyCenterFoundation +center"),
-    // What CoreFoundation's headers hide on Linux.
-    library("CCoreFoundationNotifications"),
-    library("CoreFoundationNotifications", "NotifyCenterFoundation CCoreFoundationNotifications +center"),
-    // A process with a center, which carries out the commands of its standard input, for the tests between processes.
-    program("center-probe", "NotifyCenter", path: "NotifyCenterTests/CenterProbe"),
-    .testTarget(name: "NotifydProtocolTests", dependencies: dependencies("NotifydProtocol DBusTransport")),
-    tests("NotifyCenterTests", "notifyutil +center"),
-    program("foundation-probe", "NotifyCenterFoundation", path: "NotifyCenterFoundationTests/FoundationProbe"),
-    tests("NotifyCenterFoundationTests", "NotifyCenterFoundation +center"),
-    // Swift code as people write it for Apple's platforms, in the language mode that most of them use.
-    program("ported-app", "AppleNotifications notify", path: "AppleNotificationsTests/PortedApp", isSwift5: true),
-    tests("AppleNotificationsTests", "AppleNotifications +center"),
-    // Code as people write it for Apple's platforms: it imports nothing of this package.
-    program("unmodified-app", "CoreFoundationNotifications", path: "CoreFoundationNotificationsTests/UnmodifiedApp"),
-    program("scripted-app", "CoreFoundationNotifications", path: "CoreFoundationNotificationsTests/ScriptedApp"),
-    tests("CoreFoundationNotificationsTests", "CoreFoundationNotifications +apple", exclude: ["Programs"])
-)
-
-/// notify(3), its service and its command.
-let notify3 = family(
-    "Notify3",
-    library("CNotify"),  // The headers.
-    library("CDispatchQueues"),  // Queues and blocks of C callers.
-    // Tells when something changes at a path.
-    library("FileWatching", "DBusTransport"),
-    library("notify", "CNotify CDispatchQueues CLinux FileWatching NotifydProtocol +center"),
-    library("NotifyDaemon", "FileWatching NotifydProtocol +center"),
-    program("notifyd", "NotifyDaemon NotifydProtocol DBusTransport ProjectVersion"),
-    // What notifyutil and notify-center have in common.
-    library("CommandSupport", "notify NotifydProtocol +center"),
-    program("notifyutil", "CommandSupport CLinux notify NotifydProtocol ProjectVersion +center"),
-    tests("FileWatchingTests", "FileWatching DBusTransport"),
-    // A process that calls notify(3) as its standard input says.
-    program("notify-probe", "notify NotifyCenter", path: "NotifyTests/NotifyProbe"),
-    // Swift code as people write it for Apple's platforms.
-    program("ported-notify", "notify", path: "NotifyTests/PortedNotify", isSwift5: true),
-    tests("NotifyTests", "notify NotifydProtocol notifyd notifyutil +center"),
-    // Another process with registrations, also under another user. Its standard input says what it does.
-    program("notifyd-client", "NotifydProtocol DBusTransport", path: "NotifyDaemonTests/NotifydClient"),
-    tests("NotifyDaemonTests", "NotifyDaemon FileWatching NotifydProtocol notifyd +center"),
-    // A bus, notifyd and a command for the tests of notifyutil and of notify-center.
-    library("ProgramBus", "NotifyCenterTestKit DBusTransport", path: "NotifyutilTests/ProgramBus"),
-    tests("NotifyutilTests", "CommandSupport notify NotifydProtocol NotifyCenter ProjectVersion notifyutil notifyd"),
-    // Processes of other users, honest and hostile.
-    program("hostile-notifier", "notify DBusTransport", path: "NotifydHostileTests/HostileNotifier"),
-    tests("NotifydHostileTests", "NotifydProtocol DBusTransport notifyd"),
-    // notify(3) in C and C++, built and run as programs of others are.
-    tests("CProgramTests", "NotifydProtocol notifyd notifyutil +center", exclude: ["Programs"])
-)
-
-/// The command of all centers. Apart from notify(3), which a build without swift-argument-parser has.
-let notifyCenterCommand = family(
-    "Notify3",
-    program("notify-center", "CommandSupport notify NotifydProtocol ProjectVersion ArgumentParser +center"),
-    tests("NotifyCenterCommandTests", "ProgramBus CommandSupport NotifydProtocol ProjectVersion notify-center +notify3")
-)
-
-/// What an app on a shared device links.
-let sharedDevice = family(
-    "SharedDevice",
-    library("SharedDevice", "CLinux +center"),
-    library("MSAL", "SharedDevice +center"),
-    // An app that cleans up, and is killed at the point that its arguments name.
-    program("cleanup-probe", "SharedDevice NotifyCenter", path: "SharedDeviceTests/CleanupProbe"),
-    // An app that follows the account, and does what its standard input says.
-    program("listener-app", "SharedDevice ArgumentParser +center", path: "SharedDeviceTests/ListenerProgram"),
-    tests(
-        "SharedDeviceTests",
-        "+broker +service JSONWebSignature StrictJSON ExampleSupport notifyutil notify-center +commands +apps demo",
-        exclude: ["session-record.json"]
-    ),
-    // Swift code as people write it for shared device mode on iOS, in the language mode that most of them use.
-    program("ported-shared-device-app", "MSAL +apple", path: "MSALTests/PortedSharedDeviceApp", isSwift5: true),
-    tests("MSALTests", "MSAL SharedDevice +commands notifyutil +center", exclude: ["Fixtures"])
-)
-
-/// Who people are: the interface of providers, and the directory of a device that has no organisation behind it.
-let identity = family(
-    "Identity",
-    library("Identity", "Cryptography SharedDevice"),
-    // The project's own four files on SQLite's C functions, because GRDB 7.10 imports Foundation, which brings ICU along: with it the broker
-    // had 64 MB on the disk and 25.5 MB in memory (100 apps), without it 17 MB and 18.7 MB.
-    systemLibrary("CSQLite", "sqlite3", package: "libsqlite3-dev"),
-    library("SQLite", "CSQLite"),
-    // The device's SQLite file, and the threads that wait for disk and hashes.
-    library("DeviceStorage", "+database"),
-    // scrypt, from libxcrypt: every Linux has it, and its "$7$" strings are a form that other tools can check.
-    systemLibrary("CCrypt", "libcrypt", package: "libcrypt-dev"),
-    // The device's own people.
-    library("EmbeddedDirectory", "Cryptography Identity DeviceStorage SharedDevice StrictJSON CCrypt +database"),
-    library("EmbeddedIdentity", "JSONWebSignature StrictJSON +people"),
-    // JSON, forms and addresses from strangers: bounded, and no member twice. Foundation's decoder takes either of two members of one name.
-    library("StrictJSON"),
-    // OpenSSL 3, not swift-crypto: that is BoringSSL compiled anew, 125 s of a debug build and 6 MB of each program. libcrypto is on every Linux, and
-    // its distribution mends it.
-    systemLibrary("COpenSSL", "libcrypto", package: "libssl-dev"),
-    library("Cryptography", "COpenSSL"),
-    // Signed tokens, the keys of who signs them, and the device's own.
-    library("JSONWebSignature", "StrictJSON Cryptography"),
-    // Not async-http-client, which would bring a dozen packages and a second BoringSSL along: libcurl is on every Linux, and its flaws are mended
-    // by the distribution.
-    systemLibrary("CCurl", "libcurl", package: "libcurl4-openssl-dev"),
-    library("HTTPClient", "CCurl DBusTransport StrictJSON"),
-    // Serves what strangers on the network, and the browser of a sign-in, ask for.
-    library("HTTPListening", "DBusTransport"),
-    // An organisation's provider: what is asked, and what its answers mean.
-    library("OpenIDConnect", "HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Cryptography"),
-    // Records of an organisation's provider on the disk: AES-256-GCM, bound to their use.
-    library("RecordVault", "Identity Cryptography"),
-    // What the broker asks of a provider, answered by one that speaks OpenID Connect.
-    library("OrganisationIdentity", "+openIDConnect HTTPListening SharedDevice"),
-    // The same questions over the bus, asked and answered. Without curl and crypto.
-    library("IdentityService", "Identity SharedDevice DBusTransport"),
-    tests("CryptographyTests", "Cryptography", exclude: ["vectors.txt"]),
-    tests("RecordVaultTests", "RecordVault Identity"),
-    tests("HTTPClientTests", "HTTPClient StrictJSON"),
-    tests("HTTPListeningTests", "HTTPListening"),
-    // A provider that makes mistakes, a real one, and who signs in there.
-    library("TestProviders", "+oidc NotifyCenterTestKit", path: "OpenIDConnectTests/TestProviders"),
-    tests("OpenIDConnectTests", "+openIDConnect"),
-    tests("OrganisationIdentityTests", "TestProviders +oidc"),
-    tests("JSONWebSignatureTests", "JSONWebSignature StrictJSON Cryptography COpenSSL"),
-    tests("DeviceStorageTests", "DeviceStorage DBusTransport SQLite"),
-    tests("EmbeddedIdentityTests", "EmbeddedIdentity +people HTTPClient JSONWebSignature StrictJSON Cryptography")
-)
-
-/// The device's side: the service that holds the account, and its administration.
-let broker = family(
-    "Broker",
-    library(
-        "SharedDeviceBroker",
-        "DeviceConfiguration Identity DeviceStorage SharedDevice ProjectVersion SQLite CLinux Logging +center",
-        resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
-    ),
-    // What administrators write: the managed configuration and the apps' manifests.
-    library("DeviceConfiguration", "DBusTransport Identity StrictJSON"),
-    library("CommandParts", "Identity SharedDevice"),  // Of all commands: secrets at a terminal, exit statuses.
-    // A device as its observers see it: a terminal's screen, metrics.
-    library("DeviceView", "DeviceConfiguration SharedDevice DBusTransport"),
-    // Makes the managed configuration of a profile for iOS.
-    library("ProfileConversion", "DeviceConfiguration DBusTransport"),
-    // What programs that run as services do alike: log, signs of life.
-    library("ServiceSupport", "DeviceConfiguration DeviceStorage CLinux StrictJSON ArgumentParser Logging"),
-    program("shared-device-broker", "+broker RecordVault IdentityService +service"),
-    // The only program of the device that speaks to the network.
-    program("shared-device-identity", "+oidc IdentityService DeviceConfiguration CLinux +service"),
-    program("shared-device", "+command AppAdapters Fleet IdentityService +testKits"),
-    // Commits in a loop until it is killed, for the tests of the store.
-    program("commit-loop", "+broker", path: "SharedDeviceBrokerTests/CommitLoop"),
-    tests("SharedDeviceBrokerTests", "+broker RecordVault SharedDeviceSimulation ProjectVersion StrictJSON +commands"),
-    tests("DeviceViewTests", "DeviceView SharedDevice DBusTransport shared-device"),
-    tests("SharedDeviceIdentityTests", "TestProviders +oidc IdentityService demo-identity +signIn"),
-    tests("ProfileConversionTests", "ProfileConversion DeviceConfiguration", exclude: ["Fixtures"]),
-    // A client that means harm; tests run it as another user.
-    program("hostile-client", "SharedDevice DBusTransport", path: "SharedDeviceHostileTests/HostileClient"),
-    tests("SharedDeviceHostileTests", "+broker shared-device shared-device-broker", exclude: ["Programs"]),
-    // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
-    program("torture-app", "SharedDevice +center", path: "SharedDeviceTortureTests/TortureApp"),
-    tests("SharedDeviceTortureTests", "+broker SharedDeviceSimulation +commands shared-device-cleanup hostile-client"),
-    // Broker, apps, bus and disk in one process, on a clock that is a number.
-    library("SharedDeviceSimulation", "+broker", path: "SharedDeviceSimulationTests/Simulation"),
-    program("simulate", "SharedDeviceSimulation", path: "SharedDeviceSimulationTests/Simulate"),
-    tests("SharedDeviceSimulationTests", "+broker", exclude: ["mutants", "README.md"])
-)
-
-/// What takes part in the place of programs that know nothing of shared device mode.
-let adapters = family(
-    "Adapters",
-    library("AppAdapters", "+adapter"),
-    program("shared-device-cleanup", "AppAdapters ProjectVersion ArgumentParser +adapter"),
-    program("adapter-probe", "AppAdapters +adapter", path: "AppAdaptersTests/AdapterProbe"),
-    tests("AppAdaptersTests", "+broker AppAdapters SharedDeviceTestKit shared-device-cleanup", exclude: ["Programs"])
-)
-
-/// What a person sees who signs in.
-let signIn = family(
-    "SignIn",
-    // QR codes. It needs nothing but the C library; the Swift packages for it bring CoreGraphics or Foundation.
-    systemLibrary("CQRCode", "libqrencode", package: "libqrencode-dev"),
-    library("SignInPrompt", "CommandParts CQRCode HTTPListening Identity AppAdapters StrictJSON +adapter"),
-    program("shared-device-sign-in", "SignInPrompt CommandParts ProjectVersion ArgumentParser +adapter"),
-    // An app that signs somebody in at the prompt.
-    program("sign-in-app", "SharedDevice +center", path: "SignInPromptTests/SignInApp"),
-    tests("SignInPromptTests", "+prompt shared-device-sign-in +commands", exclude: ["login-page", "page-visitor"])
-)
-
-/// The device's account for Microsoft's own clients on Linux.
-let microsoft = family(
-    "Microsoft",
-    library("MicrosoftBroker", "Identity StrictJSON +adapter"),
-    program("shared-device-microsoft-broker", "MicrosoftBroker AppAdapters ProjectVersion ArgumentParser +adapter"),
-    tests("MicrosoftBrokerTests", "+broker +signIn TestProviders shared-device-microsoft-broker")
-)
-
-/// Many devices at once: orders to all of them by way of an MQTT server, and who has carried them out.
-let fleet = family(
-    "Fleet",
-    // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along; libmosquitto is mended by the distribution.
-    systemLibrary("CMosquitto", "libmosquitto", package: "libmosquitto-dev"),
-    library("MQTTClient", "CMosquitto DBusTransport"),
-    // What agent, controller and command say to each other, the decisions of the first two, and how their programs begin and end.
-    library("Fleet", "StrictJSON"),
-    library("FleetService", "Fleet MQTTClient ServiceSupport DBusTransport ArgumentParser Logging"),
-    program("shared-device-agent", "+fleetProgram SharedDevice StrictJSON CLinux"),
-    program("shared-device-controller", "+fleetProgram SQLite StrictJSON"),
-    library("FleetStage", "MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Stage"),
-    library("FleetLoad", "FleetStage Fleet MQTTClient NotifyCenterTestKit DBusTransport", path: "FleetTests/Load"),
-    program("fleet-load", "FleetLoad ArgumentParser", path: "FleetTests/LoadProgram"),
-    tests("FleetTests", "Fleet MQTTClient SharedDevice StrictJSON +database +fleet")
-)
-
-/// The console's files that draw a round: the pages of checks have them in them.
-let console = names("dom.js words.js day.js rounds.js drawing.js report.js shared-device.css")
-    .map { Resource.embedInCode("Console/\($0)") }
-
-/// What users of the package test with, and this project itself: private buses, and a device for one test.
-let testKits = family(
-    "TestKits",
-    library("NotifyCenterTestKit", "CLinux +center"),
-    library("SharedDeviceTestKit", "DeviceConfiguration SharedDevice NotifyCenterTestKit +center", resources: console),
-    tests("SharedDeviceTestKitTests", "SharedDeviceTestKit DeviceConfiguration SharedDevice +commands +apps +center")
-)
-
-/// Listener apps, each a process of its own, and the demonstration that runs them.
-let examples = [
-    library("ExampleSupport", "+arguments", path: "Examples/Support"),
-    program("point-of-sale", "ExampleSupport SharedDevice SQLite ArgumentParser", path: "Examples/PointOfSale"),
-    program("flight-briefing", "ExampleSupport SharedDevice ArgumentParser", path: "Examples/FlightBriefing"),
-    program("field-service", "ExampleSupport SharedDevice ArgumentParser", path: "Examples/FieldService"),
-    // Apps and receipts of the demonstrations, which find the programs at the end of their lists built beside themselves.
-    library("DemoStage", "ExampleSupport +testKits +arguments", path: "Examples/Stage"),
-    program("demo", "+stage +commands +apps", path: "Examples/Demo"),
-    program("demo-identity", "+stage TestProviders OpenIDConnect +signIn", path: "Examples/Identity/Demo"),
-    program("demo-fleet", "FleetStage NotifyCenterTestKit ArgumentParser +fleet", path: "Examples/Fleet/Demo"),
-]
-
-// MARK: Package
-/// NotifyCenter and notify are light: libdbus-1 and the standard library. Those for Apple source link Foundation.
-let libraries = """
-    NotifyCenter NotifyCenterTestKit notify NotifyCenterFoundation AppleNotifications CoreFoundationNotifications SharedDevice SharedDeviceTestKit
-    """
-let programs = """
-    notifyd notifyutil notify-center shared-device shared-device-broker shared-device-identity shared-device-sign-in
-    shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller
-    """
-
+// The folders below are in the order of their use: a target uses those above it, never one below.
 let package = Package(
     name: "notify-center",
     products: [
+        // NotifyCenter and notify are light: libdbus-1 and the standard library. Those for Apple source link Foundation.
+        .library(name: "NotifyCenter", targets: ["NotifyCenter"]),
+        .library(name: "NotifyCenterTestKit", targets: ["NotifyCenterTestKit"]),
+        .library(name: "notify", targets: ["notify"]),
+        .library(name: "NotifyCenterFoundation", targets: ["NotifyCenterFoundation"]),
+        .library(name: "AppleNotifications", targets: ["AppleNotifications"]),
+        .library(name: "CoreFoundationNotifications", targets: ["CoreFoundationNotifications"]),
+        .library(name: "SharedDevice", targets: ["SharedDevice"]),
+        .library(name: "SharedDeviceTestKit", targets: ["SharedDeviceTestKit"]),
+        // MSAL's names, for code that was written for shared device mode on iOS: `import MSAL`.
+        .library(name: "MSALCompatibility", targets: ["MSAL"]),
         // For C, C++ …: -ldarwin-notify. The name `libnotify` is that of GNOME's.
         .library(name: "darwin-notify", type: .dynamic, targets: ["notify"]),
         // The same of CoreFoundation's functions. SwiftPM cannot link it with `--static-swift-stdlib`; name another product there.
         .library(name: "CFNotificationCenter", type: .dynamic, targets: ["CoreFoundationNotifications"]),
-        // MSAL's names, for code that was written for shared device mode on iOS: `import MSAL`.
-        .library(name: "MSALCompatibility", targets: ["MSAL"]),
-    ]
-        + names(libraries).map { .library(name: $0, targets: [$0]) }
-        + names(programs).map { .executable(name: $0, targets: [$0]) },
+        .executable(name: "notifyd", targets: ["notifyd"]),
+        .executable(name: "notifyutil", targets: ["notifyutil"]),
+        .executable(name: "notify-center", targets: ["notify-center"]),
+        .executable(name: "shared-device", targets: ["shared-device"]),
+        .executable(name: "shared-device-broker", targets: ["shared-device-broker"]),
+        .executable(name: "shared-device-cleanup", targets: ["shared-device-cleanup"]),
+        .executable(name: "shared-device-identity", targets: ["shared-device-identity"]),
+        .executable(name: "shared-device-sign-in", targets: ["shared-device-sign-in"]),
+        .executable(name: "shared-device-microsoft-broker", targets: ["shared-device-microsoft-broker"]),
+        .executable(name: "shared-device-agent", targets: ["shared-device-agent"]),
+        .executable(name: "shared-device-controller", targets: ["shared-device-controller"]),
+    ],
     dependencies: [
         // Command lines, except notifyutil's, whose grammar is Darwin's.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         // The broker's log, in the form that Swift services share.
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
-    targets: bus + notifications + notify3 + notifyCenterCommand + sharedDevice + identity + broker + adapters + signIn
-        + microsoft + fleet + testKits + examples,
+    targets: [
+        // MARK: Basics: what every part uses. No D-Bus, no Foundation
+        // Calls of Linux that Swift's Glibc module lacks.
+        .target(name: "CLinux", path: "Sources/Basics/CLinux"),
+        // Locks, threads, starting programs, watching files, JSON from strangers, the version.
+        .target(name: "Basics", dependencies: ["CLinux"], path: "Sources/Basics/Basics"),
+        // OpenSSL 3, not swift-crypto: that is BoringSSL compiled anew, 125 s of a debug build and 6 MB of each program.
+        // libcrypto is on every Linux, and its distribution mends it.
+        .systemLibrary(
+            name: "COpenSSL",
+            path: "Sources/Basics/COpenSSL",
+            pkgConfig: "libcrypto",
+            providers: [.apt(["libssl-dev"])]
+        ),
+        .target(name: "Cryptography", dependencies: ["Basics", "COpenSSL"], path: "Sources/Basics/Cryptography"),
+        .testTarget(
+            name: "BasicsTests",
+            dependencies: ["Basics", "COpenSSL", "Cryptography", "DBus", "NotifyCenterTestKit"],
+            path: "Tests/Basics",
+            exclude: ["CryptographyTests/vectors.txt"]
+        ),
+
+        // MARK: Bus: libdbus, and nothing of notifications
+        .systemLibrary(
+            name: "CDBus",
+            path: "Sources/Bus/CDBus",
+            pkgConfig: "dbus-1",
+            providers: [.apt(["libdbus-1-dev"])]
+        ),
+        .target(name: "DBus", dependencies: ["Basics", "CDBus", "CLinux"], path: "Sources/Bus/DBus"),
+        // A process that observes, posts and ends, or forks. Its arguments say which.
+        .executableTarget(
+            name: "bus-probe",
+            dependencies: ["Basics", "CLinux", "DBus"],
+            path: "Tests/Bus/DBus/BusProbe"
+        ),
+        .testTarget(
+            name: "BusTests",
+            dependencies: ["Basics", "CDBus", "CLinux", "DBus", "NotifyCenterTestKit", "bus-probe"],
+            path: "Tests/Bus",
+            exclude: ["DBus/BusProbe"]
+        ),
+
+        // MARK: Notifications: the centers, and Apple's spellings of them
+        // The messages between the library of notify(3) and its service, which posts reserved names for the Darwin center too.
+        .target(
+            name: "NotifydProtocol",
+            dependencies: ["Basics", "DBus"],
+            path: "Sources/Notifications/NotifydProtocol"
+        ),
+        .target(
+            name: "NotifyCenter",
+            dependencies: ["Basics", "DBus", "NotifydProtocol"],
+            path: "Sources/Notifications/NotifyCenter"
+        ),
+        .target(
+            name: "NotifyCenterFoundation",
+            dependencies: ["Basics", "DBus", "NotifyCenter"],
+            path: "Sources/Notifications/NotifyCenterFoundation"
+        ),
+        .target(
+            name: "AppleNotifications",
+            dependencies: ["Basics", "DBus", "NotifyCenter", "NotifyCenterFoundation"],
+            path: "Sources/Notifications/AppleNotifications"
+        ),
+        // What CoreFoundation's headers hide on Linux.
+        .target(name: "CCoreFoundationNotifications", path: "Sources/Notifications/CCoreFoundationNotifications"),
+        .target(
+            name: "CoreFoundationNotifications",
+            dependencies: ["CCoreFoundationNotifications", "NotifyCenter", "NotifyCenterFoundation"],
+            path: "Sources/Notifications/CoreFoundationNotifications"
+        ),
+        // Processes with a center, which carry out the commands of their standard input.
+        .executableTarget(
+            name: "center-probe",
+            dependencies: ["NotifyCenter"],
+            path: "Tests/Notifications/NotifyCenterTests/CenterProbe"
+        ),
+        .executableTarget(
+            name: "foundation-probe",
+            dependencies: ["NotifyCenterFoundation"],
+            path: "Tests/Notifications/NotifyCenterFoundationTests/FoundationProbe"
+        ),
+        // Code as people write it for Apple's platforms, in the language mode that most of them use.
+        .executableTarget(
+            name: "ported-app",
+            dependencies: ["AppleNotifications", "notify"],
+            path: "Tests/Notifications/AppleNotificationsTests/PortedApp",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
+        // It imports nothing of this package but the replacement of CoreFoundation's functions.
+        .executableTarget(
+            name: "unmodified-app",
+            dependencies: ["CoreFoundationNotifications"],
+            path: "Tests/Notifications/CoreFoundationNotificationsTests/UnmodifiedApp"
+        ),
+        .executableTarget(
+            name: "scripted-app",
+            dependencies: ["CoreFoundationNotifications"],
+            path: "Tests/Notifications/CoreFoundationNotificationsTests/ScriptedApp"
+        ),
+        .testTarget(
+            name: "NotificationsTests",
+            dependencies: [
+                "AppleNotifications", "Basics", "CDBus", "CoreFoundationNotifications", "DBus", "NotifyCenter",
+                "NotifyCenterFoundation",
+                "NotifyCenterTestKit", "NotifydProtocol", "center-probe", "foundation-probe", "ported-app",
+                "unmodified-app", "scripted-app",
+                "notifyutil",
+            ],
+            path: "Tests/Notifications",
+            exclude: [
+                "AppleNotificationsTests/PortedApp", "CoreFoundationNotificationsTests/Programs",
+                "CoreFoundationNotificationsTests/ScriptedApp",
+                "CoreFoundationNotificationsTests/UnmodifiedApp", "NotifyCenterFoundationTests/FoundationProbe",
+                "NotifyCenterTests/CenterProbe",
+            ]
+        ),
+
+        // MARK: Notify3: notify(3), its service and its commands
+        // The headers.
+        .target(name: "CNotify", path: "Sources/Notify3/CNotify"),
+        // Queues and blocks of C callers.
+        .target(name: "CDispatchQueues", path: "Sources/Notify3/CDispatchQueues"),
+        .target(
+            name: "notify",
+            dependencies: [
+                "Basics", "CDispatchQueues", "CLinux", "CNotify", "DBus", "NotifyCenter", "NotifydProtocol",
+            ],
+            path: "Sources/Notify3/notify"
+        ),
+        .target(
+            name: "NotifyDaemon",
+            dependencies: ["Basics", "DBus", "NotifyCenter", "NotifydProtocol"],
+            path: "Sources/Notify3/NotifyDaemon"
+        ),
+        .executableTarget(
+            name: "notifyd",
+            dependencies: ["Basics", "DBus", "NotifyDaemon", "NotifydProtocol"],
+            path: "Sources/Notify3/notifyd"
+        ),
+        // What notifyutil and notify-center have in common.
+        .target(
+            name: "CommandSupport",
+            dependencies: ["Basics", "DBus", "notify", "NotifyCenter", "NotifydProtocol"],
+            path: "Sources/Notify3/CommandSupport"
+        ),
+        .executableTarget(
+            name: "notifyutil",
+            dependencies: ["Basics", "CLinux", "CommandSupport", "DBus", "notify", "NotifyCenter", "NotifydProtocol"],
+            path: "Sources/Notify3/notifyutil"
+        ),
+        .executableTarget(
+            name: "notify-center",
+            dependencies: [
+                "Basics", "CommandSupport", "DBus", "notify", "NotifyCenter", "NotifydProtocol",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/Notify3/notify-center"
+        ),
+        // A process that calls notify(3) as its standard input says.
+        .executableTarget(
+            name: "notify-probe",
+            dependencies: ["CNotify", "notify", "NotifyCenter"],
+            path: "Tests/Notify3/NotifyTests/NotifyProbe"
+        ),
+        .executableTarget(
+            name: "ported-notify",
+            dependencies: ["notify"],
+            path: "Tests/Notify3/NotifyTests/PortedNotify",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
+        // Another process with registrations, also under another user.
+        .executableTarget(
+            name: "notifyd-client",
+            dependencies: ["Basics", "DBus", "NotifydProtocol"],
+            path: "Tests/Notify3/NotifyDaemonTests/NotifydClient"
+        ),
+        // Processes of other users, honest and hostile.
+        .executableTarget(
+            name: "hostile-notifier",
+            dependencies: ["DBus", "notify"],
+            path: "Tests/Notify3/NotifydHostileTests/HostileNotifier"
+        ),
+        .testTarget(
+            name: "Notify3Tests",
+            dependencies: [
+                "Basics", "CDBus", "CNotify", "CommandSupport", "DBus", "notify", "NotifyCenter", "NotifyCenterTestKit",
+                "NotifyDaemon",
+                "NotifydProtocol", "notify-probe", "ported-notify", "notifyd-client", "notifyd", "notifyutil",
+                "notify-center",
+            ],
+            path: "Tests/Notify3",
+            exclude: [
+                "CProgramTests/Programs", "NotifyDaemonTests/NotifydClient", "NotifyTests/NotifyProbe",
+                "NotifyTests/PortedNotify",
+                "NotifydHostileTests", "NotifydHostileTests/HostileNotifier", "install-check",
+            ]
+        ),
+        .testTarget(
+            name: "NotifydHostileTests",
+            dependencies: ["Basics", "DBus", "NotifyCenterTestKit", "NotifydProtocol", "hostile-notifier", "notifyd"],
+            path: "Tests/Notify3/NotifydHostileTests",
+            exclude: ["HostileNotifier"]
+        ),
+
+        // MARK: SharedDevice: what an app on a shared device links
+        .target(
+            name: "SharedDevice",
+            dependencies: ["Basics", "CLinux", "DBus", "NotifyCenter"],
+            path: "Sources/SharedDevice/SharedDevice"
+        ),
+        // MSAL's names, for code that was written for shared device mode on iOS.
+        .target(
+            name: "MSAL",
+            dependencies: ["Basics", "DBus", "NotifyCenter", "SharedDevice"],
+            path: "Sources/SharedDevice/MSAL"
+        ),
+        // An app that cleans up, and is killed at the point that its arguments name.
+        .executableTarget(
+            name: "cleanup-probe",
+            dependencies: ["NotifyCenter", "SharedDevice"],
+            path: "Tests/SharedDevice/SharedDeviceTests/CleanupProbe"
+        ),
+        // An app that follows the account, and does what its standard input says.
+        .executableTarget(
+            name: "listener-app",
+            dependencies: [
+                "Basics", "DBus", "NotifyCenter", "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Tests/SharedDevice/SharedDeviceTests/ListenerProgram"
+        ),
+        .executableTarget(
+            name: "ported-shared-device-app",
+            dependencies: ["AppleNotifications", "MSAL"],
+            path: "Tests/SharedDevice/MSALTests/PortedSharedDeviceApp",
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
+        .testTarget(
+            name: "SharedDeviceTests",
+            dependencies: [
+                "Basics", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "EmbeddedIdentity",
+                "ExampleSupport", "Identity", "MSAL",
+                "NotifyCenter", "NotifyCenterTestKit", "ServiceSupport", "SharedDevice", "SharedDeviceBroker",
+                "SharedDeviceTestKit", "SQLite",
+                .product(name: "Logging", package: "swift-log"), "cleanup-probe", "listener-app",
+                "ported-shared-device-app", "demo",
+                "notify-center", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
+                "flight-briefing", "field-service",
+            ],
+            path: "Tests/SharedDevice",
+            exclude: [
+                "MSALTests/Fixtures", "MSALTests/PortedSharedDeviceApp", "SharedDeviceTests/CleanupProbe",
+                "SharedDeviceTests/ListenerProgram",
+                "SharedDeviceTests/session-record.json",
+            ]
+        ),
+
+        // MARK: Broker: the service that holds the account of a device, its users, and its administration
+        // The project's own four files on SQLite's C functions, because GRDB 7.10 imports Foundation, which brings ICU along: with it the broker
+        // had 64 MB on the disk and 25.5 MB in memory (100 apps), without it 17 MB and 18.7 MB.
+        .systemLibrary(
+            name: "CSQLite",
+            path: "Sources/Broker/CSQLite",
+            pkgConfig: "sqlite3",
+            providers: [.apt(["libsqlite3-dev"])]
+        ),
+        .target(name: "SQLite", dependencies: ["CSQLite"], path: "Sources/Broker/SQLite"),
+        // scrypt, from libxcrypt: every Linux has it, and its "$7$" strings are a form that other tools can check.
+        .systemLibrary(
+            name: "CCrypt",
+            path: "Sources/Broker/CCrypt",
+            pkgConfig: "libcrypt",
+            providers: [.apt(["libcrypt-dev"])]
+        ),
+        // The interface of identity providers, here and over the bus.
+        .target(
+            name: "Identity",
+            dependencies: ["Basics", "Cryptography", "DBus", "SharedDevice"],
+            path: "Sources/Broker/Identity"
+        ),
+        // The device's SQLite file, and the threads that wait for disk and hashes.
+        .target(
+            name: "DeviceStorage",
+            dependencies: ["Basics", "DBus", "SQLite"],
+            path: "Sources/Broker/DeviceStorage"
+        ),
+        // The users of a device that has no organisation behind it, and their tokens.
+        .target(
+            name: "EmbeddedIdentity",
+            dependencies: [
+                "Basics", "CCrypt", "Cryptography", "DBus", "DeviceStorage", "Identity", "SharedDevice", "SQLite",
+            ],
+            path: "Sources/Broker/EmbeddedIdentity"
+        ),
+        // What administrators write: the managed configuration and the apps' manifests.
+        .target(
+            name: "DeviceConfiguration",
+            dependencies: ["Basics", "DBus", "Identity"],
+            path: "Sources/Broker/DeviceConfiguration"
+        ),
+        .target(
+            name: "SharedDeviceBroker",
+            dependencies: [
+                "Basics", "CLinux", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "Identity",
+                "NotifyCenter", "SharedDevice",
+                "SQLite", .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Sources/Broker/SharedDeviceBroker",
+            resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
+        ),
+        // What programs that run as services do alike: log, signs of life.
+        .target(
+            name: "ServiceSupport",
+            dependencies: [
+                "Basics", "CLinux", "DBus", "DeviceConfiguration", "DeviceStorage",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Sources/Broker/ServiceSupport"
+        ),
+        .executableTarget(
+            name: "shared-device-broker",
+            dependencies: [
+                "Basics", "DBus", "DeviceConfiguration", "DeviceStorage", "EmbeddedIdentity", "Identity",
+                "NotifyCenter", "ServiceSupport",
+                "SharedDeviceBroker", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Sources/Broker/shared-device-broker"
+        ),
+        // Of all commands: secrets at a terminal, exit statuses.
+        .target(name: "CommandParts", dependencies: ["Identity", "SharedDevice"], path: "Sources/Broker/CommandParts"),
+        // A device as its observers see it: a terminal's screen, metrics.
+        .target(
+            name: "DeviceView",
+            dependencies: ["DBus", "DeviceConfiguration", "SharedDevice"],
+            path: "Sources/Broker/DeviceView"
+        ),
+        .executableTarget(
+            name: "shared-device",
+            dependencies: [
+                "AppAdapters", "Basics", "CLinux", "CommandParts", "DBus", "DeviceConfiguration", "DeviceStorage",
+                "DeviceView",
+                "EmbeddedIdentity", "Fleet", "Identity", "NotifyCenter", "NotifyCenterTestKit", "SharedDevice",
+                "SharedDeviceBroker",
+                "SharedDeviceTestKit", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/Broker/shared-device"
+        ),
+        // Commits in a loop until it is killed.
+        .executableTarget(
+            name: "commit-loop",
+            dependencies: [
+                "DBus", "DeviceConfiguration", "DeviceStorage", "Identity", "SharedDevice", "SharedDeviceBroker",
+            ],
+            path: "Tests/Broker/SharedDeviceBrokerTests/CommitLoop"
+        ),
+        // A client that means harm; tests run it as another user.
+        .executableTarget(
+            name: "hostile-client",
+            dependencies: ["Basics", "DBus", "SharedDevice"],
+            path: "Tests/Broker/SharedDeviceHostileTests/HostileClient"
+        ),
+        // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
+        .executableTarget(
+            name: "torture-app",
+            dependencies: ["Basics", "DBus", "NotifyCenter", "SharedDevice"],
+            path: "Tests/Broker/SharedDeviceTortureTests/TortureApp"
+        ),
+        // Broker, apps, bus and disk in one process, on a clock that is a number.
+        .target(
+            name: "SharedDeviceSimulation",
+            dependencies: ["DBus", "DeviceConfiguration", "Identity", "SharedDevice", "SharedDeviceBroker"],
+            path: "Tests/Broker/SharedDeviceSimulationTests/Simulation"
+        ),
+        .executableTarget(
+            name: "simulate",
+            dependencies: ["SharedDeviceSimulation"],
+            path: "Tests/Broker/SharedDeviceSimulationTests/Simulate"
+        ),
+        .testTarget(
+            name: "BrokerTests",
+            dependencies: [
+                "Basics", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "DeviceView",
+                "EmbeddedIdentity", "HTTPClient",
+                "Identity", "NotifyCenterTestKit", "SharedDevice", "SharedDeviceBroker", "SharedDeviceSimulation",
+                "SQLite",
+                .product(name: "Logging", package: "swift-log"), "commit-loop", "shared-device", "shared-device-broker",
+            ],
+            path: "Tests/Broker",
+            exclude: [
+                "ProfileConversionTests/Fixtures", "ProtocolModel", "SharedDeviceBrokerTests/CommitLoop",
+                "SharedDeviceHostileTests",
+                "SharedDeviceHostileTests/HostileClient", "SharedDeviceSimulationTests",
+                "SharedDeviceSimulationTests/Simulate",
+                "SharedDeviceSimulationTests/Simulation", "SharedDeviceTortureTests",
+                "SharedDeviceTortureTests/TortureApp", "booted-check",
+                "booted-device", "booted-login-check", "install-broker-check",
+            ]
+        ),
+        .testTarget(
+            name: "SharedDeviceHostileTests",
+            dependencies: [
+                "Basics", "DBus", "DeviceConfiguration", "DeviceStorage", "Identity", "NotifyCenterTestKit",
+                "SharedDevice", "SharedDeviceBroker",
+                "hostile-client", "shared-device", "shared-device-broker",
+            ],
+            path: "Tests/Broker/SharedDeviceHostileTests",
+            exclude: ["HostileClient", "Programs"]
+        ),
+        .testTarget(
+            name: "SharedDeviceTortureTests",
+            dependencies: [
+                "Basics", "DBus", "DeviceStorage", "EmbeddedIdentity", "Identity", "NotifyCenter",
+                "NotifyCenterTestKit", "SharedDevice",
+                "SharedDeviceBroker", "SharedDeviceSimulation", "SQLite", "torture-app", "hostile-client",
+                "shared-device-cleanup",
+                "shared-device", "shared-device-broker",
+            ],
+            path: "Tests/Broker/SharedDeviceTortureTests",
+            exclude: ["TortureApp"]
+        ),
+        .testTarget(
+            name: "SharedDeviceSimulationTests",
+            dependencies: ["SharedDeviceSimulation", "simulate"],
+            path: "Tests/Broker/SharedDeviceSimulationTests",
+            exclude: ["README.md", "Simulate", "Simulation", "mutants"]
+        ),
+
+        // MARK: Adapters: what takes part in the place of programs that know nothing of shared device mode
+        .target(
+            name: "AppAdapters",
+            dependencies: ["Basics", "CLinux", "DBus", "DeviceConfiguration", "SharedDevice"],
+            path: "Sources/Adapters/AppAdapters"
+        ),
+        .executableTarget(
+            name: "shared-device-cleanup",
+            dependencies: [
+                "AppAdapters", "Basics", "CLinux", "DBus", "DeviceConfiguration", "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/Adapters/shared-device-cleanup"
+        ),
+        .executableTarget(
+            name: "adapter-probe",
+            dependencies: ["AppAdapters", "Basics", "DBus", "DeviceConfiguration", "SharedDevice"],
+            path: "Tests/Adapters/AppAdaptersTests/AdapterProbe"
+        ),
+        .testTarget(
+            name: "AdaptersTests",
+            dependencies: [
+                "AppAdapters", "Basics", "CLinux", "DBus", "DeviceConfiguration", "NotifyCenterTestKit", "SharedDevice",
+                "SharedDeviceTestKit",
+                "adapter-probe", "shared-device-cleanup", "shared-device", "shared-device-broker",
+            ],
+            path: "Tests/Adapters",
+            exclude: [
+                "AppAdaptersTests/AdapterProbe", "AppAdaptersTests/Programs", "booted-check", "chromium-figure",
+                "flatpak-check",
+            ]
+        ),
+
+        // MARK: TestKits: what users of the package test with, and this project itself
+        .target(
+            name: "NotifyCenterTestKit",
+            dependencies: ["Basics", "CLinux", "DBus", "NotifyCenter"],
+            path: "Sources/TestKits/NotifyCenterTestKit"
+        ),
+        .target(
+            name: "SharedDeviceTestKit",
+            dependencies: [
+                "Basics", "DBus", "DeviceConfiguration", "NotifyCenter", "NotifyCenterTestKit", "SharedDevice",
+            ],
+            path: "Sources/TestKits/SharedDeviceTestKit",
+            resources: console
+        ),
+
+        // MARK: Organisation: an organisation's provider, the prompt at which a person signs in, Microsoft's interface
+        // Not async-http-client, which would bring a dozen packages and a second BoringSSL along: libcurl is on every Linux, and its flaws are mended
+        // by the distribution.
+        .systemLibrary(
+            name: "CCurl",
+            path: "Sources/Organisation/CCurl",
+            pkgConfig: "libcurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]
+        ),
+        .target(
+            name: "HTTPClient",
+            dependencies: ["Basics", "CCurl", "DBus", "Identity"],
+            path: "Sources/Organisation/HTTPClient"
+        ),
+        // Serves what strangers on the network, and the browser of a sign-in, ask for.
+        .target(name: "HTTPListening", dependencies: ["Basics", "DBus"], path: "Sources/Organisation/HTTPListening"),
+        // An organisation's provider: what is asked, and what its answers mean.
+        .target(
+            name: "OpenIDConnect",
+            dependencies: ["Basics", "Cryptography", "DBus", "HTTPClient", "Identity"],
+            path: "Sources/Organisation/OpenIDConnect"
+        ),
+        // What the broker asks of a provider, answered by one that speaks OpenID Connect.
+        .target(
+            name: "OrganisationIdentity",
+            dependencies: [
+                "Basics", "Cryptography", "DBus", "HTTPClient", "HTTPListening", "Identity", "OpenIDConnect",
+                "SharedDevice",
+            ],
+            path: "Sources/Organisation/OrganisationIdentity"
+        ),
+        // The only program of the device that speaks to the network.
+        .executableTarget(
+            name: "shared-device-identity",
+            dependencies: [
+                "Basics", "CLinux", "DBus", "DeviceConfiguration", "HTTPClient", "HTTPListening", "Identity",
+                "OpenIDConnect",
+                "OrganisationIdentity", "ServiceSupport", "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Sources/Organisation/shared-device-identity"
+        ),
+        // QR codes. It needs nothing but the C library; the Swift packages for it bring CoreGraphics or Foundation.
+        .systemLibrary(
+            name: "CQRCode",
+            path: "Sources/Organisation/CQRCode",
+            pkgConfig: "libqrencode",
+            providers: [.apt(["libqrencode-dev"])]
+        ),
+        .target(
+            name: "SignInPrompt",
+            dependencies: [
+                "AppAdapters", "Basics", "CLinux", "CommandParts", "CQRCode", "DBus", "DeviceConfiguration",
+                "HTTPListening", "Identity",
+                "SharedDevice",
+            ],
+            path: "Sources/Organisation/SignInPrompt"
+        ),
+        .executableTarget(
+            name: "shared-device-sign-in",
+            dependencies: [
+                "Basics", "CLinux", "CommandParts", "DBus", "NotifyCenter", "SharedDevice", "SignInPrompt",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/Organisation/shared-device-sign-in"
+        ),
+        // The device's account for Microsoft's own clients on Linux.
+        .target(
+            name: "MicrosoftBroker",
+            dependencies: ["Basics", "DBus", "DeviceConfiguration", "Identity", "SharedDevice"],
+            path: "Sources/Organisation/MicrosoftBroker"
+        ),
+        .executableTarget(
+            name: "shared-device-microsoft-broker",
+            dependencies: [
+                "AppAdapters", "Basics", "CLinux", "DBus", "DeviceConfiguration", "MicrosoftBroker", "NotifyCenter",
+                "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/Organisation/shared-device-microsoft-broker"
+        ),
+        // A provider that makes mistakes, a real one, and who signs in there.
+        .target(
+            name: "TestProviders",
+            dependencies: ["Basics", "DBus", "HTTPClient", "Identity", "NotifyCenterTestKit", "OpenIDConnect"],
+            path: "Tests/Organisation/OpenIDConnectTests/TestProviders"
+        ),
+        // An app that signs somebody in at the prompt.
+        .executableTarget(
+            name: "sign-in-app",
+            dependencies: ["DBus", "NotifyCenter", "SharedDevice"],
+            path: "Tests/Organisation/SignInPromptTests/SignInApp"
+        ),
+        .testTarget(
+            name: "OrganisationTests",
+            dependencies: [
+                "Basics", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "EmbeddedIdentity",
+                "HTTPClient", "HTTPListening",
+                "Identity", "MicrosoftBroker", "NotifyCenterTestKit", "OpenIDConnect", "OrganisationIdentity",
+                "SharedDevice", "SignInPrompt",
+                "TestProviders", "sign-in-app", "demo-identity", "shared-device-microsoft-broker",
+                "shared-device-identity",
+                "shared-device-sign-in", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
+                "field-service",
+            ],
+            path: "Tests/Organisation",
+            exclude: [
+                "OpenIDConnectTests/TestProviders", "Providers", "SignInPromptTests/SignInApp",
+                "SignInPromptTests/login-page",
+                "SignInPromptTests/page-visitor", "django-check", "django_device.py", "msal-check", "msal_client.py",
+                "msal_device.py",
+                "msal_statuses.py",
+            ]
+        ),
+        .executableTarget(
+            name: "demo-identity",
+            dependencies: [
+                "DemoStage", "ExampleSupport", "NotifyCenterTestKit", "OpenIDConnect", "SharedDevice",
+                "SharedDeviceTestKit", "TestProviders",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"), "shared-device-identity",
+                "shared-device-sign-in",
+                "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
+            ],
+            path: "Examples/Identity/Demo"
+        ),
+
+        // MARK: Fleet: orders to many devices by way of an MQTT server, and who has carried them out
+        // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along; libmosquitto is mended by the distribution.
+        .systemLibrary(
+            name: "CMosquitto",
+            path: "Sources/Fleet/CMosquitto",
+            pkgConfig: "libmosquitto",
+            providers: [.apt(["libmosquitto-dev"])]
+        ),
+        .target(name: "MQTTClient", dependencies: ["Basics", "CMosquitto", "DBus"], path: "Sources/Fleet/MQTTClient"),
+        // What agent, controller and command say to each other, and the decisions of the first two.
+        .target(name: "Fleet", dependencies: ["Basics"], path: "Sources/Fleet/Fleet"),
+        .target(
+            name: "FleetService",
+            dependencies: [
+                "Basics", "DBus", "Fleet", "MQTTClient", "ServiceSupport",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Sources/Fleet/FleetService"
+        ),
+        .executableTarget(
+            name: "shared-device-agent",
+            dependencies: [
+                "Basics", "CLinux", "DBus", "Fleet", "FleetService", "MQTTClient", "SharedDevice",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/Fleet/shared-device-agent"
+        ),
+        .executableTarget(
+            name: "shared-device-controller",
+            dependencies: [
+                "Basics", "DBus", "Fleet", "FleetService", "MQTTClient", "SQLite",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/Fleet/shared-device-controller"
+        ),
+        .target(
+            name: "FleetStage",
+            dependencies: ["Basics", "DBus", "MQTTClient", "NotifyCenterTestKit"],
+            path: "Tests/Fleet/FleetTests/Stage"
+        ),
+        .target(
+            name: "FleetLoad",
+            dependencies: ["Basics", "DBus", "Fleet", "FleetStage", "MQTTClient", "NotifyCenterTestKit"],
+            path: "Tests/Fleet/FleetTests/Load"
+        ),
+        .executableTarget(
+            name: "fleet-load",
+            dependencies: ["FleetLoad", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+            path: "Tests/Fleet/FleetTests/LoadProgram"
+        ),
+        .testTarget(
+            name: "FleetTests",
+            dependencies: [
+                "Basics", "DBus", "Fleet", "FleetLoad", "FleetStage", "MQTTClient", "NotifyCenterTestKit",
+                "SharedDevice", "SharedDeviceTestKit",
+                "SQLite", "fleet-load", "shared-device-agent", "shared-device-controller", "point-of-sale",
+                "flight-briefing", "shared-device",
+                "shared-device-broker",
+            ],
+            path: "Tests/Fleet",
+            exclude: ["FleetTests/Load", "FleetTests/LoadProgram", "FleetTests/Stage", "device-certificates"]
+        ),
+        .executableTarget(
+            name: "demo-fleet",
+            dependencies: [
+                "FleetStage", "NotifyCenterTestKit", "SharedDeviceTestKit",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "shared-device-agent", "shared-device-controller", "point-of-sale", "flight-briefing", "shared-device",
+                "shared-device-broker",
+            ],
+            path: "Examples/Fleet/Demo"
+        ),
+
+        // MARK: Examples: listener apps, each a process of its own, and the demonstration that runs them
+        .target(
+            name: "ExampleSupport",
+            dependencies: [
+                "NotifyCenter", "SharedDevice", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/Support"
+        ),
+        .executableTarget(
+            name: "point-of-sale",
+            dependencies: [
+                "ExampleSupport", "SharedDevice", "SQLite",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/PointOfSale"
+        ),
+        .executableTarget(
+            name: "flight-briefing",
+            dependencies: [
+                "ExampleSupport", "SharedDevice", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/FlightBriefing"
+        ),
+        .executableTarget(
+            name: "field-service",
+            dependencies: [
+                "ExampleSupport", "SharedDevice", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/FieldService"
+        ),
+        // Apps and receipts of the demonstrations, which find the programs at the end of their lists built beside themselves.
+        .target(
+            name: "DemoStage",
+            dependencies: [
+                "DeviceConfiguration", "ExampleSupport", "NotifyCenterTestKit", "SharedDevice", "SharedDeviceTestKit",
+            ],
+            path: "Examples/Stage"
+        ),
+        .executableTarget(
+            name: "demo",
+            dependencies: [
+                "DemoStage", "DeviceConfiguration", "ExampleSupport", "NotifyCenter", "NotifyCenterTestKit",
+                "SharedDevice", "SharedDeviceTestKit",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"), "shared-device",
+                "shared-device-broker", "point-of-sale",
+                "flight-briefing", "field-service",
+            ],
+            path: "Examples/Demo"
+        ),
+    ],
     swiftLanguageModes: [.v6]
 )
-
-// Without shared device mode, for `make check`: a change of the notification libraries is built and tested within seconds.
-if Context.environment["NOTIFY_CENTER_CORE"] != nil {
-    package.targets = bus + notifications + notify3 + testKits.filter { $0.name == "NotifyCenterTestKit" }
-    package.dependencies = []
-    package.products = []
-}
 
 for target in package.targets where [.executable, .test, .regular].contains(target.type) {
     target.swiftSettings =
@@ -394,8 +789,4 @@ for target in package.targets where [.executable, .test, .regular].contains(targ
             // A nonisolated async function runs on its caller's actor (SE-0461).
             .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
         ]
-    // ThreadSanitizer reports false races for `Synchronization.Mutex`; under it, Locked is a pthread mutex.
-    if Context.environment["NOTIFY_CENTER_TSAN"] != nil {
-        target.swiftSettings?.append(.define("NOTIFY_CENTER_TSAN"))
-    }
 }

@@ -1,9 +1,8 @@
 import CDBus
-import DBusTransport
 import Glibc
 import NotifydProtocol
 
-@testable import DBusTransport
+@testable import DBus
 @testable import NotifyCenter
 
 /// A message with a body from the input, as libdbus returns it after its own checks.

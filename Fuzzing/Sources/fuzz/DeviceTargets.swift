@@ -2,7 +2,6 @@ import DeviceConfiguration
 import Fleet
 import FoundationEssentials
 import NotifydProtocol
-import ProfileConversion
 
 /// A manifest, the broker's and the agent's configuration, and notifyd's. Errors are formatted too: they quote the
 /// file.

@@ -1,8 +1,9 @@
+import Basics
+import Cryptography
 import FoundationEssentials
 import HTTPClient
-import JSONWebSignature
+import Identity
 import OpenIDConnect
-import StrictJSON
 
 @testable import HTTPListening
 

@@ -1,4 +1,5 @@
-package import DBusTransport
+import Basics
+package import DBus
 package import DeviceConfiguration
 import FoundationEssentials
 import Glibc

@@ -1,5 +1,6 @@
+package import Basics
 import CLinux
-package import DBusTransport
+import DBus
 import Glibc
 import SharedDevice
 import Synchronization

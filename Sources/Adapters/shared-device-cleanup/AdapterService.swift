@@ -1,5 +1,6 @@
 import AppAdapters
-import DBusTransport
+import Basics
+import DBus
 import DeviceConfiguration
 import Glibc
 import SharedDevice

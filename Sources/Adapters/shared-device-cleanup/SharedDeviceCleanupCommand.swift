@@ -1,10 +1,10 @@
 import AppAdapters
 import ArgumentParser
+import Basics
 import CLinux
-import DBusTransport
+import DBus
 import DeviceConfiguration
 import Glibc
-import ProjectVersion
 import SharedDevice
 
 @main

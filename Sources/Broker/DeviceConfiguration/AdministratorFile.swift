@@ -1,6 +1,6 @@
+import Basics
 import FoundationEssentials
 import Glibc
-import StrictJSON
 
 /// A file that an administrator writes and the broker trusts.
 struct AdministratorFile {

@@ -1,7 +1,7 @@
-import DBusTransport
+import Basics
+import DBus
 package import FoundationEssentials
 import Glibc
-import StrictJSON
 import Synchronization
 
 /// The manifests of a directory that are in force.

@@ -1,6 +1,6 @@
-import DBusTransport
+import Basics
+import DBus
 package import Glibc
-import StrictJSON
 
 /// The users whose calls to the broker the system bus permits. A call that the bus refuses costs the broker no time.
 ///

@@ -1,5 +1,6 @@
+import Basics
 import FoundationEssentials
-import StrictJSON
+import Identity
 
 // The values of the managed configuration that are more than a Boolean or a string. Each is validated when it is
 // decoded, and encoded as it was read.

@@ -1,5 +1,5 @@
+import Basics
 package import FoundationEssentials
-import StrictJSON
 
 /// Why a text is not JSON, and where.
 package enum JSONFlaw {

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 package import FoundationEssentials
 import Synchronization
 

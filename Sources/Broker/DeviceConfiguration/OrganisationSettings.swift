@@ -1,5 +1,5 @@
+import Basics
 package import Identity
-import StrictJSON
 
 /// The organisation's own identity provider (OpenID Connect), and how this device uses it: the keys of the managed
 /// configuration that apply if `identity` is `oidc`.

@@ -1,6 +1,7 @@
+import Basics
 import FoundationEssentials
 import Glibc
-import StrictJSON
+import Identity
 
 // The values of the keys about the organisation's provider. Each is validated when it is decoded, and encoded as it was
 // read.

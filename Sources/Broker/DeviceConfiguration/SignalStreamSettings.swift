@@ -1,6 +1,6 @@
+import Basics
 import FoundationEssentials
 import Identity
-import StrictJSON
 
 /// The stream of events that the provider keeps for this device (OpenID Shared Signals Framework 1.0, poll delivery by
 /// RFC 8936). Each stream belongs to one device, because acknowledged events are not delivered again.

@@ -1,6 +1,6 @@
+import Basics
 import FoundationEssentials
 import Identity
-import StrictJSON
 
 /// The rights of an app to tokens: keys of its manifest. Every token is issued to one client, the device. The broker
 /// ensures that each app stays within its own rights.

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 package import FoundationEssentials
 package import SharedDevice
 

@@ -1,10 +1,10 @@
-import DBusTransport
+import Basics
+import DBus
 import DeviceStorage
 package import Dispatch
 import FoundationEssentials
 import Glibc
 package import Logging
-import StrictJSON
 import Synchronization
 
 /// A log on standard error, for the journal or a terminal. Each entry is one line, even if it contains text from other

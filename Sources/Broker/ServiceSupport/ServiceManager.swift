@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Glibc
 
 /// The service manager that started this process, reached as in sd_notify(3): by datagrams to the socket in

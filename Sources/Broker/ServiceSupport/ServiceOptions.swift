@@ -1,5 +1,5 @@
 package import ArgumentParser
-package import DBusTransport
+package import DBus
 import DeviceConfiguration
 
 /// The command-line options of every service of a shared device.

@@ -1,17 +1,14 @@
 import ArgumentParser
-import DBusTransport
+import Basics
+import DBus
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedDirectory
 import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
 import Identity
-import IdentityService
 import Logging
 import NotifyCenter
-import ProjectVersion
-import RecordVault
 import ServiceSupport
 import SharedDeviceBroker
 

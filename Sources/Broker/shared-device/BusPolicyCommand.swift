@@ -1,5 +1,5 @@
 import ArgumentParser
-import DBusTransport
+import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc

@@ -3,7 +3,6 @@ import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 import Identity
-import ProfileConversion
 import SharedDeviceBroker
 
 struct ConfigurationCommand: ParsableCommand {

@@ -1,8 +1,8 @@
 import ArgumentParser
-import DBusTransport
+import DBus
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedDirectory
+import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
 import NotifyCenter

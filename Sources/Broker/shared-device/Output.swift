@@ -3,7 +3,7 @@ import CommandParts
 import DeviceConfiguration
 import DeviceStorage
 import DeviceView
-import EmbeddedDirectory
+import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
 import SharedDevice

@@ -1,7 +1,7 @@
 import ArgumentParser
 import CLinux
 import CommandParts
-import EmbeddedDirectory
+import EmbeddedIdentity
 import Glibc
 import Identity
 import SharedDeviceBroker

@@ -1,8 +1,7 @@
 import ArgumentParser
-import DBusTransport
+import DBus
 import Glibc
 import Identity
-import IdentityService
 
 struct ProviderCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

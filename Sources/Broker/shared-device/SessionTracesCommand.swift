@@ -1,6 +1,7 @@
 import AppAdapters
 import ArgumentParser
-import DBusTransport
+import Basics
+import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc

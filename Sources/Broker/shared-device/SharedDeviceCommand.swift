@@ -1,6 +1,6 @@
 import ArgumentParser
+import Basics
 import Dispatch
-import ProjectVersion
 import Synchronization
 
 @main

@@ -1,7 +1,7 @@
 import ArgumentParser
-import DBusTransport
+import DBus
 import DeviceStorage
-import EmbeddedDirectory
+import EmbeddedIdentity
 import FoundationEssentials
 import SharedDevice
 import SharedDeviceBroker

@@ -1,4 +1,4 @@
-import StrictJSON
+import Basics
 
 /// The configuration file of an agent or of the controller.
 package struct FleetConfiguration: Sendable, Hashable {

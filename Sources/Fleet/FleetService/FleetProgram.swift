@@ -1,5 +1,6 @@
 package import ArgumentParser
-package import DBusTransport
+import Basics
+package import DBus
 package import Fleet
 import Glibc
 import Logging

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Dispatch
 import Synchronization
 
@@ -94,7 +95,7 @@ final class MQTTLoop: Sendable {
     init(_ options: MQTTOptions, _ handler: @escaping @Sendable (MQTTEvent) -> Void) throws(MQTTError) {
         self.options = options
         self.handler = handler
-        do throws(DBusError) {
+        do throws(OutOfDescriptors) {
             event = try EventDescriptor("talk to the MQTT server")
         } catch {
             throw MQTTError(.noResources("\(error)"), attempted: "connect to \(options.host):\(options.port)")

@@ -1,4 +1,5 @@
-package import DBusTransport
+import Basics
+package import DBus
 import Dispatch
 package import Fleet
 import FleetService

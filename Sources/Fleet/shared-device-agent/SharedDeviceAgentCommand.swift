@@ -1,12 +1,11 @@
 import ArgumentParser
+import Basics
 import CLinux
 package import Fleet
 import FleetService
 import FoundationEssentials
 import Glibc
-import ProjectVersion
 import SharedDevice
-import StrictJSON
 
 @main
 struct SharedDeviceAgentCommand: AsyncParsableCommand {

@@ -1,7 +1,7 @@
-import DBusTransport
+import Basics
+import DBus
 import Dispatch
 import Fleet
-import StrictJSON
 import Synchronization
 
 /// The controller's responses to requests. Requests that examine every device, of which there may be 100,000, run one

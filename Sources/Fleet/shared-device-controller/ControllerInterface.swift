@@ -1,7 +1,7 @@
-import DBusTransport
+import Basics
+import DBus
 import Fleet
 import Glibc
-import StrictJSON
 import Synchronization
 
 /// The controller on the bus. Root and the controller's own user may call it; the bus policy may reject other users

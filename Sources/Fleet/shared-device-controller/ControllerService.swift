@@ -1,11 +1,11 @@
 import ArgumentParser
-package import DBusTransport
+import Basics
+package import DBus
 import Dispatch
 package import Fleet
 import FleetService
 import Glibc
 import MQTTClient
-import ProjectVersion
 import Synchronization
 
 @main

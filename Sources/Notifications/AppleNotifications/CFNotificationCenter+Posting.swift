@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 public import Foundation
 import NotifyCenter
 import NotifyCenterFoundation

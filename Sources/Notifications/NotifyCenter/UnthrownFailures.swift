@@ -1,4 +1,5 @@
-public import DBusTransport
+import Basics
+public import DBus
 import Glibc
 import Synchronization
 
@@ -20,7 +21,7 @@ public enum UnthrownFailures {
 
     /// Keeps an observer of failures in place. `cancel()` removes the observer, and so does the observation's deinit:
     /// keep it while the observer should be called. `cancel()` does not wait for a call in progress on another thread.
-    public typealias Observation = DBusTransport.Observation
+    public typealias Observation = DBus.Observation
 
     private struct Observers: Sendable {
         var byNumber: [UInt64: @Sendable (Failure) -> Void] = [:]

@@ -1,4 +1,5 @@
-package import DBusTransport
+import Basics
+package import DBus
 
 /// A readable list of all names with their processes, collected from the pages of notifyd's list. Pure.
 package struct StatusDetails {

@@ -1,10 +1,10 @@
 import ArgumentParser
+import Basics
 import CommandSupport
-import DBusTransport
+import DBus
 import Glibc
 import NotifyCenter
 import NotifydProtocol
-import ProjectVersion
 import notify
 
 @main

@@ -1,8 +1,8 @@
-import DBusTransport
+import Basics
+import DBus
 import Glibc
 import NotifyDaemon
 import NotifydProtocol
-import ProjectVersion
 
 @main
 struct Program {

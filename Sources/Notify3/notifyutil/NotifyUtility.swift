@@ -1,9 +1,9 @@
+import Basics
 import CommandSupport
-import DBusTransport
+import DBus
 import Glibc
 import NotifyCenter
 import NotifydProtocol
-import ProjectVersion
 import notify
 
 /// The second pass: carries out the commands that the first pass has read.

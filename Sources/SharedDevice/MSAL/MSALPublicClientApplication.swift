@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 // As MSAL's module does: a file that imports MSAL alone finds `DispatchQueue`, `NSError` and `URL` too.
 @_exported public import Foundation
 public import NotifyCenter

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Synchronization
 
 /// A user name and a password, as a person enters them.

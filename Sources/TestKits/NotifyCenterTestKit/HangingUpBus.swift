@@ -1,4 +1,5 @@
-package import DBusTransport
+import Basics
+package import DBus
 import Glibc
 import NotifyCenter
 import Synchronization

@@ -1,5 +1,6 @@
+import Basics
 import CLinux
-import DBusTransport
+import DBus
 import FoundationEssentials
 import Glibc
 import Synchronization

@@ -1,6 +1,5 @@
 import DeviceConfiguration
 import Foundation
-import ProfileConversion
 import Testing
 
 @Suite("Converting an iOS profile to the broker's configuration")

@@ -1,6 +1,5 @@
 import DeviceConfiguration
 import Foundation
-import ProfileConversion
 import Testing
 
 @Suite("Profiles that cannot be converted")

@@ -1,5 +1,5 @@
+import Basics
 import Fleet
-import StrictJSON
 import Testing
 
 /// Guarantees under failing clocks, disks and files: the time limit without contact, and which sessions count as over.

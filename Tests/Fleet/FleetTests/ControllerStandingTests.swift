@@ -1,5 +1,5 @@
+import Basics
 import Fleet
-import StrictJSON
 import Testing
 
 /// The controller never claims more about a device than it knows.

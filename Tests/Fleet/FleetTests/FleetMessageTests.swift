@@ -1,6 +1,6 @@
+import Basics
 import Fleet
 import MQTTClient
-import StrictJSON
 import Testing
 
 @Suite("The fleet's messages")

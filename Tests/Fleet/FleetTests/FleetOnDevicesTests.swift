@@ -1,3 +1,4 @@
+import Basics
 import Fleet
 import FleetStage
 import Foundation
@@ -5,7 +6,6 @@ import MQTTClient
 import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceTestKit
-import StrictJSON
 import Testing
 
 /// Uses real devices, each with bus, broker and apps, a real mosquitto with TLS, the controller and the command.

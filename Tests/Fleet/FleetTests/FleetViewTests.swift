@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Fleet
 import FleetStage
 import Foundation

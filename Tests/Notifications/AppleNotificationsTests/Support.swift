@@ -1,5 +1,6 @@
 import AppleNotifications
-import DBusTransport
+import Basics
+import DBus
 import Dispatch
 import Foundation
 import NotifyCenter

@@ -1,5 +1,6 @@
+import Basics
 import CoreFoundationNotifications
-import DBusTransport
+import DBus
 import Foundation
 import Synchronization
 import Testing

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
@@ -263,7 +263,7 @@ struct MessageTests {
 
     @Test("a message has its type's name unless it declares one")
     func defaultName() {
-        #expect(Named.name.rawValue == "NotifyCenterFoundationTests.Named")
+        #expect(Named.name.rawValue == "NotificationsTests.Named")
         #expect(Ping.name.rawValue == "ping")
     }
 }

@@ -5,7 +5,8 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@testable import DBusTransport
+@testable import Basics
+@testable import DBus
 
 @Suite("Failures that DistributedNotificationCenter cannot throw")
 struct UnthrownFailureTests {

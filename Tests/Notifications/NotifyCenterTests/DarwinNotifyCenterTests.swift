@@ -4,7 +4,8 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@testable import DBusTransport
+@testable import Basics
+@testable import DBus
 @testable import NotifyCenter
 
 @Suite("The Darwin center over a real bus", .timeLimit(.minutes(10)))

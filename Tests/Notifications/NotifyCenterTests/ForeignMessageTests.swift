@@ -2,7 +2,7 @@ import Foundation
 import NotifyCenterTestKit
 import Testing
 
-@testable import DBusTransport
+@testable import DBus
 @testable import NotifyCenter
 
 @Suite("Signals that any process may send to the interfaces of the centers")

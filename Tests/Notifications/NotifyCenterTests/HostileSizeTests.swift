@@ -4,7 +4,7 @@ import Testing
 
 import func CDBus.dbus_message_set_member
 
-@testable import DBusTransport
+@testable import DBus
 @testable import NotifyCenter
 
 /// A large signal that any process on the bus may send.

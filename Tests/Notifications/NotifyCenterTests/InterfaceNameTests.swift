@@ -1,6 +1,6 @@
 import Testing
 
-@testable import DBusTransport
+@testable import DBus
 @testable import NotifyCenter
 
 @Suite("The escape of names is injective, readable and valid")

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import NotifyCenter
 import Synchronization
 import Testing

@@ -3,7 +3,8 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@testable import DBusTransport
+@testable import Basics
+@testable import DBus
 @testable import NotifyCenter
 
 @Suite("A center during and after an outage of the bus", .timeLimit(.minutes(5)))

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import DBusTransport
+@testable import DBus
 @testable import NotifyCenter
 
 @Suite("Every property-list value survives the wire")

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Dispatch
 import MSAL
 import NotifyCenterTestKit
@@ -29,7 +30,7 @@ struct CompletionBlockTests {
         "each block is called once, on the requested or the default queue"
     )
     func queues() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         for queue in [nil, DispatchQueue(label: "own")] {
             queue?.setSpecific(key: Self.key, value: "own")
@@ -68,7 +69,7 @@ struct CompletionBlockTests {
 
     @Test("parameters that are changed after the call have no effect")
     func snapshot() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let account = try await app.signIn("ada").account
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
@@ -104,7 +105,7 @@ struct CompletionBlockTests {
 
     @Test("main actor code uses blocks and async functions in Swift 6 mode")
     func mainActor() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let model = ViewModel()
         try await model.sign("ada", into: app)
@@ -116,7 +117,7 @@ struct CompletionBlockTests {
     // A program with Swift's import of MSAL crashed here.
     @Test("the async function returns when no account is or was signed in")
     func nobody() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let (account, previous) = try await device.application().getCurrentAccount(with: nil)
         #expect(account == nil)
         #expect(previous == nil)

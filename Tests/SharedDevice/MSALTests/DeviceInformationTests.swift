@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import MSAL
 import NotifyCenterTestKit
 import SharedDevice
@@ -30,7 +31,7 @@ struct DeviceInformationTests {
 
     @Test("1: an app without the broker's redirect URI gets an error and no mode")
     func notEnabled() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
         for redirect in ["app://other", "msauth.://auth", ""] {
             let app = try device.application { $0.redirectUri = redirect }
@@ -46,7 +47,7 @@ struct DeviceInformationTests {
 
     @Test("2: without a broker the request fails, but a known shared mode is repeated")
     func unreachable() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await MSALTestDevice(starts: false)
         let app = try device.application()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
         let before = try await ask(app)
@@ -69,7 +70,7 @@ struct DeviceInformationTests {
 
     @Test("3: overlapping requests each get a response")
     func overlapping() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         try await withThrowingTaskGroup(of: MSALDeviceMode.self) { group in
             for _ in 0..<16 { group.addTask { try await app.deviceInformation(with: nil).deviceMode } }
@@ -98,7 +99,7 @@ struct DeviceInformationTests {
 
     @Test("5: the mode is the broker's mode")
     func success() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let information = try await app.getDeviceInformation(with: MSALParameters())
         #expect(information.deviceMode == .shared && information.hasAADSSOExtension)

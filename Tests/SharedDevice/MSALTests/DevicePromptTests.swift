@@ -28,7 +28,7 @@ struct DevicePromptTests {
     }
 
     private func codes(
-        _ device: TestDevice,
+        _ device: MSALTestDevice,
         _ hint: String,
         _ parameters: MSALWebviewParameters = MSALWebviewParameters()
     ) async throws -> Codes? {
@@ -36,12 +36,12 @@ struct DevicePromptTests {
         let app = try device.application()
         let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
         request.loginHint = hint
-        return await MSALTests.codes { _ = try await app.acquireToken(with: request) }
+        return await SharedDeviceTests.codes { _ = try await app.acquireToken(with: request) }
     }
 
     @Test("the prompt's errors have MSAL's codes; an absent prompt causes no retry")
     func outcomes() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         #expect(try await codes(device, "cancels") == Codes(.userCanceled))
         #expect(try await codes(device, "nobody") == .internal(.internalErrorNoViewController))
         #expect(try await codes(device, "down") == Codes(.serverError))
@@ -50,7 +50,7 @@ struct DevicePromptTests {
     @Test("a view controller without a prompt makes the sign-in open a window")
     func window() async throws {
         final class ViewController {}
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let controller = ViewController()
         let parameters = MSALWebviewParameters(authPresentationViewController: controller)
         #expect(try await codes(device, "window", parameters) == .internal(.internalErrorAuthorizationFailed))

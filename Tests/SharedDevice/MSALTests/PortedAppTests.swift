@@ -32,7 +32,7 @@ struct PortedAppTests {
 
     /// Starts the app in one of its forms on the device's bus, and waits until it takes input. The person types ada's
     /// name and password.
-    private func start(_ form: String? = nil, on device: TestDevice) async throws -> ChildProcess {
+    private func start(_ form: String? = nil, on device: MSALTestDevice) async throws -> ChildProcess {
         let browser = try device.directory.writeScript("xdg-open", "echo \"$1\" >>\(device.directory.path)/opened")
         let folder = (browser as NSString).deletingLastPathComponent
         let path = "\(folder):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
@@ -46,8 +46,8 @@ struct PortedAppTests {
         return app
     }
 
-    private func deviceWithPage() async throws -> TestDevice {
-        let device = try await TestDevice(starts: false)
+    private func deviceWithPage() async throws -> MSALTestDevice {
+        let device = try await MSALTestDevice(starts: false)
         try device.configure(
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "endSessionURL": "\#(Self.page)"}"#
         )
@@ -57,7 +57,7 @@ struct PortedAppTests {
 
     private static let page = "https://login.example/logout"
 
-    private func opened(on device: TestDevice) throws -> String {
+    private func opened(on device: MSALTestDevice) throws -> String {
         try String(contentsOfFile: "\(device.directory.path)/opened", encoding: .utf8)
     }
 
@@ -97,7 +97,7 @@ struct PortedAppTests {
 
     @Test("a SwiftUI proxy signs in through its view controller, refreshes and signs out")
     func proxy() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try await start("proxy", on: device)
         try await app.presses("mode", "mode shared true")
         try await app.presses("account", "account - true")
@@ -138,7 +138,7 @@ struct PortedAppTests {
         "a plugin can set authorities and no-op settings, and turn off the broker"
     )
     func channel() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try await start("channel", on: device)
         #expect(app.lines.contains("created https://contoso.b2clogin.com/contoso org.example.channel 1"))
         try await app.presses("sign-in", "token ada https://contoso.ciamlogin.com/contoso true")
@@ -157,7 +157,7 @@ struct PortedAppTests {
 
     @Test("a provider wraps the block in an async function; removal signs no account out")
     func provider() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try await start("provider", on: device)
         try await app.presses("sign-out", "nobody")
         try await app.presses("sign-in", "provided Ada true true")

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -11,7 +12,7 @@ import Testing
 struct RequestTests {
     @Test("all apps share a sign-in without a prompt, and a sign-out ends it for all")
     func singleSignOn() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let (one, other) = (try device.application("one"), try device.application("other"))
         let result = try await one.signIn("ada")
         #expect(result.account.username == "ada" && result.scopes == ["orders.read"])
@@ -47,7 +48,7 @@ struct RequestTests {
 
     @Test("arguments are checked before any change")
     func argumentChecks() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let account = try await app.signIn("ada").account
         let invalid = Codes.internal(.internalErrorInvalidParameter)
@@ -72,7 +73,7 @@ struct RequestTests {
 
     @Test("requests for claims and for a device token fail")
     func refusals() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let account = try await app.signIn("ada").account
         let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: account)
@@ -99,7 +100,7 @@ struct RequestTests {
 
     @Test("a browser sign-out without a page signs out of the device and fails")
     func browserWithoutPage() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let account = try await app.signIn("ada").account
         let parameters = MSALSignoutParameters(webviewParameters: .unasked)
@@ -126,7 +127,7 @@ struct RequestTests {
 
     @Test("an account that is not current gets no sign-out and no token")
     func mismatch() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let ada = try await app.signIn("ada").account
         try await app.signout(with: ada, signoutParameters: MSALSignoutParameters())
@@ -156,7 +157,7 @@ struct RequestTests {
 
     @Test("the prompt's outcomes have codes, and its errors are passed on unchanged")
     func prompts() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         func signIn(_ parameters: MSALWebviewParameters, account: MSALAccount? = nil) async -> Codes? {
             let parameters = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
@@ -171,7 +172,7 @@ struct RequestTests {
         #expect(await signIn(.typing("grace"), account: ada) == .internal(.internalErrorMismatchedUser))
         #expect(try await app.told() == "- ada")
         let throwing = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
-        await #expect(throws: TestDevice.Unexpected.self) { _ = try await app.acquireToken(with: throwing) }
+        await #expect(throws: MSALTestDevice.Unexpected.self) { _ = try await app.acquireToken(with: throwing) }
         let offered = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .typing())
         offered.account = ada
         #expect(try await app.acquireToken(with: offered).account == ada)
@@ -179,7 +180,7 @@ struct RequestTests {
 
     @Test("a second prompt of the same app is refused while the first is open")
     func oneAtATime() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let (typed, type) = AsyncStream<Void>.makeStream()
         let isOpen = Locked(false)
@@ -205,7 +206,7 @@ struct RequestTests {
 
     @Test("listing accounts reports no change; the local list has the known account")
     func lists() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         #expect(try app.allAccounts() == [])
         #expect(await codes { _ = try app.account(forUsername: "ada") } == .internal(.internalErrorAccountRequired))
@@ -240,7 +241,7 @@ struct RequestTests {
 
     @Test("every request fails with the right code if there is no broker")
     func noBroker() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         let account = try await app.signIn("ada").account
         device.killBroker()

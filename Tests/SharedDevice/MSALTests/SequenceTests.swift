@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Dispatch
 import Foundation
 import MSAL
@@ -31,7 +32,7 @@ struct SequenceTests {
 
     @Test("the real broker agrees with MSAL's table")
     func table() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         for (number, row) in Self.rows.enumerated() {
             let app = try device.application("row\(number)")
             for step in row {
@@ -52,7 +53,7 @@ struct SequenceTests {
 
     @Test("a change reported right before a crash is reported once more")
     func crash() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         try await device.control.signIn("ada")
         // A new object for each start of the app: only the file connects them.
         #expect(try await device.endedApplication { try await $0.told() } == "ada -")
@@ -66,7 +67,7 @@ struct SequenceTests {
 
     @Test("accounts whose data the app did not delete are reported one by one")
     func several() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         // Each account is reported to another process of the app, which ends at once.
         for user in ["ada", "grace"] {
             try await device.control.signIn(user)
@@ -81,7 +82,7 @@ struct SequenceTests {
 
     @Test("the return of one person does not hide another person's remaining data")
     func behindReturn() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         // Each account is reported to another process of the app, which ends at once.
         for user in ["grace", "ada"] {
             try await device.control.signIn(user)
@@ -96,7 +97,7 @@ struct SequenceTests {
 
     @Test("a request during the block's deletion does not settle the block's change")
     func whileDeleting() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         try await device.control.signIn("ada")
         _ = try await app.told()
@@ -116,7 +117,7 @@ struct SequenceTests {
 
     @Test("a token request settles the reported change")
     func settledByToken() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         try await device.control.signIn("ada")
         _ = try await app.told()
@@ -129,7 +130,7 @@ struct SequenceTests {
     // S13
     @Test("another task's token request does not settle a change told to an async function")
     func otherTask() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         try await device.control.signIn("ada")
         _ = try await app.told()
@@ -143,7 +144,7 @@ struct SequenceTests {
 
     @Test("an app that reports cleanups is told until it has reported")
     func receipts() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         func reports(_ configuration: MSALPublicClientApplicationConfig) { configuration.reportsCleanup = true }
         func expectDebt(_ app: MSALPublicClientApplication, of ada: MSALAccount?) async throws {
             let (current, previous) = try await app.currentAccount(with: nil)
@@ -181,7 +182,7 @@ struct SequenceTests {
 
     @Test("the same person's return is settled only by a receipt or the next change")
     func hidden() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         try await device.control.signIn("ada")
         _ = try await app.told()
@@ -200,7 +201,7 @@ struct SequenceTests {
     // E10
     @Test("overlapping requests lose no change and invent none")
     func overlapping() async throws {
-        let device = try await TestDevice()
+        let device = try await MSALTestDevice()
         let app = try device.application()
         try await device.control.signIn("ada")
         _ = try await app.told()

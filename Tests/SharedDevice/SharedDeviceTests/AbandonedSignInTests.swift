@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import NotifyCenter
 import NotifyCenterTestKit
 import Synchronization
@@ -10,7 +11,7 @@ import Testing
 struct AbandonedSignInTests {
     @Test("the pending sign-in of an app that ends is dropped")
     func abandoned() async throws {
-        let device = try await TestDevice(configuration: #""cleanupPolicy": "strict""#)
+        let device = try await DeviceOnPrivateBus(configuration: #""cleanupPolicy": "strict""#)
         let holder = device.application("holder")
         try await holder.signIn("ada")
         try await holder.signOutCurrent()
@@ -46,7 +47,7 @@ struct AbandonedSignInTests {
 
     @Test("a sign-in that is cancelled during the wait for a cleanup is dropped")
     func cancelled() async throws {
-        let device = try await TestDevice(configuration: #""cleanupPolicy": "strict""#)
+        let device = try await DeviceOnPrivateBus(configuration: #""cleanupPolicy": "strict""#)
         let (holder, app) = (device.application("holder"), device.application("app"))
         try await holder.signIn("ada")
         try await holder.signOutCurrent()
@@ -72,7 +73,7 @@ struct AbandonedSignInTests {
 
     @Test("a sign-in whose task is cancelled before the request is dropped")
     func cancelledEarly() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let app = device.application("app")
         for _ in 1...20 {
             let signingIn = Task {

@@ -59,7 +59,7 @@ struct AdministrationTests {
 
     @Test("status shows the account and the round, with and without a broker")
     func status() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let app = device.application("desk")
         try await app.signIn("ada")
         let signedIn = try await AdministrationCommand("status", "--json", on: device)
@@ -91,7 +91,7 @@ struct AdministrationTests {
 
     @Test("without a state directory commands exit with 66 and one line of help")
     func noState() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try FileManager.default.removeItem(atPath: device.state)
         for command in ["status", "log", "apps"] {
             let outcome = try await AdministrationCommand(command, on: device)
@@ -104,7 +104,7 @@ struct AdministrationTests {
 
     @Test("a waiting sign-out shows each step and exits with 0 when all apps are clean")
     func signOut() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let app = device.application("desk")
         try await app.signIn("ada")
         let following = follow(app)
@@ -129,7 +129,7 @@ struct AdministrationTests {
 
     @Test("a sign-out that times out exits with 75 and names the pending apps")
     func signOutTooLate() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         try await device.application("desk").signIn("ada")
         let outcome = try await AdministrationCommand("sign-out", "--wait", "0.5", "--json", on: device)
         #expect(outcome.status == EX_TEMPFAIL && outcome.errors.contains("still owing: desk"))
@@ -146,7 +146,7 @@ struct AdministrationTests {
 
     @Test("without a broker a sign-out exits with 69")
     func signOutWithoutBroker() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let outcome = try await AdministrationCommand("sign-out", "--wait", "1", on: device)
         #expect(outcome.status == EX_UNAVAILABLE && outcome.lines.isEmpty)
         let nowhere = try await AdministrationCommand("sign-out", on: device, bus: "unix:path=/nonexistent")
@@ -162,7 +162,7 @@ struct AdministrationTests {
     func notPermitted() async throws {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true
-        let device = try await TestDevice(bus: PrivateBus(options))
+        let device = try await DeviceOnPrivateBus(bus: PrivateBus(options))
         try await device.application("desk").signIn("ada")
         let program = ChildProcess.built("shared-device")
         for arguments in ["sign-out", "apps waive org.example.desk --reason x"] {
@@ -217,7 +217,7 @@ struct AdministrationTests {
 
     @Test("the log shows a session up to its last receipt, and filters entries")
     func log() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let app = device.application("desk")
         try await app.signIn("ada")
         let following = follow(app)
@@ -250,7 +250,7 @@ struct AdministrationTests {
 
     @Test("a followed log shows new entries")
     func followLog() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let process = try ChildProcess(
             ChildProcess.built("shared-device"),
             ["log", "--follow", "--json", "--event", "signed-in", "--state", device.state]
@@ -271,7 +271,7 @@ struct AdministrationTests {
 
     @Test("control characters in an app's name do not reach the terminal")
     func controlCharacters() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let app = SharedDeviceApplication(
             identifier: "evil\u{1B}[2J\u{202E}app",
             bus: device.bus.bus,

@@ -22,7 +22,7 @@ struct AppsCommandTests {
 
     @Test("apps lists holders and pending apps; a waiver settles and is logged")
     func apps() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (desk, other) = (device.application("desk"), device.application("other"))
         try await desk.signIn("ada")
         _ = try await other.getCurrentAccount()
@@ -65,7 +65,7 @@ struct AppsCommandTests {
 
     @Test("an ambiguous name is refused with the full names")
     func ambiguousName() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         for vendor in ["one", "two"] {
             let app = SharedDeviceApplication(
                 identifier: "org.\(vendor).notes",
@@ -85,10 +85,10 @@ struct AppsCommandTests {
 
     @Test("enrolling a program writes a valid manifest and never overwrites one")
     func enrol() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let apps = "\(device.directory.path)/manifests"
         let program = ChildProcess.built("point-of-sale")
-        func enrol(_ arguments: String...) async throws -> TestDevice.Outcome {
+        func enrol(_ arguments: String...) async throws -> DeviceOnPrivateBus.Outcome {
             try await device.run(["apps", "enrol"] + arguments + ["--apps", apps, "--state", device.state])
         }
         let nameless = try await enrol(program)

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -6,18 +6,18 @@ import Testing
 
 @Suite("Automatic sign-outs")
 struct AutomaticSignOutTests {
-    private func configure(_ device: TestDevice, _ settings: String) throws {
+    private func configure(_ device: DeviceOnPrivateBus, _ settings: String) throws {
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "# + settings + "}")
     }
 
-    private func lastActivity(_ device: TestDevice) throws -> Date {
+    private func lastActivity(_ device: DeviceOnPrivateBus) throws -> Date {
         let attributes = try FileManager.default.attributesOfItem(atPath: "\(device.state)/last-activity")
         return try #require(attributes[.modificationDate] as? Date)
     }
 
     @Test("inactivity signs the user out, all apps are told, and the log has the reason")
     func inactivity() async throws {
-        let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
+        let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900"#)
         let follower = Follower(device.application("listener"))
         try await device.application().signIn("ada")
         try await follower.hears("ada")
@@ -33,7 +33,7 @@ struct AutomaticSignOutTests {
     // S11
     @Test("sign-ins and reported activity count; account and token requests do not")
     func activity() async throws {
-        let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
+        let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900"#)
         let application = device.application()
         let account = try await application.signIn("ada").account
         var signedIn = Date.distantPast
@@ -59,7 +59,7 @@ struct AutomaticSignOutTests {
 
     @Test("a broker that was down during inactivity signs out when it starts")
     func inactiveWhileDown() async throws {
-        let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
+        let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900"#)
         let application = device.application()
         try await application.signIn("ada")
         try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
@@ -81,7 +81,7 @@ struct AutomaticSignOutTests {
 
     @Test("a broker that was down at the end of the shift signs out when it starts")
     func shiftEndWhileDown() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         // Far from now, so that no shift ends during this test; a session from two days ago is older than one shift
         // end.
         let time = Calendar.current.dateComponents([.hour, .minute], from: Date(timeIntervalSinceNow: 12 * 3600))
@@ -102,7 +102,7 @@ struct AutomaticSignOutTests {
 
     @Test("a screen lock signs out, also on request or if it happened unseen")
     func screenLock() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try configure(device, #""signOutOnScreenLock": true"#)
         device.brokerArguments = ["--login-bus", device.bus.address]
         try await device.startBroker()
@@ -144,7 +144,7 @@ struct AutomaticSignOutTests {
 
     @Test("many new sessions need few requests, and a later lock is noticed")
     func manySessions() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try configure(device, #""signOutOnScreenLock": true"#)
         device.brokerArguments = ["--login-bus", device.bus.address]
         try await device.startBroker()
@@ -161,7 +161,7 @@ struct AutomaticSignOutTests {
 
     @Test("logind signals from other processes are ignored")
     func spoofedLogin() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try configure(device, #""signOutOnScreenLock": true, "signOutOnLogout": true"#)
         device.brokerArguments = ["--login-bus", device.bus.address]
         try await device.startBroker()

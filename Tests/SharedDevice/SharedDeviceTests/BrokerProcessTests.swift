@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import DeviceStorage
 import Dispatch
 import Foundation
@@ -19,7 +20,7 @@ struct BrokerProcessTests {
 
     @Test("it tells the service manager that it is ready, alive and stopping")
     func notifications() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let manager = try FakeServiceManager(in: device.directory.path)
         device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)", "WATCHDOG_USEC=60000"]
         try await device.startBroker()
@@ -35,7 +36,7 @@ struct BrokerProcessTests {
         "a service manager that does not read blocks nothing and gets “ready” later"
     )
     func fullQueue() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let manager = try FakeServiceManager(in: device.directory.path)
         manager.fill()
         device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)", "WATCHDOG_USEC=60000"]
@@ -104,7 +105,7 @@ struct BrokerProcessTests {
 
     @Test("a blocked journal blocks neither start, sign-out nor end")
     func blockedJournal() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let pipe = "\(device.directory.path)/journal"
         let end = try fullPipe(at: pipe)
         defer { close(end) }
@@ -136,7 +137,7 @@ struct BrokerProcessTests {
     private func fullPipe(at path: String) throws -> CInt {
         mkfifo(path, 0o600)
         let end = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
-        guard end >= 0 else { throw TestDevice.Unexpected(description: "no pipe at \(path)") }
+        guard end >= 0 else { throw DeviceOnPrivateBus.Unexpected(description: "no pipe at \(path)") }
         let block = [UInt8](repeating: 0x2E, count: 4096)
         while write(end, block, block.count) > 0 {}
         return end
@@ -181,7 +182,7 @@ struct BrokerProcessTests {
 
     private func logged(_ body: (Logger) -> Void) throws -> [String] {
         var ends: [CInt] = [0, 0]
-        guard pipe(&ends) == 0 else { throw TestDevice.Unexpected(description: "no pipe") }
+        guard pipe(&ends) == 0 else { throw DeviceOnPrivateBus.Unexpected(description: "no pipe") }
         let output = LogOutput(descriptor: ends[1], environment: [:])
         body(output.logger("test", level: .info))
         output.finish(within: .seconds(60))
@@ -193,7 +194,7 @@ struct BrokerProcessTests {
 
     @Test("its own user cannot read its memory, and it leaves no core dump")
     func privateMemory() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let process = "/proc/\(try #require(device.broker?.identifier))"
         let limits = try String(contentsOfFile: "\(process)/limits", encoding: .utf8)
         let core = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
@@ -212,7 +213,7 @@ struct BrokerProcessTests {
         .enabled(if: geteuid() == 0, "only root can read its memory")
     )
     func passwords() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let process = try #require(device.broker?.identifier)
         try await device.application().signIn("ada")
         let connection = try DBusConnection.open(device.bus.bus)
@@ -259,7 +260,7 @@ struct BrokerProcessTests {
 
     /// - Returns: whether the broker had its full waiting time.
     private func lastEntriesAreWritten() async throws -> Bool {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let manager = try FakeServiceManager(in: device.directory.path)
         device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)"]
         try await device.startBroker()
@@ -310,7 +311,7 @@ final class FakeServiceManager: Sendable {
                 bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
             }
         }
-        guard status == 0 else { throw TestDevice.Unexpected(description: "no socket at \(path)") }
+        guard status == 0 else { throw DeviceOnPrivateBus.Unexpected(description: "no socket at \(path)") }
     }
 
     deinit { close(descriptor) }

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
@@ -10,7 +10,7 @@ import Testing
 struct BrokerStartTests {
     @Test("a broker without a valid configuration refuses sign-ins with a reason")
     func invalidConfiguration() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try device.configure("{ not json")
         try await device.startBroker()
         let application = device.application()
@@ -26,7 +26,7 @@ struct BrokerStartTests {
 
     @Test("a manifest that deletes the whole device is rejected, and the status says why")
     func manifestOfTheDevice() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try device.enrol("org.example.sweeper", "/usr/bin/true", more: #", "cleanup": {"by": "app", "delete": ["/"]}"#)
         try await device.startBroker()
         let status = try await AdministrationCommand("status", on: device).output
@@ -38,7 +38,7 @@ struct BrokerStartTests {
     // S7
     @Test("a configuration that cannot be saved is saved when the disk recovers")
     func configurationThatIsKeptLater() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let database = try device.database()
         try database.execute(
             "CREATE TRIGGER fails BEFORE INSERT ON configuration BEGIN SELECT RAISE(ABORT, 'a test'); END"
@@ -62,7 +62,7 @@ struct BrokerStartTests {
 
     @Test("a broken manifest keeps its last version; a new broken one admits no app")
     func brokenManifestAtStart() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
         try device.enrol("org.example.app", try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe"))
         let folder = "\(device.directory.path)/apps"
@@ -85,7 +85,7 @@ struct BrokerStartTests {
 
     @Test("a configuration that was valid at the start is on disk at the end")
     func endsAtOnce() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
         try device.enrol("org.example.app", "/bin/sh")
         try await device.startBroker()
@@ -98,7 +98,7 @@ struct BrokerStartTests {
 
     @Test("a second broker with the same state directory is refused, even on another bus")
     func secondBroker() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let elsewhere = try PrivateBus()
         let second = try ChildProcess(
             ChildProcess.built("shared-device-broker"),
@@ -114,7 +114,7 @@ struct BrokerStartTests {
         arguments: [false, true]
     )
     func severalProcesses(endsMeanwhile: Bool) async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         try await control.signIn("ada")
         let (first, second) = (try OtherProgram(device), try OtherProgram(device))
@@ -142,7 +142,7 @@ struct BrokerStartTests {
         "a sign-out that the disk did not store still holds after a restart"
     )
     func signOutInMemory() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let memory = try TemporaryDirectory("memory")
         device.brokerCommand = ["env", "RUNTIME_DIRECTORY=\(memory.path)"]
         try await device.startBroker()

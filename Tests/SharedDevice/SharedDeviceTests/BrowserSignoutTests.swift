@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import Synchronization
@@ -17,15 +18,15 @@ struct BrowserSignoutTests {
         return parameters
     }
 
-    private func device(page: String? = Self.page) async throws -> TestDevice {
-        let device = try await TestDevice(starts: false)
+    private func device(page: String? = Self.page) async throws -> DeviceOnPrivateBus {
+        let device = try await DeviceOnPrivateBus(starts: false)
         let setting = page.map { #", "endSessionURL": "\#($0)""# } ?? ""
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true\#(setting)}"#)
         try await device.startBroker()
         return device
     }
 
-    private func signOut(_ device: TestDevice, _ parameters: SignoutParameters) async throws -> BrowserSignout {
+    private func signOut(_ device: DeviceOnPrivateBus, _ parameters: SignoutParameters) async throws -> BrowserSignout {
         let application = device.application()
         let account = try await application.signIn("ada").account
         let result = try await application.signout(with: account, signoutParameters: parameters)

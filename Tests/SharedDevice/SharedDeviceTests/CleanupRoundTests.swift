@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import ExampleSupport
 import Foundation
 import NotifyCenterTestKit
@@ -8,7 +9,7 @@ import Testing
 
 @Suite("Cleanup rounds across real processes", .serialized, .timeLimit(.minutes(10)))
 struct CleanupRoundTests {
-    private func app(_ name: String, on device: TestDevice) async throws -> ListenerApp {
+    private func app(_ name: String, on device: DeviceOnPrivateBus) async throws -> ListenerApp {
         let app = try ListenerApp(name, on: device)
         try app.start()
         try await app.wait("ada's screen") { $0.event == .screen && $0.detail == "open" && $0.account == "ada" }
@@ -25,7 +26,7 @@ struct CleanupRoundTests {
 
     @Test("a waiting sign-out returns each app's progress and reports the steps in order")
     func completeRound() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         try await control.signIn("ada")
         let apps = [try await app("point-of-sale", on: device), try await app("field-service", on: device)]
@@ -72,7 +73,7 @@ struct CleanupRoundTests {
 
     @Test("after the deadline the report names the pending apps; the sign-out stands")
     func deadline() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         try await control.signIn("ada")
         let app = try await app("field-service", on: device)
@@ -100,7 +101,7 @@ struct CleanupRoundTests {
 
     @Test("receipts arrive although the broker was killed after the sign-out")
     func brokerKilledBeforeReceipts() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         try await control.signIn("ada")
         var changes = control.accountChanges.makeAsyncIterator()

@@ -8,7 +8,7 @@ struct EnrolmentTests {
     // 833511: a registration by a user without the administrator's role is refused.
     @Test("only an administrator joins the device; the join is logged and persistent")
     func join() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let application = device.application()
         #expect(await application.getDeviceInformation().isJoined == false)
         #expect(try await device.enrol("join", as: "ada").status == 77)
@@ -30,7 +30,7 @@ struct EnrolmentTests {
 
     @Test("leaving signs out the current account, and all apps are told")
     func leave() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         try await device.add("root", "--role", "administrator")
         #expect(try await device.enrol("leave", as: "root").status == 65)
         #expect(try await device.enrol("join", as: "root").status == 0)
@@ -49,7 +49,7 @@ struct EnrolmentTests {
 
     @Test("an invalid role or tenant is refused")
     func wrongUsage() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         #expect(try await device.user("role", "ada", "king").status == 64)
         #expect(try await device.user("role", "nobody", "administrator").status == 67)
         let tenant = try await device.run(
@@ -62,7 +62,7 @@ struct EnrolmentTests {
 
     @Test("disabling a signed-in user signs out, and all apps are told")
     func disabling() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let follower = Follower(device.application("listener"))
         try await device.application().signIn("grace")
         try await follower.hears("grace")
@@ -75,13 +75,13 @@ struct EnrolmentTests {
 
     @Test("without a broker to sign the user out, removal and disabling are refused")
     func removalWithoutBroker() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         try await device.application().signIn("ada")
         device.killBroker()
         #expect(try await device.user("remove", "ada", "--sign-out", "--bus", device.bus.address).status == 69)
         #expect(try await device.user("disable", "ada", "--sign-out", "--bus", device.bus.address).status == 69)
         // The broker of another device does not count.
-        let other = try await TestDevice()
+        let other = try await DeviceOnPrivateBus()
         let elsewhere = try await device.user("remove", "ada", "--sign-out", "--bus", other.bus.address)
         #expect(elsewhere.status == 69 && elsewhere.errors.contains("another state directory"))
         try await device.startBroker()

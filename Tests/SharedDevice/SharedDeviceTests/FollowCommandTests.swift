@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import Testing
@@ -9,11 +9,11 @@ import Testing
 struct FollowCommandTests {
     private static let app = "org.example.script"
 
-    private let device: TestDevice
+    private let device: DeviceOnPrivateBus
     private let control: SharedDeviceApplication
 
     init() async throws {
-        device = try await TestDevice()
+        device = try await DeviceOnPrivateBus()
         control = device.application("control")
     }
 

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
@@ -81,7 +81,7 @@ struct InterfaceTests {
 
     @Test("introspection returns the installed file, comments included")
     func introspection() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let connection = try DBusConnection.open(device.bus.bus)
         let answer = try await call(connection, "org.freedesktop.DBus.Introspectable", "Introspect")
         let document = try #require(answer.first?.stringValue)
@@ -96,7 +96,7 @@ struct InterfaceTests {
 
     @Test("the broker accepts the documented signatures and refuses others")
     func signatures() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let connection = try DBusConnection.open(device.bus.bus)
         let description = try Description(try Self.text(Self.file))
         #expect(Set(description.methods.keys) == Set(BrokerProtocol.Method.allCases.map(\.rawValue)))
@@ -119,7 +119,7 @@ struct InterfaceTests {
 
     @Test("the properties have the documented types")
     func properties() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let connection = try DBusConnection.open(device.bus.bus)
         let description = try Description(try Self.text(Self.file))
         let answer = try await call(

@@ -16,7 +16,7 @@ final class ListenerApp {
     /// - Parameters:
     ///   - launcher: a command that starts the app, for instance a sandbox.
     ///   - bus: the address of the device's bus as the app sees it.
-    init(_ name: String, on device: TestDevice, launcher: [String] = [], bus: String? = nil) throws {
+    init(_ name: String, on device: DeviceOnPrivateBus, launcher: [String] = [], bus: String? = nil) throws {
         self.name = name
         self.launcher = launcher
         self.bus = bus ?? device.bus.address

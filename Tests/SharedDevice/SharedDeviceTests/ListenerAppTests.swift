@@ -12,7 +12,7 @@ struct ListenerAppTests {
     }
 
     /// Starts an app in which Ada, who signed in elsewhere, creates data.
-    private func appAtWork(_ name: String, on device: TestDevice) async throws -> ListenerApp {
+    private func appAtWork(_ name: String, on device: DeviceOnPrivateBus) async throws -> ListenerApp {
         let app = try ListenerApp(name, on: device)
         try app.start()
         try await app.wait("ada's screen") { $0.event == .screen && $0.detail == "open" && $0.account == "ada" }
@@ -37,7 +37,7 @@ struct ListenerAppTests {
             as [(String, Fate)]
     )
     func signOut(name: String, fate: Fate) async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         try await control.signIn("ada")
         let app = try await appAtWork(name, on: device)
@@ -66,7 +66,7 @@ struct ListenerAppTests {
 
     @Test("an app without user data also finishes a sign-out")
     func nothingToDelete() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         let apps = try ListenerApp.names.map { try ListenerApp($0, on: device) }
         for app in apps { try app.start() }

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -8,13 +8,13 @@ import Testing
 struct LoginSessionTests {
     /// A device whose account comes from a mocked logind, with the app `seat`, which follows it.
     private struct Machine {
-        let device: TestDevice
+        let device: DeviceOnPrivateBus
         let login: MockLogind
         let app: SharedDeviceApplication
         let follower: Follower
 
         init(_ settings: String = "") async throws {
-            device = try await TestDevice(starts: false)
+            device = try await DeviceOnPrivateBus(starts: false)
             try device.configure(
                 #"{"sharedDeviceMode": true, "requiresEnrolment": false, "identity": "login-session"\#(settings)}"#
             )

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import NotifyCenterTestKit
 import SharedDevice
 
@@ -8,7 +8,7 @@ struct OtherProgram {
 
     let connection: DBusConnection
 
-    init(_ device: TestDevice) throws { connection = try DBusConnection.open(device.bus.bus) }
+    init(_ device: DeviceOnPrivateBus) throws { connection = try DBusConnection.open(device.bus.bus) }
 
     @discardableResult
     func call(

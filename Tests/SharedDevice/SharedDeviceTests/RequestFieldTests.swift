@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import NotifyCenterTestKit
 import SharedDevice
 import Testing
@@ -16,7 +16,7 @@ struct RequestFieldTests {
 
     @Test("a session number may have any integer type")
     func integers() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         let program = try OtherProgram(device)
         let types: [(UInt64) throws -> DBusValue] = [
@@ -35,7 +35,7 @@ struct RequestFieldTests {
 
     @Test("a refusal names the wrong field and the expected type")
     func refusals() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let program = try OtherProgram(device)
         #expect(await refusal(of: program, ["progress": .string("finished")]).contains("the request lacks “session”"))
         let text = await refusal(of: program, ["session": .string("1"), "progress": .string("finished")])

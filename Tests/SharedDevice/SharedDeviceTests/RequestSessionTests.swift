@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
@@ -13,7 +13,7 @@ struct RequestSessionTests {
     @Test("a request for an earlier session does not affect the same user's later one")
     func laterSession() async throws {
         // ada has signed out and in again since the app learned of her session.
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (control, app) = (device.application("control"), device.application("app"))
         try await control.signIn("ada")
         let ada = try #require(try await app.getCurrentAccount().current)
@@ -34,7 +34,7 @@ struct RequestSessionTests {
         "an app that cleans up after a session accepts no token of it"
     )
     func tokenDuringCleanup() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (control, app) = (device.application("control"), device.application("app"))
         let ada = try await control.signIn("ada").account
         #expect(try await app.getCurrentAccount().current == ada)
@@ -69,7 +69,7 @@ struct RequestSessionTests {
         arguments: ["ada", "grace"]
     )
     func waived(next: String) async throws {
-        let device = try await TestDevice(configuration: TestDevice.strict)
+        let device = try await DeviceOnPrivateBus(configuration: DeviceOnPrivateBus.strict)
         let (control, app) = (device.application("control"), device.application("other"))
         let ada = try await control.signIn("ada").account
         _ = try await app.getCurrentAccount()

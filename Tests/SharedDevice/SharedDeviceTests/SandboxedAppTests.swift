@@ -19,7 +19,7 @@ private struct Sandbox {
     /// - Parameters:
     ///   - flatpak: the Flatpak's id; `nil` creates a file without an id.
     ///   - owns: the app's bus name.
-    init(_ flatpak: String?, on device: TestDevice, owns: String) async throws {
+    init(_ flatpak: String?, on device: DeviceOnPrivateBus, owns: String) async throws {
         directory = "\(device.directory.path)/sandbox-\(UUID().uuidString.prefix(8))"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         information = "\(directory)/flatpak-info"
@@ -72,8 +72,8 @@ struct SandboxedAppTests {
     private static let flatpak = "org.example.PointOfSale"
     private var identifier: String { ExampleApp.identifier(Self.name) }
 
-    private func device() async throws -> TestDevice {
-        let device = try await TestDevice(starts: false)
+    private func device() async throws -> DeviceOnPrivateBus {
+        let device = try await DeviceOnPrivateBus(starts: false)
         try #"{"id": "\#(identifier)", "flatpak": "\#(Self.flatpak)"}"#
             .write(toFile: "\(device.directory.path)/apps/\(identifier).json", atomically: true, encoding: .utf8)
         try await device.startBroker()

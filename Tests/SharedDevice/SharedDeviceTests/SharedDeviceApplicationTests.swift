@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Dispatch
 import NotifyCenter
 import NotifyCenterTestKit
@@ -10,7 +11,7 @@ import Testing
 struct SharedDeviceApplicationTests {
     @Test("sign-in gives another app the account and a token; sign-out ends both")
     func globalSignInAndOut() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (one, other) = (device.application("one"), device.application("other"))
         #expect(await one.getDeviceInformation().deviceMode == .shared)
         #expect(await one.getDeviceInformation().organization == "Contoso")
@@ -36,7 +37,7 @@ struct SharedDeviceApplicationTests {
 
     @Test("a request against the device's rules fails with a code and changes nothing")
     func refusals() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let application = device.application()
         let stranger = Account(identifier: "nobody.here", username: "nobody")
         #expect(await code { try await application.signout(with: stranger) } == .noCurrentAccount)
@@ -56,7 +57,7 @@ struct SharedDeviceApplicationTests {
     // E11, D9
     @Test("without a broker or bus the mode is unknown and requests fail")
     func noBroker() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let lonely = device.application()
         let nowhere = SharedDeviceApplication(
             identifier: "org.example.nowhere",
@@ -76,7 +77,7 @@ struct SharedDeviceApplicationTests {
     // The app crashes after it has learned of an account and before it follows changes.
     @Test("an app that got an account with a token or by asking must clean up after a crash")
     func heardOtherwise() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         try await device.application("signer").signIn("ada")
         _ = try await device.application("asker").getCurrentAccount()
@@ -95,7 +96,7 @@ struct SharedDeviceApplicationTests {
 
     @Test("apps follow the account after a restart of the bus with another account")
     func busRestart() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (one, other) = (device.application("one"), device.application("other"))
         let log = Locked<[String]>([])
         let following = Task {
@@ -118,7 +119,7 @@ struct SharedDeviceApplicationTests {
 
     @Test("a text that the bus refuses is an invalid request and blocks no receipt")
     func textsWithNUL() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (control, app) = (device.application("control"), device.application())
         #expect(await code { try await control.signIn("ada\0") } == .invalidRequest)
         try await control.signIn("ada")
@@ -145,7 +146,7 @@ struct SharedDeviceApplicationTests {
     @Test("an app that may not own its bus name still follows the account")
     func deniedName() async throws {
         let bus = try PrivateBus(PrivateBus.Options(denials: [#"<deny own="org.example.Denied"/>"#]))
-        let device = try await TestDevice(bus: bus)
+        let device = try await DeviceOnPrivateBus(bus: bus)
         let app = SharedDeviceApplication(
             identifier: "org.example.app",
             bus: bus.bus,
@@ -160,7 +161,7 @@ struct SharedDeviceApplicationTests {
 
     @Test("completion blocks are called once, on the requested queue")
     func completionBlocks() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let application = device.application()
         let key = DispatchSpecificKey<Bool>()
         let queue = DispatchQueue(label: "completion")

@@ -1,9 +1,9 @@
-import DBusTransport
+import Basics
+import Cryptography
+import DBus
 import Foundation
-import JSONWebSignature
 import NotifyCenterTestKit
 import SharedDevice
-import StrictJSON
 import Testing
 
 @Suite("Tokens that services can verify")
@@ -19,14 +19,14 @@ struct SigningKeyTests {
             )
         )
         guard case .variant(let value)? = answer.first, let text = value.stringValue else {
-            throw TestDevice.Unexpected(description: "\(answer)")
+            throw DeviceOnPrivateBus.Unexpected(description: "\(answer)")
         }
         return text
     }
 
     @Test("the keys on the bus and in the file verify tokens, also after a restart")
     func token() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let file = device.directory.path + "/keys.json"
         device.brokerArguments = ["--keys", file]
         try await device.startBroker()

@@ -11,7 +11,7 @@ import Testing
     .enabled(if: geteuid() == 0, "root alone has several users")
 )
 struct SystemBusTests {
-    private let device: TestDevice
+    private let device: DeviceOnPrivateBus
 
     init() async throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
@@ -23,7 +23,7 @@ struct SystemBusTests {
         options.admitsOtherUsers = true
         options.configurationFiles = ["\(root)/Service/system-bus/org.notifycenter.SharedDevice1.conf"]
         options.standIns = ["shared-device": "root"]
-        device = try await TestDevice(bus: PrivateBus(options))
+        device = try await DeviceOnPrivateBus(bus: PrivateBus(options))
     }
 
     /// Runs `dbus-send` as the user `daemon`, which exists on every Linux system.
@@ -92,7 +92,7 @@ struct SystemBusTests {
 struct GeneratedBusPolicyTests {
     private static let (daemon, bin) = (UInt32(1), UInt32(2))
 
-    private func ask(_ device: TestDevice, as user: UInt32) async throws -> (status: Int32, errors: String) {
+    private func ask(_ device: DeviceOnPrivateBus, as user: UInt32) async throws -> (status: Int32, errors: String) {
         let program = try ChildProcess(
             as: user,
             "dbus-send",
@@ -120,7 +120,7 @@ struct GeneratedBusPolicyTests {
         var options = PrivateBus.Options.likeSystemBus(policies: [], standIns: ["shared-device": "root"])
         options.configurationFiles = [installed]
         options.daemon = daemon
-        let device = try await TestDevice(bus: PrivateBus(options))
+        let device = try await DeviceOnPrivateBus(bus: PrivateBus(options))
         #expect(try await ask(device, as: Self.daemon).status == 0, "without a generated policy any user may call")
 
         let command = [

@@ -6,7 +6,7 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-extension TestDevice {
+extension DeviceOnPrivateBus {
     struct Outcome {
         let status: Int32
         let errors: String
@@ -110,7 +110,7 @@ struct AdministrationCommand {
     var data: Data { Data(output.utf8) }
 
     /// Runs the command on the device's state and, if the command calls the broker, on the device's bus.
-    init(_ arguments: String..., on device: TestDevice, bus: String? = nil) async throws {
+    init(_ arguments: String..., on device: DeviceOnPrivateBus, bus: String? = nil) async throws {
         var arguments = arguments
         arguments += ["--state", device.state]
         if arguments.first != "log" { arguments += ["--bus", bus ?? device.bus.address] }

@@ -35,7 +35,8 @@ struct WatchCommandTests {
         print(f"\\nended {child.returncode}, as before: {termios.tcgetattr(terminal) == before}", flush=True)
         """
 
-    private func onTerminal(_ device: TestDevice, _ environment: [String: String] = [:]) throws -> ChildProcess {
+    private func onTerminal(_ device: DeviceOnPrivateBus, _ environment: [String: String] = [:]) throws -> ChildProcess
+    {
         let variables = ["TERM": "xterm", "NO_COLOR": "", "NOTIFY_CENTER_BUS": device.bus.address]
         return try ChildProcess(
             "python3",
@@ -62,7 +63,7 @@ struct WatchCommandTests {
 
     @Test("the screen shows sign-ins, pending cleanups and the broker's state")
     func live() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let screen = try onTerminal(device)
         try await shows("○ Nobody is signed in", screen)
         let app = device.application("desk")
@@ -83,7 +84,7 @@ struct WatchCommandTests {
 
     @Test("the s key asks for confirmation, n cancels, y signs out")
     func signOut() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         try await device.application("desk").signIn("ada")
         let screen = try onTerminal(device)
         try await shows("s sign out", screen)
@@ -105,7 +106,7 @@ struct WatchCommandTests {
 
     @Test("a signal ends the program and restores the terminal")
     func signals() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             let screen = try onTerminal(device)
             try await shows("○ Nobody is signed in", screen)
@@ -116,7 +117,7 @@ struct WatchCommandTests {
 
     @Test("resizing redraws the screen; NO_COLOR and plain terminals have no colours")
     func size() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let screen = try onTerminal(device, ["NO_COLOR": "1"])
         try await shows("Advisory: the next person waits for no app.", screen)
         let before = screen.lines.count
@@ -148,7 +149,7 @@ struct WatchCommandTests {
 
     @Test("--json writes one line per change, and none without a change")
     func json() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let watch = try ChildProcess(
             ChildProcess.built("shared-device"),
             ["watch", "--json", "--bus", device.bus.address]
@@ -176,7 +177,7 @@ struct WatchCommandTests {
 
     @Test("while the broker is gone the command waits for the bus's signal")
     func waitsForTheOwner() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let monitor = try ChildProcess(
             "dbus-monitor",
             ["--address", device.bus.address, "type='method_call',interface='org.notifycenter.SharedDevice1'"]
@@ -227,7 +228,7 @@ struct WatchCommandTests {
 struct MetricsCommandTests {
     @Test("the file is replaced atomically, world-readable, and shows a missing broker")
     func file() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let file = "\(device.directory.path)/device.prom"
         let arguments = ["metrics", "--output", file, "--bus", device.bus.address]
         func lines() throws -> [String] {
@@ -253,7 +254,7 @@ struct MetricsCommandTests {
 
     @Test("an unwritable file is an error, and its content stays")
     func noFile() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let outcome = try await device.run(["metrics", "--output", "/proc/version", "--bus", device.bus.address])
         #expect(outcome.status == EX_CANTCREAT && outcome.errors.contains("/proc/version"))
     }

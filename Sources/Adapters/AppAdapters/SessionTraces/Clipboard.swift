@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import FoundationEssentials
 
 /// The two selections of a display, and KDE's history of them.

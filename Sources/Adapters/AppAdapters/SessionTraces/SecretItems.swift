@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 
 /// The items of one program, or of a family of programs, in the session's keyring.
 package enum SecretItems {

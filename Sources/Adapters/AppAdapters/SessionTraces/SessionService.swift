@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 
 /// A service on the session bus. Calls never start a service: without a process it holds nothing in memory.
 struct SessionService: Sendable {

@@ -1,9 +1,9 @@
-import DBusTransport
+import Basics
+import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
 import Logging
-import ProjectVersion
 import SharedDevice
 
 extension BrokerState {

@@ -1,8 +1,8 @@
-import DBusTransport
+import Basics
+import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
-import ProjectVersion
 import SharedDevice
 import Synchronization
 

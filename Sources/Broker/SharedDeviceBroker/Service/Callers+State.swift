@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 
 // The state of calling connections and of their calls in flight. The rest of ``Callers`` asks the bus and takes the
 // lock.

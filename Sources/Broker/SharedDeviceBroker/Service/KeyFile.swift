@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 package import DeviceStorage
 import Glibc
 import Synchronization

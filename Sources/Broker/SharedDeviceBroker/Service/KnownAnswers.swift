@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import SharedDevice
 
 /// A cache of encoded responses that several callers get, as all apps do after a sign-out. Encoding a response takes

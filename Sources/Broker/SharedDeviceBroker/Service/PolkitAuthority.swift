@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 
 /// Asks polkit over the bus whether a caller has a right. Without a response, the caller does not have it.
 struct PolkitAuthority: Sendable {

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import DeviceConfiguration
 package import DeviceStorage
 package import FoundationEssentials

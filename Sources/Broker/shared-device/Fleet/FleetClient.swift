@@ -1,5 +1,6 @@
 import ArgumentParser
-import DBusTransport
+import Basics
+import DBus
 import Fleet
 import FoundationEssentials
 import Glibc

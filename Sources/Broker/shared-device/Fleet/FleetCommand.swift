@@ -1,5 +1,5 @@
 import ArgumentParser
-import DBusTransport
+import DBus
 import Fleet
 import FoundationEssentials
 import Glibc

@@ -1,4 +1,4 @@
-package import StrictJSON
+package import Basics
 
 // The stored form of an agent's memory. Only the agent writes the file, so any deviation is damage.
 

@@ -1,4 +1,4 @@
-package import StrictJSON
+package import Basics
 
 /// A device's state, as its agent reports it. Contains no person's name.
 package struct DeviceReport: Sendable, Hashable {

@@ -1,5 +1,5 @@
+import Basics
 import FoundationEssentials
-import StrictJSON
 
 /// A message between controller and devices.
 package enum FleetMessage: Sendable, Hashable {

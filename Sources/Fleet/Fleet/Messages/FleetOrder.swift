@@ -1,4 +1,4 @@
-package import StrictJSON
+package import Basics
 
 /// The target of an order: all devices or one.
 package enum OrderScope: String, Sendable, Hashable, CaseIterable {

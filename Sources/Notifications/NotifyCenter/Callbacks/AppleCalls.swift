@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 
 // Shared by the modules with Apple's functions, which take pointers and throw nothing.
 

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Synchronization
 
 /// A center in the style of `CFNotificationCenter`: observers are pointers, removed by name and object. Local posts

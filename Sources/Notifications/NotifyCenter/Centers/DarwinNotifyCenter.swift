@@ -1,9 +1,9 @@
-public import DBusTransport
+public import DBus
 import NotifydProtocol
 
 // The two names of the transport that this module's API uses. Users of the module need not import another.
-@_exported public import enum DBusTransport.Bus
-@_exported public import struct DBusTransport.DBusError
+@_exported public import enum DBus.Bus
+@_exported public import struct DBus.DBusError
 
 /// A notification of the Darwin center: a name without content (CF-W1).
 public struct DarwinNotification: Sendable, Hashable {

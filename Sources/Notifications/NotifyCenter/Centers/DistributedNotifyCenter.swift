@@ -1,4 +1,4 @@
-public import DBusTransport
+public import DBus
 
 /// A notification of the distributed center.
 public struct DistributedNotification: Sendable, Hashable {

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Synchronization
 
 /// A sequence of notifications as they arrive. It is for one loop at a time: two loops on the same sequence share its

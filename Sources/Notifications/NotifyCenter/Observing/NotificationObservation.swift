@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Synchronization
 
 /// Keeps an observer in place. ``cancel()`` removes the observer, and so does this object's deinit: keep the object

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Synchronization
 
 /// Routes an arriving notification to its observers, now or later. Pure structs decide (``ObserverRegistry``,

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 
 /// The reason why a message is not a notification.
 enum FormError: Error {

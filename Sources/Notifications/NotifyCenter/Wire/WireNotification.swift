@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 import NotifydProtocol
 
 /// The center that a notification belongs to, according to its interface.

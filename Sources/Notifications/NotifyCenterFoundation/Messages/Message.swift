@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 public import Foundation
 import NotifyCenter
 import Synchronization

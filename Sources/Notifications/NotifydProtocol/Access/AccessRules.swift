@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 import Glibc
 
 /// The identity of a process, as far as the access rules need it.

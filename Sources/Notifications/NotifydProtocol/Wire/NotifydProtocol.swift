@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 
 /// The messages between the library and notifyd: the D-Bus service `org.notifycenter.Notifyd1`.
 ///

@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 
 // The wire form of reports and lists: rows without variants, so that the cost of reading a body is bounded by its size.
 

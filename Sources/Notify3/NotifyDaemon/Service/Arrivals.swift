@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 
 extension CallAmount {
     /// The most that may wait of one connection whose user is not known yet.

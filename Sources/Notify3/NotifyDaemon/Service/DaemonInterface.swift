@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import NotifydProtocol
 
 /// notifyd's D-Bus interface (``NotifydProtocol``).

@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 import NotifydProtocol
 
 // Admission of calls, before anything else is done with them. A call is taken if its user has room for it and its

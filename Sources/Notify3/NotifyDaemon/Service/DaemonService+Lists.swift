@@ -1,5 +1,5 @@
-import DBusTransport
-import FileWatching
+import Basics
+import DBus
 import Glibc
 import NotifydProtocol
 

@@ -1,5 +1,5 @@
-package import DBusTransport
-import FileWatching
+import Basics
+package import DBus
 import Glibc
 import NotifyCenter
 import NotifydProtocol

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 package import NotifydProtocol
 
 /// The limits of what notifyd stores: far above what programs need, and far below what would harm other users.

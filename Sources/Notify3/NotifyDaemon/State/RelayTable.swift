@@ -1,3 +1,4 @@
+import Basics
 import NotifydProtocol
 
 /// The connections that receive posts through notifyd, because their sandbox's proxy lets no broadcasts through. Pure.

@@ -1,3 +1,4 @@
+import Basics
 import CommandSupport
 import FoundationEssentials
 import NotifyCenter

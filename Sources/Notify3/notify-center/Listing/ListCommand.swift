@@ -1,6 +1,7 @@
 import ArgumentParser
+import Basics
 import CommandSupport
-import DBusTransport
+import DBus
 import Glibc
 import NotifyCenter
 import NotifydProtocol

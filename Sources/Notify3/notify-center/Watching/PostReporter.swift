@@ -1,5 +1,6 @@
+import Basics
 import CommandSupport
-import DBusTransport
+import DBus
 import Glibc
 import NotifyCenter
 import Synchronization
@@ -95,7 +96,9 @@ final class PostInbox: Sendable {
     var descriptor: CInt { bell.descriptor }
 
     /// - Throws: ``DBusError/Code/noResources`` if there are no descriptors left.
-    init() throws(DBusError) { bell = try EventDescriptor("watch") }
+    init() throws(DBusError) {
+        do { bell = try EventDescriptor("watch") } catch { throw DBusError(error) }
+    }
 
     /// Adds a post, from any thread. A full inbox drops the post and counts it.
     func add(_ item: Item) {

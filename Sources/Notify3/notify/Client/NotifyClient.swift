@@ -1,6 +1,6 @@
+import Basics
 import CNotify
-import DBusTransport
-import FileWatching
+import DBus
 import NotifyCenter
 import NotifydProtocol
 import Synchronization

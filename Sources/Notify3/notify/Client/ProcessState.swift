@@ -1,6 +1,6 @@
 import CNotify
 import CNotify.Private
-import DBusTransport
+import DBus
 import Glibc
 import Synchronization
 

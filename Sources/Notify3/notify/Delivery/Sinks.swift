@@ -1,5 +1,6 @@
+import Basics
 import CDispatchQueues
-import DBusTransport
+import DBus
 import Dispatch
 import Glibc
 import Synchronization

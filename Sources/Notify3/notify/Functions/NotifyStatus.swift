@@ -1,5 +1,6 @@
+import Basics
 import CNotify
-package import DBusTransport
+package import DBus
 import NotifydProtocol
 import Synchronization
 

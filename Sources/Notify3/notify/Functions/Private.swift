@@ -1,6 +1,7 @@
+import Basics
 import CNotify
 import CNotify.Private
-import DBusTransport
+import DBus
 import Glibc
 import NotifydProtocol
 

@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 import FoundationEssentials
 
 /// A session whose data an app still has to delete, according to the broker's ledger.

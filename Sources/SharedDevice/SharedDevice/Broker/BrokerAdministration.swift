@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 
 package struct BrokerAdministration: Sendable {
     package let connection: DBusConnection

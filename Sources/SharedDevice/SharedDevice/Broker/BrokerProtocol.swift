@@ -1,4 +1,4 @@
-package import DBusTransport
+package import DBus
 
 /// The protocol between broker and apps: the D-Bus service `org.notifycenter.SharedDevice1`.
 ///

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Synchronization
 
 /// Removes a previous user's data in named steps. After a crash it continues with the interrupted step.

@@ -1,4 +1,5 @@
-package import DBusTransport
+package import Basics
+import DBus
 import FoundationEssentials
 import Glibc
 import Synchronization

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 
 /// Asks the broker and keeps the record, one request at a time: overlapping requests would report a change twice or
 /// lose it (edge case E10).

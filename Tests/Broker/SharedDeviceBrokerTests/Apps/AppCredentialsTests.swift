@@ -1,6 +1,7 @@
 import DeviceConfiguration
 import Foundation
 import Glibc
+import NotifyCenterTestKit
 import Testing
 
 import class NotifyCenterTestKit.ChildProcess

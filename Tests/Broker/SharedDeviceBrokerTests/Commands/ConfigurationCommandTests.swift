@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import NotifyCenterTestKit
 import Testing
 
 @Suite("shared-device configuration check")

@@ -1,8 +1,9 @@
 import DeviceStorage
-import EmbeddedDirectory
+import EmbeddedIdentity
 import Foundation
 import Glibc
 import Identity
+import NotifyCenterTestKit
 import Testing
 
 import func NotifyCenterTestKit.onThread

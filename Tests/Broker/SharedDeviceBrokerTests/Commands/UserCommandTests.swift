@@ -1,11 +1,11 @@
+import Basics
 import DeviceConfiguration
 import DeviceStorage
-import EmbeddedDirectory
+import EmbeddedIdentity
 import Foundation
 import Glibc
 import Identity
 import NotifyCenterTestKit
-import ProjectVersion
 import SharedDevice
 import Testing
 

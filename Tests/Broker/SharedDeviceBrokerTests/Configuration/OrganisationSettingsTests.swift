@@ -1,8 +1,8 @@
+import Basics
 import DeviceConfiguration
 import Foundation
 import Identity
 import SharedDeviceBroker
-import StrictJSON
 import Testing
 
 @Suite("Configuration keys of the organisation's provider")

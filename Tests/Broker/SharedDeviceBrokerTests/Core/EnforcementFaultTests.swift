@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import DeviceConfiguration
 import Foundation
 import SharedDevice

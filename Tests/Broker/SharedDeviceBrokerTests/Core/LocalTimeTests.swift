@@ -1,5 +1,6 @@
 import DeviceStorage
 import Foundation
+import NotifyCenterTestKit
 import Testing
 
 @testable import SharedDeviceBroker

@@ -4,7 +4,8 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@testable import DBusTransport
+@testable import Basics
+@testable import DBus
 @testable import SharedDeviceBroker
 
 @Suite("Identifying the caller of each connection by bus and kernel")

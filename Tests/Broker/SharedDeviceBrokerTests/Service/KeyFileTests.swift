@@ -1,6 +1,7 @@
 import DeviceStorage
 import Foundation
 import Glibc
+import NotifyCenterTestKit
 import Testing
 
 @testable import SharedDeviceBroker

@@ -1,6 +1,6 @@
-import DBusTransport
+import Basics
+import DBus
 import DeviceStorage
-import EmbeddedDirectory
 import EmbeddedIdentity
 import Foundation
 import Identity

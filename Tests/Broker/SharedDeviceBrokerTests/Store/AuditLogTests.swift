@@ -1,7 +1,8 @@
 import DeviceStorage
-import EmbeddedDirectory
+import EmbeddedIdentity
 import Foundation
 import Identity
+import NotifyCenterTestKit
 import SQLite
 import SharedDevice
 import Testing

@@ -2,6 +2,7 @@ import DeviceConfiguration
 import DeviceStorage
 import Foundation
 import Glibc
+import NotifyCenterTestKit
 import SharedDevice
 import Testing
 

@@ -1,9 +1,10 @@
 import DeviceConfiguration
 import DeviceStorage
 import Dispatch
-import EmbeddedDirectory
+import EmbeddedIdentity
 import Foundation
 import Identity
+import NotifyCenterTestKit
 import SQLite
 import SharedDevice
 import Testing

@@ -2,7 +2,7 @@ import DeviceConfiguration
 import DeviceStorage
 import Foundation
 import Identity
-import RecordVault
+import NotifyCenterTestKit
 import SQLite
 import SharedDevice
 import Testing

@@ -1,26 +1,20 @@
-import DBusTransport
+import Basics
+import DBus
 import DeviceConfiguration
 import DeviceStorage
 import Foundation
 import Glibc
+import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceBroker
 import Synchronization
 import Testing
 
-/// A directory for one test. It is removed with its content on release.
-final class TemporaryDirectory: Sendable {
-    let path: String
+/// What the broker's tests keep in a directory of their own.
+extension TemporaryDirectory {
+    convenience init() throws { try self.init("broker-tests") }
 
-    init() throws {
-        let template = NSTemporaryDirectory() + "/broker-tests-XXXXXX"
-        var buffer = Array(template.utf8CString)
-        guard mkdtemp(&buffer) != nil else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
-        path = String(decoding: buffer.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
-
+    /// A state directory that does not exist yet.
     var state: String { path + "/state" }
     var databaseFile: String { state + "/" + DeviceDatabase.fileName }
 

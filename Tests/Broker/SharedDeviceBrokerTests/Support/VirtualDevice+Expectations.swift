@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Identity
 import SharedDevice
 import SharedDeviceSimulation

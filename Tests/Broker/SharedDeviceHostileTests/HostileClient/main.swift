@@ -1,7 +1,8 @@
 // A hostile client that tests run as another user: hostile-client BUS DEED [NUMBER…]. It prints "ready" after the
 // response to its first calls, and a line that begins with LEAK for each response with information that it must not
 // have. It runs until it is killed.
-import DBusTransport
+import Basics
+import DBus
 import Foundation
 import Glibc
 import SharedDevice

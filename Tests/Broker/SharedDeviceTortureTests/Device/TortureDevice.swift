@@ -1,6 +1,6 @@
-import DBusTransport
+import DBus
 import DeviceStorage
-import EmbeddedDirectory
+import EmbeddedIdentity
 import Foundation
 import Glibc
 import Identity

@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 package import Fleet
 import Glibc
 package import MQTTClient

@@ -1,6 +1,6 @@
+import Basics
 import NotifyCenterTestKit
 import ProgramBus
-import ProjectVersion
 import Testing
 
 @Suite("How notify-center ends")

@@ -6,7 +6,8 @@
 // It replies to `Tell` with the names that it has entered. It prints `tell`, `suspend` and `resume`, and `posted
 // INTERFACE` for each post.
 
-import DBusTransport
+import Basics
+import DBus
 import Glibc
 import NotifydProtocol
 import Synchronization

@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-@testable import DBusTransport
+@testable import DBus
 
 @Suite struct RelayTests {
     private let daemon: Daemon

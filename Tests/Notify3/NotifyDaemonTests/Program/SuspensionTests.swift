@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import NotifyCenterTestKit
 import NotifydProtocol
 import Testing

@@ -1,4 +1,4 @@
-import FileWatching
+import Basics
 import NotifydProtocol
 import Testing
 

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit

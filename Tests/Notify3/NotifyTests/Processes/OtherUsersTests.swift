@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Glibc
 import NotifyCenterTestKit
 import NotifydProtocol

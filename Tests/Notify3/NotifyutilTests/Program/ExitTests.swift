@@ -1,7 +1,7 @@
+import Basics
 import Foundation
 import NotifyCenterTestKit
 import ProgramBus
-import ProjectVersion
 import Testing
 
 @Suite("How the program ends")

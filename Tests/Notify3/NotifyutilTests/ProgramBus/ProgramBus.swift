@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 package import NotifyCenterTestKit
 
 /// notifyd did not start. The description has its output.

@@ -22,7 +22,7 @@ struct CleanupCoordinatorTests {
         for step in steps {
             try coordinator.register(step) { [log] cleanup in
                 log.add("\(step) of \(cleanup.accounts.map(\.username))")
-                if failing.contains(step) { throw TestDevice.Unexpected(description: "jammed") }
+                if failing.contains(step) { throw DeviceOnPrivateBus.Unexpected(description: "jammed") }
                 return "1 \(step)"
             }
         }

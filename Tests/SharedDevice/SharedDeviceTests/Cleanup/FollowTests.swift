@@ -1,4 +1,5 @@
-import DBusTransport
+import Basics
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import Synchronization
@@ -23,7 +24,7 @@ struct FollowTests {
         }
     }
 
-    private func coordinator(_ device: TestDevice) -> CleanupCoordinator {
+    private func coordinator(_ device: DeviceOnPrivateBus) -> CleanupCoordinator {
         var options = CleanupCoordinator.Options()
         options.pause = .zero
         options.firstWait = .milliseconds(10)
@@ -56,7 +57,7 @@ struct FollowTests {
 
     @Test("it hides before each cleanup, shows after it, and hides at the end")
     func wholeDay() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (application, other) = (device.application(), device.application("other"))
         let cleanup = coordinator(device)
         try cleanup.register("notes") { [log] in log.add("delete \($0.accounts.map(\.username))") }
@@ -88,21 +89,21 @@ struct FollowTests {
 
     private func firstChange(_ application: SharedDeviceApplication) async throws -> AccountChange {
         for await change in application.accountChanges { return change }
-        throw TestDevice.Unexpected(description: "no change")
+        throw DeviceOnPrivateBus.Unexpected(description: "no change")
     }
 
     @Test(
         "a failing cleanup stays pending and is retried before anything is shown"
     )
     func failingCleanup() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (application, other) = (device.application(), device.application("other"))
         let isJammed = Locked(true)
         let tries = Locked(0)
         let cleanup = coordinator(device)
         try cleanup.register("notes") { _ in
             tries.withLock { $0 += 1 }
-            if isJammed.withLock({ $0 }) { throw TestDevice.Unexpected(description: "jammed") }
+            if isJammed.withLock({ $0 }) { throw DeviceOnPrivateBus.Unexpected(description: "jammed") }
         }
         let task = follow(application, cleanup)
         defer { task.cancel() }
@@ -123,7 +124,7 @@ struct FollowTests {
 
     @Test("a user who leaves during the cleanup is not shown")
     func changeDuringCleanup() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let other = device.application("other")
         try await other.signIn("ada")
         // The app knows of ada, and does not run when grace signs in.
@@ -151,14 +152,14 @@ struct FollowTests {
         "a handler that cannot hide prevents the report; one that cannot open is retried"
     )
     func failingHandler() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (application, other) = (device.application(), device.application("other"))
         let fails = Locked<Set<String>>(["open ada"])
         let cleanup = coordinator(device)
         try cleanup.register("notes") { [log] _ in log.add("delete") }
         let task = follow(application, cleanup) { state in
             let line = Self.line(state)
-            if fails.withLock({ $0.contains(line) }) { throw TestDevice.Unexpected(description: "no \(line)") }
+            if fails.withLock({ $0.contains(line) }) { throw DeviceOnPrivateBus.Unexpected(description: "no \(line)") }
         }
         defer { task.cancel() }
         try await other.signIn("ada")
@@ -177,7 +178,7 @@ struct FollowTests {
 
     @Test("cancelled during a step, it returns after the report and shows no user")
     func cancelledDuringCleanup() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let (application, other) = (device.application(), device.application("other"))
         let gate = AsyncStream.makeStream(of: Void.self)
         let cleanup = coordinator(device)
@@ -203,7 +204,7 @@ struct FollowTests {
     @Test("the handler runs on its caller's actor", .timeLimit(.minutes(5)))
     @MainActor
     func isolation() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let application = device.application()
         let cleanup = coordinator(device)
         var lines: [String] = []
@@ -224,7 +225,7 @@ struct FollowTests {
         arguments: ["first", "unlinked", "last"]
     )
     func killed(point: String) async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let other = device.application("other")
         let directory = "\(device.directory.path)/probe"
         func start(_ arguments: String...) throws -> ChildProcess {

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -9,7 +9,7 @@ struct AdministrationEdgeCaseTests {
     // E16
     @Test("a hanging browser blocks neither the device nor the app, and is reported")
     func hangingBrowser() async throws {
-        let device = try await TestDevice(configuration: #""endSessionURL": "https://login.example/logout""#)
+        let device = try await DeviceOnPrivateBus(configuration: #""endSessionURL": "https://login.example/logout""#)
         let control = ControlApp(on: device)
         let programs = try TemporaryDirectory("hanging-browser")
         let script = #"echo $$ $# $1 > "$0.new"; mv "$0.new" "$0.called"; exec sleep 1000"#
@@ -43,7 +43,7 @@ struct AdministrationEdgeCaseTests {
     // E19
     @Test("a user of another organisation is refused after a correct password")
     func anotherTenant() async throws {
-        let device = try await TestDevice(configuration: #""tenantIdentifier": "contoso""#)
+        let device = try await DeviceOnPrivateBus(configuration: #""tenantIdentifier": "contoso""#)
         try await device.add("eve", "--tenant", "fabrikam")
         try await device.add("carol", "--tenant", "contoso")
         let app = try Listener(on: device)
@@ -62,7 +62,7 @@ struct AdministrationEdgeCaseTests {
     // E20
     @Test("removing an account signs it out with a round, a broadcast and receipts")
     func removal() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let (app, sleeper) = (try Listener(on: device), try Listener("sleeper", on: device))
         try await control.signIn("ada")
@@ -94,7 +94,7 @@ struct AdministrationEdgeCaseTests {
     // E20
     @Test("apps that must clean up after a removed user see a number instead of the name")
     func removalAfterSignOut() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try BrokerAdministration(bus: device.bus.bus)
         func owed() async throws -> [Account] {

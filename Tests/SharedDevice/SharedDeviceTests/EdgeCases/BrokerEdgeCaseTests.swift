@@ -9,7 +9,7 @@ struct BrokerEdgeCaseTests {
     // E11
     @Test("without a broker the mode is unknown, requests fail, and nothing is deleted")
     func noBroker() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let app = try Listener(on: device)
         try app.start()
         try await app.wait("hidden broker_unavailable")
@@ -38,7 +38,7 @@ struct BrokerEdgeCaseTests {
     // E12
     @Test("an error of the broker loses nothing: the next response has the change")
     func brokerFails() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -72,7 +72,7 @@ struct BrokerEdgeCaseTests {
     // E13
     @Test("there is only one account, also in the broker's table")
     func oneAccount() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let apps = try (0..<3).map { try Listener("listener\($0)", on: device) }
         for app in apps { try app.start() }
         for app in apps { try await app.wait("nobody") }
@@ -94,7 +94,7 @@ struct BrokerEdgeCaseTests {
     // E17, E18
     @Test("a wrong sign-out and a second sign-in are refused without change")
     func refusals() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try app.start()
@@ -121,7 +121,7 @@ struct BrokerEdgeCaseTests {
     }
 }
 
-extension TestDevice {
+extension DeviceOnPrivateBus {
     func deviceRow() throws -> [String] {
         try rows("SELECT id || mode || epoch || coalesce(account_identifier, '-') FROM device")
     }

@@ -1,4 +1,4 @@
-import DBusTransport
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -12,7 +12,9 @@ struct CleanupEdgeCaseTests {
     )
     func background() async throws {
         // The next user's sign-in waits only briefly; the app has to wait.
-        let device = try await TestDevice(configuration: TestDevice.strict + #", "cleanupTimeout": 0.5"#)
+        let device = try await DeviceOnPrivateBus(
+            configuration: DeviceOnPrivateBus.strict + #", "cleanupTimeout": 0.5"#
+        )
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -43,7 +45,7 @@ struct CleanupEdgeCaseTests {
     // E7
     @Test("a repeated or late broadcast causes one cleanup")
     func repeatedBroadcast() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let (app, sleeper) = (try Listener(on: device), try Listener("sleeper", on: device))
         try await control.signIn("ada")
@@ -71,7 +73,7 @@ struct CleanupEdgeCaseTests {
     // E7
     @Test("another sender's broadcast is counted and has no effect")
     func stranger() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         try await ControlApp(on: device).signIn("ada")
         let app = try Listener(on: device)
         try await app.start(showing: "ada")
@@ -90,7 +92,7 @@ struct CleanupEdgeCaseTests {
     // E8
     @Test("an app that asks after the broadcast gets the new state at once")
     func commitFirst() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try app.start()
@@ -127,7 +129,7 @@ struct CleanupEdgeCaseTests {
         arguments: ["begin", "midway"]
     )
     func crash(_ point: String) async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -157,7 +159,7 @@ struct CleanupEdgeCaseTests {
     // E10
     @Test("requests that overlap a change lose none of it")
     func overlappingAChange() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         for _ in 0..<2 {
@@ -192,7 +194,7 @@ struct CleanupEdgeCaseTests {
 
     @Test("a cleanup that began before another process ended has to be repeated")
     func endedBeside() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         try await control.signIn("ada")
         let first = try Listener(on: device)
@@ -233,7 +235,7 @@ struct CleanupEdgeCaseTests {
     // E21
     @Test("leaving shared mode ends the session like a sign-out; returning is announced")
     func modeChange() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -261,7 +263,7 @@ struct CleanupEdgeCaseTests {
     // E25
     @Test("another program with an identifier that a manifest names is refused")
     func impostor() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         try device.writeManifest(of: "org.example.listener", executable: ChildProcess.built("listener-app"))
         try await device.startBroker()
         let control = ControlApp(on: device)
@@ -281,7 +283,7 @@ struct CleanupEdgeCaseTests {
     // E25
     @Test("without manifests two programs with the same identifier are separate apps")
     func namesakes() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         try await control.signIn("ada")
         let app = try Listener(on: device)

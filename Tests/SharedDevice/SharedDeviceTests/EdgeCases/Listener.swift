@@ -29,10 +29,10 @@ final class Listener {
 
     let identifier: String
     let directory: String
-    private let device: TestDevice
+    private let device: DeviceOnPrivateBus
     private(set) var process: ChildProcess?
 
-    init(_ name: String = "listener", on device: TestDevice, directory: String? = nil) throws {
+    init(_ name: String = "listener", on device: DeviceOnPrivateBus, directory: String? = nil) throws {
         self.device = device
         identifier = "org.example.\(name)"
         self.directory = directory ?? "\(device.directory.path)/\(name)"
@@ -103,7 +103,7 @@ final class Listener {
                 return found != nil
             }
         } catch {
-            throw TestDevice.Unexpected(
+            throw DeviceOnPrivateBus.Unexpected(
                 description: "\(error): \(events(after: mark).map(\.line))\n\(process?.errorText ?? "")"
             )
         }
@@ -141,7 +141,7 @@ final class ControlApp {
     let application: SharedDeviceApplication
     private let following: Task<Void, any Error>
 
-    init(on device: TestDevice, name: String = "control") {
+    init(on device: DeviceOnPrivateBus, name: String = "control") {
         let application = device.application(name)
         self.application = application
         following = Task {
@@ -176,7 +176,7 @@ extension ControlApp {
     }
 }
 
-extension TestDevice {
+extension DeviceOnPrivateBus {
     /// Creates a device with these keys in addition to `sharedDeviceMode` and `passwordSignIn`.
     convenience init(configuration: String, bus: PrivateBus? = nil) async throws {
         try await self.init(starts: false, bus: bus)

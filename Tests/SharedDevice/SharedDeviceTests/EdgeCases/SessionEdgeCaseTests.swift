@@ -11,7 +11,7 @@ struct SessionEdgeCaseTests {
         arguments: [["ada"], ["grace", "ada"]]
     )
     func sameAccountAgain(users: [String]) async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -34,7 +34,7 @@ struct SessionEdgeCaseTests {
     // E3
     @Test("an app is told only of sessions whose data it holds; the log has all")
     func twoUnseen() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -62,7 +62,7 @@ struct SessionEdgeCaseTests {
         "an app that is not running is told of its cleanup first at its next start"
     )
     func notRunning() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -96,7 +96,7 @@ struct SessionEdgeCaseTests {
         let name = "org.example.listener"
         let command = "\(program) --identifier \(name) --directory \(home.path) --bus-name \(name) --until-nobody"
         let bus = try PrivateBus(PrivateBus.Options(services: [name: command]))
-        let device = try await TestDevice(starts: false, bus: bus)
+        let device = try await DeviceOnPrivateBus(starts: false, bus: bus)
         try device.writeManifest(of: name, executable: program, further: #", "busName": "\#(name)""#)
         try await device.startBroker()
         let control = ControlApp(on: device)
@@ -114,7 +114,7 @@ struct SessionEdgeCaseTests {
 
     @Test("if the bus cannot start an app for its cleanup, the status says why")
     func notStartedByTheBus() async throws {
-        let device = try await TestDevice(starts: false)
+        let device = try await DeviceOnPrivateBus(starts: false)
         let name = "org.example.listener"
         let program = ChildProcess.built("listener-app")
         try device.writeManifest(of: name, executable: program, further: #", "busName": "\#(name)""#)
@@ -139,7 +139,7 @@ struct SessionEdgeCaseTests {
     // E5
     @Test("a stopped app's cleanup stays pending, and a strict device refuses sign-ins")
     func stopped() async throws {
-        let device = try await TestDevice(configuration: TestDevice.strict)
+        let device = try await DeviceOnPrivateBus(configuration: DeviceOnPrivateBus.strict)
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -166,7 +166,7 @@ struct SessionEdgeCaseTests {
     // E22, E23
     @Test("an app's first request returns no cleanup, with and without an account")
     func firstQuestion() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try app.start()
@@ -192,7 +192,7 @@ struct SessionEdgeCaseTests {
     // E24
     @Test("a change names both users, and the first user's data is deleted first")
     func oneToAnother() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -218,7 +218,7 @@ struct SessionEdgeCaseTests {
     // E26
     @Test("an app without its record is told by the ledger; a second cleanup is harmless")
     func twice() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")

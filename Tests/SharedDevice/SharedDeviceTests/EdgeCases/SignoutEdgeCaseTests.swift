@@ -13,7 +13,7 @@ struct SignoutEdgeCaseTests {
         "a token request during a sign-out is refused or gets a token of its session"
     )
     func tokenDuringSignOut() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
         try await control.signIn("ada")
@@ -71,7 +71,7 @@ struct SignoutEdgeCaseTests {
     // E15
     @Test("a broker killed during a sign-out has done all or none of it")
     func killedDuringSignOut() async throws {
-        let device = try await TestDevice()
+        let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         let app = try Listener(on: device)
         try app.start()
@@ -113,7 +113,7 @@ struct SignoutEdgeCaseTests {
     }
 }
 
-extension TestDevice {
+extension DeviceOnPrivateBus {
     func epoch() throws -> UInt64? { try database().value("SELECT epoch FROM device") }
 
     /// Whether the broker's next start ends the session, although the tables contain it.

@@ -1,0 +1,144 @@
+import Dispatch
+import Glibc
+import Synchronization
+
+/// Watches paths with one inotify instance on its own thread, which blocks all signals (Rules, a.13).
+///
+/// Releasing the watcher ends the thread.
+package final class PathWatcher: Sendable {
+    package enum Outcome: Hashable, Sendable {
+        /// From now on, changes are reported. Also the result if the path was removed first.
+        case watched
+        /// This process may not search a directory of the path.
+        case denied
+        /// The reason in words, with the remedy.
+        case impossible(String)
+    }
+
+    enum Command: Sendable {
+        case add(UInt64, FilePath, PathEvents, @Sendable (Outcome) -> Void)
+        case remove(UInt64)
+        case end
+    }
+
+    package struct Figures: Hashable, Sendable {
+        package var paths = 0
+        package var watches = 0
+
+        package init(paths: Int = 0, watches: Int = 0) { (self.paths, self.watches) = (paths, watches) }
+    }
+
+    private let core: Core
+    private let patience: Duration
+
+    /// The part that the watcher and its thread share. Separate, so that the thread does not keep the watcher alive.
+    final class Core: Sendable {
+        let commands = Locked<[Command]>([])
+        /// Written by the thread. A reader must not wait for the thread, which a file system may block.
+        let figures = Locked(Figures())
+        let event: EventDescriptor
+        let inotify: CInt
+        let changed: @Sendable ([UInt64]) -> Void
+
+        fileprivate init(
+            event: consuming EventDescriptor,
+            inotify: CInt,
+            changed: @escaping @Sendable ([UInt64]) -> Void
+        ) {
+            self.event = event
+            self.inotify = inotify
+            self.changed = changed
+        }
+
+        deinit { close(inotify) }
+    }
+
+    /// The kernel has no inotify instance or thread left.
+    package struct Failure: Error {
+        /// The reason, and the remedy.
+        package let message: String
+    }
+
+    /// - Parameters:
+    ///   - patience: How long a caller waits for its path.
+    ///   - changed: Called on the thread with the paths at which a wanted event happened.
+    package init(
+        patience: Duration = .seconds(20),
+        changed: @escaping @Sendable ([UInt64]) -> Void
+    ) throws(Failure) {
+        self.patience = patience
+        let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
+        guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
+        do {
+            core = Core(event: try EventDescriptor("watch paths"), inotify: inotify, changed: changed)
+        } catch {
+            close(inotify)
+            throw Failure(message: "\(error)")
+        }
+        guard PathThread.start(core) else { throw Self.failure("raise the limit of processes (ulimit -u)") }
+    }
+
+    deinit { send(.end) }
+
+    private static func failure(_ remedy: String) -> Failure {
+        Failure(message: "\(String(cString: strerror(errno))); \(remedy)")
+    }
+
+    /// Watches a path. Calls `done` once, on the thread. If ``remove(_:)`` is called before the thread has begun, it
+    /// calls `done` instead.
+    package func add(
+        _ id: UInt64,
+        _ path: FilePath,
+        _ wanted: PathEvents,
+        done: @escaping @Sendable (Outcome) -> Void
+    ) {
+        send(.add(id, path, wanted, done))
+    }
+
+    /// Watches a path, and blocks the calling thread until the path is watched or cannot be.
+    ///
+    /// Waits for `patience` at most, and not beyond `deadline`: a path may be on a file system that does not respond,
+    /// and then delays the others.
+    package func addAndWait(
+        _ id: UInt64,
+        _ path: FilePath,
+        _ wanted: PathEvents,
+        by deadline: ContinuousClock.Instant? = nil
+    ) -> Outcome {
+        let isDone = DispatchSemaphore(value: 0)
+        let outcome = Locked(Outcome.watched)
+        // The watcher's thread signals by itself, and needs no other thread for it.
+        add(id, path, wanted) { result in
+            outcome.withLock { $0 = result }
+            isDone.signal()
+        }
+        let left = min(patience, max(.zero, deadline.map { $0 - .now } ?? patience))
+        guard isDone.wait(timeout: .now() + left / .seconds(1)) == .success else {
+            remove(id)
+            return .impossible("the file system of a watched path does not answer")
+        }
+        return outcome.withLock { $0 }
+    }
+
+    /// Stops watching a path. One call of `changed` with it may still follow.
+    package func remove(_ id: UInt64) {
+        let done = core.commands.withLock { commands -> (@Sendable (Outcome) -> Void)? in
+            for (index, command) in commands.enumerated().reversed() {
+                guard case .add(id, _, _, let done) = command else { continue }
+                // Commands that have not begun must not accumulate behind a slow path.
+                commands.remove(at: index)
+                return done
+            }
+            commands.append(.remove(id))
+            return nil
+        }
+        if let done { done(.watched) } else { core.event.signal() }
+    }
+
+    package var figures: Figures { core.figures.withLock { $0 } }
+
+    private func send(_ command: Command) {
+        core.commands.withLock { $0.append(command) }
+        core.event.signal()
+    }
+}

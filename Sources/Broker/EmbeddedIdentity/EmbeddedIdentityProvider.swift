@@ -1,0 +1,151 @@
+import Basics
+import Cryptography
+// For `StoreError`: the compiler ignores types of thrown errors when it warns that the import is unused in package
+// declarations.
+package import DeviceStorage
+package import FoundationEssentials
+package import Identity
+package import SharedDevice
+
+/// The identity provider of a device without an organisation. Its users are in the device's `UserDirectory`.
+///
+/// The caller cannot tell a wrong password from an unknown username, neither by the response nor by its time.
+package final class EmbeddedIdentityProvider: IdentityProvider {
+    /// The lifetime of an access token, in seconds.
+    package static let tokenLifetime: TimeInterval = 3600
+
+    /// The time between two rounds of key maintenance. An expired key stays published for at most this much longer.
+    private static let tendingPause = Duration.seconds(600)
+
+    private let directory: UserDirectory
+    private let keys: SigningKeys
+    private let decoy: PasswordHash
+    /// Two scrypt hashes at a time use 128 MiB. The threads have normal priority, so that busy processors do not
+    /// prevent sign-ins.
+    private let hashing = Workers(label: "hashing", count: 2, capacity: 32)
+    private let lookups = Workers(label: "directory", count: 1, capacity: 256)
+    private let date: @Sendable () -> Date
+    /// Maintains the keys while no token is requested.
+    private let tending: Task<Void, Never>
+
+    /// A provider of the users in `directory`.
+    ///
+    /// - Parameters:
+    ///   - publish: Called with ``signingKeys`` at once, and before a new key signs. It may write a file. If it fails,
+    ///     it is called again later.
+    ///   - report: Called with a problem of the signing keys, and with `nil` when the problem is over. The problem
+    ///     affects no sign-in.
+    ///   - date: The clock for the lifetime of tokens.
+    /// - Throws: `IdentityError`: `providerFailed` if libcrypt has no scrypt, or if the directory cannot be read.
+    package init(
+        directory: UserDirectory,
+        publish: @escaping @Sendable (String) throws(StoreError) -> Void = { _ in },
+        report: @escaping @Sendable (String?) -> Void = { _ in },
+        date: @escaping @Sendable () -> Date = { Date() }
+    ) throws(IdentityError) {
+        self.directory = directory
+        self.date = date
+        do {
+            keys = try SigningKeys(directory: directory, now: date(), publish: publish, report: report)
+        } catch {
+            throw IdentityError(.providerFailed, error.description)
+        }
+        do {
+            decoy = try PasswordHash.decoy(cost: directory.passwordCost)
+        } catch {
+            throw IdentityError(.providerFailed, error.description)
+        }
+        tending = Task { [keys, lookups] in
+            while (try? await Task.sleep(for: Self.tendingPause)) != nil {
+                // If the queue is full, the next round does it.
+                try? await lookups.run { keys.tend(at: date()) }
+            }
+        }
+    }
+
+    deinit { tending.cancel() }
+
+    package func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
+        guard let password = request.password else { throw .passwordRequired }
+        let verdict: Verdict
+        do {
+            verdict = try await hashing.run { self.check(password, ofUserNamed: request.username) }
+        } catch {
+            verdict = .none(.busy)
+        }
+        switch verdict {
+        case .right(let user):
+            guard !user.isDisabled else { throw .accountDisabled }
+            return AuthenticatedIdentity(account: user.account, isAdministrator: user.role == .administrator)
+        case .wrong:
+            throw .invalidGrant
+        case .none(let error):
+            throw error
+        }
+    }
+
+    package func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken {
+        for scope in scopes where !AccessToken.isScope(scope) { throw .invalidScope(scope) }
+        let issued: Result<AccessToken, IdentityError>
+        do {
+            issued = try await lookups.run { [self] in
+                Result { () throws(IdentityError) in try token(for: account, scopes) }
+            }
+        } catch {
+            throw .busy
+        }
+        return try issued.get()
+    }
+
+    /// The public keys of its tokens, with its issuer identifier.
+    package var signingKeys: String? { keys.published(at: date()) }
+
+    /// Blocks its thread for the database.
+    private func token(for account: Account, _ scopes: Set<String>) throws(IdentityError) -> AccessToken {
+        let user: DirectoryUser?
+        do {
+            user = try directory.user(withIdentifier: account.identifier)
+        } catch {
+            throw IdentityError(.providerFailed, error.description)
+        }
+        guard let user else { throw .accountUnknown }
+        guard !user.isDisabled else { throw .accountDisabled }
+        let now = date()
+        let claims = try TokenClaims(issuer: keys.issuer, subject: user.account.identifier, scopes: scopes, at: now)
+        do {
+            let value = try keys.current(at: now).sign(claims.json, type: TokenClaims.type)
+            return AccessToken(value: value, scopes: scopes, expiresAt: claims.end)
+        } catch {
+            throw IdentityError(.providerFailed, "\(error)")
+        }
+    }
+
+    enum Verdict: Sendable {
+        case right(DirectoryUser)
+        case wrong
+        case none(IdentityError)
+    }
+
+    /// Blocks its thread for one hash, whether or not the user exists.
+    ///
+    /// - Parameter hashed: Called after the hash, for tests. The hash takes so long that an administrator may disable
+    ///   or remove the user in the meantime.
+    func check(_ password: Secret, ofUserNamed username: String, hashed: () throws -> Void = {}) -> Verdict {
+        do {
+            let found = try directory.credentials(ofUserNamed: username)
+            let hash = try found.map { try PasswordHash(stored: $0.passwordHash) } ?? decoy
+            guard try hash.matches(password), let found else { return .wrong }
+            try hashed()
+            guard let current = try directory.credentials(ofUserNamed: username),
+                current.user.account.identifier == found.user.account.identifier,
+                current.passwordHash == found.passwordHash
+            else { return .wrong }
+            return .right(current.user)
+        } catch let error as PasswordError where error == .containsNUL || error == .tooLong {
+            // No user can have such a password, so the fast response reveals nothing about the user.
+            return .wrong
+        } catch {
+            return .none(IdentityError(.providerFailed, "\(error)"))
+        }
+    }
+}

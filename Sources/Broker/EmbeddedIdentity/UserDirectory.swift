@@ -1,0 +1,306 @@
+import Basics
+package import DeviceStorage
+package import FoundationEssentials
+package import Identity
+package import SQLite
+package import SharedDevice
+
+/// The users who may sign in on a device without an organisation's identity provider. They are stored in the device's
+/// database.
+///
+/// Every call blocks its thread for the database; `add` and `setPassword` also for the scrypt hash, which is computed
+/// outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other processes
+/// take effect at once.
+package final class UserDirectory: Sendable {
+    /// The minimum number of characters in a password (NIST SP 800-63B).
+    package static let minimumPasswordLength = 8
+
+    package let passwordCost: PasswordHash.Cost
+    package let database: DeviceDatabase
+
+    package init(database: DeviceDatabase, passwordCost: PasswordHash.Cost = .ofNewHashes) {
+        self.database = database
+        self.passwordCost = passwordCost
+    }
+
+    /// Adds a user with a new random identifier.
+    ///
+    /// - Parameter tenant: The organisation that the user belongs to; `nil` for the directory's own tenant.
+    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`,
+    ///   `weakPassword`, `unusablePassword`, `storeFailed`.
+    @discardableResult
+    package func add(
+        username: String,
+        displayName: String? = nil,
+        password: Secret,
+        role: UserRole = .user,
+        tenant: String? = nil,
+        at date: Date = Date()
+    ) throws(UserDirectoryError) -> DirectoryUser {
+        let name = try Username(username)
+        if let displayName { try Self.checkDisplayName(displayName) }
+        if let tenant { try Self.checkTenant(tenant) }
+        try checkIsFree(username: name.text)
+        let hash = try makeHash(password, for: name.text)
+        return try write("add user \(name.text)") { db in
+            guard try Self.fetch(db, username: name.text) == nil else {
+                throw UserDirectoryError.usernameTaken(name.text)
+            }
+            let identifier = Self.makeUUID() + "." + (try tenant?.lowercased() ?? Self.tenantIdentifier(db))
+            let seconds = Int64(date.timeIntervalSince1970)
+            try db.run(
+                """
+                INSERT INTO user (identifier, username, username_key, display_name, password_hash, created_at, role)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                """,
+                identifier,
+                name.text,
+                name.key,
+                displayName,
+                hash.text,
+                seconds,
+                role.rawValue
+            )
+            return DirectoryUser(
+                account: Account(identifier: identifier, username: name.text, displayName: displayName),
+                role: role,
+                isDisabled: false,
+                createdAt: Date(timeIntervalSince1970: Double(seconds))
+            )
+        }
+    }
+
+    /// Checks that a user with this name can be added, before a password is requested.
+    ///
+    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `storeFailed`.
+    package func checkIsFree(username: String) throws(UserDirectoryError) {
+        let name = try Username(username)
+        guard try user(named: name.text) == nil else { throw .usernameTaken(name.text) }
+    }
+
+    /// Removes a user, and erases the user's data from the file; see `DeviceDatabase.remnants`.
+    ///
+    /// - Returns: The removed user.
+    /// - Throws: `UserDirectoryError`: `unknownUser`; `signedIn` if the user is the device's account: it has to be
+    ///   signed out first, so that the device does not stay signed in as a removed user; `storeFailed`.
+    @discardableResult
+    package func remove(username: String) throws(UserDirectoryError) -> DirectoryUser {
+        let removed = try write("remove user \(username)") { db in
+            guard let (user, _) = try Self.fetch(db, username: username) else {
+                throw UserDirectoryError.unknownUser(username)
+            }
+            let identifier = user.account.identifier.lowercased()
+            let signedIn = "SELECT EXISTS (SELECT 1 FROM device WHERE lower(account_identifier) = ?)"
+            if try db.value(signedIn, identifier) == true {
+                throw UserDirectoryError.signedIn(user.account.username)
+            }
+            try db.run("DELETE FROM user WHERE identifier = ?", user.account.identifier)
+            // Anonymises sessions whose data an app has never deleted.
+            try db.run(
+                """
+                UPDATE session SET account_identifier = NULL, account_username = NULL, account_display_name = NULL
+                WHERE lower(account_identifier) = ?
+                """,
+                identifier
+            )
+            // Anonymises the log entries of the user.
+            try db.run("DELETE FROM subject WHERE account_identifier = ?", identifier)
+            return user
+        }
+        database.eraseRemnants()
+        return removed
+    }
+
+    /// All users, sorted by name.
+    ///
+    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    package func users() throws(UserDirectoryError) -> [DirectoryUser] {
+        try read("list the users") { db in
+            try db.rows("\(Self.selection) ORDER BY username_key") { try Self.decode($0).user }
+        }
+    }
+
+    /// The user of this name, ignoring case; `nil` if there is none.
+    ///
+    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    package func user(named username: String) throws(UserDirectoryError) -> DirectoryUser? {
+        try credentials(ofUserNamed: username)?.user
+    }
+
+    /// The user of this name, ignoring case.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    package func existingUser(named username: String) throws(UserDirectoryError) -> DirectoryUser {
+        guard let user = try user(named: username) else { throw .unknownUser(username) }
+        return user
+    }
+
+    /// The user with this account identifier, ignoring case; `nil` if there is none.
+    ///
+    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    package func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
+        try read("look up a user") { db in
+            try db.row("\(Self.selection) WHERE identifier = ?", identifier.lowercased()) {
+                try Self.decode($0).user
+            }
+        }
+    }
+
+    /// Changes the user's password.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `weakPassword`, `unusablePassword`, `storeFailed`.
+    package func setPassword(_ password: Secret, ofUserNamed username: String) throws(UserDirectoryError) {
+        let user = try existingUser(named: username)
+        let hash = try makeHash(password, for: user.account.username)
+        try update(username, "set the password of user \(username)", "password_hash = ?", hash.text)
+        // The old hash could be attacked offline, and the old password may be in use elsewhere.
+        database.eraseRemnants()
+    }
+
+    /// Enables or disables sign-ins of the user. An account that is signed in stays signed in, but gets no new tokens.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    package func setDisabled(_ isDisabled: Bool, forUserNamed username: String) throws(UserDirectoryError) {
+        let attempted = "\(isDisabled ? "disable" : "enable") user \(username)"
+        try update(username, attempted, "disabled = ?", isDisabled)
+    }
+
+    /// Changes the user's role.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    package func setRole(_ role: UserRole, ofUserNamed username: String) throws(UserDirectoryError) {
+        try update(username, "set the role of user \(username)", "role = ?", role.rawValue)
+    }
+
+    /// The user of this name, with the stored password hash.
+    package func credentials(
+        ofUserNamed username: String
+    ) throws(UserDirectoryError) -> (user: DirectoryUser, passwordHash: String)? {
+        try read("look up a user") { db in try Self.fetch(db, username: username) }
+    }
+}
+
+// MARK: - Rows
+
+extension UserDirectory {
+    private static let selection =
+        "SELECT identifier, username, display_name, password_hash, disabled, created_at, role FROM user"
+
+    private static func fetch(
+        _ db: SQLiteConnection,
+        username: String
+    ) throws -> (user: DirectoryUser, passwordHash: String)? {
+        try db.row("\(selection) WHERE username_key = ?", usernameKey(username)) { try decode($0) }
+    }
+
+    private static func decode(
+        _ row: borrowing SQLiteRow
+    ) throws -> (user: DirectoryUser, passwordHash: String) {
+        let role: String? = row["role"]
+        guard let identifier: String = row["identifier"], let username: String = row["username"],
+            let hash: String = row["password_hash"], let isDisabled: Bool = row["disabled"],
+            let seconds: Int64 = row["created_at"], let role = role.flatMap(UserRole.init)
+        else {
+            throw StoreError.damaged(attempted: "read a user", message: "a user's row makes no sense")
+        }
+        let user = DirectoryUser(
+            account: Account(identifier: identifier, username: username, displayName: row["display_name"]),
+            role: role,
+            isDisabled: isDisabled,
+            createdAt: Date(timeIntervalSince1970: Double(seconds))
+        )
+        return (user, hash)
+    }
+
+    /// This directory's tenant. Created on first use.
+    package static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
+        if let stored: String = try db.value("SELECT tenant_identifier FROM directory WHERE id = 1") { return stored }
+        let made = makeUUID()
+        try db.run("INSERT INTO directory (id, tenant_identifier) VALUES (1, ?)", made)
+        return made
+    }
+
+    private static func makeUUID() -> String { UUID().uuidString.lowercased() }
+
+    private func update(
+        _ username: String,
+        _ attempted: String,
+        _ assignment: String,
+        _ value: some SQLiteBindable
+    ) throws(UserDirectoryError) {
+        try write(attempted) { db in
+            try db.run("UPDATE user SET \(assignment) WHERE username_key = ?", value, usernameKey(username))
+            guard db.changedRows == 1 else { throw UserDirectoryError.unknownUser(username) }
+        }
+    }
+}
+
+// MARK: - Checks and errors
+
+extension UserDirectory {
+    private static func checkDisplayName(_ name: String) throws(UserDirectoryError) {
+        guard !name.isEmpty, name.utf8.count <= 256, !name.unicodeScalars.contains(where: \.isInvisible) else {
+            throw .invalidDisplayName
+        }
+    }
+
+    /// Allows only characters that are visible in an account identifier and valid in it.
+    private static func checkTenant(_ tenant: String) throws(UserDirectoryError) {
+        let isFine = tenant.utf8.allSatisfy { byte in
+            let character = Character(UnicodeScalar(byte))
+            return byte < 0x80 && (character.isLetter || character.isNumber || "-._".contains(character))
+        }
+        guard !tenant.isEmpty, tenant.utf8.count <= 256, isFine else { throw .invalidTenant }
+    }
+
+    private func makeHash(_ password: Secret, for username: String) throws(UserDirectoryError) -> PasswordHash {
+        guard password.count > 0 else { throw .weakPassword("is empty") }
+        guard password.codePointCount >= Self.minimumPasswordLength else { throw .weakPassword("is too short") }
+        guard !password.isEqual(to: Secret(username)) else { throw .weakPassword("is the user's name") }
+        do {
+            return try PasswordHash(hashing: password, cost: passwordCost)
+        } catch {
+            throw .unusablePassword(error)
+        }
+    }
+
+    private func read<Value: Sendable>(
+        _ attempted: String,
+        _ body: (SQLiteConnection) throws -> Value
+    ) throws(UserDirectoryError) -> Value {
+        do {
+            return try database.read(attempted, body)
+        } catch {
+            throw .storeFailed(error)
+        }
+    }
+
+    private func write<Value: Sendable>(
+        _ attempted: String,
+        _ body: (SQLiteConnection) throws -> Value
+    ) throws(UserDirectoryError) -> Value {
+        do {
+            return try database.write(attempted, body)
+        } catch let error as UserDirectoryError {
+            throw error
+        } catch {
+            throw .storeFailed(StoreError(error, attempted: attempted, path: database.path))
+        }
+    }
+}
+
+package enum UserRole: String, Sendable, CaseIterable {
+    /// May sign in.
+    case user
+    /// May sign in, join the device to the organisation, and make it leave.
+    case administrator
+}
+
+package struct DirectoryUser: Sendable {
+    package let account: Account
+    package let role: UserRole
+    /// Whether sign-ins are refused at the moment.
+    package let isDisabled: Bool
+    /// When the user was added, to the second.
+    package let createdAt: Date
+}

@@ -1,0 +1,152 @@
+import Basics
+package import DBus
+import SharedDevice
+import Synchronization
+
+/// The process's side of the interface: it passes the broker's calls to a provider.
+///
+/// The broker is the connection that owns the broker's bus name. The service refuses calls of other connections before
+/// it reads their bodies.
+package final class ProviderService: Sendable {
+    /// The current provider, or the reason why there is none.
+    package typealias Current = @Sendable () -> Result<any OrganisationProvider, IdentityError>
+
+    private let connection: DBusConnection
+    private let provider: Current
+    private let longestCall: Duration
+    private let broker: NameOwner
+    private let object = Locked<Observation?>(nil)
+
+    /// - Parameters:
+    ///   - longestCall: The time limit of a call; a longer one is cancelled.
+    ///   - abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any more.
+    package init(
+        connection: DBusConnection,
+        longestCall: Duration = IdentityProtocol.longestCall,
+        provider: @escaping Current,
+        abandoned: @escaping @Sendable () -> Void
+    ) {
+        self.connection = connection
+        self.provider = provider
+        self.longestCall = longestCall
+        broker = NameOwner(of: BrokerProtocol.busName, on: connection) { _ in abandoned() }
+    }
+
+    /// Takes the service's name. On return the service answers calls.
+    ///
+    /// - Parameter more: Further methods of the interface. Each checks its caller itself.
+    /// - Throws: `DBusError`; `nameTaken` if another process serves this bus.
+    package func start(_ more: [DBusInterface.Method] = []) async throws(DBusError) {
+        try await broker.start()
+        let methods = IdentityProtocol.Method.allCases.map(method) + more
+        let ownNames = Set(IdentityProtocol.Method.allCases.map(\.rawValue))
+        let token = try connection.export(
+            [DBusInterface(IdentityProtocol.interface, methods: methods)],
+            at: IdentityProtocol.path,
+            limits: Self.limits,
+            admit: { [broker] call in
+                guard ownNames.contains(call.member), call.sender != broker.current else { return .take() }
+                return .refuse(
+                    MethodFailure(
+                        name: "org.freedesktop.DBus.Error.AccessDenied",
+                        message: "only the device's broker may call this"
+                    )
+                )
+            }
+        )
+        object.withLock { $0 = token }
+        try await connection.requestName(IdentityProtocol.busName)
+    }
+
+    /// The broker's connection; `nil` if the broker is not on the bus.
+    package var brokerConnection: String? { broker.current }
+
+    private static var limits: CallLimits {
+        var limits = CallLimits()
+        limits.bodyBytes = IdentityProtocol.longestBody
+        limits.callsOfSender = IdentityProtocol.mostCalls
+        limits.calls = IdentityProtocol.mostCalls
+        limits.bytesOfSender = 4 << 20
+        limits.bytes = 4 << 20
+        return limits
+    }
+
+    private func method(_ method: IdentityProtocol.Method) -> DBusInterface.Method {
+        DBusInterface.Method(
+            method.rawValue,
+            in: [.init("request", "a{sv}")],
+            out: [.init("answer", "a{sv}")],
+            // Only these requests contain a record.
+            maximumBodyBytes: [.renew, .end].contains(method) ? IdentityProtocol.longestBody : 16 << 10
+        ) { [weak self] call in
+            guard let self else { return [] }
+            do throws(IdentityError) {
+                return [try await answer(method, IdentityFields(call.arguments)).value]
+            } catch {
+                throw error.failure
+            }
+        }
+    }
+
+    private func answer(
+        _ method: IdentityProtocol.Method,
+        _ fields: IdentityFields
+    ) async throws(IdentityError) -> IdentityFields {
+        let provider = try provider().get()
+        switch method {
+        case .begin:
+            let start = try SignInStart(fields)
+            return try await inTime { () async throws(IdentityError) in try await provider.begin(start) }.fields
+        case .complete:
+            let (handle, query) = (try fields.text("handle"), try fields.text("query"))
+            return try await inTime { () async throws(IdentityError) in
+                try await provider.complete(handle, query: query)
+            }.fields
+        case .poll: return try await provider.poll(fields.text("handle"))?.fields ?? IdentityFields()
+        case .cancel:
+            await provider.cancel(try fields.text("handle"))
+            return IdentityFields()
+        case .renew:
+            let record = try ProviderRecord(fields.fields("record"))
+            let (scopes, mayBeUsed) = (try fields.texts("scopes"), try fields.flag("mayBeUsed"))
+            let outcome = try await inTime { await provider.renew(record, scopes: scopes, mayBeUsed: mayBeUsed) }
+            // Only the time limit cancels this task, so the outcome is late and not cancelled by the person.
+            if case .unavailable(let error, let mayBeUsed) = outcome, error.code == .userCanceled {
+                return RenewalOutcome.unavailable(.late, mayBeUsed: mayBeUsed).fields
+            }
+            return outcome.fields
+        case .end:
+            let (record, keepsSession) = (try ProviderRecord(fields.fields("record")), try fields.flag("keepsSession"))
+            try await inTime { () async throws(IdentityError) in
+                try await provider.end(record, keepsSession: keepsSession)
+            }
+            return IdentityFields()
+        }
+    }
+
+    /// Runs `work`, and cancels it after ``longestCall``.
+    private func inTime<Value: Sendable>(
+        _ work: @escaping @Sendable () async throws(IdentityError) -> Value
+    ) async throws(IdentityError) -> Value {
+        let task = Task { () async -> Result<Value, IdentityError> in
+            do throws(IdentityError) {
+                return .success(try await work())
+            } catch {
+                return .failure(error)
+            }
+        }
+        let isLate = Locked(false)
+        let limit = longestCall
+        let timer = Task {
+            guard (try? await Task.sleep(for: limit)) != nil else { return }
+            isLate.withLock { $0 = true }
+            task.cancel()
+        }
+        defer { timer.cancel() }
+        do throws(IdentityError) {
+            return try await task.value.get()
+        } catch {
+            throw isLate.withLock { $0 } ? .late : error
+        }
+    }
+}

@@ -1,0 +1,96 @@
+package import DBus
+
+/// The organisation's provider in another process, `shared-device-identity`, which the bus starts with the first call.
+///
+/// That process may use the network, and reads untrusted data; the caller does neither. Its responses are checked like
+/// any message.
+package final class RemoteProvider: OrganisationProvider {
+    private let connection: DBusConnection
+
+    /// - Parameter connection: The connection that owns the broker's name. The process answers no other.
+    package init(connection: DBusConnection) { self.connection = connection }
+
+    package func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
+        try BegunSignIn(await call(.begin, start.fields))
+    }
+
+    package func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
+        let fields = IdentityFields(["handle": .string(handle), "query": .string(query)])
+        return try ProviderSignIn(await call(.complete, fields))
+    }
+
+    package func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? {
+        let answer = try await call(.poll, IdentityFields(["handle": .string(handle)]))
+        return answer.values.isEmpty ? nil : try ProviderSignIn(answer)
+    }
+
+    package func cancel(_ handle: String) async {
+        _ = try? await call(.cancel, IdentityFields(["handle": .string(handle)]))
+    }
+
+    package func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
+        let fields = IdentityFields([
+            "record": record.fields.value, "mayBeUsed": .boolean(mayBeUsed),
+            "scopes": .array(scopes.sorted().map { .string($0) }, of: "s"),
+        ])
+        do throws(DBusError) {
+            let answer = try await send(.renew, fields)
+            do throws(IdentityError) {
+                return try RenewalOutcome(IdentityFields(answer))
+            } catch {
+                // The response is malformed, so the outcome is unknown.
+                return .unavailable(error, mayBeUsed: true)
+            }
+        } catch {
+            return .unavailable(IdentityError(error), mayBeUsed: mayBeUsed || error.mayHaveArrived)
+        }
+    }
+
+    package func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
+        let fields = IdentityFields(["record": record.fields.value, "keepsSession": .boolean(keepsSession)])
+        _ = try await call(.end, fields)
+    }
+
+    private func call(
+        _ method: IdentityProtocol.Method,
+        _ fields: IdentityFields
+    ) async throws(IdentityError)
+        -> IdentityFields
+    {
+        let answer: [DBusValue]
+        do throws(DBusError) {
+            answer = try await send(method, fields)
+        } catch {
+            throw IdentityError(error)
+        }
+        return try IdentityFields(answer)
+    }
+
+    /// A response contains tokens, which would be lost if the caller stopped waiting. So a cancelled task waits, too.
+    private func send(
+        _ method: IdentityProtocol.Method,
+        _ fields: IdentityFields
+    ) async throws(DBusError) -> [DBusValue] {
+        try await connection.callUncancelled(
+            .methodCall(
+                destination: IdentityProtocol.busName,
+                path: IdentityProtocol.path,
+                interface: IdentityProtocol.interface,
+                member: method.rawValue,
+                arguments: [fields.value]
+            ),
+            timeout: IdentityProtocol.patience
+        )
+    }
+}
+
+extension DBusError {
+    /// Whether the process may have carried out the call, although there is no response: it hung or crashed, or the bus
+    /// did. An error response is sent before the provider is asked.
+    fileprivate var mayHaveArrived: Bool {
+        switch code {
+        case .timedOut, .disconnected, .closed, .cancelled, .malformed: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,107 @@
+import Basics
+import Glibc
+
+/// A message bus.
+public enum Bus: Sendable, Hashable {
+    /// The bus of the login session: `DBUS_SESSION_BUS_ADDRESS`, or else `$XDG_RUNTIME_DIR/bus`.
+    case session
+    /// The bus of the machine, shared by all users: `DBUS_SYSTEM_BUS_ADDRESS`, or else its well-known socket.
+    case system
+    /// The bus at a D-Bus address, for instance `unix:path=/run/my/bus`.
+    case address(String)
+
+    /// The environment variable that ``fromEnvironment`` reads.
+    public static let environmentVariable = "NOTIFY_CENTER_BUS"
+
+    /// The bus in `NOTIFY_CENTER_BUS` (`session`, `system` or an address); the session bus if it is unset or empty.
+    ///
+    /// In a process with more rights than its user (set-user-ID, set-group-ID, file capabilities) all variables that
+    /// name buses count as unset.
+    public static var fromEnvironment: Bus {
+        Bus(name: ProcessEnvironment.value(environmentVariable) ?? "session")
+    }
+
+    /// Creates the bus with this name: `session`, `system`, or else an address.
+    public init(name: String) {
+        self =
+            switch name {
+            case "session": .session
+            case "system": .system
+            default: .address(name)
+            }
+    }
+
+    /// Returns the address to connect to.
+    ///
+    /// - Throws: ``DBusError/Code/noBus`` if the environment names no bus; ``DBusError/Code/invalidArgument`` for a
+    ///   text that is not an address.
+    public func resolvedAddress() throws(DBusError) -> String {
+        switch self {
+        case .address(let address):
+            guard address.contains(":") else {
+                throw DBusError(
+                    .invalidArgument,
+                    message: "“\(address)” names no bus",
+                    attempted: "find the bus",
+                    remedy: "write session, system, or an address such as unix:path=/run/my/bus"
+                )
+            }
+            return address
+        case .system:
+            return ProcessEnvironment.value("DBUS_SYSTEM_BUS_ADDRESS") ?? "unix:path=/var/run/dbus/system_bus_socket"
+        case .session:
+            if let address = ProcessEnvironment.value("DBUS_SESSION_BUS_ADDRESS") { return address }
+            guard !ProcessEnvironment.isIgnored else { throw noTrustedSessionBus }
+            guard let runtime = ProcessEnvironment.value("XDG_RUNTIME_DIR") else {
+                throw noSessionBus("DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR are unset")
+            }
+            guard access("\(runtime)/bus", F_OK) == 0 else {
+                throw noSessionBus("DBUS_SESSION_BUS_ADDRESS is unset, and \(runtime)/bus does not exist")
+            }
+            return "unix:path=\(escapedAddressValue("\(runtime)/bus"))"
+        }
+    }
+
+    private var noTrustedSessionBus: DBusError {
+        DBusError(
+            .noBus,
+            message: "this process has more rights than its user, so the environment that names the bus is ignored",
+            attempted: "find the session bus",
+            remedy: "name the bus in the program (Bus.system or Bus.address), or give up the rights and start it anew"
+        )
+    }
+
+    private func noSessionBus(_ message: String) -> DBusError {
+        DBusError(
+            .noBus,
+            message: "no session bus: \(message)",
+            attempted: "find the session bus",
+            remedy: "run the program under dbus-run-session, or name another bus in \(Bus.environmentVariable)"
+        )
+    }
+}
+
+extension Bus: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .session: "session"
+        case .system: "system"
+        case .address(let address): address
+        }
+    }
+}
+
+/// Escapes a value for a D-Bus address: all but a few characters become `%xx`.
+private func escapedAddressValue(_ value: String) -> String {
+    let hex = Array("0123456789abcdef")
+    return value.utf8.reduce(into: "") { result, byte in
+        let character = Character(UnicodeScalar(byte))
+        if byte < 0x80, character.isLetter || character.isNumber || "-_/\\*.".contains(character) {
+            result.append(character)
+        } else {
+            result.append("%")
+            result.append(hex[Int(byte >> 4)])
+            result.append(hex[Int(byte & 15)])
+        }
+    }
+}

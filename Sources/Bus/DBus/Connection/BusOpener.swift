@@ -1,0 +1,216 @@
+import Basics
+import CDBus
+import CLinux
+import Glibc
+import Synchronization
+
+/// Opens the connections of one ``ConnectionCore``, each on a separate thread.
+///
+/// `connect` blocks while the backlog of a stopped bus is full, and libdbus sets no timeout. A caller gives up at its
+/// deadline; the thread then discards the connection that it gets later. The next caller first waits for that thread,
+/// so that abandoned attempts do not accumulate in the kernel.
+final class BusOpener: Sendable {
+    /// The last abandoned attempt, if it may still be in progress.
+    private let leftBehind = PosixLocked<BusOpening?>(nil)
+
+    /// Opens a connection that the bus has not admitted yet.
+    ///
+    /// - Throws: ``DBusError/Code/noBus``; ``DBusError/Code/noResources`` if the system grants no descriptor.
+    func open(
+        _ address: String,
+        by deadline: ContinuousClock.Instant,
+        meanwhile other: BusSocket.OtherWork?,
+        _ attempted: String
+    ) throws(DBusError) -> OpaquePointer {
+        // Such an address starts a program, which would inherit the signal mask of another thread. It has no backlog to
+        // wait for.
+        if BusAddress.startsProgram(address) { return try BusOpening.open(address, attempted) }
+        if let earlier = leftBehind.withLock({ $0 }) {
+            _ = try earlier.wait(by: deadline, other, attempted)
+            leftBehind.withLock { if $0 === earlier { $0 = nil } }
+        }
+        let opening = try BusOpening(attempted)
+        guard QuietThread.start("dbus-open", { opening.run(address, attempted) }) != nil else {
+            return try BusOpening.open(address, attempted)
+        }
+        do throws(DBusError) {
+            guard let opened = try opening.wait(by: deadline, other, attempted) else { throw .disconnected(attempted) }
+            return try opened.get()
+        } catch {
+            if !opening.hasEnded { leftBehind.withLock { $0 = opening } }
+            throw error
+        }
+    }
+
+    var hasLeftBehind: Bool { leftBehind.withLock { $0.map { !$0.hasEnded } ?? false } }
+}
+
+private final class BusOpening: Sendable {
+    private enum State {
+        case underWay
+        /// The waiter has given up.
+        case abandoned
+        case opened(Connection)
+        case failed(DBusError)
+        /// The attempt has ended, and its result was taken or discarded.
+        case over
+    }
+
+    /// A libdbus connection with one owner at a time.
+    private struct Connection: @unchecked Sendable {
+        // Unchecked: the lock of the state passes it from the opening thread to the waiter.
+        let pointer: OpaquePointer
+    }
+
+    private let state = PosixLocked(State.underWay)
+    /// Readable once the attempt has ended.
+    private let ended: EventDescriptor
+
+    init(_ attempted: String) throws(DBusError) {
+        do { ended = try EventDescriptor(attempted) } catch { throw DBusError(error) }
+    }
+
+    static func open(_ address: String, _ attempted: String) throws(DBusError) -> OpaquePointer {
+        var error = CDBus.DBusError()
+        dbus_error_init(&error)
+        defer { dbus_error_free(&error) }
+        let address = BusAddress.withoutIdentifiers(address)
+        let open = {
+            CLinux_holdOffFork(CLINUX_CONNECT)
+            defer { CLinux_allowFork(CLINUX_CONNECT) }
+            return StandardDescriptors.leavingFree { dbus_connection_open_private(address, &error) }
+        }
+        // libdbus does not reap the program that it starts for `unixexec:`.
+        let connection = BusAddress.startsProgram(address) ? ProgramStart.collectingChildren(of: open) : open()
+        guard let connection else {
+            throw .notOpened(text(error.message) ?? "unknown error", name: text(error.name), attempted)
+        }
+        return connection
+    }
+
+    func run(_ address: String, _ attempted: String) {
+        let result: State
+        do throws(DBusError) {
+            result = .opened(Connection(pointer: try Self.open(address, attempted)))
+        } catch {
+            result = .failed(error)
+        }
+        let unwanted = state.withLock { state -> Connection? in
+            guard case .abandoned = state else {
+                state = result
+                return nil
+            }
+            state = .over
+            if case .opened(let connection) = result { return connection }
+            return nil
+        }
+        if let unwanted { BusSocket.discard(unwanted.pointer) }
+        ended.signal()
+    }
+
+    var hasEnded: Bool {
+        state.withLock { state in
+            switch state {
+            case .underWay, .abandoned: false
+            case .opened, .failed, .over: true
+            }
+        }
+    }
+
+    /// Waits for the end of the attempt.
+    ///
+    /// - Returns: the result for the first caller; `nil` for a caller that waits for an abandoned attempt.
+    /// - Throws: ``DBusError/Code/noBus`` at the deadline, ``DBusError/Code/closed`` if the connection is not needed
+    ///   any more. The result is discarded after either error.
+    func wait(
+        by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
+        _ attempted: String
+    ) throws(DBusError) -> Result<OpaquePointer, DBusError>? {
+        var isWanted = true
+        while true {
+            let isLate = !isWanted || ContinuousClock.now >= deadline
+            let before = state.withLock { state in
+                let before = state
+                switch state {
+                case .underWay: if isLate { state = .abandoned }
+                case .opened, .failed: state = .over
+                case .abandoned, .over: break
+                }
+                return before
+            }
+            switch before {
+            case .opened(let connection):
+                if isWanted { return .success(connection.pointer) }
+                BusSocket.discard(connection.pointer)
+                throw .closed(attempted)
+            case .failed(let error): return .failure(error)
+            case .over: return nil
+            case .underWay, .abandoned: break
+            }
+            if isLate { throw isWanted ? .stoppedBus("taken this connection", attempted) : .closed(attempted) }
+            isWanted = other.whileWaiting(for: CShort(POLLIN), of: ended.descriptor, until: deadline) != nil
+        }
+    }
+}
+
+extension DBusError {
+    /// libdbus could not open a connection. It uses the same error names for exhausted system resources and for a bus's
+    /// limits.
+    static func notOpened(_ message: String, name: String?, _ attempted: String) -> DBusError {
+        switch name {
+        case "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.NoMemory":
+            DBusError(
+                .noResources,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "raise the limits of open files and of memory (ulimit -n, ulimit -v)"
+            )
+        default: .noBus(message, name: name, attempted)
+        }
+    }
+
+    static func noBus(_ message: String, name: String? = nil, _ attempted: String) -> DBusError {
+        DBusError(
+            .noBus,
+            name: name,
+            message: message,
+            attempted: attempted,
+            remedy: name == "org.freedesktop.DBus.Error.LimitsExceeded"
+                ? "end other programs of this user, or raise the bus's limit (max_connections_per_user)"
+                : "check that the bus runs and that this user may connect to it"
+        )
+    }
+
+    /// The bus ended the connection before its first use.
+    static func notAdmitted(_ message: String, _ attempted: String) -> DBusError {
+        guard isMappedUser else { return .noBus(message, attempted) }
+        return DBusError(
+            .noBus,
+            message:
+                "\(message); this process is in a user namespace, and outside of it another user than \(geteuid())",
+            attempted: attempted,
+            remedy: "map the user to itself, as unshare --map-current-user and podman run --userns=keep-id do"
+        )
+    }
+
+    /// Whether this process's user has a different number outside its user namespace. The process authenticates to the
+    /// bus with the inner number, but the kernel reports the outer number to the bus.
+    private static var isMappedUser: Bool {
+        guard let map = ProcFile.lines("/proc/self/uid_map") else { return false }
+        let user = Int64(geteuid())
+        let range = map.first { $0.count == 3 && user >= $0[0] && user - $0[0] < $0[2] }
+        return range.map { $0[0] != $0[1] } ?? true
+    }
+
+    /// - Parameter what: a past participle: the step that the bus did not complete.
+    static func stoppedBus(_ what: String, _ attempted: String) -> DBusError {
+        DBusError(
+            .noBus,
+            message: "the bus has not \(what) in time",
+            attempted: attempted,
+            remedy: "find out why the bus daemon is stopped, or refuses this user"
+        )
+    }
+}

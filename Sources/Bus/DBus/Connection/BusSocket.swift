@@ -1,0 +1,481 @@
+import Basics
+import CDBus
+import Glibc
+import Synchronization
+
+/// One libdbus connection. Its deallocation closes it.
+///
+/// The library polls the descriptor, never libdbus, which would hold its I/O path while it sleeps (architecture, D3).
+/// Every call that may touch the socket runs under ``access`` and returns at once. Any libdbus call that finds the
+/// connection lost frees its watches, and the reading thread must not be using one at that time.
+final class BusSocket: Sendable {
+    // Unsafe: the pointer is constant, and libdbus locks its connections (dbus_threads_init_default).
+    nonisolated(unsafe) private let connection: OpaquePointer
+    private let watches = WatchList()
+    private let reader = MessageReader()
+    private let access = Locked(())
+    private let process = ForkedChild.Process()
+    let uniqueName: String
+
+    /// Work that the connecting thread does during its wait for the bus.
+    struct OtherWork {
+        /// Readable if there is work.
+        let descriptor: CInt
+        /// Does the work, and makes the descriptor unreadable. Returns whether the connection is still wanted.
+        let perform: () -> Bool
+    }
+
+    /// Connects to the bus and registers this process (Hello). A bus that is not stopped responds at once. Waits until
+    /// `limit`, and at most 25 seconds.
+    init(
+        address: String,
+        opener: BusOpener = BusOpener(),
+        by limit: ContinuousClock.Instant? = nil,
+        meanwhile other: OtherWork? = nil
+    ) throws(DBusError) {
+        let attempted = "connect to the bus at \(address)"
+        try BusAddress.check(address, attempted)
+        guard onLibdbus({ dbus_threads_init_default() != 0 }) else { throw DBusMessage.outOfMemory(attempted) }
+        let deadline = min(.now + Self.connectTimeout, limit ?? .now + Self.connectTimeout)
+        let connection = try opener.open(address, by: deadline, meanwhile: other, attempted)
+        // Otherwise the loss of the bus ends the process.
+        dbus_connection_set_exit_on_disconnect(connection, 0)
+        // Otherwise libdbus stops reading when messages of 63 MiB are held (architecture, D4).
+        dbus_connection_set_max_received_size(connection, .max)
+        guard watches.attach(to: connection) else {
+            BusSocket.discard(connection)
+            throw DBusMessage.outOfMemory(attempted)
+        }
+        do throws(DBusError) {
+            try watches.authenticate(connection, by: deadline, other, attempted)
+            uniqueName = try watches.introduce(connection, reader, by: deadline, other, attempted)
+        } catch {
+            if watches.isSocketIntact() { BusSocket.discard(connection) }
+            throw error
+        }
+        self.connection = connection
+    }
+
+    /// How long an attempt to connect waits for a stopped bus.
+    static let connectTimeout: Duration = .seconds(25)
+
+    deinit {
+        // In a forked child a thread of the parent may have held libdbus's lock, so the copy leaks.
+        guard process.isCurrent else { return }
+        // Otherwise libdbus would close a file of the program, so the connection leaks.
+        guard watches.isSocketIntact() else { return }
+        BusSocket.discard(connection)
+    }
+
+    /// Ends the connection in both directions.
+    func shutDown() {
+        let descriptor = standing.descriptor
+        if descriptor >= 0 { shutdown(descriptor, CInt(SHUT_RDWR)) }
+    }
+
+    static func discard(_ connection: OpaquePointer) {
+        onLibdbus {
+            dbus_connection_close(connection)
+            dbus_connection_unref(connection)
+        }
+    }
+
+    /// The state of the socket after a libdbus call.
+    struct Standing: Sendable {
+        /// False once the bus is gone, or the program has closed the socket. libdbus has no watches then.
+        let isConnected: Bool
+        /// Whether libdbus holds messages that the socket did not accept.
+        let hasUnsentMessages: Bool
+        /// The descriptor to poll; negative if there is none.
+        let descriptor: CInt
+    }
+
+    var standing: Standing { access.withLock { _ in watches.checkedStanding } }
+
+    /// About how many sent bytes the bus has not read; `nil` if the kernel does not report it.
+    var unreadBytes: Int? {
+        access.withLock { _ in
+            guard watches.isSocketIntact() else { return nil }
+            var inSocket: CInt = 0
+            // SIOCOUTQ
+            guard ioctl(watches.standing.descriptor, UInt(TIOCOUTQ), &inSocket) == 0 else { return nil }
+            return Int(inSocket) + Int(dbus_connection_get_outgoing_size(connection))
+        }
+    }
+
+    /// The identifier that the bus sent when it admitted this connection.
+    var busIdentifier: String? {
+        accessing {
+            guard let identifier = dbus_connection_get_server_id(connection) else { return nil }
+            defer { dbus_free(identifier) }
+            return String(cString: identifier)
+        }
+    }
+
+    /// Calls libdbus with ``access`` held.
+    private func accessing<Result: Sendable>(_ body: () -> Result) -> Result {
+        onLibdbus { access.withLock { _ in body() } }
+    }
+
+    /// How many bytes libdbus may queue for a bus that does not read. Beyond that every send fails.
+    static let unsentLimit = 64 * 1024 * 1024
+
+    /// Sends from any thread. libdbus writes at once what the socket accepts. If the bus is gone, the standing reports
+    /// it.
+    ///
+    /// - Parameter serial: the serial for a message that was not sent before.
+    /// - Throws: ``DBusError/Code/limitsExceeded`` if the bus has left ``unsentLimit`` bytes unread;
+    ///   ``DBusError/Code/noResources`` for lack of memory.
+    func send(
+        _ message: borrowing DBusMessage,
+        serial: UInt32,
+        attempted: @autoclosure () -> String
+    ) throws(DBusError) -> Standing {
+        if dbus_message_get_serial(message.pointer) == 0 { dbus_message_set_serial(message.pointer, serial) }
+        enum Outcome {
+            case queued(Standing)
+            case full, outOfMemory
+        }
+        let outcome = accessing { () -> Outcome in
+            if watches.hasUnsentMessages, dbus_connection_get_outgoing_size(connection) > Self.unsentLimit {
+                return .full
+            }
+            guard watches.isSocketIntact() else { return .queued(watches.standing) }
+            guard !watches.hasPeerHungUp else { return .queued(watches.standing(isConnected: false)) }
+            guard dbus_connection_send(connection, message.pointer, nil) != 0 else { return .outOfMemory }
+            watches.noteUnsentMessages()
+            return .queued(watches.standing)
+        }
+        switch outcome {
+        case .queued(let standing): return standing
+        case .outOfMemory: throw DBusMessage.outOfMemory(attempted())
+        case .full:
+            throw DBusError(
+                .limitsExceeded,
+                message: "the bus has not read the \(Self.unsentLimit) bytes that were sent before",
+                attempted: attempted(),
+                remedy: "find out why the bus daemon does not read"
+            )
+        }
+    }
+
+    enum Writing { case done, busGone, timedOut }
+
+    /// Waits on this thread until libdbus has written its queue, so that a slow bus slows its senders instead of
+    /// filling their memory.
+    func writeAll(by deadline: ContinuousClock.Instant) -> Writing {
+        while true {
+            let standing = standing
+            guard standing.isConnected else { return .busGone }
+            guard standing.hasUnsentMessages else { return .done }
+            guard ContinuousClock.now < deadline else { return .timedOut }
+            let events = pollOnce(standing.descriptor, CShort(POLLOUT), until: deadline)
+            // libdbus does not report a failed write; only a reader notices the end.
+            if events & CShort(POLLHUP | POLLERR | POLLNVAL) != 0 { return .busGone }
+            if events != 0 { transfer(events) }
+        }
+    }
+
+    /// Reads and writes as far as the descriptor is ready, without waiting. Called on the reading thread.
+    func transfer(_ events: CShort) {
+        accessing { if watches.isSocketIntact() { watches.transfer(events, reader) } }
+    }
+
+    enum Next: ~Copyable {
+        /// A message. `last` is the state of the socket if the buffer is empty now.
+        case message(MessageReader.Arrival, last: Standing?)
+        /// The buffer has no complete message.
+        case none(Standing)
+    }
+
+    /// Returns the next message from the buffer. Called on the reading thread.
+    ///
+    /// - Parameter judge: called once for each message, when its header has arrived.
+    func next(_ judge: (borrowing MessageHeader) -> MessageReader.Verdict) -> Next {
+        let arrival = reader.next(judge)
+        if reader.isCorrupt { shutDown() }
+        guard let arrival else { return .none(standing) }
+        return .message(arrival, last: reader.isEmpty ? standing : nil)
+    }
+
+    /// Closes the connection so that the bus reads everything sent before it sees the end. After a plain `close` with
+    /// unread data, the kernel reports an error to the bus, and dbus-daemon drops the data. Waits for the bus until
+    /// `deadline` at most.
+    func finish(by deadline: ContinuousClock.Instant) {
+        guard writeAll(by: deadline) == .done else { return }
+        let standing = standing
+        guard standing.isConnected else { return }
+        shutdown(standing.descriptor, CInt(SHUT_WR))
+        readToEnd(by: deadline)
+    }
+
+    private func readToEnd(by deadline: ContinuousClock.Instant) {
+        withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { buffer in
+            while true {
+                let descriptor = standing.descriptor
+                guard descriptor >= 0 else { return }
+                let count = recv(descriptor, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
+                if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) { return }
+                guard ContinuousClock.now < deadline else { return }
+                if count < 0 { _ = pollOnce(descriptor, CShort(POLLIN), until: deadline) }
+            }
+        }
+    }
+}
+
+/// The watches of one connection. libdbus adds, removes and toggles them inside the library's calls, with the socket's
+/// `access` held; all other access holds it too.
+private final class WatchList: @unchecked Sendable {
+    private struct Watch {
+        let pointer: OpaquePointer
+        let events: CShort
+        /// As libdbus last reported: asking each time costs more than the rest of a send.
+        var isEnabled: Bool
+    }
+
+    // Unchecked: accessed only with the socket's `access` held.
+    private var watches: [Watch] = []
+    /// Whether the program has closed the socket, so that the libdbus connection must not be touched.
+    private var isAbandoned = false
+    private var socket = OwnedDescriptor.none
+    private var isRemote = false
+
+    var standing: BusSocket.Standing { standing(isConnected: !watches.isEmpty) }
+
+    func standing(isConnected: Bool) -> BusSocket.Standing {
+        BusSocket.Standing(
+            isConnected: isConnected,
+            hasUnsentMessages: hasUnsentMessages,
+            descriptor: socket.number
+        )
+    }
+
+    var checkedStanding: BusSocket.Standing {
+        _ = isSocketIntact()
+        return standing
+    }
+
+    /// Whether the bus has ended a TCP connection. The next write to it would succeed and be lost; a write to a local
+    /// socket fails.
+    var hasPeerHungUp: Bool {
+        guard isRemote else { return false }
+        var entry = pollfd(fd: socket.number, events: Self.hangUpForReading, revents: 0)
+        return poll(&entry, 1, 0) > 0
+    }
+
+    /// `POLLRDHUP`, which Swift's Glibc module lacks.
+    private static let hangUpForReading: CShort = 0x2000
+
+    /// Whether libdbus may read, write and close its socket's number. After the program has closed it, the connection
+    /// counts as lost.
+    func isSocketIntact() -> Bool {
+        if isAbandoned { return false }
+        if socket == .none || socket.isIntact { return true }
+        isAbandoned = true
+        watches = []
+        forgetSocket()
+        return false
+    }
+
+    /// libdbus enables the watch for writing while it holds messages that the socket did not accept.
+    var hasUnsentMessages: Bool { watches.contains { $0.isEnabled && $0.events & CShort(POLLOUT) != 0 } }
+
+    private var isCountedAsUnsent = false
+
+    /// Counts this socket while it holds unsent messages. Called after libdbus returns, which briefly holds every
+    /// message: a signal handler that interrupts it may end the process.
+    func noteUnsentMessages() {
+        guard hasUnsentMessages != isCountedAsUnsent else { return }
+        isCountedAsUnsent.toggle()
+        ProcessExit.unsentSockets.wrappingAdd(isCountedAsUnsent ? 1 : -1, ordering: .relaxed)
+    }
+
+    /// Reads up to a limit what has arrived, and writes what the socket accepts. libdbus itself reads only the
+    /// authentication, and is told of the end when nothing is left to read.
+    func transfer(_ ready: CShort, _ reader: MessageReader) {
+        defer { noteUnsentMessages() }
+        let hasArrived = ready & CShort(POLLIN) != 0
+        guard hasArrived, reader.fill(from: socket.number) == .done else { return handle(ready) }
+        let others = ready & ~CShort(POLLIN | POLLHUP)
+        if others != 0 { handle(others) }
+    }
+
+    private func handle(_ ready: CShort) {
+        let failures = CShort(POLLHUP | POLLERR | POLLNVAL)
+        for watch in watches {
+            // Handling one watch may have freed or disabled the other.
+            guard watches.contains(where: { $0.pointer == watch.pointer && $0.isEnabled }) else { continue }
+            let events = ready & (watch.events | failures)
+            if events != 0 { dbus_watch_handle(watch.pointer, Self.flags(events)) }
+        }
+    }
+
+    // MARK: Connecting, before other threads use the connection
+
+    /// The longest response to Hello in bytes: a name, or an error's text.
+    private static let longestGreeting = 64 << 10
+
+    func authenticate(
+        _ connection: OpaquePointer,
+        by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
+        _ attempted: String
+    ) throws(DBusError) {
+        while onLibdbus({ dbus_connection_get_is_authenticated(connection) == 0 }) {
+            guard !watches.isEmpty else {
+                throw .notAdmitted("the bus does not admit this process", attempted)
+            }
+            try wait(by: deadline, other, "admitted this process", attempted)
+        }
+    }
+
+    /// Sends Hello, and returns the unique name from the response. `dbus_bus_register` would hold a lock for all
+    /// connections of the process until the bus responds. A stopped bus would then stop the connections to other buses.
+    func introduce(
+        _ connection: OpaquePointer,
+        _ reader: MessageReader,
+        by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
+        _ attempted: String
+    ) throws(DBusError) -> String {
+        let hello = try DBusMessage.busCall("Hello")
+        var serial: UInt32 = 0
+        guard onLibdbus({ dbus_connection_send(connection, hello.pointer, &serial) != 0 }) else {
+            throw DBusMessage.outOfMemory(attempted)
+        }
+        while true {
+            while let arrival = reader.next({ $0.bodyBytes <= Self.longestGreeting ? .read(nil) : .passOver }) {
+                let answer = arrival.message.sharedReference()
+                // Only the bus can send to this connection so early: no peer knows its name.
+                guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }
+                if let name = answer.errorName {
+                    throw .noBus(answer.firstString ?? "no reason was given", name: name, attempted)
+                }
+                guard let name = answer.firstString else {
+                    throw .noBus("its greeting has no name", attempted)
+                }
+                return name
+            }
+            guard !watches.isEmpty else { throw .notAdmitted("the bus has hung up", attempted) }
+            guard !reader.isCorrupt else { throw .notAdmitted("what it sends is no message", attempted) }
+            try wait(by: deadline, other, "answered", attempted, reader)
+        }
+    }
+
+    private func wait(
+        by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
+        _ what: String,
+        _ attempted: String,
+        _ reader: MessageReader? = nil
+    ) throws(DBusError) {
+        guard ContinuousClock.now < deadline else { throw .stoppedBus(what, attempted) }
+        let events = CShort(hasUnsentMessages ? POLLIN | POLLOUT : POLLIN)
+        guard let ready = other.whileWaiting(for: events, of: socket.number, until: deadline) else {
+            throw .closed(attempted)
+        }
+        guard isSocketIntact() else { return }
+        onLibdbus { if let reader { transfer(ready, reader) } else { handle(ready) } }
+    }
+
+    private static func flags(_ events: CShort) -> UInt32 {
+        (events & CShort(POLLIN) != 0 ? DBUS_WATCH_READABLE.rawValue : 0)
+            | (events & CShort(POLLOUT) != 0 ? DBUS_WATCH_WRITABLE.rawValue : 0)
+            | (events & CShort(POLLHUP) != 0 ? DBUS_WATCH_HANGUP.rawValue : 0)
+            | (events & CShort(POLLERR | POLLNVAL) != 0 ? DBUS_WATCH_ERROR.rawValue : 0)
+    }
+
+    /// The connection keeps the list alive until it is freed.
+    func attach(to connection: OpaquePointer) -> Bool {
+        let added = onLibdbus {
+            dbus_connection_set_watch_functions(
+                connection,
+                { watch, data in
+                    guard let watch, let data else { return 0 }
+                    WatchList.at(data).add(watch)
+                    return 1
+                },
+                { watch, data in
+                    guard let watch, let data else { return }
+                    WatchList.at(data).remove(watch)
+                },
+                { watch, data in
+                    guard let watch, let data else { return }
+                    WatchList.at(data).toggle(watch)
+                },
+                Unmanaged.passRetained(self).toOpaque(),
+                { data in
+                    guard let data else { return }
+                    Unmanaged<WatchList>.fromOpaque(data).release()
+                }
+            )
+        }
+        return added != 0
+    }
+
+    private func add(_ watch: OpaquePointer) {
+        let flags = dbus_watch_get_flags(watch)
+        let events =
+            (flags & DBUS_WATCH_READABLE.rawValue != 0 ? CShort(POLLIN) : 0)
+            | (flags & DBUS_WATCH_WRITABLE.rawValue != 0 ? CShort(POLLOUT) : 0)
+        watches.append(Watch(pointer: watch, events: events, isEnabled: dbus_watch_get_enabled(watch) != 0))
+        guard socket == .none else { return }
+        socket = OwnedDescriptor(dbus_watch_get_unix_fd(watch))
+        ForkedChild.add(socket)
+        var family: CInt = 0
+        var size = socklen_t(MemoryLayout<CInt>.size)
+        isRemote = getsockopt(socket.number, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family != AF_UNIX
+    }
+
+    private func toggle(_ watch: OpaquePointer) {
+        guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
+        watches[index].isEnabled = dbus_watch_get_enabled(watch) != 0
+    }
+
+    /// libdbus removes the watches before it closes their descriptor.
+    private func remove(_ watch: OpaquePointer) {
+        watches.removeAll { $0.pointer == watch }
+        if watches.isEmpty { forgetSocket() }
+    }
+
+    private func forgetSocket() {
+        guard socket != .none else { return }
+        ForkedChild.remove(socket)
+        socket = .none
+        noteUnsentMessages()
+    }
+
+    private static func at(_ data: UnsafeMutableRawPointer) -> WatchList {
+        Unmanaged<WatchList>.fromOpaque(data).takeUnretainedValue()
+    }
+}
+
+extension BusSocket.OtherWork? {
+    /// Waits until the descriptor is ready for one of the events, or the deadline. Also ends when there is other work,
+    /// and does it.
+    ///
+    /// - Returns: the events that the descriptor is ready for; `nil` if the connection is not wanted any more. A
+    ///   negative descriptor is ready for none.
+    func whileWaiting(
+        for events: CShort,
+        of descriptor: CInt,
+        until deadline: ContinuousClock.Instant
+    ) -> CShort? {
+        var entries = (
+            pollfd(fd: descriptor, events: events, revents: 0),
+            pollfd(fd: self?.descriptor ?? -1, events: CShort(POLLIN), revents: 0)
+        )
+        let timeout = milliseconds(until: deadline)
+        withUnsafeMutableBytes(of: &entries) { bytes in
+            _ = poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
+        }
+        if entries.1.revents != 0, let self, !self.perform() { return nil }
+        return entries.0.revents
+    }
+}
+
+/// Waits until the descriptor is ready for one of the events; returns the events that it is ready for.
+func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
+    var entry = pollfd(fd: descriptor, events: events, revents: 0)
+    return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
+}

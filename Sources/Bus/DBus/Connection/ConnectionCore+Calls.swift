@@ -1,0 +1,402 @@
+import Basics
+import Dispatch
+import Glibc
+import Synchronization
+
+/// A pending call. Its message supplies the texts of errors, so that a call that succeeds makes no text.
+final class PendingCall: Sendable {
+    typealias Waiter = @Sendable (Result<[DBusValue], DBusError>) -> Void
+
+    let message: DBusMessage
+    let deadline: ContinuousClock.Instant?
+    /// Whether a response after the deadline still counts. Then the waiter is called at the deadline, and again with
+    /// the response.
+    let outlivesDeadline: Bool
+    /// The largest body of a response that is read. An error may carry a text even if this is smaller.
+    let largestAnswer: Int
+    let waiter: Waiter
+
+    /// Twice the estimated limit for sent messages: the estimate leaves out most of the padding.
+    static let largestAnswer = 2 * DBusValueLimits.bodyBytes
+    /// The largest body of an error that is read.
+    static let largestError = 64 << 10
+
+    init(
+        _ message: consuming DBusMessage,
+        deadline: ContinuousClock.Instant?,
+        outlivesDeadline: Bool = false,
+        largestAnswer: Int = PendingCall.largestAnswer,
+        waiter: @escaping Waiter
+    ) {
+        self.message = message
+        self.deadline = deadline
+        self.outlivesDeadline = outlivesDeadline
+        self.largestAnswer = largestAnswer
+        self.waiter = waiter
+    }
+
+    var attempted: String { ConnectionCore.attempt(message) }
+}
+
+/// The calls that wait for a response, by serial. Pure: it returns the calls, and the connection calls their waiters.
+struct PendingCalls {
+    private var calls: [UInt32: PendingCall] = [:]
+    /// Calls whose deadline passed and whose response still counts.
+    private var late: Set<UInt32> = []
+
+    var count: Int { calls.count }
+
+    /// The earliest deadline. Computed when an alarm goes off, not for each call.
+    var nextDeadline: ContinuousClock.Instant? {
+        calls.lazy.filter { !late.contains($0.key) }.compactMap(\.value.deadline).min()
+    }
+
+    mutating func insert(_ call: PendingCall, serial: UInt32) { calls[serial] = call }
+
+    /// Removes and returns the call that the reply responds to; `nil` if the call has ended, or the reply does not come
+    /// from the called peer. The owner of a well-known name cannot be checked: it responds under its unique name.
+    mutating func answered(by reply: borrowing DBusMessage) -> PendingCall? {
+        let serial = reply.replySerial
+        guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }
+        return remove(serial)
+    }
+
+    enum AnswerVerdict {
+        case awaited, notAwaited
+        /// The call ends without the response.
+        case tooLarge(PendingCall)
+    }
+
+    /// Judges a response by its header, before its body arrives.
+    mutating func judge(_ answer: borrowing MessageHeader) -> AnswerVerdict {
+        let serial = answer.replySerial
+        guard let call = calls[serial], call.message.mayBeAnswered(by: answer.sender) else { return .notAwaited }
+        let limit = answer.kind == .error ? PendingCall.largestError : call.largestAnswer
+        guard answer.isTooLong || answer.bodyBytes > limit else { return .awaited }
+        return remove(serial).map { .tooLarge($0) } ?? .notAwaited
+    }
+
+    mutating func remove(_ serial: UInt32) -> PendingCall? {
+        if !late.isEmpty { late.remove(serial) }
+        return calls.removeValue(forKey: serial)
+    }
+
+    mutating func expired(at now: ContinuousClock.Instant) -> [PendingCall] {
+        let expired = calls.filter { serial, call in
+            !late.contains(serial) && call.deadline.map { $0 <= now } ?? false
+        }
+        for (serial, call) in expired {
+            if call.outlivesDeadline { late.insert(serial) } else { calls[serial] = nil }
+        }
+        return Array(expired.values)
+    }
+
+    mutating func removeAll() -> [PendingCall] {
+        defer { self = PendingCalls() }
+        return Array(calls.values)
+    }
+}
+
+// MARK: - Calling
+
+extension ConnectionCore {
+    /// Sends a method call. The waiter is called once: on the reading thread with the response, or on this thread if
+    /// the call could not be sent.
+    ///
+    /// - Parameter serial: the key for ``cancelCall(serial:)``.
+    func startCall(_ call: PendingCall, serial: UInt32) {
+        do throws(DBusError) { try send(call, serial: serial) } catch { call.waiter(.failure(error)) }
+    }
+
+    /// Sends a method call. Does not call the waiter if it throws.
+    private func send(_ call: PendingCall, serial: UInt32) throws(DBusError) {
+        // Inserted before it is sent, so that the response finds it.
+        let (socket, wakes): (BusSocket, Bool)
+        if let inserted = insert(call, serial: serial) {
+            (socket, wakes) = inserted
+        } else {
+            (socket, wakes) = try connectAndInsert(call, serial: serial)
+        }
+        do throws(DBusError) {
+            let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
+            if wakes || needsReader(standing) { event.signal() }
+        } catch {
+            // If the call is gone, another thread has told the waiter.
+            guard state.withLock({ $0.calls.remove(serial) }) != nil else { return }
+            throw error
+        }
+    }
+
+    /// Inserts the call under one lock in the common case: the bus is connected, and there is a reading thread.
+    ///
+    /// - Returns: the socket, and whether the reading thread must be woken; `nil` in any other case.
+    private func insert(_ call: PendingCall, serial: UInt32) -> (BusSocket, wakes: Bool)? {
+        guard !isForeign else { return nil }
+        return state.withLock { state in
+            guard state.isReading, case .connected(let socket) = state.phase else { return nil }
+            state.calls.insert(call, serial: serial)
+            return (socket, state.advanceAlarm(to: call.deadline))
+        }
+    }
+
+    private func connectAndInsert(
+        _ call: PendingCall,
+        serial: UInt32
+    ) throws(DBusError) -> (BusSocket, wakes: Bool) {
+        _ = try socket(call.attempted, by: call.deadline)
+        try startReading()
+        guard let inserted = insert(call, serial: serial) else { throw .disconnected(call.attempted) }
+        return inserted
+    }
+
+    func forgetCall(serial: UInt32) { _ = state.withLock { $0.calls.remove(serial) } }
+
+    func cancelCall(serial: UInt32) {
+        guard !isForeign, let call = state.withLock({ $0.calls.remove(serial) }) else { return }
+        call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
+    }
+
+    func checkWaiting(_ attempted: @autoclosure () -> String) throws(DBusError) {
+        try checkProcess(attempted())
+        if isOnReadingThread { throw .onReadingThread(attempted()) }
+    }
+
+    /// Waits on this thread, which must not be the reading thread.
+    ///
+    /// - Parameters:
+    ///   - deadline: the time at which the wait ends in any case. The reading thread, which reports timeouts, may be
+    ///     inside a handler that waits for this very thread.
+    ///   - late: the value to return then.
+    func wait<Value: Sendable>(
+        until deadline: ContinuousClock.Instant,
+        late: () -> Value,
+        start: (@escaping @Sendable (Value) -> Void) -> Void
+    ) -> Value {
+        let box = Locked<Value?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        start { value in
+            // Called again if a response comes after its deadline; the first call counts.
+            let isFirst = box.withLock { box in
+                guard box == nil else { return false }
+                box = value
+                return true
+            }
+            if isFirst { done.signal() }
+        }
+        // A call that could not be sent already has its value, and does not wait.
+        if let value = box.withLock({ $0 }) { return value }
+        // Slightly later than the reading thread reports a timeout: its result counts if it comes.
+        let limit = deadline + .milliseconds(50)
+        while done.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: limit)))) == .timedOut, .now < limit {}
+        return box.withLock { $0 } ?? late()
+    }
+
+    func callBus(
+        _ message: consuming DBusMessage,
+        timeout: Duration? = .seconds(25),
+        waiter: @escaping PendingCall.Waiter
+    ) {
+        let deadline = timeout.map { ContinuousClock.now + $0 }
+        startCall(PendingCall(message, deadline: deadline, waiter: waiter), serial: takeSerial())
+    }
+
+    // MARK: Match rules
+
+    /// Adds a user of the rule. The connection keeps the rule until ``release(_:)``, even if the bus refuses it now.
+    /// The waiter is called once, here or on the reading thread. Without a reading thread this connects, until `limit`
+    /// at most.
+    ///
+    /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
+    func retain(
+        _ rule: MatchRule,
+        fallback: MatchRule?,
+        by limit: ContinuousClock.Instant? = nil,
+        waiter: @escaping MatchRuleTable.Waiter
+    ) -> Int? {
+        var outage: DBusError?
+        var retained: (handle: Int, MatchRuleTable.Retention)?
+        if !isForeign {
+            // The common case, under one lock: the bus is connected, and there is a reading thread.
+            retained = decide { state in
+                guard state.isReading, case .connected = state.phase else { return (nil, []) }
+                return state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
+            }
+        }
+        if retained == nil {
+            do throws(DBusError) {
+                // Connects if there is no reading thread that does.
+                do throws(DBusError) { _ = try socket("add the match rule \(rule)", by: limit) } catch {
+                    outage = error
+                }
+                if let outage, outage.code == .closed { throw outage }
+                try startReading()
+            } catch {
+                waiter(error)
+                return nil
+            }
+            retained = decide { state in
+                switch state.phase {
+                case .closed: (nil, [])
+                case .lost: state.retain(rule, fallback: fallback, isConnected: false, waiter: waiter)
+                case .connected: state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
+                }
+            }
+        }
+        guard let (handle, retention) = retained else {
+            waiter(.closed("add the match rule \(rule)"))
+            return nil
+        }
+        switch retention {
+        case .inForce: waiter(nil)
+        case .failed(let error): waiter(outage ?? error)
+        case .pending: break
+        }
+        return handle
+    }
+
+    func release(_ handle: Int) {
+        guard !isForeign else { return }
+        decide { ((), $0.rules.release(handle)) }
+    }
+
+    /// Runs a decision of the rule table, and sends its actions before any other thread's decision. Then calls the
+    /// waiters whose request could not be sent.
+    func decide<Outcome: Sendable>(
+        _ decide: @Sendable (inout State) -> (Outcome, [MatchRuleTable.Action])
+    ) -> Outcome {
+        let (outcome, failures) = ruleOrder.withLock { _ in
+            let (outcome, actions) = state.withLock { decide(&$0) }
+            return (outcome, send(actions))
+        }
+        for failure in failures { failure.tell() }
+        return outcome
+    }
+
+    /// - Returns: the outcomes of the actions that could not be sent.
+    private func send(_ actions: [MatchRuleTable.Action]) -> [MatchRuleTable.Answer] {
+        var (left, failures) = (actions[...], [MatchRuleTable.Answer]())
+        while let action = left.popFirst() {
+            do throws(DBusError) { try send(action) } catch {
+                // A lost bus has already forgotten a rule that is to be removed.
+                guard case .add(let rule, let request) = action else { continue }
+                let failure = state.withLock { $0.answered(rule, request, error: error) }
+                failures.append(failure)
+                left += failure.actions
+            }
+        }
+        return failures
+    }
+
+    private static let addMatch = Result { () throws(DBusError) in
+        MessageTemplate(try .busCall("AddMatch"))
+    }
+    private static let removeMatch = Result { () throws(DBusError) in
+        MessageTemplate(try .busCall("RemoveMatch", expectsReply: false))
+    }
+
+    private func send(_ action: MatchRuleTable.Action) throws(DBusError) {
+        switch action {
+        case .add(let rule, let request):
+            let call = PendingCall(
+                try Self.addMatch.get().filled(with: rule.description),
+                deadline: .now + state.withLock { $0.ruleTimeout },
+                outlivesDeadline: true
+            ) { result in
+                self.decide { state in
+                    let answer = state.answered(rule, request, error: result.failure)
+                    return (answer, answer.actions)
+                }.tell()
+            }
+            try send(call, serial: takeSerial())
+        case .remove(let rule):
+            // Queued: other threads wait for this one to send their requests, and a stopped bus would block it.
+            try queue(try Self.removeMatch.get().filled(with: rule.description))
+        }
+    }
+
+    // MARK: Names
+
+    /// Requests a name from the bus.
+    ///
+    /// - Parameter waiter: called once, on the reading thread, or here if the request cannot be sent; with `nil` if the
+    ///   name is owned, queued for, or was given back since.
+    func send(_ request: OwnedNames.Request, waiter: @escaping @Sendable (DBusError?) -> Void) {
+        let attempted = "own the bus name \(request.name)"
+        do throws(DBusError) {
+            let message = try DBusMessage.busCall(
+                "RequestName",
+                [.string(request.name), .uint32(request.options.rawValue)]
+            )
+            callBus(message) { [self] result in
+                switch result {
+                case .failure(let error):
+                    end(request, isOwned: false)
+                    waiter(error)
+                // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
+                case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
+                    // Here, on the reading thread: a loss right after this must find the name among those to restore.
+                    end(request, isOwned: true)
+                    waiter(nil)
+                case .success:
+                    end(request, isOwned: false)
+                    let error = DBusError(
+                        .nameTaken,
+                        message: "another connection owns it",
+                        attempted: attempted,
+                        remedy: "end the program that owns it, or use another bus"
+                    )
+                    waiter(error)
+                }
+            }
+        } catch {
+            end(request, isOwned: false)
+            waiter(error)
+        }
+    }
+
+    private func end(_ request: OwnedNames.Request, isOwned: Bool) {
+        guard state.withLock({ $0.names.answered(request, isOwned: isOwned) }) else { return }
+        // The bus may have processed the release before the request. If this fails, the connection is gone, and the
+        // name with it.
+        guard let release = try? DBusMessage.busCall("ReleaseName", [.string(request.name)]) else { return }
+        callBus(release) { [self] _ in
+            // Another task may have requested the name since, and the bus may have processed that request before this
+            // release.
+            guard let again = state.withLock({ $0.names.requestAgain(request.name) }) else { return }
+            send(again) { _ in }
+        }
+    }
+}
+
+extension ConnectionCore.State {
+    mutating func retain(
+        _ rule: MatchRule,
+        fallback: MatchRule?,
+        isConnected: Bool,
+        waiter: @escaping MatchRuleTable.Waiter
+    ) -> ((handle: Int, MatchRuleTable.Retention)?, [MatchRuleTable.Action]) {
+        let (handle, retention, actions) =
+            rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
+        return ((handle, retention), actions)
+    }
+
+    fileprivate mutating func answered(
+        _ rule: MatchRule,
+        _ request: MatchRuleTable.Request,
+        error: DBusError?
+    ) -> MatchRuleTable.Answer {
+        // Made only for a failure, not for each request: the text tells which observers get nothing.
+        let error = error.map { error in
+            DBusError(
+                error.code,
+                name: error.name,
+                message: error.message,
+                attempted: "add the match rule \(rule)",
+                remedy: error.remedy
+            )
+        }
+        let answer = rules.answered(rule, request, error: error)
+        if let error = answer.error { restorationFailures?.append(error) }
+        return answer
+    }
+}

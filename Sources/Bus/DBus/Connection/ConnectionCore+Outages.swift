@@ -1,0 +1,286 @@
+import Basics
+import Glibc
+import Synchronization
+
+/// A change of the connection itself.
+public enum ConnectionEvent: Sendable {
+    /// The bus is gone. Signals sent until it returns are lost; calls fail with ``DBusError/Code/disconnected``.
+    case lost
+    /// The bus is available, again or for the first time. Names, match rules and objects are in place, except for those
+    /// in `failures`. A program that caches a peer's state should request it again.
+    case restored(failures: [DBusError])
+}
+
+/// The delay before each attempt to reach a lost bus: none at first, then 50 ms doubling to 2 s. Pure.
+///
+/// The maximum is short because a bus restarts within seconds and an attempt costs one failed `connect`. A bus that
+/// accepts connections and soon drops them counts as lost throughout; only a connection that lasted ``steadyTime``
+/// resets the delay. There is no jitter: the kernel queues simultaneous connections, and takes them in microseconds.
+struct Backoff {
+    static let steadyTime: Duration = .seconds(2)
+
+    private var attempts = 0
+    private var restoredAt: ContinuousClock.Instant?
+
+    mutating func next() -> Duration {
+        defer { attempts += 1 }
+        guard attempts > 0 else { return .zero }
+        return min(.milliseconds(50 << min(attempts - 1, 6)), .seconds(2))
+    }
+
+    mutating func restored(at now: ContinuousClock.Instant) { restoredAt = now }
+
+    mutating func lost(at now: ContinuousClock.Instant) {
+        if let restoredAt, now - restoredAt >= Self.steadyTime { attempts = 0 }
+        restoredAt = nil
+    }
+}
+
+extension ConnectionCore {
+    // MARK: Losing the bus
+
+    /// Called on the reading thread. A second call for the same socket has no effect.
+    func lost(_ socket: BusSocket) {
+        let (lost, ruleWaiters) = state.withLock { state -> (State?, [MatchRuleTable.Waiter]) in
+            guard case .connected(let current) = state.phase, current === socket else { return (nil, []) }
+            let before = state
+            state.phase = .lost(nil)
+            state.backoff.lost(at: .now)
+            let ruleWaiters = state.rules.lost()
+            state.restorationFailures = nil
+            // The next bus gives these unique names to other connections.
+            state.signalSenders = []
+            _ = state.calls.removeAll()
+            return (before, ruleWaiters)
+        }
+        guard var told = lost else { return }
+        for waiter in ruleWaiters { waiter(.disconnected("add a match rule")) }
+        for call in told.calls.removeAll() { call.waiter(.failure(.disconnected(call.attempted))) }
+        for handler in told.eventHandlers.values { handler(.lost) }
+    }
+
+    /// Called by a sender that found the bus gone.
+    ///
+    /// - Returns: whether the sender must reconnect, because there is no reading thread that does.
+    func lost(withoutReader socket: BusSocket) -> Bool {
+        state.withLock { state in
+            guard !state.isReading else { return false }
+            if case .connected(let current) = state.phase, current === socket { state.phase = .lost(nil) }
+            return true
+        }
+    }
+
+    // MARK: Finding it
+
+    /// Connects on the calling thread if there is no reading thread. Waits for the bus until `limit`, and at most 25
+    /// seconds.
+    func connectHere(
+        _ attempted: @autoclosure () -> String,
+        by limit: ContinuousClock.Instant? = nil
+    ) throws(DBusError) -> BusSocket {
+        let fresh: BusSocket
+        do throws(DBusError) {
+            fresh = try BusSocket(address: try resolvedAddress(), opener: opener, by: limit)
+        } catch {
+            noteFailure(error)
+            // If there was a bus, it is lost. If there never was one, the error says why.
+            throw state.withLock({ $0.wasConnected }) ? .disconnected(attempted()) : error
+        }
+        // Another thread may have connected first.
+        if connected(fresh) { return fresh }
+        switch state.withLock({ $0.phase }) {
+        case .connected(let socket): return socket
+        case .lost: throw .disconnected(attempted())
+        case .closed: throw .closed(attempted())
+        }
+    }
+
+    /// Makes sure that a task has a connection and a reading thread.
+    ///
+    /// Connects on a separate thread, which all waiting tasks share: connecting may block, and the concurrency pool has
+    /// few threads. A cancelled task keeps waiting.
+    ///
+    /// - Throws: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed``,
+    ///   ``DBusError/Code/noResources``. Does not throw during an outage that the reading thread handles.
+    func connectAside(_ attempted: @autoclosure () -> String) async throws(DBusError) {
+        try checkProcess(attempted())
+        let (isLost, isReading) = state.withLock { state in
+            if case .lost = state.phase { return (true, state.isReading) }
+            return (false, state.isReading)
+        }
+        if isReading { return }
+        // From here on the reading thread reconnects, and no task ever does.
+        guard isLost else { return try startReading() }
+        let error = await withCheckedContinuation { continuation in
+            let isFirst = state.withLock { state in
+                state.connecting.append(continuation)
+                return state.connecting.count == 1
+            }
+            guard isFirst, QuietThread.start("dbus-connect", { self.finishConnecting() }) == nil else { return }
+            endConnecting(.noThread("connect to the bus"))
+        }
+        guard let error else { return }
+        throw DBusError(
+            error.code,
+            name: error.name,
+            message: error.message,
+            attempted: attempted(),
+            remedy: error.remedy
+        )
+    }
+
+    private func finishConnecting() {
+        do throws(DBusError) {
+            _ = try socket("connect to the bus")
+            try startReading()
+            endConnecting(nil)
+        } catch {
+            endConnecting(error)
+        }
+    }
+
+    private func endConnecting(_ error: DBusError?) {
+        let waiting = state.withLock { state in
+            defer { state.connecting = [] }
+            return state.connecting
+        }
+        for continuation in waiting { continuation.resume(returning: error) }
+    }
+
+    /// Makes one attempt on the reading thread, after the back-off delay.
+    func reconnect() {
+        sleepWhileLost(state.withLock { $0.backoff.next() })
+        guard case .lost = state.withLock({ $0.phase }) else { return }
+        // A stopped bus may block this for long, so jobs run during the wait.
+        let jobs = BusSocket.OtherWork(descriptor: event.descriptor) { [self] in
+            event.clear()
+            performJobs()
+            if case .closed = state.withLock({ $0.phase }) { return false }
+            return true
+        }
+        do throws(DBusError) {
+            _ = connected(try BusSocket(address: try resolvedAddress(), opener: opener, meanwhile: jobs))
+        } catch {
+            noteFailure(error)
+        }
+    }
+
+    /// Records why the first connection failed, for the errors of later callers.
+    private func noteFailure(_ error: DBusError) {
+        state.withLock { state in
+            if case .lost = state.phase { state.phase = .lost(state.wasConnected ? nil : error) }
+        }
+    }
+
+    private func sleepWhileLost(_ duration: Duration) {
+        let end = ContinuousClock.now + duration
+        // Other wake-ups only run jobs; only a close ends the sleep early.
+        while case .lost = state.withLock({ $0.phase }), .now < end {
+            performJobs()
+            _ = poll(nil, until: end)
+        }
+    }
+
+    /// Takes a fresh socket into use, and restores names and match rules on it.
+    ///
+    /// - Returns: false if the connection is not lost any more.
+    private func connected(_ socket: BusSocket) -> Bool {
+        let work = decide { state -> ((names: [OwnedNames.Request], isReading: Bool)?, [MatchRuleTable.Action]) in
+            guard case .lost = state.phase else { return (nil, []) }
+            state.phase = .connected(socket)
+            if state.wasConnected { state.reconnections += 1 }
+            state.wasConnected = true
+            state.restorationFailures = state.isReading ? [] : nil
+            return ((state.names.requestAll(), state.isReading), state.rules.reconnected())
+        }
+        guard let work else { return false }
+        for request in work.names {
+            send(request) { error in
+                guard let error else { return }
+                self.state.withLock { $0.restorationFailures?.append(error) }
+            }
+        }
+        // Without a reading thread there are no handlers to tell. A reading thread in its back-off sleep is woken.
+        if work.isReading {
+            event.signal()
+            finishRestoration()
+        }
+        return true
+    }
+
+    /// Reports the restoration when the bus has responded to all requests.
+    ///
+    /// The bus responds in order: the response to this call follows the responses for all rules and names, and proves
+    /// that the bus keeps the connection. A response may cause a request for another rule, and then another such call.
+    /// If this call cannot be sent, neither could the next one, so its error ends the restoration.
+    private func finishRestoration() {
+        guard let call = try? DBusMessage.busCall("GetId") else { return }
+        callBus(call) { [self] result in
+            // If the bus was lost again, the next restoration reports.
+            if let error = result.failure, error.code == .disconnected || error.code == .closed { return }
+            let wasSent = result.failure.map { $0.name != nil || $0.code == .timedOut } ?? true
+            enum Next {
+                case wait, nothing
+                case tell([DBusError], [EventHandler])
+            }
+            let next = state.withLock { state -> Next in
+                guard let failures = state.restorationFailures else { return .nothing }
+                if wasSent, state.rules.hasRequests { return .wait }
+                state.restorationFailures = nil
+                state.backoff.restored(at: .now)
+                return .tell(failures + [result.failure].compactMap(\.self), Array(state.eventHandlers.values))
+            }
+            switch next {
+            case .wait: finishRestoration()
+            case .nothing: break
+            case .tell(let failures, let handlers): for handler in handlers { handler(.restored(failures: failures)) }
+            }
+        }
+    }
+
+    // MARK: End
+
+    func endInOrder() {
+        let socket = state.withLock { state in
+            defer { state.closing = nil }
+            return state.closing
+        }
+        socket?.finish(by: .now + ProcessExit.timeout)
+    }
+
+    /// Writes the unsent messages when a handler on this reading thread ends the process: no other thread writes them.
+    func writeAtExit(by deadline: ContinuousClock.Instant) {
+        guard !isForeign else { return }
+        let socket = state.withLock { state in
+            if case .connected(let socket) = state.phase { socket } else { state.closing }
+        }
+        _ = socket?.writeAll(by: deadline)
+    }
+}
+
+extension DBusConnection {
+    /// Finds out on a separate thread whether the bus accepts a new connection. Waits for a stopped bus.
+    ///
+    /// - Parameter found: called on the reading thread, unless the connection was closed.
+    func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {
+        let core = core
+        let thread = QuietThread.start("dbus-probe") { [weak self] in
+            let probe = try? BusSocket(address: try core.resolvedAddress())
+            let isServed = probe != nil
+            self?.perform { found(isServed) }
+        }
+        if thread == nil { perform { found(false) } }
+    }
+
+    /// About how many sent bytes the bus has not read; `nil` if there is no bus, or the kernel does not report it.
+    var unreadBytes: Int? { core.connectedSocket?.unreadBytes }
+
+    /// Leaves the bus as if it were lost, and reconnects. Loses what the bus has not read. Called on the reading
+    /// thread.
+    func leaveBus() {
+        guard let socket = core.connectedSocket else { return }
+        // Now, and not with the last reference: until then the bus would keep this connection's names.
+        socket.shutDown()
+        core.lost(socket)
+    }
+}

@@ -1,0 +1,316 @@
+import Basics
+import Glibc
+import Synchronization
+
+/// The state of a connection, shared by callers on any thread and the reading thread.
+///
+/// Separate from ``DBusConnection``, so that the thread does not keep the public handle alive: the handle's
+/// deallocation closes the connection. Its files: sending (here), calls and match rules (`+Calls`), the reading thread
+/// (`+Reading`), outages (`+Outages`), method calls from peers (`+Objects`).
+final class ConnectionCore: Sendable {
+    typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
+    typealias Job = @Sendable () -> Void
+    typealias EventHandler = @Sendable (ConnectionEvent) -> Void
+
+    enum Phase {
+        case connected(BusSocket)
+        /// The bus is lost, or was never reached; in the latter case with the error of the last attempt.
+        case lost(DBusError?)
+        case closed
+    }
+
+    struct Listener: Sendable {
+        let id: UInt64
+        let call: SignalHandler
+    }
+
+    struct State {
+        var phase: Phase
+        var wasConnected: Bool
+        var backoff = Backoff()
+        var reconnections: UInt64 = 0
+        /// Tasks that wait for the connection that a separate thread is making.
+        var connecting: [CheckedContinuation<DBusError?, Never>] = []
+        var calls = PendingCalls()
+        var rules = MatchRuleTable()
+        /// How long a caller waits for the bus to accept a rule.
+        var ruleTimeout: Duration = .seconds(25)
+        var names = OwnedNames()
+        /// The failures of the restoration in progress; `nil` if there is none.
+        var restorationFailures: [DBusError]?
+        var objects = ObjectTable()
+        /// Weak: its owner keeps it, and it often keeps this connection.
+        weak var scheduler: (any CallScheduler)?
+        var signalHandlers: [Listener] = []
+        /// The latest connections that may send large signals to this connection alone.
+        var signalSenders: [String] = []
+        var eventHandlers: [UInt64: EventHandler] = [:]
+        /// Work for the reading thread between messages.
+        var jobs: [Job] = []
+        /// Whether there is a reading thread. It ends with the connection.
+        var isReading = false
+        /// The socket of a closed connection, for the reading thread to finish.
+        var closing: BusSocket?
+        /// The time at which the reading thread wakes by itself. It may be earlier than needed, so that a call with a
+        /// later deadline need not wake the thread.
+        var alarm: ContinuousClock.Instant?
+        var nextID: UInt64 = 1
+
+        mutating func takeID() -> UInt64 {
+            defer { nextID += 1 }
+            return nextID
+        }
+
+        /// Returns whether the reading thread must be woken because its sleep would be too long.
+        mutating func advanceAlarm(to deadline: ContinuousClock.Instant?) -> Bool {
+            guard let deadline, alarm.map({ deadline < $0 }) ?? true else { return false }
+            alarm = deadline
+            return true
+        }
+    }
+
+    /// A class, because ``StoredOnce`` stores a reference.
+    private final class Address: Sendable {
+        let text: String
+        init(text: String) { self.text = text }
+    }
+
+    let bus: Bus
+    /// The bus's address once it is known. Without a lock, because a forked child reads it.
+    private let address = StoredOnce<Address>()
+    let opener = BusOpener()
+    let state: Locked<State>
+    /// Held while the rule table decides and its actions are sent: the room of a removed rule must go to the rule that
+    /// replaces it. Nothing waits for the bus with it held, and no waiter is called. Taken before ``state``.
+    let ruleOrder = Locked(())
+    /// Wakes the reading thread.
+    let event: EventDescriptor
+    /// Incremented with each change of the signal handlers, so that the reading thread notices a change without the
+    /// lock.
+    let handlerGeneration = Atomic<UInt>(0)
+    /// The reading thread's `pthread_self`; 0 if there is none.
+    let readingThread = Atomic<UInt>(0)
+    /// Whether the reading thread already waits for room in the socket, and need not be woken for that.
+    let awaitsRoom = Atomic<Bool>(false)
+    /// The serial of the next message. libdbus assigns lower serials to its first few messages, such as Hello.
+    private let nextSerial = Atomic<UInt32>(16)
+    private let process = ForkedChild.Process()
+
+    /// How long a sender waits for a bus that does not read.
+    let sendTimeout = Locked(Duration.seconds(30))
+
+    /// - Parameters:
+    ///   - connects: whether to connect at once; otherwise the first use connects.
+    ///   - deadline: the time at which connecting ends; `nil` for the usual timeout.
+    init(bus: Bus, connects: Bool, by deadline: ContinuousClock.Instant? = nil) throws(DBusError) {
+        try ForkedChild.check("open a D-Bus connection")
+        self.bus = bus
+        do { event = try EventDescriptor("open a D-Bus connection") } catch { throw DBusError(error) }
+        let address = connects ? try bus.resolvedAddress() : nil
+        if let address { _ = self.address.storeIfNil(Address(text: address)) }
+        let phase: Phase =
+            if let address {
+                .connected(try BusSocket(address: address, opener: opener, by: deadline))
+            } else {
+                .lost(nil)
+            }
+        state = Locked(State(phase: phase, wasConnected: connects))
+    }
+
+    /// The address to connect to. It stays the same for the life of the connection: a program may change its
+    /// environment for child processes during a restoration.
+    func resolvedAddress() throws(DBusError) -> String {
+        if let known = address.load() { return known.text }
+        return address.storeIfNil(Address(text: try bus.resolvedAddress())).text
+    }
+
+    /// Checked before any lock is taken: in a forked child, a thread that does not exist there may hold the lock.
+    var isForeign: Bool { !process.isCurrent }
+
+    func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
+        if isForeign { throw .forked(attempted()) }
+    }
+
+    // MARK: Sending
+
+    func takeSerial() -> UInt32 {
+        while true {
+            // 0 is not a valid serial.
+            let serial = nextSerial.wrappingAdd(1, ordering: .relaxed).oldValue
+            if serial != 0 { return serial }
+        }
+    }
+
+    var connectedSocket: BusSocket? {
+        guard !isForeign, case .connected(let socket) = state.withLock({ $0.phase }) else { return nil }
+        return socket
+    }
+
+    /// Returns the connected socket. Without a reading thread, this reconnects, until `limit` at most.
+    func socket(
+        _ attempted: @autoclosure () -> String,
+        by limit: ContinuousClock.Instant? = nil
+    ) throws(DBusError) -> BusSocket {
+        try checkProcess(attempted())
+        let (phase, isReading) = state.withLock { ($0.phase, $0.isReading) }
+        switch phase {
+        case .connected(let socket): return socket
+        case .closed: throw .closed(attempted())
+        case .lost(let error):
+            guard !isReading else { throw error ?? .disconnected(attempted()) }
+            return try connectHere(attempted(), by: limit)
+        }
+    }
+
+    /// Sends a message to the bus. On return the kernel has it. On the reading thread, which must not wait, it may
+    /// still be queued.
+    ///
+    /// A process without a reading thread notices a restart of the bus only here. It then reconnects and sends once
+    /// more, because the write failed. If the failed write was another thread's, the bus may have this message already,
+    /// and receivers get it twice.
+    ///
+    /// - Parameter copies: whether to send a copy, because other threads send the message at the same time.
+    func send(_ message: borrowing DBusMessage, copies: Bool = false) throws(DBusError) {
+        // One deadline for all waits together.
+        let deadline = ContinuousClock.now + sendTimeout.withLock { $0 }
+        let socket = try socket(Self.attempt(message), by: deadline)
+        if try hand(message, copies: copies, to: socket, by: deadline) { return }
+        guard lost(withoutReader: socket) else {
+            event.signal()
+            if case .closed = state.withLock({ $0.phase }) { throw .closed(Self.attempt(message)) }
+            throw .disconnected(Self.attempt(message))
+        }
+        let next = try connectHere(Self.attempt(message), by: deadline)
+        guard try hand(message, copies: true, to: next, by: deadline) else {
+            throw .disconnected(Self.attempt(message))
+        }
+    }
+
+    /// - Returns: false if the bus is gone.
+    private func hand(
+        _ message: borrowing DBusMessage,
+        copies: Bool,
+        to socket: BusSocket,
+        by deadline: ContinuousClock.Instant
+    ) throws(DBusError) -> Bool {
+        // In one block, because each entry costs a hundredth of a post.
+        let standing = try onLibdbus { () throws(DBusError) in
+            guard copies else {
+                return try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+            }
+            return try socket.send(message.copy(), serial: takeSerial(), attempted: Self.attempt(message))
+        }
+        guard standing.isConnected else { return false }
+        guard standing.hasUnsentMessages else { return true }
+        if isOnReadingThread {
+            event.signal()
+            return true
+        }
+        switch socket.writeAll(by: deadline) {
+        case .done: return true
+        case .busGone: return false
+        case .timedOut:
+            event.signal()
+            throw DBusError(
+                .timedOut,
+                message: "the bus has not read within \(sendTimeout.withLock { $0 }); it may still get the message",
+                attempted: Self.attempt(message),
+                remedy: "find out why the bus daemon is stopped"
+            )
+        }
+    }
+
+    /// Passes a message to libdbus and never waits: the reading thread later writes what the socket does not accept at
+    /// once. ``BusSocket/unsentLimit`` limits the queue for a bus that does not read.
+    func queue(_ message: borrowing DBusMessage) throws(DBusError) {
+        try checkProcess(Self.attempt(message))
+        guard let socket = connectedSocket else { throw .disconnected(Self.attempt(message)) }
+        try queue(message, on: socket)
+    }
+
+    /// Responds on this very socket: on the next one, another peer may have the caller's name. Never waits, because
+    /// responses come from tasks.
+    func answer(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
+        guard connectedSocket === socket else { return }
+        try queue(message, on: socket)
+    }
+
+    private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
+        let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+        if needsReader(standing) { event.signal() }
+    }
+
+    /// Whether the reading thread must be woken after a message was passed to libdbus. It handles the end of a
+    /// connection, and writes the queue when the socket has room.
+    func needsReader(_ standing: BusSocket.Standing) -> Bool {
+        !standing.isConnected || standing.hasUnsentMessages && !awaitsRoom.load(ordering: .acquiring)
+    }
+
+    /// The attempted action for errors. Made only for an error, so that a post does not pay for the text.
+    static func attempt(_ message: borrowing DBusMessage) -> String {
+        switch message.kind {
+        case .signal: "send the signal \(message.interface ?? "").\(message.member ?? "")"
+        case .methodReturn, .error: "answer a call"
+        case .methodCall: "call \(message.interface ?? "").\(message.member ?? "")"
+        case .unknown: "send a message"
+        }
+    }
+
+    // MARK: Handlers and jobs
+
+    /// Removes something from the state and frees it outside the lock: a handler may hold the last reference to an
+    /// object whose deinit takes this lock, such as the connection.
+    func discard<Removed: Sendable>(_ remove: @Sendable (inout State) -> Removed) {
+        guard !isForeign else { return }
+        let removed = state.withLock { remove(&$0) }
+        handlerGeneration.wrappingAdd(1, ordering: .releasing)
+        withExtendedLifetime(removed) {}
+    }
+
+    /// Runs a job on the reading thread between messages. Jobs run in order.
+    func perform(_ job: @escaping Job) {
+        guard !isForeign else { return }
+        let isClosed = state.withLock { state in
+            if case .closed = state.phase { return true }
+            state.jobs.append(job)
+            return false
+        }
+        if !isClosed { event.signal() }
+    }
+
+    // MARK: End
+
+    /// Closes the connection: pending calls fail, the reading thread ends, and the socket closes when the bus has read
+    /// everything sent.
+    func close() {
+        guard !isForeign else { return }
+        // The old state, handlers included, is freed outside the lock.
+        var before = state.withLock { state -> State in
+            let before = state
+            if case .connected(let socket) = state.phase { state.closing = socket }
+            state.phase = .closed
+            state.signalHandlers = []
+            state.eventHandlers = [:]
+            state.objects = ObjectTable()
+            state.scheduler = nil
+            state.jobs = []
+            _ = state.calls.removeAll()
+            return before
+        }
+        handlerGeneration.wrappingAdd(1, ordering: .releasing)
+        for call in before.calls.removeAll() { call.waiter(.failure(.closed(call.attempted))) }
+        if before.isReading {
+            event.signal()
+        } else if case .connected(let socket) = before.phase {
+            // Without a reading thread nothing but the greeting can be unread, and it has arrived.
+            socket.finish(by: .now)
+            state.withLock { $0.closing = nil }
+        }
+    }
+}
+
+extension Result {
+    var failure: Failure? {
+        if case .failure(let error) = self { error } else { nil }
+    }
+}

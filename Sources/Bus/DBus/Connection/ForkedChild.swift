@@ -1,0 +1,151 @@
+import Basics
+import CLinux
+import Glibc
+import Synchronization
+
+/// Keeps the child of a fork away from its parent's connections.
+///
+/// A child inherits the sockets without the reading thread, and locks that other threads of the parent held. Its writes
+/// would mix with the parent's, and the bus would not see the parent's end while the child holds a socket.
+///
+/// So this type replaces each inherited socket by a dead end in the child before `fork` returns. In the child of a
+/// process that had used a bus, no connection works, neither an inherited nor a new one. Until it calls exec, such a
+/// child can only post, by ``ForkedPoster``.
+package enum ForkedChild {
+    /// The number of forks between this process and its first ancestor that used a bus; 0 without such a fork.
+    static var generation: UInt { CLinux_forkGeneration() }
+
+    /// Whether this process is a forked child of a process that had used a bus.
+    package static var isCurrent: Bool { generation > 0 }
+
+    /// Whether a thread was inside libdbus during the fork, or the fork interrupted a function of libdbus. The locks of
+    /// libdbus may then be held forever.
+    static var isTorn: Bool { CLinux_isForkTorn() != 0 }
+
+    /// Notes that this process uses a bus. Called before the first lock is taken for it.
+    ///
+    /// - Returns: ``isCurrent``.
+    package static func useBus() -> Bool { CLinux_useBus() > 0 }
+
+    /// - Throws: ``DBusError/Code/closed`` in a forked child.
+    package static func check(_ attempted: @autoclosure () -> String) throws(DBusError) {
+        if useBus() { throw .forked(attempted()) }
+    }
+
+    /// The process that created an object. The object must not be used in a forked child.
+    package struct Process: Sendable {
+        private let generation = ForkedChild.generation
+
+        package init() {}
+
+        package var isCurrent: Bool { generation == ForkedChild.generation }
+    }
+
+    /// Does the work of the fork handlers in a child that was made without fork(3). No effect otherwise.
+    package static func notice() { if CLinux_noticeFork() != 0 { begin() } }
+
+    /// The sockets of all connections; ``OwnedDescriptor/none`` in free places. With more than 256 connections at a
+    /// time, the rest stay open in a child.
+    private static let sockets = SocketTable()
+    /// One end of a pair whose other end is closed: reads report the end, and writes fail.
+    private static let deadEnd = Atomic<UInt64>(OwnedDescriptor.none.bits)
+    private static let isPrepared = Atomic<Bool>(false)
+
+    /// Notes a socket until ``remove(_:)``.
+    static func add(_ socket: OwnedDescriptor) {
+        if !isPrepared.exchange(true, ordering: .acquiringAndReleasing) {
+            prepare()
+            ProcessExit.prepare()
+            ForkedPoster.rehearse()
+        }
+        sockets.replace(.none, with: socket)
+    }
+
+    static func remove(_ socket: OwnedDescriptor) { sockets.replace(socket, with: .none) }
+
+    /// Whether the condition holds for all sockets. Takes no lock, and allocates nothing.
+    static func allSockets(satisfy condition: (OwnedDescriptor) -> Bool) -> Bool {
+        sockets.places.allSatisfy { index in
+            let socket = sockets.look(index)
+            return socket == .none || condition(socket)
+        }
+    }
+
+    private static func prepare() {
+        _ = StandardDescriptors.leavingFree { makeDeadEnd() }
+        pthread_atfork(nil, nil) { ForkedChild.begin() }
+    }
+
+    /// Async-signal-safe. Returns ``OwnedDescriptor/none`` if the system grants no descriptor.
+    private static func makeDeadEnd() -> OwnedDescriptor {
+        guard let (end, other) = OwnedDescriptor.pair() else { return .none }
+        other.close()
+        deadEnd.store(end.bits, ordering: .releasing)
+        return end
+    }
+
+    /// The dead end, or a new one if this process has closed it, as services do with all inherited descriptors.
+    private static func usableDeadEnd() -> OwnedDescriptor {
+        let end = OwnedDescriptor(bits: deadEnd.load(ordering: .acquiring))
+        return end.isIntact ? end : makeDeadEnd()
+    }
+
+    /// Runs in the child. Async-signal-safe.
+    private static func begin() {
+        ProcessExit.unsentSockets.store(0, ordering: .relaxed)
+        var deadEnd: OwnedDescriptor?
+        for index in sockets.places {
+            // Removed from the table: the child may close the socket and reuse its number for a file that its own
+            // children inherit.
+            let socket = sockets.take(index)
+            // The program may have closed it and reused the number before the fork.
+            guard socket.isIntact else { continue }
+            let end = deadEnd ?? usableDeadEnd()
+            deadEnd = end
+            if end.number >= 0, dup2(end.number, socket.number) >= 0 {
+                _ = fcntl(socket.number, F_SETFD, FD_CLOEXEC)
+            } else {
+                close(socket.number)
+            }
+        }
+    }
+
+    private final class SocketTable: Sendable {
+        let places = 0..<256
+        // Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table belongs to the process.
+        nonisolated(unsafe) private let sockets: UnsafeMutablePointer<Atomic<UInt64>>
+
+        init() {
+            sockets = .allocate(capacity: places.count)
+            for index in places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
+        }
+
+        func look(_ index: Int) -> OwnedDescriptor {
+            OwnedDescriptor(bits: sockets[index].load(ordering: .acquiring))
+        }
+
+        func take(_ index: Int) -> OwnedDescriptor {
+            OwnedDescriptor(
+                bits: sockets[index].exchange(OwnedDescriptor.none.bits, ordering: .acquiringAndReleasing)
+            )
+        }
+
+        func replace(_ old: OwnedDescriptor, with new: OwnedDescriptor) {
+            for index in places {
+                let (isDone, _) = sockets[index]
+                    .compareExchange(expected: old.bits, desired: new.bits, ordering: .acquiringAndReleasing)
+                if isDone { return }
+            }
+        }
+    }
+}
+
+/// Calls libdbus where it may take one of its global locks. Forks by other threads wait until `body` returns: otherwise
+/// the child would find the lock held by a thread that does not exist there. `body` waits only for locks of
+/// ``BusSocket``, which are taken inside this call.
+@inline(__always)
+func onLibdbus<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+    CLinux_holdOffFork(CLINUX_CALL)
+    defer { CLinux_allowFork(CLINUX_CALL) }
+    return try body()
+}

@@ -1,0 +1,214 @@
+package import Basics
+
+/// A failure on the bus: the attempted action, the cause, and the remedy if one is known.
+///
+/// Programs read `code`, people read `description`. `name` is the D-Bus error name if the bus or a peer responded with
+/// an error, for instance `org.freedesktop.DBus.Error.AccessDenied`.
+public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The kind of failure. A struct, so that a new kind breaks no `switch`.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        private enum Kind: String {
+            case noBus, noResources, disconnected, closed, timedOut, cancelled, refused, limitsExceeded, invalidArgument
+            case tooLarge, malformed, nameTaken, wouldDeadlock
+        }
+
+        private let kind: Kind
+
+        /// The address has no reachable bus, or there is no address.
+        public static let noBus = Code(kind: .noBus)
+        /// The system has run out of descriptors, threads or memory.
+        public static let noResources = Code(kind: .noResources)
+        /// The bus was lost; the connection is being restored.
+        public static let disconnected = Code(kind: .disconnected)
+        /// This process closed the connection, or it was forked from a process that had used a bus.
+        public static let closed = Code(kind: .closed)
+        /// No response came in time.
+        public static let timedOut = Code(kind: .timedOut)
+        /// The waiting task was cancelled.
+        public static let cancelled = Code(kind: .cancelled)
+        /// The bus or the peer responded with an error; see ``DBusError/name``.
+        public static let refused = Code(kind: .refused)
+        /// A limit of the bus or the peer for one connection or user is reached, or the bus has left 64 MiB of this
+        /// connection unread.
+        public static let limitsExceeded = Code(kind: .limitsExceeded)
+        /// A value that D-Bus cannot carry, or a name that it does not accept. Nothing was sent.
+        public static let invalidArgument = Code(kind: .invalidArgument)
+        /// The message exceeds the size that every bus accepts. Nothing was sent.
+        public static let tooLarge = Code(kind: .tooLarge)
+        /// A received message does not have the promised form.
+        public static let malformed = Code(kind: .malformed)
+        /// Another connection owns the requested bus name.
+        public static let nameTaken = Code(kind: .nameTaken)
+        /// A function that waits for the bus was called on the thread that reads the bus, for instance in an observer's
+        /// handler with immediate delivery. Nothing was sent.
+        public static let wouldDeadlock = Code(kind: .wouldDeadlock)
+
+        /// The code's name.
+        public var description: String { kind.rawValue }
+    }
+
+    private struct Content: Sendable, Hashable {
+        let code: Code
+        let name: String?
+        let message: String
+        let attempted: String
+        let remedy: String?
+        let details: [String: DBusValue]
+    }
+
+    /// On the heap: every call that may fail reserves room for an error, and few calls fail.
+    private indirect enum Box: Sendable, Hashable {
+        case content(Content)
+    }
+
+    private let box: Box
+
+    private var content: Content {
+        switch box {
+        case .content(let content): content
+        }
+    }
+
+    /// The kind of failure.
+    public var code: Code { content.code }
+    /// The D-Bus error name, if the bus or a peer gave one.
+    public var name: String? { content.name }
+    /// The cause.
+    public var message: String { content.message }
+    /// The attempted action, as a phrase that completes “could not …”.
+    public var attempted: String { content.attempted }
+    /// The remedy, if one is known.
+    public var remedy: String? { content.remedy }
+    /// The peer's details for programs, from the second argument of its error; empty if it sent none.
+    public var details: [String: DBusValue] { content.details }
+
+    /// Creates an error with this code. The texts are for people.
+    public init(
+        _ code: Code,
+        name: String? = nil,
+        message: String,
+        attempted: String,
+        remedy: String? = nil,
+        details: [String: DBusValue] = [:]
+    ) {
+        box = .content(
+            Content(
+                code: code,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: remedy,
+                details: details
+            )
+        )
+    }
+
+    /// One line: the attempted action, the cause, and the remedy.
+    public var description: String {
+        var line = "could not \(attempted): \(message)"
+        if let name { line += " [\(name)]" }
+        if let remedy { line += "; \(remedy)" }
+        return line
+    }
+}
+
+extension DBusError {
+    static func disconnected(_ attempted: String) -> DBusError {
+        DBusError(
+            .disconnected,
+            message: "the bus is not connected",
+            attempted: attempted,
+            remedy: "the connection comes back by itself when the bus does; try again then"
+        )
+    }
+
+    package init(_ error: OutOfDescriptors) {
+        self.init(.noResources, message: error.message, attempted: error.attempted, remedy: error.remedy)
+    }
+
+    static func noThread(_ attempted: String) -> DBusError {
+        DBusError(
+            .noResources,
+            message: "no thread can be started",
+            attempted: attempted,
+            remedy: "raise the limit of processes (ulimit -u)"
+        )
+    }
+
+    static func noAnswer(_ attempted: String) -> DBusError {
+        DBusError(
+            .timedOut,
+            message: "no answer in time",
+            attempted: attempted,
+            remedy: "see whether the bus or the service hangs, or allow it more time"
+        )
+    }
+
+    static func onReadingThread(_ attempted: String) -> DBusError {
+        DBusError(
+            .wouldDeadlock,
+            message: "this thread reads the bus, and would wait for itself",
+            attempted: attempted,
+            remedy: "observe with another delivery than .immediate, or call the async form in a task"
+        )
+    }
+
+    static func forked(_ attempted: String) -> DBusError {
+        DBusError(
+            .closed,
+            message: "this process was forked from one that had used a bus, and can only post",
+            attempted: attempted,
+            remedy: "call exec, or fork before the first use of the bus"
+        )
+    }
+
+    static func closed(_ attempted: String) -> DBusError {
+        DBusError(.closed, message: "this connection was closed", attempted: attempted, remedy: "open another")
+    }
+
+    static func answer(
+        name: String,
+        message: String,
+        details: [String: DBusValue],
+        attempted: String
+    ) -> DBusError {
+        switch name {
+        case "org.freedesktop.DBus.Error.LimitsExceeded":
+            DBusError(
+                .limitsExceeded,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "end what is not needed, or raise the limit of the bus or service that refuses"
+            )
+        case "org.freedesktop.DBus.Error.AccessDenied":
+            DBusError(
+                .refused,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "the bus's policy must allow it; see its configuration files"
+            )
+        case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner":
+            DBusError(.refused, name: name, message: message, attempted: attempted, remedy: "start the service")
+        case "org.freedesktop.DBus.Error.NoReply":
+            DBusError(
+                .timedOut,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "the service has ended, or hangs: see its log, and try again"
+            )
+        default:
+            DBusError(
+                .refused,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: name.hasPrefix("org.freedesktop.DBus.Error.Spawn.")
+                    ? "see the bus's log for why it could not start the service" : nil,
+                details: details
+            )
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import Basics
+package import HTTPClient
+package import Identity
+
+/// A provider's metadata (OpenID Connect Discovery, section 3; RFC 8414, section 2). A missing feature is not an error,
+/// because providers support more than they advertise.
+package struct ProviderMetadata: Sendable, Hashable {
+    /// In bytes of the document.
+    package static let maximumSize = 256 * 1024
+
+    package let issuer: Issuer
+    package var authorizationEndpoint: HTTPAddress?
+    package var tokenEndpoint: HTTPAddress
+    package var keysAddress: HTTPAddress
+    package var deviceAuthorizationEndpoint: HTTPAddress?
+    package var userInfoEndpoint: HTTPAddress?
+    package var revocationEndpoint: HTTPAddress?
+    package var endSessionEndpoint: HTTPAddress?
+    /// Whether each response of the authorization endpoint has `iss` (RFC 9207).
+    package var answersHaveIssuer: Bool
+    /// Whether the provider sends logout tokens (OpenID Connect Back-Channel Logout 1.0, section 2.1); `nil` if
+    /// unknown. Some providers send them without saying so.
+    package var tellsOfLogouts: Bool?
+    /// Whether the client's secret goes into the body instead of the header.
+    package var takesSecretInBody: Bool
+
+    /// Combines one or both documents.
+    ///
+    /// - Parameter overrides: The addresses of the configuration (`oidcEndpoints`) by member name. They replace the
+    ///   provider's.
+    /// - Throws: `SignInError`: `providerMisconfigured`.
+    package init(
+        _ documents: ProviderDocument...,
+        issuer: Issuer,
+        overrides: [String: HTTPAddress] = [:]
+    ) throws(SignInError) {
+        // Some providers send null for a missing member.
+        func member(_ name: String) -> JSONValue? {
+            documents.lazy.compactMap { $0.json[name] }.first { $0 != .null }
+        }
+        func endpoint(_ name: String) throws(SignInError) -> HTTPAddress? {
+            if let override = overrides[name] { return override }
+            guard let value = member(name) else { return nil }
+            guard let address = value.string.flatMap(HTTPAddress.init) else {
+                throw .misconfigured(
+                    issuer,
+                    "names as \(name) what is no https address: \(value.string ?? "no string")"
+                )
+            }
+            return address
+        }
+        func needed(_ name: String) throws(SignInError) -> HTTPAddress {
+            guard let address = try endpoint(name) else {
+                throw .misconfigured(issuer, "names no \(name); name it in oidcEndpoints")
+            }
+            return address
+        }
+        self.issuer = issuer
+        tokenEndpoint = try needed("token_endpoint")
+        keysAddress = try needed("jwks_uri")
+        authorizationEndpoint = try endpoint("authorization_endpoint")
+        deviceAuthorizationEndpoint = try endpoint("device_authorization_endpoint")
+        userInfoEndpoint = try endpoint("userinfo_endpoint")
+        revocationEndpoint = try endpoint("revocation_endpoint")
+        endSessionEndpoint = try endpoint("end_session_endpoint")
+        answersHaveIssuer = member("authorization_response_iss_parameter_supported")?.boolean ?? false
+        tellsOfLogouts = member("backchannel_logout_supported")?.boolean
+        let methods = member("token_endpoint_auth_methods_supported")?.strings ?? []
+        takesSecretInBody = !methods.contains("client_secret_basic") && methods.contains("client_secret_post")
+    }
+}
+
+/// One metadata document. Its issuer is the configured one.
+package struct ProviderDocument: Sendable, Hashable {
+    let json: JSONValue
+
+    /// - Throws: `SignInError`: `providerMisconfigured` for another or a missing issuer; `providerUnavailable` if the
+    ///   status is not 200 or the body is not JSON.
+    package init(_ response: HTTPResponse, of issuer: Issuer) throws(SignInError) {
+        guard response.status == 200 else {
+            throw .unusableNow(
+                issuer,
+                "status \(response.status) at \(issuer.configurationAddress.map(\.description) ?? issuer.text); see whether oidcIssuer is right",
+                response.retryAfter
+            )
+        }
+        do throws(JSONError) {
+            json = try JSONValue(parsing: response.body, limits: JSONLimits(size: ProviderMetadata.maximumSize))
+        } catch {
+            throw .unusableNow(issuer, "its description is not JSON: \(error)")
+        }
+        guard let name = json["issuer"]?.string else {
+            throw .unusable(issuer, JSONValue.flaw(json["issuer"], "“issuer” of its description", "a text"))
+        }
+        guard issuer.isNamed(name) else { throw .issuerDiffers(name, from: issuer) }
+    }
+
+    /// Whether members are missing that the second document may have.
+    package var isIncomplete: Bool {
+        [
+            "authorization_endpoint", "token_endpoint", "jwks_uri", "device_authorization_endpoint",
+            "revocation_endpoint",
+        ].contains { json[$0] == nil }
+    }
+}

@@ -1,0 +1,70 @@
+package import Basics
+import Cryptography
+import FoundationEssentials
+import HTTPClient
+import Identity
+package import OpenIDConnect
+package import SharedDevice
+
+/// Maps a sign-in to an account. An account is identified by two UUIDs, as in Microsoft's programs: one for the person,
+/// one for the tenant. Names are for display only, and identify no account.
+package struct AccountMapping: Sendable {
+    /// The claim that may hold the tenant's UUID.
+    package var tenantClaim: String
+
+    package init(tenantClaim: String = "tid") { self.tenantClaim = tenantClaim }
+
+    /// The hosts of Microsoft Entra. Its tokens have both identifiers; with other providers a claim named `oid` may
+    /// have any meaning.
+    private static let entra = [
+        "login.microsoftonline.com", "login.microsoftonline.us", "login.partner.microsoftonline.cn",
+        "login.windows.net", "sts.windows.net",
+    ]
+    /// The namespace for URLs (RFC 4122, appendix C).
+    private static let addresses = UUID(
+        uuid: (0x6B, 0xA7, 0xB8, 0x11, 0x9D, 0xAD, 0x11, 0xD1, 0x80, 0xB4, 0x00, 0xC0, 0x4F, 0xD4, 0x30, 0xC8)
+    )
+    /// In Unicode scalars. A longer text is cut, because it would fill menus.
+    private static let longestName = 200
+
+    /// - Parameters:
+    ///   - subject: `sub`, which alone identifies the person at the provider.
+    ///   - identity: The claims of the ID token. Only these identify the account. Claims of the userinfo endpoint may
+    ///     be missing at the next sign-in, and the person would get another account.
+    ///   - names: The claims with the person's names, from the ID token or the userinfo endpoint.
+    package func account(issuer: Issuer, subject: String, identity: JSONValue, names: JSONValue) -> Account {
+        let named = uuid(identity[tenantClaim])
+        let tenant = named ?? Self.uuid(issuer.text, in: Self.addresses)
+        let isEntra = Self.entra.contains(issuer.address.host)
+        let person =
+            (isEntra && named != nil ? uuid(identity["oid"]) : nil) ?? Self.uuid(subject, in: tenant)
+        let username =
+            ["preferred_username", "upn", "email"].lazy.compactMap { name(names[$0]) }.first ?? subject
+        return Account(
+            identifier: "\(person.uuidString.lowercased()).\(tenant.uuidString.lowercased())",
+            username: username,
+            displayName: name(names["name"])
+        )
+    }
+
+    /// Whether the claims contain a username.
+    static func hasName(_ claims: JSONValue) -> Bool {
+        ["preferred_username", "upn", "email"].contains { claims[$0]?.string.map { !$0.isEmpty } ?? false }
+    }
+
+    private func name(_ claim: JSONValue?) -> String? {
+        guard let text = claim?.string, !text.isEmpty else { return nil }
+        return text.printable(Self.longestName)
+    }
+
+    private func uuid(_ claim: JSONValue?) -> UUID? { claim?.string.flatMap { UUID(uuidString: $0) } }
+
+    /// The UUID of a name in a namespace (RFC 4122, section 4.3, version 5).
+    static func uuid(_ name: String, in namespace: UUID) -> UUID {
+        let digest = withUnsafeBytes(of: namespace.uuid) { Digest.sha1.hash(Array($0) + Array(name.utf8)) }
+        var bytes = Array(digest.prefix(16))
+        bytes[6] = bytes[6] & 0x0F | 0x50
+        bytes[8] = bytes[8] & 0x3F | 0x80
+        return bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
+    }
+}

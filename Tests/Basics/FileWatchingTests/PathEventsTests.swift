@@ -1,0 +1,65 @@
+import Glibc
+import Testing
+
+@testable import Basics
+
+// Rules, a.13
+@Suite struct PathEventsTests {
+    private let file = FileSnapshot(device: 1, inode: 2, mode: 0o644, links: 1, size: 10)
+
+    private func changed(_ change: (inout FileSnapshot) -> Void) -> FileSnapshot {
+        var copy = file
+        change(&copy)
+        return copy
+    }
+
+    @Test func comingAndGoingIsSeen() {
+        #expect(FileSnapshot.difference(nil, file) == .create)
+        #expect(FileSnapshot.difference(file, nil) == .delete)
+        #expect(FileSnapshot.difference(nil, nil) == [])
+        #expect(FileSnapshot.difference(file, file) == [])
+    }
+
+    @Test func anotherFileInThePlaceIsDeletionCreationAndRenaming() {
+        #expect(FileSnapshot.difference(file, changed { $0.inode = 3 }) == [.delete, .create, .rename])
+    }
+
+    @Test func whatStatTellsIsMapped() {
+        let changes: [(FileSnapshot, PathEvents)] = [
+            (changed { $0.size = 11 }, .extend), (changed { $0.size = 9 }, .write),
+            (changed { $0.mode = 0o600 }, .attrib), (changed { $0.user = 1 }, .attrib),
+            (changed { $0.links = 2 }, .link),
+            (changed { $0.modified = .init(1) }, [.write, .mtime]), (changed { $0.changed = .init(0, 1) }, .ctime),
+        ]
+        for (after, events) in changes { #expect(FileSnapshot.difference(file, after) == events) }
+    }
+
+    @Test func whatInotifyTellsIsMapped() {
+        func inotify(target: Int = 0, inside: Int = 0, last: Int = 0) -> WatchEvents {
+            WatchEvents(target: UInt32(target), inside: UInt32(inside), last: UInt32(last))
+        }
+        let told: [(WatchEvents, PathEvents)] = [
+            (inotify(target: Int(IN_MODIFY)), .write), (inotify(target: Int(IN_ATTRIB)), .attrib),
+            (inotify(target: Int(IN_DELETE_SELF)), .delete), (inotify(target: Int(IN_MOVE_SELF)), .rename),
+            (inotify(target: Int(IN_UNMOUNT)), .revoke), (inotify(inside: Int(IN_CREATE)), .write),
+            (inotify(inside: Int(IN_MOVED_FROM)), .write), (inotify(last: Int(IN_CREATE)), .create),
+            (inotify(last: Int(IN_DELETE)), .delete), (inotify(last: Int(IN_MOVED_TO)), [.create, .rename]),
+            (inotify(last: Int(IN_MOVED_FROM)), .rename), (inotify(), []),
+        ]
+        for (inotify, events) in told { #expect(inotify.events(file, file) == events, "\(inotify)") }
+    }
+
+    @Test func aNewLinkDoesNotChangeAttributes() {
+        let events = WatchEvents(target: UInt32(IN_ATTRIB)).events(file, changed { $0.links = 2 })
+        #expect(events == .link)
+    }
+
+    @Test func afterAnOverflowEverythingMayHaveHappened() {
+        #expect(WatchEvents(isUnknown: true).events(file, file) == .all)
+    }
+
+    @Test func noFlagsMeanAll() {
+        #expect(PathEvents.wanted(0) == .all)
+        #expect(PathEvents.wanted(0x82) == [.create, .write])
+    }
+}

@@ -1,0 +1,160 @@
+import Glibc
+import Testing
+
+@testable import Basics
+
+// Rules, a.13
+@Suite struct PathTableTests {
+    private var table = PathTable()
+    private var fileSystem = FakeFileSystem()
+    private let start = ContinuousClock.now
+
+    private mutating func resolve(_ path: String) -> PathResolution {
+        PathResolution(of: FilePath(path), by: &fileSystem)
+    }
+
+    private mutating func add(_ id: UInt64, _ path: String, _ wanted: PathEvents = .all) {
+        table.add(id, FilePath(path), wanted, resolve(path), at: start)
+    }
+
+    private func event(_ place: String, _ mask: Int, _ name: String? = nil) -> WatchEvent {
+        let watch = Watch(fileSystem.watched.firstIndex(of: place) ?? -1)
+        return WatchEvent(watch: watch, mask: UInt32(mask), name: name.map { Array($0.utf8) })
+    }
+
+    private mutating func settle(_ id: UInt64, _ path: String) -> Bool {
+        table.settle(id, resolve(path), at: start).fires
+    }
+
+    @Test mutating func eventsAreMergedFromTheFirstOn() {
+        fileSystem.nodes["/f"] = .file(inode: 1)
+        add(1, "/f")
+        #expect(table.nextDue == nil)
+        for step in 0..<1000 { table.take(event("/f", Int(IN_MODIFY)), at: start + .microseconds(step)) }
+        #expect(table.nextDue == start + .milliseconds(100))
+        let result1 = table.due(at: start + .milliseconds(99))
+        #expect(result1 == [])
+        let result2 = table.due(at: start + .milliseconds(100))
+        #expect(result2 == [1])
+        let fires = settle(1, "/f")
+        #expect(fires)
+        #expect(table.nextDue == nil)
+        let result3 = table.due(at: start + .seconds(9))
+        #expect(result3 == [])
+    }
+
+    @Test mutating func otherEntriesOfADirectoryAreNobodysBusiness() {
+        add(1, "/f")
+        table.take(event("/", Int(IN_CREATE), "g"), at: start)
+        #expect(table.nextDue == nil)
+        table.take(event("/", Int(IN_CREATE), "f"), at: start)
+        #expect(table.nextDue != nil)
+    }
+
+    @Test mutating func onlyWhatIsWantedFires() {
+        fileSystem.nodes["/f"] = .file(inode: 1)
+        add(1, "/f", .delete)
+        add(2, "/f", [.delete, .write])
+        table.take(event("/f", Int(IN_MODIFY)), at: start)
+        let result4 = table.due(at: start + .seconds(1))
+        #expect(result4 == [1, 2])
+        let fires = (settle(1, "/f"), settle(2, "/f"))
+        #expect(fires == (false, true))
+    }
+
+    @Test mutating func aDirectoryThatAppearsBringsTheFile() {
+        add(1, "/d/f", .create)
+        #expect(table.watchCount == 1)
+        fileSystem.nodes["/d"] = .directory
+        table.take(event("/", Int(IN_CREATE), "d"), at: start)
+        let appeared = settle(1, "/d/f")
+        #expect(!appeared)
+        #expect(table.watchCount == 2)
+        fileSystem.nodes["/d/f"] = .file(inode: 1)
+        table.take(event("/d", Int(IN_CREATE), "f"), at: start)
+        let created = settle(1, "/d/f")
+        #expect(created)
+        #expect(table.watchCount == 3)
+    }
+
+    @Test mutating func aDirectoryThatIsReplacedIsFollowed() {
+        fileSystem.nodes.merge(["/d": .directory, "/d/f": .file(inode: 1)]) { $1 }
+        add(1, "/d/f")
+        fileSystem.nodes["/d/f"] = .file(inode: 2)
+        table.take(event("/", Int(IN_MOVED_FROM), "d"), at: start)
+        let fires = settle(1, "/d/f")
+        #expect(fires)
+    }
+
+    @Test mutating func watchesThatNobodyNeedsAreGivenBack() {
+        fileSystem.nodes.merge(["/d": .directory, "/d/f": .file(inode: 1)]) { $1 }
+        add(1, "/d/f")
+        add(2, "/d/g")
+        let result5 = Set(table.remove(1))
+        #expect(result5 == [Watch(2)])
+        #expect(!table.isInUse(2))
+        #expect(table.isInUse(0))
+        let result6 = Set(table.remove(2))
+        #expect(result6 == [0, 1])
+        let result7 = table.remove(2)
+        #expect(result7 == [])
+        #expect(table.watchCount == 0)
+    }
+
+    @Test mutating func anOverflowFiresEveryPath() {
+        fileSystem.nodes["/f"] = .file(inode: 1)
+        add(1, "/f", .delete)
+        add(2, "/g", .revoke)
+        table.take(WatchEvent(watch: -1, mask: UInt32(IN_Q_OVERFLOW), name: nil), at: start)
+        let result8 = table.due(at: start + .seconds(1))
+        #expect(result8 == [1, 2])
+        let fires = (settle(1, "/f"), settle(2, "/g"))
+        #expect(fires == (true, true))
+    }
+
+    @Test mutating func entriesOfAMonitoredDirectoryCountAsWriting() {
+        fileSystem.nodes["/d"] = .directory
+        add(1, "/d", .write)
+        table.take(event("/d", Int(IN_ATTRIB), "x"), at: start)
+        #expect(table.nextDue == nil)
+        table.take(event("/d", Int(IN_CREATE), "x"), at: start)
+        let fires = settle(1, "/d")
+        #expect(fires)
+    }
+
+    @Test mutating func aPathThatCannotBeWatchedIsLookedAtEverySecond() {
+        fileSystem.nodes.merge(["/d": .locked, "/d/f": .secret(inode: 1)]) { $1 }
+        add(1, "/d/f")
+        #expect(table.nextDue == start + .seconds(1))
+        let early = table.due(at: start + .milliseconds(999))
+        #expect(early == [])
+        let due = table.due(at: start + .seconds(1))
+        #expect(due == [1])
+        let unchanged = settle(1, "/d/f")
+        #expect(!unchanged)
+        fileSystem.nodes["/d/f"] = .secret(inode: 2)
+        let changed = settle(1, "/d/f")
+        #expect(changed)
+        #expect(table.nextDue == start + .seconds(1))
+        // An event of inotify does not wait for the next comparison.
+        table.take(event("/", Int(IN_ATTRIB), "d"), at: start)
+        #expect(table.nextDue == start + .milliseconds(100))
+    }
+
+    @Test func inotifysBytesAreRead() {
+        var bytes: [UInt8] = []
+        for number in [7, UInt32(IN_CREATE), 0, 8] as [UInt32] { withUnsafeBytes(of: number) { bytes += $0 } }
+        bytes += Array("abc".utf8) + [0, 0, 0, 0, 0]
+        for number in [UInt32(bitPattern: -1), UInt32(IN_Q_OVERFLOW), 0, 0] {
+            withUnsafeBytes(of: number) { bytes += $0 }
+        }
+        var events: [WatchEvent] = []
+        InotifyEvents.parse((bytes + [1, 2, 3])[...]) { events.append($0) }
+        #expect(
+            events == [
+                WatchEvent(watch: 7, mask: UInt32(IN_CREATE), name: Array("abc".utf8)),
+                WatchEvent(watch: -1, mask: UInt32(IN_Q_OVERFLOW), name: nil),
+            ]
+        )
+    }
+}

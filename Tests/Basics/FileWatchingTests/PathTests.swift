@@ -1,0 +1,155 @@
+import DBus
+import Foundation
+import NotifyCenterTestKit
+import Testing
+
+@testable import Basics
+
+// Rules, a.13
+@Suite struct PathTests {
+    private let watcher: PathWatcher
+    private let changes = SharedLines()
+    private let directory: TemporaryDirectory
+
+    init() async throws {
+        let changes = changes
+        var made: PathWatcher?
+        // Other tests may use all of the user's inotify instances for a moment.
+        try await eventually("an inotify instance is free") {
+            made = try? PathWatcher { ids in for id in ids { changes.append("\(id)") } }
+            return made != nil
+        }
+        watcher = try #require(made)
+        directory = try TemporaryDirectory("paths")
+    }
+
+    private func monitor(_ id: UInt64, _ path: String, flags: UInt32 = 0) throws {
+        let outcome = watcher.addAndWait(id, FilePath(path), .wanted(flags))
+        #expect(outcome == .watched)
+    }
+
+    private func path(_ name: String) -> String { "\(directory.path)/\(name)" }
+
+    private func write(_ name: String, _ text: String = "x") throws {
+        let file = open(path(name), O_WRONLY | O_CREAT | O_APPEND, 0o644)
+        #expect(Glibc.write(file, text, text.utf8.count) == text.utf8.count)
+        close(file)
+    }
+
+    private func count(_ token: UInt64) -> Int { changes.lines.count { $0 == "\(token)" } }
+
+    /// Runs `body`, and waits until the token is notified.
+    private func expectChange(_ token: UInt64, _ what: Comment, _ body: () throws -> Void) async throws {
+        let before = count(token)
+        try body()
+        try await eventually("\(what)") { count(token) > before }
+    }
+
+    private static let (delete, write, attrib, rename, create) = (
+        UInt32(1), UInt32(2), UInt32(8), UInt32(0x20), UInt32(0x80)
+    )
+
+    @Test func aFileIsFollowedThroughItsLife() async throws {
+        try monitor(2, path("f"))
+        try await expectChange(2, "created") { try write("f") }
+        try await expectChange(2, "written") { try write("f") }
+        try await expectChange(2, "mode changed") { chmod(path("f"), 0o600) }
+        try await expectChange(2, "moved away") { Glibc.rename(path("f"), path("g")) }
+        try await expectChange(2, "moved back") { Glibc.rename(path("g"), path("f")) }
+        try await expectChange(2, "replaced") {
+            try write("new", "another")
+            Glibc.rename(path("new"), path("f"))
+        }
+        try await expectChange(2, "written again") { try write("f") }
+        try await expectChange(2, "deleted") { unlink(path("f")) }
+        try await expectChange(2, "created again") { try write("f") }
+    }
+
+    @Test func directoriesThatAppearAreFollowed() async throws {
+        try monitor(2, path("a/b/f"), flags: Self.create | Self.write)
+        mkdir(path("a"), 0o755)
+        mkdir(path("a/b"), 0o755)
+        try await expectChange(2, "created") { try write("a/b/f") }
+        try await expectChange(2, "another directory in the place") {
+            mkdir(path("c"), 0o755)
+            mkdir(path("c/b"), 0o755)
+            try write("c/b/f")
+            Glibc.rename(path("a"), path("old"))
+            Glibc.rename(path("c"), path("a"))
+        }
+        try await expectChange(2, "written there") { try write("a/b/f") }
+    }
+
+    @Test func linksAreFollowedAndTheirTargets() async throws {
+        mkdir(path("d"), 0o755)
+        try write("d/one")
+        try write("two")
+        symlink("d/one", path("l"))
+        try monitor(2, path("l"))
+        try await expectChange(2, "target written") { try write("d/one") }
+        try await expectChange(2, "link replaced") {
+            symlink(path("two"), path("m"))
+            Glibc.rename(path("m"), path("l"))
+        }
+        try await expectChange(2, "new target written") { try write("two") }
+        try await expectChange(2, "target deleted") { unlink(path("two")) }
+        try await expectChange(2, "target created") { try write("two") }
+    }
+
+    @Test func onlyWantedEventsAreTold() async throws {
+        try write("f")
+        try monitor(2, path("f"), flags: Self.attrib)
+        try monitor(3, path("f"), flags: Self.write)
+        try await expectChange(3, "written") { try write("f") }
+        #expect(count(2) == 0)
+        try await expectChange(2, "mode changed") { chmod(path("f"), 0o600) }
+    }
+
+    @Test func manyEventsAreFewChanges() async throws {
+        try monitor(2, path("f"))
+        let begin = ContinuousClock.now
+        for _ in 0..<20_000 { try write("f") }
+        unlink(path("f"))
+        try await eventually { count(2) > 0 }
+        // A later event shows that the earlier ones are over.
+        try monitor(3, path("h"))
+        try await expectChange(3, "created") { try write("h") }
+        // The periods that passed until the events were read.
+        let periods = (ContinuousClock.now - begin) / .milliseconds(100)
+        #expect(Double(count(2)) <= periods + 2)
+    }
+
+    @Test func aRemovedPathTellsNothingMore() async throws {
+        try monitor(2, path("f"))
+        try monitor(3, path("f"))
+        watcher.remove(2)
+        try await expectChange(3, "created") { try write("f") }
+        #expect(count(2) == 0)
+    }
+
+    // The limits of one process leave watches to other processes of its user.
+    @Test func tooManyPathsAndWatchesAreRefused() async throws {
+        let outcomes = (UInt64(1)...1024).map { watcher.addAndWait($0, FilePath(path("f")), .all) }
+        #expect(outcomes.allSatisfy { $0 == .watched })
+        guard case .impossible = watcher.addAndWait(1025, FilePath(path("f")), .all) else {
+            throw Unexpected()
+        }
+        for id in UInt64(1)...1024 { watcher.remove(id) }
+        #expect(watcher.addAndWait(1025, FilePath(path("f")), .all) == .watched)
+        // In deep directories, each path has as many watches as parts.
+        let shelf = String(repeating: "d/", count: 1000)
+        var failed = false
+        for index in 0..<9 where !failed {
+            let top = path("top\(index)")
+            let making = try ChildProcess("mkdir", ["-p", "\(top)/\(shelf)"])
+            #expect(await making.exitStatus() == 0)
+            if case .impossible = watcher.addAndWait(UInt64(2000 + index), FilePath("\(top)/\(shelf)f"), .all) {
+                failed = true
+            }
+        }
+        #expect(failed)
+        #expect(watcher.figures.watches <= 8192)
+    }
+
+    private struct Unexpected: Error {}
+}

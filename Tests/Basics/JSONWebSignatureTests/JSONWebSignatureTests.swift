@@ -1,0 +1,216 @@
+import Basics
+import Cryptography
+import FoundationEssentials
+import Glibc
+import Testing
+
+@Suite("Tokens are accepted only with their signer's signature")
+struct JSONWebSignatureTests {
+    private let signer = Signer.shared
+
+    @Test("each accepted algorithm verifies, with and without a key identifier", arguments: SignatureAlgorithm.allCases)
+    func accepted(algorithm: SignatureAlgorithm) throws {
+        let name = algorithm.rawValue
+        let keys = try keySet(
+            signer.key(name).with("kid", "1").with("alg", name).with("use", "sig"),
+            Signer.shared.key(name == "ES256" ? "EdDSA" : "ES256").with("kid", "2")
+        )
+        for kid in ["1", nil] {
+            let token = try signer.token(#"{"sub":"ada","n":[1,{"a":null}]}"#, alg: name, kid: kid)
+            let verified = try keys.verify(CompactSignature(parsing: token))
+            #expect(verified.claims["sub"]?.string == "ada")
+            #expect(verified.algorithm == algorithm)
+        }
+    }
+
+    @Test("every single flipped bit makes a token invalid", arguments: ["ES256", "EdDSA", "RS256"])
+    func bitFlips(algorithm: String) throws {
+        let keys = try keySet(signer.key(algorithm).with("kid", "1"))
+        let token = Array(try signer.token(alg: algorithm).utf8)
+        for index in token.indices {
+            for bit in 0..<8 {
+                var changed = token
+                changed[index] ^= 1 << bit
+                guard let text = String(validating: changed, as: UTF8.self) else { continue }
+                #expect(refusal(of: text, by: keys) != nil, "byte \(index), bit \(bit)")
+            }
+        }
+    }
+
+    @Test("a truncated token is rejected")
+    func truncated() throws {
+        let keys = try keySet(signer.key("ES256").with("kid", "1"))
+        let token = try signer.token()
+        for length in 0..<token.utf8.count {
+            #expect(refusal(of: String(token.prefix(length)), by: keys) != nil, "\(length) characters")
+        }
+    }
+
+    @Test("a token of 64 KiB is read; a larger one is rejected by its size alone")
+    func sizes() throws {
+        let keys = try keySet(signer.key("ES256").with("kid", "1"))
+        func token(filler: Int) throws -> String {
+            try signer.token(#"{"x":"\#(String(repeating: "a", count: filler))"}"#)
+        }
+        // Three bytes of content are four characters in base64url.
+        let most = try token(filler: (CompactSignature.maximumSize - (try token(filler: 0)).utf8.count) / 4 * 3 - 3)
+        #expect(most.utf8.count > CompactSignature.maximumSize - 8)
+        #expect(refusal(of: most, by: keys) == nil)
+        let tooLarge = SignatureError.tooLarge(limit: 65_536)
+        #expect(refusal(of: String(repeating: "a", count: CompactSignature.maximumSize + 1), by: keys) == tooLarge)
+        let huge = String(repeating: "e30.", count: 30_000_000 / 4)
+        // Processor time, because other tests use the processors as well.
+        let before = threadTime()
+        #expect(refusal(of: huge, by: keys) == tooLarge)
+        #expect(threadTime() - before < .milliseconds(100))
+    }
+
+    @Test(
+        "unsupported algorithms are rejected",
+        arguments: ["none", "None", "HS256", "HS512", "RS384", "ES384", "es256", ""]
+    )
+    func refusedAlgorithms(algorithm: String) throws {
+        let keys = try keySet(signer.key("RS256").with("kid", "1"))
+        #expect(refusal(of: try signer.token(alg: algorithm), by: keys) == .refusedAlgorithm(algorithm))
+        let claims = Base64URL.encode(#"{"sub":"ada"}"#.utf8)
+        let header = Base64URL.encode(#"{"alg":"\#(algorithm)"}"#.utf8)
+        #expect(refusal(of: "\(header).\(claims).", by: keys) == .refusedAlgorithm(algorithm))
+    }
+
+    @Test("empty signatures, other numbers of parts and padding are rejected")
+    func form() throws {
+        let keys = try keySet(signer.key("ES256").with("kid", "1"))
+        let token = try signer.token()
+        let parts = token.split(separator: ".").map(String.init)
+        for text in [
+            "", ".", "..", "...", parts[0], parts[0] + "." + parts[1], parts[0] + "." + parts[1] + ".", token + ".",
+            token + "=", " " + token, token + "\n", "{}." + parts[1] + "." + parts[2],
+        ] {
+            guard case .malformed = refusal(of: text, by: keys) else {
+                Issue.record("\(text) was not refused as malformed")
+                continue
+            }
+        }
+        #expect(refusal(of: "a.b.c.d.e", by: keys) == .refusedHeader("enc"))
+    }
+
+    @Test(
+        "a header with a key or an unknown critical member is rejected",
+        arguments: ["crit", "jku", "x5u", "jwk", "b64", "enc", "zip"]
+    )
+    func header(member: String) throws {
+        let keys = try keySet(signer.key("ES256").with("kid", "1"))
+        let token = try signer.token(header: #"{"alg":"ES256","kid":"1","\#(member)":["exp"]}"#)
+        #expect(refusal(of: token, by: keys) == .refusedHeader(member))
+    }
+
+    @Test("repeated members in the header or the claims are rejected")
+    func duplicates() throws {
+        let keys = try keySet(signer.key("ES256").with("kid", "1"))
+        for token in [
+            try signer.token(header: #"{"alg":"none","alg":"ES256","kid":"1"}"#),
+            try signer.token(#"{"sub":"grace","sub":"ada"}"#),
+            try signer.token(#"{"sub":"grace","s\u0075b":"ada"}"#),
+            try signer.token(#"["sub"]"#),
+        ] {
+            guard case .malformed = refusal(of: token, by: keys) else {
+                Issue.record("not refused as malformed")
+                continue
+            }
+        }
+    }
+
+    @Test("a named key must exist; without a name exactly one key must fit")
+    func keyChoice() throws {
+        let (ours, theirs) = (signer.key("ES256"), Signer.stranger.key("ES256"))
+        let both = try keySet(ours.with("kid", "1"), theirs.with("kid", "2"))
+        #expect(refusal(of: try signer.token(kid: "1"), by: both) == nil)
+        #expect(refusal(of: try signer.token(kid: "2"), by: both) == .wrongSignature(.es256, identifier: "2"))
+        #expect(refusal(of: try signer.token(kid: "3"), by: both) == .unknownKey(.es256, identifier: "3"))
+        #expect(refusal(of: try signer.token(kid: nil), by: both) == .ambiguousKey(.es256, identifier: nil))
+        #expect(try refusal(of: signer.token(kid: "1"), by: keySet(ours)) == .unknownKey(.es256, identifier: "1"))
+        // Swift's `==` treats the Kelvin sign and “K” as equal.
+        let kelvin = try keySet(ours.with("kid", "\u{212A}"))
+        #expect(refusal(of: try signer.token(kid: "K"), by: kelvin) == .unknownKey(.es256, identifier: "K"))
+        let twice = try keySet(ours.with("kid", "1"), theirs.with("kid", "1"))
+        #expect(refusal(of: try signer.token(kid: "1"), by: twice) == .ambiguousKey(.es256, identifier: "1"))
+    }
+
+    @Test("an algorithm that does not fit the key is rejected")
+    func algorithmOfKey() throws {
+        let onlyPSS = try keySet(signer.key("RS256").with("kid", "1").with("alg", "PS256"))
+        #expect(refusal(of: try signer.token(alg: "PS256"), by: onlyPSS) == nil)
+        #expect(refusal(of: try signer.token(alg: "RS256"), by: onlyPSS) == .unknownKey(.rs256, identifier: "1"))
+        #expect(refusal(of: try signer.token(alg: "ES256"), by: onlyPSS) == .unknownKey(.es256, identifier: "1"))
+    }
+
+    @Test("a coordinate without its leading zeros is accepted")
+    func zerosInFront() throws {
+        var signer = signer
+        // On average one key in 256.
+        while signer.p256.publicPoint.first != 0 { signer.p256 = P256PrivateKey() }
+        let point = signer.p256.publicPoint
+        let key = signer.key("ES256").with("kid", "1").with("x", Base64URL.encode(point[1..<32]))
+        #expect(refusal(of: try signer.token(), by: try keySet(key)) == nil)
+    }
+
+    @Test("keys that are weak, contradictory, secret or for other purposes are not used")
+    func keysThatAreRefused() throws {
+        let (rsa, point) = (signer.key("RS256"), signer.key("ES256"))
+        let short = Base64URL.encode([UInt8](repeating: 0xFF, count: 128))
+        let padded = Base64URL.encode([UInt8](repeating: 0, count: 200) + [UInt8](repeating: 0xFF, count: 128))
+        let long = Base64URL.encode([UInt8](repeating: 0xFF, count: 2000))
+        let flaws = try keySet(
+            rsa.with("use", "enc"),
+            rsa.with("alg", "ES256"),
+            rsa.with("alg", "RS512"),
+            rsa.with("n", short),
+            rsa.with("n", padded),
+            rsa.with("n", long),
+            rsa.with("e", "AQAAAAAB"),
+            rsa.with("e", "Ag"),
+            rsa.with("n", "?"),
+            rsa.with("d", "AQAB"),
+            point.with("crv", "P-384"),
+            point.with("x", point["y"] ?? ""),
+            point.with("x", Base64URL.encode([1, 2, 3])),
+            point.with("alg", "EdDSA"),
+            ["kty": "oct", "k": "c2VjcmV0"],
+            ["kty": "OKP", "crv": "X25519", "x": signer.key("EdDSA")["x"] ?? ""],
+            [:]
+        )
+        #expect(flaws.keys.isEmpty)
+        #expect(
+            flaws.unused == [
+                .otherPurpose, .contradiction, .contradiction, .weak, .weak, .weak, .weak, .weak, .malformed("n"),
+                .published,
+                .otherPurpose, .weak, .weak, .contradiction, .otherPurpose, .otherPurpose, .otherPurpose,
+            ]
+        )
+    }
+
+    @Test("a key set that is too large, has too many keys or is malformed is rejected")
+    func keySets() throws {
+        func flaw(_ text: String) -> JSONWebKeySet.Flaw? {
+            do throws(JSONWebKeySet.Flaw) {
+                _ = try JSONWebKeySet(parsing: Array(text.utf8))
+                return nil
+            } catch {
+                return error
+            }
+        }
+        #expect(flaw("{}") == .noKeys)
+        #expect(flaw(#"{"keys":{}}"#) == .noKeys)
+        #expect(flaw(#"{"keys":[]}"#) == nil)
+        #expect(flaw(#"{"keys":[\#(Array(repeating: "{}", count: 101).joined(separator: ","))]}"#) == .tooMany)
+        #expect(flaw(String(repeating: " ", count: 512 * 1024 + 1)) != nil)
+        #expect(flaw("<html>")?.description.contains("not JSON") == true)
+    }
+}
+
+/// The processor time of this thread.
+private func threadTime() -> Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+}

@@ -1,0 +1,300 @@
+import DeviceStorage
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SQLite
+import Testing
+
+extension DeviceDatabase {
+    fileprivate var epoch: Int64? {
+        get throws { try read("read the epoch") { db in try db.value("SELECT epoch FROM device") } }
+    }
+
+    fileprivate func setEpoch(_ epoch: Int64) throws {
+        try write("set the epoch") { db in try db.run("UPDATE device SET epoch = ?", epoch) }
+    }
+}
+
+@Suite("Device database file")
+struct DeviceDatabaseTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory("storage-tests") }
+
+    private func failure(_ opening: DeviceDatabase.Opening = .createIfMissing, in path: String? = nil) -> StoreError? {
+        do throws(StoreError) {
+            _ = try DeviceDatabase(directory: path ?? directory.state, opening, firstEpoch: 0)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func makeSoundFile() throws {
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        try database.setEpoch(1)
+        try database.setEpoch(2)
+    }
+
+    private var content: Data { get throws { try Data(contentsOf: URL(fileURLWithPath: directory.databaseFile)) } }
+
+    @Test("only the owner may read the directory and its files, including the log")
+    func permissions() throws {
+        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        #expect(mode(of: directory.state) == 0o700)
+        for suffix in ["", "-wal", "-shm"] { #expect(mode(of: database.path + suffix) == 0o600, "\(suffix)") }
+        #expect(mode(of: directory.state + "/shared-device.lock") == 0o600)
+    }
+
+    @Test("missing parents of the directory get mode 0700")
+    func parents() throws {
+        let path = directory.file("a/b/c")
+        _ = try DeviceDatabase(directory: path, firstEpoch: 0)
+        for path in [path, directory.file("a/b"), directory.file("a")] { #expect(mode(of: path) == 0o700) }
+    }
+
+    @Test(
+        "another user's directory is refused even to root, and stays empty",
+        .enabled(if: geteuid() == 0, "only root can be two users")
+    )
+    func ownership() throws {
+        mkdir(directory.state, 0o700)
+        chown(directory.state, 1234, 5678)
+        #expect(failure()?.code == .noPermission)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
+    }
+
+    @Test("a file that others can read gets mode 0600 when it is opened")
+    func loosePermissions() throws {
+        try makeSoundFile()
+        chmod(directory.databaseFile, 0o644)
+        #expect(failure() == nil)
+        #expect(mode(of: directory.databaseFile) == 0o600)
+    }
+
+    @Test("a directory that others may write to is refused and not changed")
+    func writableDirectory() throws {
+        mkdir(directory.state, 0o700)
+        chmod(directory.state, 0o777)
+        for opening in [DeviceDatabase.Opening.createIfMissing, .existing] {
+            let error = try #require(failure(opening))
+            #expect(error.code == .insecure)
+            #expect(error.description.contains("chmod 700 \(directory.state)"))
+        }
+        #expect(mode(of: directory.state) == 0o777)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
+    }
+
+    @Test("a symbolic link in place of the file is refused")
+    func symbolicLink() throws {
+        mkdir(directory.state, 0o700)
+        try directory.write("precious", to: "target")
+        symlink(directory.file("target"), directory.databaseFile)
+        #expect(failure()?.code == .insecure)
+        #expect(try String(contentsOfFile: directory.file("target"), encoding: .utf8) == "precious")
+    }
+
+    @Test("opening with existing fails without a database, and creates none")
+    func notFound() {
+        let missing = failure(.existing)
+        #expect(missing?.code == .notFound)
+        // The message names the place, because the state may be elsewhere.
+        let text = missing?.description ?? ""
+        #expect(text.contains(directory.state) && text.contains("--state") && text.contains("/var/lib/shared-device"))
+        #expect(mode(of: directory.state) == nil)
+        mkdir(directory.state, 0o700)
+        #expect(failure(.existing)?.code == .notFound)
+        #expect(mode(of: directory.databaseFile) == nil)
+    }
+
+    @Test("the error for a directory that cannot be created names it")
+    func cannotCreate() throws {
+        try directory.write("", to: "file")
+        let error = try #require(failure(in: directory.file("file/state")))
+        #expect(error.code == .cannotCreate)
+        #expect(error.description.contains(directory.file("file")))
+    }
+
+    @Test("a file that is not a database is refused and not overwritten")
+    func noDatabase() throws {
+        mkdir(directory.state, 0o700)
+        let text = Data(String(repeating: "this is no database. ", count: 1000).utf8)
+        try text.write(to: URL(fileURLWithPath: directory.databaseFile))
+        #expect(failure()?.code == .damaged)
+        #expect(failure(.existing)?.code == .damaged)
+        #expect(try content == text)
+    }
+
+    @Test("a database with a damaged page is refused and not overwritten")
+    func damagedPage() throws {
+        try makeSoundFile()
+        var damaged = try content
+        let pageSize = 4096
+        #expect(damaged.count > 2 * pageSize)
+        damaged.replaceSubrange(pageSize..<damaged.count, with: repeatElement(0xA5, count: damaged.count - pageSize))
+        try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
+        #expect(failure()?.code == .damaged)
+        #expect(try content == damaged)
+    }
+
+    @Test("a database with an inconsistent index is refused")
+    func contradiction() throws {
+        do {
+            let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+            try database.write("add a user") { db in
+                try db.run(
+                    """
+                    INSERT INTO user (identifier, username, username_key, password_hash, created_at)
+                    VALUES ('1.2', 'Ada', 'ada', '$7$', 0)
+                    """
+                )
+            }
+        }
+        var damaged = try content
+        // The index now has another name than the row.
+        let index = try #require(damaged.range(of: Data("ada".utf8), options: .backwards))
+        damaged.replaceSubrange(index, with: Data("eve".utf8))
+        try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
+        #expect(failure()?.code == .damaged)
+        #expect(try content == damaged)
+    }
+
+    @Test("a truncated database is refused")
+    func truncated() throws {
+        try makeSoundFile()
+        truncate(directory.databaseFile, 4096)
+        #expect(failure()?.code == .damaged)
+        #expect(try content.count == 4096)
+    }
+
+    @Test("a database from before the first release is migrated and kept")
+    func versionInTable() throws {
+        try makeSoundFile()
+        try SQLiteConnection(path: directory.databaseFile).execute(
+            """
+            CREATE TABLE grdb_migrations (identifier TEXT NOT NULL PRIMARY KEY);
+            INSERT INTO grdb_migrations VALUES ('format 1');
+            DROP TABLE signing_key;
+            DROP TABLE provider_session;
+            DROP TABLE provider_end;
+            DROP TABLE device_compliance;
+            DROP TABLE manifest;
+            DROP TABLE claim;
+            PRAGMA user_version = 0;
+            """
+        )
+        #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
+        let file = try SQLiteConnection(path: directory.databaseFile, .read)
+        #expect(try file.value("PRAGMA user_version") == 9)
+        #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
+    }
+
+    @Test("a file with a version but without tables is refused", arguments: [1, 9, -1])
+    func versionWithoutTables(version: Int) throws {
+        try makeSoundFile()
+        try Data().write(to: URL(fileURLWithPath: directory.databaseFile))
+        try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")
+        #expect(failure()?.code == .foreignFile)
+    }
+
+    @Test("a provider session of an earlier version survives the upgrade")
+    func earlierSession() throws {
+        try makeSoundFile()
+        try SQLiteConnection(path: directory.databaseFile).execute(
+            """
+            ALTER TABLE provider_session DROP COLUMN needs_person;
+            ALTER TABLE provider_session DROP COLUMN settled;
+            ALTER TABLE provider_session DROP COLUMN proved_at;
+            ALTER TABLE provider_session DROP COLUMN began_at;
+            ALTER TABLE provider_end DROP COLUMN keeps_session;
+            INSERT INTO provider_end (number, record, added_at, tries) VALUES (1, x'00', 1, 0);
+            DROP TABLE device_compliance;
+            DROP TABLE manifest;
+            DROP TABLE claim;
+            INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (2, 'https://login.example', 'device', x'00', 1);
+            PRAGMA user_version = 3;
+            """
+        )
+        _ = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+        let file = try SQLiteConnection(path: directory.databaseFile, .read)
+        #expect(try file.value("PRAGMA user_version") == 9)
+        #expect(try file.value("SELECT needs_person FROM provider_session WHERE issuer = 'https://login.example'") == 0)
+        // Earlier versions did not record whether the last request had a response.
+        #expect(try file.value("SELECT settled FROM provider_session WHERE issuer = 'https://login.example'") == 0)
+        #expect(try file.value("SELECT keeps_session FROM provider_end WHERE number = 1") == 0)
+    }
+
+    @Test("a newer version's database is refused and not changed", arguments: [10, -1])
+    func newerVersion(version: Int) throws {
+        try makeSoundFile()
+        try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")
+        let before = try content
+        let error = try #require(failure())
+        #expect(error.code == .newerVersion)
+        #expect(error.remedy != nil)
+        #expect(try content == before)
+    }
+
+    @Test("another program's database is refused and not changed")
+    func foreignFile() throws {
+        mkdir(directory.state, 0o700)
+        try SQLiteConnection(path: directory.databaseFile, .create).execute("CREATE TABLE recipe (name TEXT)")
+        let before = try content
+        #expect(failure()?.code == .foreignFile)
+        #expect(try content == before)
+    }
+
+    @Test("a locked database causes a busy error after the timeout")
+    func busy() throws {
+        try makeSoundFile()
+        let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
+        try SQLiteConnection(path: directory.databaseFile).write { _ in
+            let error = #expect(throws: StoreError.self) {
+                try database.setEpoch(3)
+            }
+            #expect(error?.code == .busy)
+            let epoch = try database.epoch
+            #expect(epoch == 2, "readers need not wait")
+        }
+        try database.setEpoch(3)
+    }
+
+    @Test("many simultaneous openings of a new database all succeed")
+    func simultaneousOpenings() async throws {
+        let threads = Workers(label: "openings", count: 8, capacity: 8)
+        for round in 0..<20 {
+            let path = directory.file("\(round)")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        // The last opening waits for all others, on a disk that may be busy.
+                        _ = try await threads.run {
+                            Result { try DeviceDatabase(directory: path, busyTimeout: .seconds(120), firstEpoch: 0) }
+                        }.get()
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+}
+
+@Suite("Path of the state directory")
+struct StateDirectoryTests {
+    @Test("the path comes from the variable, root's default, XDG, then the home directory")
+    func precedence() {
+        func path(_ environment: [String: String], root: Bool = false) -> String {
+            StateDirectory.path(environment: environment, effectiveUser: root ? 0 : 1000, home: "/home/ada")
+        }
+        for (environment, isRoot, expected) in [
+            (["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"], true, "/s"),
+            (["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"], false, "/s"),
+            (["XDG_STATE_HOME": "/x"], true, "/var/lib/shared-device"),
+            (["XDG_STATE_HOME": "/x", "SHARED_DEVICE_STATE": ""], false, "/x/shared-device"),
+            (["XDG_STATE_HOME": "relative"], false, "/home/ada/.local/state/shared-device"),
+            ([:], false, "/home/ada/.local/state/shared-device"),
+        ] as [([String: String], Bool, String)] {
+            #expect(path(environment, root: isRoot) == expected)
+        }
+    }
+}

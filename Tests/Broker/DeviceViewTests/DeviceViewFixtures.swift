@@ -1,0 +1,89 @@
+import DBus
+import DeviceView
+import Foundation
+import SharedDevice
+
+/// The time of Ada's sign-out.
+let ended = Date(timeIntervalSince1970: 1_000_000)
+
+func answer(_ more: BrokerProtocol.Fields = [:], apps: [BrokerProtocol.Fields] = []) -> BrokerProtocol.Fields {
+    let fields: BrokerProtocol.Fields = [
+        "revision": .uint64(4), "time": .double(1_000_060), "mode": .string("shared"), "epoch": .uint64(8),
+        "organization": .string("Contoso"), "cleanupPolicy": .string("strict"), "rounds": .array([.uint64(7)], of: "t"),
+        "apps": .array(apps.map { .fields($0) }, of: "a{sv}"),
+    ]
+    return fields.merging(more) { $1 }
+}
+
+func account(_ name: String) -> DBusValue { .fields(["identifier": .string("1"), "username": .string(name)]) }
+
+func app(_ name: String, runs: Bool = true, holds: Bool = false, owes: [UInt64] = []) -> BrokerProtocol.Fields {
+    [
+        "identifier": .string("org.example.\(name)"), "user": .uint32(1000), "isRunning": .boolean(runs),
+        "holdsData": .boolean(holds), "owes": .array(owes.map { .uint64($0) }, of: "t"),
+    ]
+}
+
+func entry(_ sequence: UInt64, _ event: String, app: String? = nil, detail: String? = nil) -> DBusValue {
+    var fields: BrokerProtocol.Fields = [
+        "sequence": .uint64(sequence), "at": .double(1_000_000 + Double(sequence)), "event": .string(event),
+        "session": .uint64(7),
+    ]
+    fields["app"] = app.map { .string($0) }
+    fields["detail"] = detail.map { .string($0) }
+    return .fields(fields)
+}
+
+/// The time of day in UTC.
+func clock(_ date: Date) -> String {
+    date.formatted(Date.ISO8601FormatStyle().time(includingFractionalSeconds: false))
+}
+
+extension DeviceView {
+    /// A signed-out device, a minute after Ada's session. Notes is clean, mail has failed and photos is not running.
+    static func cleaning(_ more: BrokerProtocol.Fields = [:]) -> DeviceView {
+        var view = DeviceView()
+        let apps = [app("mail", owes: [7]), app("notes"), app("photos", runs: false, owes: [7])]
+        let held = DBusValue.array([.string("org.example.mail"), .string("org.example.photos")], of: "s")
+        view.take(
+            ObservedDevice(answer(["signInHeldFor": held].merging(more) { $1 }, apps: apps)),
+            CleanupReport(
+                session: 7,
+                endedAt: ended,
+                outcome: .open,
+                apps: [
+                    .init(
+                        identifier: "org.example.mail",
+                        progress: .failed,
+                        toldAfter: 0.1,
+                        begunAfter: 12,
+                        finishedAfter: 30,
+                        isRunning: true
+                    ),
+                    .init(
+                        identifier: "org.example.notes",
+                        progress: .finished,
+                        toldAfter: 0.1,
+                        begunAfter: 0.2,
+                        finishedAfter: 15,
+                        isRunning: true
+                    ),
+                    .init(identifier: "org.example.photos", progress: .owed),
+                ]
+            )
+        )
+        view.add(
+            ObservedEntry.all([
+                "entries": .array(
+                    [
+                        entry(1, "signed-out", detail: "the app notes"),
+                        entry(15, "finished", app: "org.example.notes", detail: "3 files"),
+                        entry(30, "failed", app: "org.example.mail", detail: "disk full"),
+                    ],
+                    of: "a{sv}"
+                )
+            ])
+        )
+        return view
+    }
+}

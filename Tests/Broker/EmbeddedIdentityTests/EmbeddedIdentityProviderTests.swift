@@ -1,0 +1,176 @@
+import DeviceStorage
+import Foundation
+import Identity
+import SQLite
+import SharedDevice
+import Testing
+
+@testable import EmbeddedIdentity
+
+@Suite("Embedded identity provider")
+struct EmbeddedIdentityProviderTests {
+    private static let now = Date(timeIntervalSince1970: 1_800_000_000)
+
+    private let temporary: TestDirectory
+    private let directory: UserDirectory
+    private let provider: EmbeddedIdentityProvider
+    private let ada: Account
+
+    init() throws {
+        temporary = try TestDirectory()
+        directory = UserDirectory(
+            database: temporary.database,
+            passwordCost: .minimal
+        )
+        ada = try directory.add(username: "ada@example.com", displayName: "Ada", password: Secret("correct horse"))
+            .account
+        provider = try EmbeddedIdentityProvider(directory: directory, date: { Self.now })
+    }
+
+    private func signIn(_ username: String, _ password: String?) async -> Result<Account, IdentityError> {
+        do throws(IdentityError) {
+            let request = SignInRequest(username: username, password: password.map { Secret($0) })
+            return .success(try await provider.authenticate(request).account)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func code(_ result: Result<Account, IdentityError>) -> IdentityError.Code? {
+        if case .failure(let error) = result { error.code } else { nil }
+    }
+
+    @Test("the right password returns the account, ignoring the case of the name")
+    func rightPassword() async throws {
+        let account = try await signIn("ADA@example.com", "correct horse").get()
+        #expect(account == ada)
+        #expect(account.username == "ada@example.com")
+        #expect(account.displayName == "Ada")
+    }
+
+    @Test("a user who is changed or removed during the password check is not signed in")
+    func changedMeanwhile() throws {
+        func verdict(_ change: () throws -> Void) -> EmbeddedIdentityProvider.Verdict {
+            provider.check(Secret("correct horse"), ofUserNamed: "ada@example.com", hashed: change)
+        }
+        func isRight(_ verdict: EmbeddedIdentityProvider.Verdict, isDisabled: Bool) -> Bool {
+            if case .right(let user) = verdict { user.isDisabled == isDisabled } else { false }
+        }
+        func isWrong(_ verdict: EmbeddedIdentityProvider.Verdict) -> Bool {
+            if case .wrong = verdict { true } else { false }
+        }
+        let same = verdict {}
+        #expect(isRight(same, isDisabled: false))
+        let disabled = verdict { try directory.setDisabled(true, forUserNamed: "ada@example.com") }
+        #expect(isRight(disabled, isDisabled: true))
+        try directory.setDisabled(false, forUserNamed: "ada@example.com")
+        let changed = verdict { try directory.setPassword(Secret("battery staple"), ofUserNamed: "ada@example.com") }
+        #expect(isWrong(changed))
+        try directory.setPassword(Secret("correct horse"), ofUserNamed: "ada@example.com")
+        let removed = verdict { try directory.remove(username: "ada@example.com") }
+        #expect(isWrong(removed))
+    }
+
+    @Test("a wrong password and an unknown user get the same response")
+    func sameAnswer() async {
+        let answers = [
+            await signIn("ada@example.com", "wrong horse"), await signIn("nobody@example.com", "wrong horse"),
+            await signIn("", "wrong horse"), await signIn("ada@example.com", ""),
+            await signIn("ada@example.com", "correct horse\0"),
+            await signIn("grace@example.com", String(repeating: "x", count: 600)),
+        ]
+        #expect(answers == Array(repeating: .failure(.invalidGrant), count: answers.count))
+    }
+
+    @Test("an unknown user takes the same time as a wrong password")
+    func sameTime() async throws {
+        let directory = UserDirectory(database: try TestDirectory().database)
+        try directory.add(username: "ada", password: Secret("correct horse"))
+        let provider = try EmbeddedIdentityProvider(directory: directory)
+        var (known, unknown) = (Duration.seconds(3600), Duration.seconds(3600))
+        // In turns, and the fastest of each, because other tests use the same processors.
+        for _ in 0..<4 {
+            for name in ["ada", "nobody"] {
+                let start = ContinuousClock.now
+                _ = try? await provider.authenticate(SignInRequest(username: name, password: Secret("wrong horse")))
+                let time = ContinuousClock.now - start
+                if name == "ada" { known = min(known, time) } else { unknown = min(unknown, time) }
+            }
+        }
+        // Without a hash the response is about a hundred times faster.
+        #expect(unknown > known / 10, "\(unknown) for an unknown user, \(known) for a known one")
+        #expect(known > unknown / 10, "\(unknown) for an unknown user, \(known) for a known one")
+    }
+
+    @Test("a disabled user learns of it only with the right password")
+    func disabled() async throws {
+        try directory.setDisabled(true, forUserNamed: ada.username)
+        #expect(code(await signIn(ada.username, "wrong horse")) == .invalidGrant)
+        #expect(code(await signIn(ada.username, "correct horse")) == .accountDisabled)
+        try directory.setDisabled(false, forUserNamed: ada.username)
+        #expect(code(await signIn(ada.username, "correct horse")) == nil)
+    }
+
+    @Test("a missing password is requested")
+    func noPassword() async {
+        #expect(code(await signIn(ada.username, nil)) == .interactionRequired)
+    }
+
+    // S1
+    @Test("a flood of password checks is limited, and tokens are still issued")
+    func flood() async throws {
+        let answers = await withTaskGroup(of: IdentityError.Code?.self) { group in
+            for _ in 0..<500 { group.addTask { code(await signIn(ada.username, "wrong horse")) } }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(answers.allSatisfy { $0 == .invalidGrant || $0 == .busy })
+        #expect(answers.contains(.invalidGrant))
+        #expect(try await provider.issueToken(for: ada, scopes: ["a"]).scopes == ["a"])
+        #expect(code(await signIn(ada.username, "correct horse")) == nil)
+    }
+
+    @Test("a name of a million characters is rejected as an unknown user")
+    func hugeName() async {
+        let name = String(repeating: "a", count: 1_000_000)
+        #expect(code(await signIn(name, "wrong horse")) == .invalidGrant)
+    }
+
+    @Test("a database failure is a provider failure, not a wrong password")
+    func providerFailure() async throws {
+        let damaged = "UPDATE user SET password_hash = '*'"
+        try directory.execute(damaged)
+        for _ in 0..<10 { #expect(code(await signIn(ada.username, "correct horse")) == .providerFailed) }
+    }
+
+    @Test("a removed or disabled user gets no token")
+    func tokensAfterChange() async throws {
+        let identity = try await provider.authenticate(
+            SignInRequest(username: ada.username, password: Secret("correct horse"))
+        )
+        try directory.setDisabled(true, forUserNamed: ada.username)
+        let disabled = await #expect(throws: IdentityError.self) {
+            try await provider.issueToken(for: identity.account, scopes: ["a"])
+        }
+        #expect(disabled?.code == .accountDisabled)
+        try directory.remove(username: ada.username)
+        let removed = await #expect(throws: IdentityError.self) {
+            try await provider.issueToken(for: identity.account, scopes: ["a"])
+        }
+        #expect(removed?.code == .accountUnknown)
+    }
+
+    @Test("invalid OAuth scopes are refused", arguments: ["", "a b", "a\"", "a\\", "ä", "a\n"])
+    func scopes(scope: String) async {
+        let error = await #expect(throws: IdentityError.self) {
+            try await provider.issueToken(for: ada, scopes: ["fine", scope])
+        }
+        #expect(error?.code == .invalidScope)
+    }
+}
+
+extension UserDirectory {
+    /// Simulates manual changes to the database file.
+    func execute(_ sql: String) throws {
+        try database.write("edit the file by hand") { db in try db.execute(sql) }
+    }
+}

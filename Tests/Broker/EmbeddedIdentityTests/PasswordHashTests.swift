@@ -1,0 +1,96 @@
+import Identity
+import Testing
+
+@testable import EmbeddedIdentity
+
+@Suite("Password hashes")
+struct PasswordHashTests {
+    private func code(_ body: () throws -> some Any) -> PasswordError? {
+        do {
+            _ = try body()
+            return nil
+        } catch {
+            return error as? PasswordError
+        }
+    }
+
+    @Test("only the right password matches", arguments: ["", "correct horse", "pässwörd", "correct horse "])
+    func matching(password: String) throws {
+        let hash = try PasswordHash(hashing: Secret(password), cost: .minimal)
+        #expect(try hash.matches(Secret(password)))
+        #expect(try !hash.matches(Secret(password + "x")))
+        #expect(try !hash.matches(Secret("Correct horse")))
+    }
+
+    @Test("a stored hash still matches")
+    func storage() throws {
+        let text = try PasswordHash(hashing: Secret("correct horse"), cost: .minimal).text
+        #expect(try PasswordHash(stored: text).matches(Secret("correct horse")))
+    }
+
+    @Test("a hash of another scrypt implementation is checked correctly")
+    func foreignHash() throws {
+        let text = "$7$C6..../....SodiumChloride$kBGj9fHznVYFQMEn/qDCfrDevf9YDtcDdKvEqHJLV8D"
+        #expect(try PasswordHash(stored: text).matches(Secret("pleaseletmein")))
+        #expect(try !PasswordHash(stored: text).matches(Secret("pleaseletmeout")))
+    }
+
+    @Test("two hashes of one password have different salts")
+    func salts() throws {
+        let hashes = try (0..<3).map { _ in try PasswordHash(hashing: Secret("correct horse"), cost: .minimal).text }
+        #expect(Set(hashes).count == 3)
+    }
+
+    @Test("the standard hash is scrypt with N = 2^14, r = 32 and p = 1, in 64 MiB")
+    func standardCost() throws {
+        let text = try PasswordHash(hashing: Secret("correct horse")).text
+        // The digits encode 14, 32 and 1.
+        #expect(text.hasPrefix("$7$CU..../...."))
+    }
+
+    @Test("a NUL in a password is refused and does not truncate it")
+    func nul() throws {
+        #expect(code { try PasswordHash(hashing: Secret("a\0b"), cost: .minimal) } == .containsNUL)
+        let hash = try PasswordHash(hashing: Secret("a"), cost: .minimal)
+        #expect(code { try hash.matches(Secret("a\0b")) } == .containsNUL)
+    }
+
+    @Test("511 bytes are accepted as a password, 512 are not")
+    func length() throws {
+        let longest = String(repeating: "ä", count: 255) + "x"
+        let hash = try PasswordHash(hashing: Secret(longest), cost: .minimal)
+        #expect(try hash.matches(Secret(longest)))
+        #expect(try !hash.matches(Secret(String(longest.dropLast()) + "y")), "the end is not read")
+        #expect(code { try PasswordHash(hashing: Secret(longest + "x"), cost: .minimal) } == .tooLong)
+        #expect(code { try hash.matches(Secret(longest + "x")) } == .tooLong)
+    }
+
+    @Test(
+        "malformed hashes are refused",
+        arguments: ["", "*0", "$1$salt$hash", "plain", "$7$", "$7$CU..", "$7$\0"]
+    )
+    func malformed(text: String) {
+        let code = code { try PasswordHash(stored: text).matches(Secret("plain")) }
+        #expect(code == .malformedHash)
+    }
+
+    @Test("no password matches the decoy, which costs as much as a real hash")
+    func decoy() throws {
+        let decoy = try PasswordHash.decoy(cost: .minimal)
+        #expect(try !decoy.matches(Secret("")))
+        #expect(try !decoy.matches(Secret("correct horse")))
+        let real = try PasswordHash(hashing: Secret("correct horse"), cost: .minimal)
+        #expect(decoy.text.count == real.text.count)
+        #expect(decoy.text.prefix(14) == real.text.prefix(14))
+    }
+
+    @Test("a secret is hidden in descriptions")
+    func hidden() {
+        struct Holder { let secret = Secret("correct horse") }
+        var dumped = ""
+        dump(Holder(), to: &dumped)
+        for text in ["\(Secret("correct horse"))", String(reflecting: Holder()), "\(Holder())", dumped] {
+            #expect(!text.contains("horse"))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+import DeviceStorage
+import Foundation
+import Identity
+import SQLite
+import SharedDevice
+import Testing
+
+@testable import EmbeddedIdentity
+
+@Suite("User directory")
+struct UserDirectoryTests {
+    private let temporary: TestDirectory
+    private let directory: UserDirectory
+
+    init() throws {
+        temporary = try TestDirectory()
+        directory = UserDirectory(database: temporary.database, passwordCost: .minimal)
+    }
+
+    private let password = Secret("correct horse")
+
+    private func code(_ body: () throws -> some Any) -> UserDirectoryError.Code? {
+        do {
+            _ = try body()
+            return nil
+        } catch {
+            return (error as? UserDirectoryError)?.code
+        }
+    }
+
+    private func isPassword(_ text: String, of username: String) throws -> Bool {
+        let stored = try #require(try directory.credentials(ofUserNamed: username)).passwordHash
+        return try PasswordHash(stored: stored).matches(Secret(text))
+    }
+
+    @Test("an added user is found with all fields by name or identifier, ignoring case")
+    func add() throws {
+        let date = Date(timeIntervalSince1970: 1_800_000_000)
+        let added = try directory.add(username: "Ada@Example.com", displayName: "Ada", password: password, at: date)
+        let later = try UserDirectory(database: temporary.openAgain())
+        for user in [
+            added, try later.user(named: "ada@example.COM"),
+            try later.user(withIdentifier: added.account.identifier.uppercased()),
+        ] {
+            // Accounts are compared by identifier only.
+            let fields = [user?.account.identifier, user?.account.username, user?.account.displayName]
+            #expect(fields == [added.account.identifier, "Ada@Example.com", "Ada"])
+            #expect(user?.isDisabled == false && user?.createdAt == date)
+        }
+        #expect(try isPassword("correct horse", of: "ada@example.com"))
+        #expect(try !isPassword("wrong horse", of: "ada@example.com"))
+    }
+
+    @Test("identifiers are two lower-case UUIDs; users of a directory share a tenant")
+    func identifiers() throws {
+        let accounts = try ["ada", "grace"].map { try directory.add(username: $0, password: password).account }
+        let uuid = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/
+        for account in accounts {
+            let parts = account.identifier.split(separator: ".")
+            #expect(parts.count == 2)
+            for part in parts { #expect(part.wholeMatch(of: uuid) != nil, "\(part)") }
+        }
+        #expect(accounts[0].identifier != accounts[1].identifier)
+        #expect(accounts[0].tenantIdentifier == accounts[1].tenantIdentifier)
+        let later = UserDirectory(
+            database: try temporary.openAgain(),
+            passwordCost: .minimal
+        )
+        let third = try later.add(username: "joan", password: password).account
+        #expect(third.tenantIdentifier == accounts[0].tenantIdentifier)
+    }
+
+    @Test("a username is unique, ignoring case and Unicode composition")
+    func uniqueness() throws {
+        try directory.add(username: "Zo\u{E9}", password: password)
+        for name in ["Zo\u{E9}", "zo\u{E9}", "ZO\u{C9}", "Zoe\u{301}"] {
+            #expect(code { try directory.add(username: name, password: password) } == .usernameTaken)
+            #expect(code { try directory.checkIsFree(username: name) } == .usernameTaken)
+        }
+        #expect(try directory.users().count == 1)
+        try directory.add(username: "Zoe", password: password)
+    }
+
+    @Test(
+        "a username must not be empty, too long, or have spaces or invisible characters",
+        arguments: [
+            "", " ", "ada lovelace", "ada\n", "ada\u{200B}", "\u{1B}[2Jada", String(repeating: "a", count: 257),
+        ]
+    )
+    func invalidNames(name: String) throws {
+        #expect(code { try directory.add(username: name, password: password) } == .invalidUsername)
+        #expect(try directory.users().isEmpty)
+    }
+
+    @Test("a display name that would control the terminal is refused", arguments: ["", "A\u{1B}[2J", "A\u{202E}B"])
+    func invalidDisplayNames(name: String) {
+        #expect(
+            code {
+                try directory.add(username: "ada", displayName: name, password: password)
+            } == .invalidDisplayName
+        )
+    }
+
+    @Test(
+        "weak passwords are refused for new users and for changes",
+        arguments: ["", "seven c", "äääääää", "ada@example.com"]
+    )
+    func weakPasswords(text: String) throws {
+        let name = "ada@example.com"
+        #expect(code { try directory.add(username: name, password: Secret(text)) } == .weakPassword)
+        try directory.add(username: name, password: password)
+        #expect(
+            code {
+                try directory.setPassword(Secret(text), ofUserNamed: name)
+            } == .weakPassword
+        )
+        #expect(try isPassword("correct horse", of: name))
+    }
+
+    @Test("passwords that crypt would truncate are refused")
+    func unusablePasswords() throws {
+        for text in ["correct\0horse", String(repeating: "x", count: 512)] {
+            #expect(
+                code {
+                    try directory.add(username: "ada", password: Secret(text))
+                } == .unusablePassword
+            )
+        }
+    }
+
+    @Test("users are listed by name")
+    func list() throws {
+        for name in ["grace", "Ada", "joan"] { try directory.add(username: name, password: password) }
+        #expect(try directory.users().map(\.account.username) == ["Ada", "grace", "joan"])
+    }
+
+    @Test("a changed password replaces the old one, whose hash is erased from the file")
+    func setPassword() throws {
+        try directory.add(username: "ada", password: password)
+        let old = try #require(try directory.credentials(ofUserNamed: "ada")).passwordHash
+        #expect(try temporary.contains(old), "the test would see no erasure")
+        try directory.setPassword(Secret("battery staple"), ofUserNamed: "ADA")
+        #expect(try isPassword("battery staple", of: "ada"))
+        #expect(try !isPassword("correct horse", of: "ada"))
+        #expect(try !temporary.contains(old))
+    }
+
+    @Test("a user is disabled and enabled again")
+    func disable() throws {
+        try directory.add(username: "ada", password: password)
+        try directory.add(username: "grace", password: password)
+        try directory.setDisabled(true, forUserNamed: "ADA")
+        #expect(try directory.user(named: "ada")?.isDisabled == true)
+        #expect(try directory.user(named: "grace")?.isDisabled == false)
+        try directory.setDisabled(false, forUserNamed: "ada")
+        #expect(try directory.user(named: "ada")?.isDisabled == false)
+    }
+
+    @Test("an unknown user cannot be changed or removed")
+    func unknown() throws {
+        try directory.add(username: "ada", password: password)
+        let codes = [
+            code { try directory.remove(username: "grace") },
+            code { try directory.setPassword(password, ofUserNamed: "grace") },
+            code { try directory.setDisabled(true, forUserNamed: "grace") },
+            code { _ = try directory.existingUser(named: "grace") },
+        ]
+        #expect(codes == Array(repeating: .unknownUser, count: 4))
+        #expect(try directory.user(named: "grace") == nil)
+        #expect(try directory.user(withIdentifier: "nobody.here") == nil)
+    }
+
+    @Test("removed users leave no bytes in the file")
+    func removal() throws {
+        for number in 0..<120 {
+            let name = "\(number.isMultiple(of: 3) ? "leaving" : "staying")-\(number)@example.com"
+            try directory.add(username: name, displayName: name + " in full", password: password)
+        }
+        #expect(try temporary.contains("leaving-"), "the test would see no erasure")
+        for user in try directory.users() where user.account.username.hasPrefix("leaving") {
+            #expect(try directory.remove(username: user.account.username).account == user.account)
+        }
+        #expect(try directory.users().count == 80)
+        #expect(try !temporary.contains("leaving-"))
+        #expect(temporary.database.remnants == nil)
+    }
+
+    @Test("a user who is signed in cannot be removed")
+    func removalOfSignedIn() throws {
+        let account = try directory.add(username: "ada", password: password).account
+        try temporary.signIn(account)
+        #expect(code { try directory.remove(username: "ada") } == .signedIn)
+        #expect(try directory.user(named: "ada") != nil)
+        try temporary.signIn(nil)
+        try directory.remove(username: "ada")
+        #expect(try directory.users().isEmpty)
+    }
+
+    @Test("a malformed row of a user is an error, not a trap")
+    func senselessRow() throws {
+        try directory.add(username: "ada", password: password)
+        try temporary.database.write("damage a row") { db in
+            try db.run("UPDATE user SET created_at = x'00', password_hash = x'FF'")
+        }
+        let error = #expect(throws: UserDirectoryError.self) { try directory.users() }
+        #expect(error?.storeError?.code == .damaged)
+    }
+}

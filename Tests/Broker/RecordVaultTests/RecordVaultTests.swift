@@ -1,0 +1,86 @@
+import Foundation
+import Identity
+import NotifyCenterTestKit
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Sealed records")
+struct RecordVaultTests {
+    private static let record = ProviderRecord(
+        person: ProviderRecord.Person(issuer: "https://login.example", subject: "ada"),
+        session: "sid-1",
+        content: Secret("refresh-token-of-ada")
+    )
+    private static let use = RecordUse.session(epoch: 7, issuer: "https://login.example", account: "1.t")
+
+    private func vault(_ byte: UInt8 = 1) throws -> RecordVault {
+        try RecordVault(secret: Array(repeating: byte, count: 32))
+    }
+
+    @Test("an opened record equals the sealed one, with and without a session identifier")
+    func roundTrip() throws {
+        for session in ["sid-1", "", nil] {
+            let record = ProviderRecord(
+                person: Self.record.person,
+                session: session,
+                content: Secret(bytes: Array(0...255))
+            )
+            let sealed = try vault().seal(record, for: Self.use)
+            #expect(try vault().open(sealed, for: Self.use) == record)
+        }
+    }
+
+    @Test("sealed bytes contain nothing of the record, and differ each time")
+    func unreadable() throws {
+        let sealed = try vault().seal(Self.record, for: Self.use)
+        for text in ["refresh-token-of-ada", "ada", "login.example", "sid-1"] {
+            #expect(Data(sealed).firstRange(of: Data(text.utf8)) == nil, "\(text)")
+        }
+        #expect(try vault().seal(Self.record, for: Self.use) != sealed)
+    }
+
+    @Test(
+        "a record of another session, account, issuer or use does not open",
+        arguments: [
+            RecordUse.session(epoch: 8, issuer: "https://login.example", account: "1.t"),
+            .session(epoch: 7, issuer: "https://login.example/", account: "1.t"),
+            .session(epoch: 7, issuer: "https://login.example", account: "2.t"),
+            .session(epoch: 7, issuer: "https://login.example1.t", account: ""),
+            .ending(number: 7),
+        ]
+    )
+    func bound(_ other: RecordUse) throws {
+        let sealed = try vault().seal(Self.record, for: Self.use)
+        #expect(throws: RecordUnreadable.self) { try vault().open(sealed, for: other) }
+    }
+
+    @Test("changed, truncated or foreign bytes are an error")
+    func damaged() throws {
+        let sealed = try vault().seal(Self.record, for: Self.use)
+        #expect(throws: RecordUnreadable.self) { try vault(2).open(sealed, for: Self.use) }
+        for index in sealed.indices {
+            var changed = sealed
+            changed[index] ^= 1
+            #expect(throws: RecordUnreadable.self) { try vault().open(changed, for: Self.use) }
+            #expect(throws: RecordUnreadable.self) { try vault().open(Array(sealed[..<index]), for: Self.use) }
+        }
+    }
+
+    @Test("the key comes from systemd's credential; a short one is refused")
+    func credential() throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        #expect(try RecordVault.ofService(environment: [:]) == nil)
+        let environment = ["CREDENTIALS_DIRECTORY": directory.path]
+        #expect(try RecordVault.ofService(environment: environment) == nil)
+        let file = directory.appending(path: "token-key")
+        try Data(repeating: 7, count: 31).write(to: file)
+        #expect(throws: RecordUnreadable.self) { try RecordVault.ofService(environment: environment) }
+        try Data(repeating: 7, count: 32).write(to: file)
+        let sealed = try vault(7).seal(Self.record, for: Self.use)
+        let opened = try RecordVault.ofService(environment: environment)?.open(sealed, for: Self.use)
+        #expect(opened == Self.record)
+    }
+}

@@ -1,0 +1,347 @@
+import Basics
+import Dispatch
+import Glibc
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+import var CDBus.DBUS_MESSAGE_TYPE_METHOD_RETURN
+import struct CDBus.DBusMessageIter
+import func CDBus.dbus_message_iter_append_basic
+import func CDBus.dbus_message_iter_init_append
+import func CDBus.dbus_message_new
+
+@testable import DBus
+
+@Suite("Incoming calls are admitted or refused before any work for them")
+struct CallAdmissionTests {
+    private static let limitsExceeded = "org.freedesktop.DBus.Error.LimitsExceeded"
+
+    private let bus: PrivateBus
+    private let server: DBusConnection
+    private let client: DBusConnection
+    /// The arguments that handlers got.
+    private let handled = Noted<[DBusValue]>()
+
+    init() throws {
+        bus = try PrivateBus()
+        server = try DBusConnection.open(bus.bus)
+        client = try DBusConnection.open(bus.bus)
+    }
+
+    private func call(_ member: String, _ arguments: [DBusValue] = []) throws -> DBusMessage {
+        try .methodCall(
+            destination: try #require(server.uniqueName),
+            path: "/object",
+            interface: "org.example.Object",
+            member: member,
+            arguments: arguments
+        )
+    }
+
+    /// Returns the error of a call; `nil` if the call succeeded.
+    private func refusal(_ message: consuming DBusMessage, of caller: DBusConnection) async -> DBusError? {
+        do throws(DBusError) {
+            _ = try await caller.call(message, timeout: .seconds(600))
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// `Wait` responds when the gate opens; `Take` and `TakeHere` note their arguments.
+    private func interface(_ gate: Gate) -> [DBusInterface] {
+        [
+            DBusInterface(
+                "org.example.Object",
+                methods: [
+                    .init("Wait") { _ in
+                        await gate.pass()
+                        return []
+                    },
+                    .init("Take", in: [.init("values", "av")]) { [handled] call in
+                        handled.note(call.arguments)
+                        return []
+                    },
+                    .init("TakeLittle", in: [.init("values", "av")], maximumBodyBytes: 1000) { [handled] call in
+                        handled.note(call.arguments)
+                        return []
+                    },
+                    .init(
+                        "TakeHere",
+                        in: [.init("values", "av")],
+                        inOrder: { [handled] call, reply in
+                            handled.note(call.arguments)
+                            reply.send(.success([]))
+                        }
+                    ),
+                    .init("Forget", inOrder: { _, _ in }),
+                ],
+                properties: [.init("Version", "u") { .uint32(7) }]
+            )
+        ]
+    }
+
+    // MARK: Limits
+
+    @Test("a budget limits calls and bytes per sender and in total, and can be refunded")
+    func budget() throws {
+        var limits = CallLimits()
+        (limits.callsOfSender, limits.bytesOfSender, limits.calls, limits.bytes) = (2, 100, 3, 150)
+        var budget = CallBudget(limits)
+        func isTaken(_ bytes: Int, _ sender: String) -> Bool { (try? budget.take(bytes, of: sender)) != nil }
+        #expect(isTaken(10, "a") && isTaken(10, "a") && !isTaken(10, "a"), "two calls of a sender")
+        #expect(!isTaken(101, "b") && isTaken(100, "b"), "100 bytes of a sender")
+        #expect(!isTaken(0, "b"), "three calls of all")
+        budget.giveBack(10, of: "a")
+        #expect(!isTaken(41, "a") && isTaken(40, "a"), "150 bytes of all")
+        #expect(!isTaken(.max, "d"))
+        for (bytes, sender) in [(10, "a"), (100, "b"), (40, "a")] { budget.giveBack(bytes, of: sender) }
+        #expect(budget.isUnused)
+    }
+
+    @Test("an idle sender is admitted beyond the total limit; one at its share is not")
+    func share() throws {
+        var limits = CallLimits()
+        (limits.callsOfSender, limits.calls, limits.bytes) = (10, 20, 20 << 10)
+        var budget = CallBudget(limits)
+        func isTaken(_ bytes: Int, _ sender: String) -> Bool { (try? budget.take(bytes, of: sender)) != nil }
+        let flood = ["a", "b"].map { sender in (0..<20).count { _ in isTaken(1 << 10, sender) } }
+        #expect(flood == [10, 10])
+        let honest = (0..<20).count { _ in isTaken(100, "c") }
+        #expect(honest == 20 / 3)
+        #expect(!isTaken(1, "a"))
+        #expect(!isTaken((5 << 10) + 1, "d") && isTaken(5 << 10, "d"))
+        #expect((0..<100).allSatisfy { isTaken(10, "new \($0)") })
+    }
+
+    @Test("a caller over its limit is refused by name, without effect on other callers")
+    func callsOfSender() async throws {
+        let gate = Gate()
+        let object = try server.export(interface(gate), at: "/object")
+        let answers = Noted<Result<[DBusValue], DBusError>>()
+        let limit = CallLimits().callsOfSender
+        for _ in 0..<limit { client.call(try call("Wait"), timeout: .seconds(600)) { answers.note($0) } }
+        let refused = await refusal(try call("Take", [.array([], of: "v")]), of: client)
+        #expect(refused?.name == Self.limitsExceeded && refused?.code == .limitsExceeded)
+        let read = try DBusMessage.methodCall(
+            destination: try #require(server.uniqueName),
+            path: "/object",
+            interface: "org.freedesktop.DBus.Properties",
+            member: "GetAll",
+            arguments: [.string("")]
+        )
+        let held = HeldMessage(read)
+        #expect(await refusal(held.message.sharedReference(), of: client)?.name == Self.limitsExceeded)
+        let other = try DBusConnection.open(bus.bus)
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: other) == nil)
+        #expect(await refusal(held.message.sharedReference(), of: other) == nil)
+        gate.open()
+        try await eventually("all are answered") { answers.all.count == limit }
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
+        #expect(try isUnused("/object"))
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("all callers together have a limit too")
+    func callsOfAll() async throws {
+        let gate = Gate()
+        var limits = CallLimits()
+        limits.calls = 2
+        let object = try server.export(interface(gate), at: "/object", limits: limits)
+        let answers = Noted<Result<[DBusValue], DBusError>>()
+        let callers = try (0..<2).map { _ in try DBusConnection.open(bus.bus) }
+        for caller in callers {
+            caller.call(try call("Wait"), timeout: .seconds(600)) { answers.note($0) }
+            // Now the bus has forwarded everything that it read from this caller.
+            try await caller.flush()
+        }
+        #expect(await refusal(try call("Wait"), of: callers[0])?.name == Self.limitsExceeded)
+        gate.open()
+        try await eventually("both are answered") { answers.all.count == 2 }
+        #expect(await refusal(try call("Wait"), of: client) == nil)
+        withExtendedLifetime(object) {}
+    }
+
+    private func isUnused(_ path: String) throws -> Bool {
+        let object = try #require(server.core.state.withLock { $0.objects[path] })
+        return object.budget.withLock { $0.isUnused }
+    }
+
+    @Test("an unanswered call counts until its reply object is freed")
+    func forgottenReply() async throws {
+        var limits = CallLimits()
+        limits.callsOfSender = 1
+        let object = try server.export(interface(Gate()), at: "/object", limits: limits)
+        for _ in 0..<3 { client.call(try call("Forget"), timeout: .milliseconds(1)) { _ in } }
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
+        #expect(try isUnused("/object"))
+        withExtendedLifetime(object) {}
+    }
+
+    // MARK: Sizes
+
+    @Test(
+        "a body over its method's limit is refused before the handler sees it",
+        arguments: ["Take", "TakeLittle", "TakeHere"]
+    )
+    func largeBody(member: String) async throws {
+        let asked = Noted<CallHeader>()
+        let object = try server.export(interface(Gate()), at: "/object") { header in
+            asked.note(header)
+            return .take()
+        }
+        let values = [DBusValue](repeating: .variant(.byte(1)), count: member == "TakeLittle" ? 300 : 300_000)
+        let refused = await refusal(try call(member, [.array(values, of: "v")]), of: client)
+        #expect(refused?.name == Self.limitsExceeded)
+        #expect(handled.all.isEmpty && asked.all.isEmpty)
+        #expect(await refusal(try call(member, [.array([.variant(.byte(1))], of: "v")]), of: client) == nil)
+        #expect(handled.all == [[.array([.variant(.byte(1))], of: "v")]])
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("a path of several megabytes is not read, and later calls are served")
+    func overlongPath() async throws {
+        let object = try server.export(interface(Gate()), at: "/object")
+        let message = try DBusMessage.methodCall(
+            destination: try #require(server.uniqueName),
+            path: "/" + String(repeating: "a", count: 5_000_000),
+            interface: "org.example.Object",
+            member: "Take"
+        )
+        client.call(message) { _ in }
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
+        #expect(handled.all.count == 1)
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("the refusal of a call with a long path does not repeat the path")
+    func largePath() async throws {
+        let object = try server.export(interface(Gate()), at: "/object")
+        for interface in ["org.example.Object", "org.freedesktop.DBus.Introspectable"] {
+            let message = try DBusMessage.methodCall(
+                destination: try #require(server.uniqueName),
+                path: "/" + String(repeating: "a", count: 15_000),
+                interface: interface,
+                member: interface.hasSuffix("Object") ? "Wait" : "Introspect"
+            )
+            let refused = await refusal(message, of: client)
+            #expect(refused?.name == "org.freedesktop.DBus.Error.UnknownObject")
+            #expect(refused?.message.utf8.count ?? .max < 200)
+        }
+        withExtendedLifetime(object) {}
+    }
+
+    // MARK: The service's own decision
+
+    @Test("a service decides by the header and learns of the end of each admitted call")
+    func decision() async throws {
+        let asked = Noted<CallHeader>()
+        let ended = Noted<String>()
+        let object = try server.export(interface(Gate()), at: "/object") { header in
+            asked.note(header)
+            if header.member == "Wait" { return .refuse(.init(name: "org.example.Error.Full", message: "later")) }
+            return .take { ended.note(header.member) }
+        }
+        #expect(await refusal(try call("Wait"), of: client)?.name == "org.example.Error.Full")
+        #expect(ended.all.isEmpty)
+        let values = DBusValue.array([.variant(.string("one"))], of: "v")
+        #expect(await refusal(try call("Take", [values]), of: client) == nil)
+        // The end is reported before the response is sent.
+        #expect(ended.all == ["Take"])
+        #expect(await refusal(try call("TakeHere", [values]), of: client) == nil)
+        #expect(ended.all == ["Take", "TakeHere"])
+        client.call(try call("Forget"), timeout: .milliseconds(1)) { _ in }
+        try await eventually("the forgotten call ends") { ended.all == ["Take", "TakeHere", "Forget"] }
+        let headers = asked.all
+        #expect(headers.map { "\($0.member) \($0.signature)" } == ["Wait ", "Take av", "TakeHere av", "Forget "])
+        #expect(headers.allSatisfy { $0.sender == client.uniqueName && $0.interface == "org.example.Object" })
+        #expect(headers[0].bodyBytes == 0 && (8...64).contains(headers[1].bodyBytes))
+        // Calls with a wrong signature or an unknown method are refused without asking the service.
+        #expect(await refusal(try call("Take"), of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
+        #expect(await refusal(try call("Nothing"), of: client)?.name == "org.freedesktop.DBus.Error.UnknownMethod")
+        #expect(asked.all.count == 4)
+        #expect(try isUnused("/object"))
+        withExtendedLifetime(object) {}
+    }
+
+    // MARK: Descriptors
+
+    /// Adds the write end of a pipe to the message.
+    ///
+    /// - Returns: the read end, which reports end of file when the last copy of the write end is closed.
+    private func addDescriptor(to message: borrowing DBusMessage) -> CInt {
+        var ends: [CInt] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        var iterator = DBusMessageIter()
+        dbus_message_iter_init_append(message.pointer, &iterator)
+        // libdbus appends a copy.
+        #expect(dbus_message_iter_append_basic(&iterator, CInt(UInt8(ascii: "h")), &ends[1]) != 0)
+        close(ends[1])
+        return ends[0]
+    }
+
+    private func isAtEnd(_ descriptor: CInt) -> Bool {
+        var entry = pollfd(fd: descriptor, events: CShort(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) == 1 && entry.revents & CShort(POLLHUP) != 0
+    }
+
+    @Test("a response's descriptor is read and closed after use; other messages have none")
+    func descriptorInAnAnswer() async throws {
+        let answer = DBusMessage(adopting: try #require(dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN)))
+        let end = addDescriptor(to: answer)
+        let values = Locked(try answer.arguments())
+        guard case .descriptor(let descriptor)? = values.withLock({ $0.first }) else {
+            Issue.record("no descriptor")
+            return
+        }
+        #expect(fcntl(descriptor.number, F_GETFD) == FD_CLOEXEC)
+        #expect(throws: DBusError.self) {
+            _ = try DBusMessage.signal(path: "/a", interface: "a.b", member: "C", arguments: [.descriptor(descriptor)])
+        }
+        _ = consume answer
+        #expect(!isAtEnd(end))
+        values.withLock { $0 = [] }
+        _ = consume descriptor
+        // A process that another test is starting may briefly hold a copy.
+        try await eventually("the descriptor is closed") { isAtEnd(end) }
+        let signal = try DBusMessage.signal(path: "/a", interface: "a.b", member: "C")
+        let other = addDescriptor(to: signal)
+        #expect(throws: DBusError.self) { _ = try signal.arguments() }
+        for end in [end, other] { close(end) }
+    }
+
+    @Test("a call with descriptors is refused, and the descriptors are closed")
+    func callWithDescriptors() async throws {
+        let object = try server.export(interface(Gate()), at: "/object")
+        let message = try call("Wait")
+        let end = addDescriptor(to: message)
+        defer { close(end) }
+        #expect(await refusal(message, of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
+        try await eventually("the descriptor is closed") { isAtEnd(end) }
+        withExtendedLifetime(object) {}
+    }
+}
+
+/// A gate at which tasks wait until it opens.
+private final class Gate: Sendable {
+    private let state = Locked<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
+
+    func pass() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            defer { state = (true, []) }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+}

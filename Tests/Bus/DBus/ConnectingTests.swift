@@ -1,0 +1,263 @@
+import Glibc
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import Basics
+@testable import DBus
+
+@Suite("Connecting to a bus that is stopped, silent or absent, or hangs up")
+struct ConnectingTests {
+    @Test(
+        "tasks that connect to a stopped bus do not block the shared task threads",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
+    )
+    func connectingTasks() async throws {
+        try await withTaskExecutorPreference(OwnThread()) { try await judgeConnectingTasks() }
+    }
+
+    private func judgeConnectingTasks() async throws {
+        let bus = try PrivateBus()
+        bus.suspend()
+        // More than the task pool has threads. A separate process, so that no other test's tasks take part.
+        let count = 4 * sysconf(CInt(_SC_NPROCESSORS_ONLN))
+        let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "connect-in-tasks", "\(count)"])
+        try await probe.line { $0 == "others" }
+        #expect(probe.lines == ["others"], "while the first wait, for 25 seconds at most")
+        bus.resume()
+        try await probe.line { $0 == "connected" }
+        #expect(!probe.lines.contains("failed"))
+    }
+
+    @Test("tasks that share a connection connect once, and all learn why it failed")
+    func connectingTogether() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.whenThere(bus.bus)
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<20 { group.addTask { try await connection.flush() } }
+            try await group.waitForAll()
+        }
+        #expect(connection.statistics.reconnections == 0)
+        bus.stop()
+        let absent = try DBusConnection.whenThere(bus.bus)
+        let codes = await withTaskGroup { group in
+            for _ in 0..<20 {
+                group.addTask {
+                    do throws(DBusError) {
+                        try await absent.flush()
+                        return nil as DBusError.Code?
+                    } catch {
+                        return error.code
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(codes == Array(repeating: .noBus, count: 20))
+        #expect(!absent.core.state.withLock { $0.isReading })
+    }
+
+    @Test("the reading thread runs jobs while it waits for a silent bus")
+    func jobWhileConnecting() async throws {
+        let silent = try HangingUpBus(answersHello: false)
+        let connection = try DBusConnection.whenThere(silent.bus)
+        try connection.reconnectOnReadingThread()
+        try await eventually("it has said Hello") { silent.greetings == 1 }
+        let jobs = Noted<Int>()
+        for number in 1...3 { connection.perform { jobs.note(number) } }
+        // The connection waits 25 seconds for the bus.
+        try await eventually("the jobs are done", within: .seconds(15)) { jobs.all == [1, 2, 3] }
+        #expect(connection.uniqueName == nil)
+        connection.close()
+        silent.hangUp()
+    }
+
+    @Test("closing a connection that waits for a silent bus ends it at once")
+    func closeWhileConnecting() async throws {
+        let silent = try HangingUpBus(answersHello: false)
+        var connection: DBusConnection? = try DBusConnection.whenThere(silent.bus)
+        weak let core = connection?.core
+        try connection?.reconnectOnReadingThread()
+        try await eventually("it has said Hello") { silent.greetings == 1 }
+        connection = nil
+        // The reading thread keeps the core alive. It waits 25 seconds for the bus.
+        try await eventually("the thread has ended", within: .seconds(15)) { core == nil }
+        silent.hangUp()
+    }
+
+    @Test("a bus that does not respond to Hello delays no connection to another bus")
+    func silentHello() async throws {
+        try await withTaskExecutorPreference(OwnThread()) { try await judgeSilentHello() }
+    }
+
+    private func judgeSilentHello() async throws {
+        let silent = try HangingUpBus(answersHello: false)
+        let ended = Locked(false)
+        let opening = Task {
+            await onThread {
+                defer { ended.withLock { $0 = true } }
+                let open = { () throws(DBusError) in try DBusConnection.open(silent.bus) }
+                do throws(DBusError) {
+                    _ = try open()
+                    return nil as DBusError.Code?
+                } catch {
+                    return error.code
+                }
+            }
+        }
+        try await eventually("it has said Hello") { silent.greetings == 1 }
+        let bus = try PrivateBus()
+        let isOpen = await onThread { (try? DBusConnection.open(bus.bus)) != nil }
+        #expect(isOpen)
+        #expect(!ended.withLock { $0 }, "the other one waited as long as this")
+        silent.hangUp()
+        #expect(await opening.value == .noBus)
+    }
+
+    @Test("a bus that hangs up after Hello gets fewer and fewer connections")
+    func hangingUp() async throws {
+        let bus = try HangingUpBus()
+        let connection = try DBusConnection.whenThere(bus.bus)
+        let lease = connection.keepMatch(MatchRule(interface: "org.example.Ping")) { _ in }
+        try await eventually("it connects six times") { bus.connections.count >= 6 }
+        let arrivals = bus.connections
+        // The attempts come at once, then after 50, 100, 200 and 400 ms.
+        #expect(arrivals[5] - arrivals[1] >= .milliseconds(700))
+        connection.close()
+        withExtendedLifetime(lease) {}
+    }
+
+    @Test("a process without descriptors 0 to 2 has no socket under these numbers")
+    func standardDescriptors() async throws {
+        let bus = try PrivateBus()
+        let probe = try ChildProcess(
+            ChildProcess.built("bus-probe"),
+            [bus.address, "observe-without-standard-descriptors", "1"]
+        )
+        #expect(await probe.exitStatus() == 0)
+    }
+
+    @Test("a program that an address starts is reaped when it ends")
+    func programOfAddress() async throws {
+        let probe = try ChildProcess(ChildProcess.built("bus-probe"), ["unixexec:path=/bin/true", "collect", "3"])
+        try await probe.line { $0 == "collected" }
+    }
+
+    @Test("an address with a bus identifier stays valid after a restart of the bus")
+    func identifierInAddress() async throws {
+        let bus = try PrivateBus()
+        let identifier = try #require(try DBusConnection.open(bus.bus).busIdentifier)
+        let address = "unix:path=/nonexistent;\(bus.address),guid=\(identifier)"
+        try bus.restart()
+        #expect(try DBusConnection.open(bus.bus).busIdentifier != identifier)
+        try DBusConnection.open(.address(address)).close()
+    }
+
+    @Test("only identifiers are removed from an address, wherever they are")
+    func withoutIdentifiers() {
+        #expect(
+            BusAddress.withoutIdentifiers("unix:guid=1,path=/a;tcp:host=b,guid=2,port=3")
+                == "unix:path=/a;tcp:host=b,port=3"
+        )
+        #expect(BusAddress.withoutIdentifiers("unix:path=/guid=1;;autolaunch:") == "unix:path=/guid=1;;autolaunch:")
+    }
+
+    @Test(
+        "the error in a user namespace that changes the user says why",
+        .enabled(if: geteuid() == 0, "only root becomes another user")
+    )
+    func userNamespace() async throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        let bus = try PrivateBus(options)
+        let command = ["--user", "--map-root-user", ChildProcess.built("bus-probe"), bus.address, "connect", "1"]
+        let said = try await ChildProcess(as: 65534, "unshare", command).line { _ in true }
+        #expect(said.contains("this process is in a user namespace") && said.contains("--map-current-user"), "\(said)")
+    }
+
+    @Test("waits grow from zero to 2 s and reset only after a connection that lasted")
+    func backoff() {
+        let start = ContinuousClock.now
+        var backoff = Backoff()
+        let waits = (0..<8).map { _ in backoff.next() }
+        #expect(waits == [.zero] + [50, 100, 200, 400, 800, 1600, 2000].map { .milliseconds($0) })
+        backoff.restored(at: start)
+        backoff.lost(at: start + .milliseconds(1999))
+        #expect(backoff.next() == .seconds(2))
+        backoff.restored(at: start)
+        backoff.lost(at: start + .seconds(2))
+        #expect(backoff.next() == .zero)
+    }
+
+    /// Clients that fill the accept queue of a stopped bus.
+    private final class Line {
+        private var sockets: [CInt] = []
+
+        init(at path: String) throws {
+            while true {
+                let client = socket(
+                    AF_UNIX,
+                    CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue),
+                    0
+                )
+                sockets.append(client)
+                var address = sockaddr_un()
+                address.sun_family = sa_family_t(AF_UNIX)
+                withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+                let isTaken = withUnsafePointer(to: &address) { pointer in
+                    pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                        connect(client, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+                    }
+                }
+                if isTaken { continue }
+                try #require(errno == EAGAIN)
+                return
+            }
+        }
+
+        deinit { for client in sockets { close(client) } }
+    }
+
+    @Test(
+        "a stopped bus with a full queue delays a connection only until the deadline",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "systemd's socket has place for thousands")
+    )
+    func fullLine() async throws {
+        let bus = try PrivateBus()
+        let address = try bus.bus.resolvedAddress()
+        bus.suspend()
+        let start = try #require(address.firstRange(of: "path=")).upperBound
+        var line: Line? = try Line(at: String(address[start...].prefix { $0 != "," }))
+        let opener = BusOpener()
+        for _ in 0..<3 {
+            let began = ContinuousClock.now
+            let error = await onThread {
+                do throws(DBusError) {
+                    _ = try BusSocket(address: address, opener: opener, by: began + .milliseconds(100))
+                    return nil as DBusError?
+                } catch {
+                    return error
+                }
+            }
+            #expect(
+                error?.code == .noBus && error?.message.contains("taken this connection") == true,
+                "\(String(describing: error))"
+            )
+            #expect(opener.hasLeftBehind)
+        }
+        bus.resume()
+        withExtendedLifetime(line) {}
+        // The bus limits the number of connections that wait to be admitted.
+        line = nil
+        let problem = await onThread {
+            do throws(DBusError) {
+                _ = try BusSocket(address: address, opener: opener)
+                return nil as DBusError?
+            } catch {
+                return error
+            }
+        }
+        #expect(problem == nil)
+        #expect(!opener.hasLeftBehind)
+    }
+}

@@ -1,0 +1,306 @@
+import Foundation
+import NotifyCenterTestKit
+import Synchronization
+import Testing
+
+@testable import Basics
+@testable import DBus
+
+@Suite("A connection over a real bus")
+struct DBusConnectionTests {
+    private let bus: PrivateBus
+    private let connection: DBusConnection
+
+    init() throws {
+        bus = try PrivateBus()
+        connection = try DBusConnection.open(bus.bus)
+    }
+
+    private func echo(_ path: String = "/echo") -> [DBusInterface] {
+        [
+            DBusInterface(
+                "org.example.Echo",
+                methods: [
+                    .init("Echo", in: [.init("text", "s")], out: [.init("text", "s")]) { $0.arguments },
+                    .init("Hang") { _ in
+                        try await Task.sleep(for: .seconds(600))
+                        return []
+                    },
+                    .init("Fail") { _ in throw MethodFailure(name: "org.example.Error.Busy", message: "later") },
+                    .init("Huge", out: [.init("bytes", "ay")]) { _ in
+                        [.bytes(Array(repeating: 0, count: DBusValueLimits.bodyBytes + 1))]
+                    },
+                ],
+                properties: [.init("Version", "u") { .uint32(7) }]
+            )
+        ]
+    }
+
+    private func call(_ member: String, _ arguments: [DBusValue] = [], to destination: String) throws -> DBusMessage {
+        try .methodCall(
+            destination: destination,
+            path: "/echo",
+            interface: "org.example.Echo",
+            member: member,
+            arguments: arguments
+        )
+    }
+
+    @Test("a method responds to a call from a task and to one from a thread")
+    func methodCall() async throws {
+        let server = try DBusConnection.open(bus.bus)
+        try await server.requestName("org.example.Echo")
+        let object = try server.export(echo(), at: "/echo")
+        let message = try call("Echo", [.string("hello")], to: "org.example.Echo")
+        let held = HeldMessage(message)
+        #expect(await onThread { try? connection.callAndWait(held.message) } == [.string("hello")])
+        #expect(try await connection.call(held.message.sharedReference()) == [.string("hello")])
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("errors carry the peer's name and differ for signature, object and method")
+    func refusals() async throws {
+        let server = try DBusConnection.open(bus.bus)
+        let object = try server.export(echo(), at: "/echo")
+        let name = try #require(server.uniqueName)
+        func refusal(_ message: consuming DBusMessage) async -> String? {
+            do {
+                _ = try await connection.call(message, timeout: .seconds(600))
+                return nil
+            } catch {
+                return error.name
+            }
+        }
+        #expect(await refusal(try call("Fail", to: name)) == "org.example.Error.Busy")
+        #expect(await refusal(try call("Echo", [.uint32(1)], to: name)) == "org.freedesktop.DBus.Error.InvalidArgs")
+        #expect(await refusal(try call("Nothing", to: name)) == "org.freedesktop.DBus.Error.UnknownMethod")
+        #expect(await refusal(try call("Huge", to: name)) == "org.freedesktop.DBus.Error.Failed")
+        let elsewhere = try DBusMessage.methodCall(destination: name, path: "/no", interface: "a.b", member: "C")
+        #expect(await refusal(elsewhere) == "org.freedesktop.DBus.Error.UnknownObject")
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("an unanswered call times out, and a cancelled call ends at once")
+    func timeoutAndCancellation() async throws {
+        let server = try DBusConnection.open(bus.bus)
+        let object = try server.export(echo(), at: "/echo")
+        let name = try #require(server.uniqueName)
+        let hang = try call("Hang", to: name)
+        let late = await #expect(throws: DBusError.self) {
+            try await connection.call(try call("Hang", to: name), timeout: .milliseconds(20))
+        }
+        #expect(late?.code == .timedOut)
+        let held = HeldMessage(hang)
+        let task = Task { [connection] in
+            do throws(DBusError) {
+                _ = try await connection.call(held.message.sharedReference(), timeout: .seconds(600))
+                return nil as DBusError.Code?
+            } catch {
+                return error.code
+            }
+        }
+        task.cancel()
+        #expect(await task.value == .cancelled)
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("standard tools can introspect a service and read its properties")
+    func introspection() async throws {
+        let server = try DBusConnection.open(bus.bus)
+        try await server.requestName("org.example.Echo")
+        let object = try server.export(echo(), at: "/org/example/Echo")
+        let gdbus = try ChildProcess(
+            "dbus-send",
+            [
+                "--session", "--print-reply=literal", "--dest=org.example.Echo", "/org/example/Echo",
+                "org.freedesktop.DBus.Introspectable.Introspect",
+            ],
+            environment: bus.environment
+        )
+        try await gdbus.line { $0.contains("<method name=\"Echo\">") }
+        #expect(gdbus.lines.contains { $0.contains("<property name=\"Version\" type=\"u\" access=\"read\">") })
+        let root = try ChildProcess(
+            "dbus-send",
+            [
+                "--session", "--print-reply=literal", "--dest=org.example.Echo", "/org",
+                "org.freedesktop.DBus.Introspectable.Introspect",
+            ],
+            environment: bus.environment
+        )
+        try await root.line { $0.contains("<node name=\"example\"/>") }
+        let get = try DBusMessage.methodCall(
+            destination: "org.example.Echo",
+            path: "/org/example/Echo",
+            interface: "org.freedesktop.DBus.Properties",
+            member: "Get",
+            arguments: [.string("org.example.Echo"), .string("Version")]
+        )
+        #expect(try await connection.call(get) == [.variant(.uint32(7))])
+        withExtendedLifetime(object) {}
+    }
+
+    @Test(
+        "a peer's process runs until its descriptor says that it has ended"
+    )
+    func processDescriptor() async throws {
+        // A pipe end becomes readable when the other end is closed, as a process descriptor does when the process ends.
+        var ends: [CInt] = [-1, -1]
+        try #require(pipe(&ends) == 0)
+        let fields: [String: DBusValue] = [
+            "UnixUserID": .uint32(7), "ProcessID": .uint32(8),
+            "ProcessFD": .descriptor(DBusDescriptor(adopting: ends[0])),
+            "LinuxSecurityLabel": .bytes(Array("snap.a.b (enforce)\0".utf8)), "OfTomorrow": .double(1),
+        ]
+        let peer = try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(fields)])
+        #expect(peer.userID == 7 && peer.processID == 8 && peer.securityLabel == "snap.a.b (enforce)")
+        #expect(peer.isRunning == true)
+        close(ends[1])
+        // A process that another test is starting may briefly hold a copy.
+        try await eventually("it has ended") { peer.isRunning == false }
+        let older = fields.filter { $0.key != "ProcessFD" }
+        #expect(try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(older)]).isRunning == nil)
+    }
+
+    @Test("the bus reports a peer's user, process and program")
+    func credentials() async throws {
+        let peer = try DBusConnection.open(bus.bus)
+        let credentials = try await connection.credentials(of: try #require(peer.uniqueName))
+        #expect(credentials.userID == getuid())
+        #expect(credentials.groupIDs.contains(getegid()))
+        #expect(credentials.processID == UInt32(getpid()))
+        let executable = try #require(credentials.executable)
+        #expect(executable == ChildProcess.built((executable as NSString).lastPathComponent))
+        peer.close()
+        try await eventually("a peer that is gone has none") {
+            do throws(DBusError) {
+                _ = try await connection.credentials(of: peer.uniqueName ?? ":1.99999")
+                return false
+            } catch {
+                return error.code == .refused
+            }
+        }
+    }
+
+    @Test("a name with another owner is refused, and is free when the owner is gone")
+    func names() async throws {
+        var other: DBusConnection? = try DBusConnection.open(bus.bus)
+        try await other?.requestName("org.example.One")
+        let taken = await #expect(throws: DBusError.self) { try await connection.requestName("org.example.One") }
+        #expect(taken?.code == .nameTaken)
+        #expect(try await connection.owner(of: "org.example.One") == other?.uniqueName)
+        other = nil
+        try await eventually("the name is free") { try await connection.owner(of: "org.example.One") == nil }
+        try await connection.requestName("org.example.One")
+        #expect(try await connection.owner(of: "org.example.One") == connection.uniqueName)
+    }
+
+    @Test("connection, names, rules and objects are restored after the bus restarts")
+    func reconnection() async throws {
+        let server = try DBusConnection.open(bus.bus)
+        try await server.requestName("org.example.Echo")
+        let object = try server.export(echo(), at: "/echo")
+        let lease = try await server.addMatch(MatchRule(interface: "org.example.Ping"))
+        let seen = Locked(0)
+        let handler = server.onSignal { message in
+            if message.interface == "org.example.Ping" { seen.withLock { $0 += 1 } }
+        }
+        let events = Locked<[String]>([])
+        let watching = try server.onEvent { event in
+            events.withLock { events in
+                switch event {
+                case .lost: events.append("lost")
+                case .restored(let failures): events.append("restored with \(failures.count) failures")
+                }
+            }
+        }
+        bus.stop()
+        try await eventually("the loss is told") { events.withLock { $0 } == ["lost"] }
+        let lost = #expect(throws: DBusError.self) {
+            try server.send(try .signal(path: "/a", interface: "a.b", member: "C"))
+        }
+        #expect(lost?.code == .disconnected)
+        try bus.start()
+        try await eventually("the return is told") {
+            events.withLock { $0 } == ["lost", "restored with 0 failures"]
+        }
+        let client = try DBusConnection.open(bus.bus)
+        #expect(
+            try await client.call(try call("Echo", [.string("again")], to: "org.example.Echo")) == [.string("again")]
+        )
+        try client.send(try .signal(path: "/a", interface: "org.example.Ping", member: "Ping"))
+        try await eventually("the signal arrives by the restored rule") { seen.withLock { $0 } == 1 }
+        withExtendedLifetime((object, lease, handler, watching)) {}
+    }
+
+    @Test("several threads may send one message as a call")
+    func sharedMessage() async throws {
+        let message = try DBusMessage.methodCall(
+            destination: "org.freedesktop.DBus",
+            path: "/org/freedesktop/DBus",
+            interface: "org.freedesktop.DBus",
+            member: "GetId"
+        )
+        let held = HeldMessage(message)
+        let answers = await withTaskGroup { group in
+            for _ in 0..<20 {
+                group.addTask { [connection] in (try? connection.callAndWait(held.message))?.count ?? 0 }
+            }
+            return await group.reduce(0, +)
+        }
+        #expect(answers == 20)
+    }
+
+    @Test("a handler that holds the last reference to its own connection can be removed")
+    func handlerHoldsConnection() throws {
+        func tokens() throws -> [Observation] {
+            let connection = try DBusConnection.open(bus.bus)
+            return [
+                try connection.onEvent { _ in withExtendedLifetime(connection) {} },
+                connection.onSignal { _ in withExtendedLifetime(connection) {} },
+            ]
+        }
+        // The deinit of the last token ends the connection, while the token's lock may be held.
+        for token in try tokens() { token.cancel() }
+    }
+
+    @Test("without a bus the error says where it looked and what to do")
+    func noBus() {
+        let error = #expect(throws: DBusError.self) { try DBusConnection.open(.address("unix:path=/nowhere/bus")) }
+        #expect(error?.code == .noBus)
+        #expect(error?.description.contains("/nowhere/bus") == true)
+        #expect(error?.remedy != nil)
+    }
+
+    @Test("concurrent sends all arrive, in order for each thread")
+    func concurrentSends() async throws {
+        let receiver = try DBusConnection.open(bus.bus)
+        let lease = try await receiver.addMatch(MatchRule(interface: "org.example.Ping"))
+        let seen = Locked<[String: [UInt64]]>([:])
+        let handler = receiver.onSignal { message in
+            guard message.interface == "org.example.Ping", let member = message.member,
+                let number = (try? message.arguments())?.first?.unsignedValue
+            else { return }
+            seen.withLock { $0[member, default: []].append(number) }
+        }
+        try await withThrowingTaskGroup { group in
+            for thread in 0..<8 {
+                group.addTask { [connection] in
+                    for number in 0..<500 as Range<UInt64> {
+                        try connection.send(
+                            try .signal(
+                                path: "/a",
+                                interface: "org.example.Ping",
+                                member: "T\(thread)",
+                                arguments: [.uint64(number)]
+                            )
+                        )
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        try await eventually("all arrive") { seen.withLock { $0.values.reduce(0) { $0 + $1.count } } == 4000 }
+        #expect(seen.withLock { $0 }.values.allSatisfy { $0 == Array(0..<500) })
+        withExtendedLifetime((lease, handler)) {}
+    }
+}

@@ -1,0 +1,67 @@
+import Testing
+
+@testable import DBus
+
+@Suite("Messages carry every D-Bus type and refuse other values")
+struct DBusMessageTests {
+    private func message(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+        try .signal(path: "/a", interface: "a.b", member: "C", arguments: arguments)
+    }
+
+    @Test("every type survives encoding and decoding")
+    func roundTrip() throws {
+        let values: [DBusValue] = [
+            .byte(255), .boolean(true), .int16(.min), .uint16(.max), .int32(.min), .uint32(.max), .int64(.min),
+            .uint64(.max), .double(-0.0), .string("é𝄞"), .objectPath("/a/b"), .signature("a{sv}"), .bytes([]),
+            .bytes([0, 1, 255]), .array([], of: "s"), .array([.string("x")], of: "s"),
+            .structure([.byte(1), .structure([.string("")])]),
+            .dictionary([.init(.uint32(1), .array([.variant(.bytes([7]))], of: "v"))], key: "u", value: "av"),
+            .dictionary([], key: "s", value: "v"), .variant(.variant(.boolean(false))),
+        ]
+        let message = try message(values)
+        #expect(try message.arguments() == values)
+        #expect(message.signature == values.map(\.signature).joined())
+    }
+
+    @Test(
+        "a value that D-Bus cannot carry is refused before a message is made",
+        arguments: [
+            DBusValue.string("a\0b"), .objectPath("no/path"), .signature("{"), .structure([]),
+            .array([.byte(1)], of: "s"), .array([], of: "not a type"), .array([], of: "s\0"),
+            .dictionary([.init(.string("a"), .byte(1))], key: "s", value: "v"),
+            .dictionary([], key: "v", value: "s"),
+            (0..<70).reduce(DBusValue.byte(0)) { value, _ in .variant(value) },
+        ]
+    )
+    func refusals(value: DBusValue) {
+        let error = #expect(throws: DBusError.self) { _ = try message([value]) }
+        #expect(error?.code == .invalidArgument)
+    }
+
+    @Test("a message over the size that every bus accepts is refused")
+    func tooLarge() {
+        let error = #expect(throws: DBusError.self) {
+            _ = try message([.bytes(Array(repeating: 0, count: DBusValueLimits.bodyBytes + 1))])
+        }
+        #expect(error?.code == .tooLarge)
+    }
+
+    @Test("names that D-Bus does not accept are refused", arguments: ["", "a", "a..b", "a.1", "a.b\0", "é.b"])
+    func names(interface: String) {
+        let error = #expect(throws: DBusError.self) {
+            _ = try DBusMessage.signal(path: "/a", interface: interface, member: "C")
+        }
+        #expect(error?.code == .invalidArgument)
+    }
+
+    @Test("a dictionary with a repeated key is read without a trap; the last value counts")
+    func duplicateKeys() throws {
+        let value = DBusValue.dictionary(
+            [.init(.string("k"), .variant(.byte(1))), .init(.string("k"), .variant(.byte(2)))],
+            key: "s",
+            value: "v"
+        )
+        let message = try message([value])
+        #expect(try message.arguments().first?.fieldsValue == ["k": .byte(2)])
+    }
+}

@@ -1,0 +1,181 @@
+import Basics
+import CoreFoundationNotifications
+import DBus
+import Foundation
+import Synchronization
+import Testing
+
+// Serialized, because the process has one local center, and observers of any name get the posts of all tests.
+@Suite("The local center", .serialized)
+struct CFLocalCenterTests {
+    private let first = LocalObserver()
+    private let second = LocalObserver()
+    // Only the addresses matter; they are never dereferenced.
+    private let objectA = UnsafeRawPointer(bitPattern: 0xA0)
+    private let objectB = UnsafeRawPointer(bitPattern: 0xB0)
+
+    // CF-M1, CF-M2, CF-M5, CF-M7, CF-P2, CF-P3, CF-A4
+    @Test("names and objects match as the table says")
+    func matching() {
+        let registrations: [(String?, UnsafeRawPointer?, [String])] = [
+            ("n", nil, ["n -", "n A", "n B"]), ("n", objectA, ["n A"]),
+            (nil, nil, ["n -", "n A", "n B", "m A"]), (nil, objectA, ["n A", "m A"]),
+        ]
+        let observers = registrations.map { name, object, _ in
+            let observer = LocalObserver()
+            observer.add(name, object: object)
+            return observer
+        }
+        for (name, object) in [("n", nil), ("n", objectA), ("n", objectB), ("m", objectA)] {
+            LocalObserver.post(name, object: object)
+        }
+        for (observer, (_, _, expected)) in zip(observers, registrations) {
+            let heard = observer.ownCalls.map { call in
+                "\(call.name) \([0xA0: "A", 0xB0: "B"][call.object] ?? "-")"
+            }
+            #expect(heard == expected)
+        }
+    }
+
+    // CF-D1, CF-D6, CF-P3, CF-P8, CF-U3
+    @Test("the post calls its observers on its thread with the posted pointers")
+    func pointers() throws {
+        let userInfo: CFDictionary = try #require(CFDictionaryCreate(nil, nil, nil, 0, nil, nil))
+        let name = makeString("n")
+        first.add(nil, object: objectA)
+        CFNotificationCenterPostNotification(LocalObserver.center, name, objectA, userInfo, false)
+        let expected = LocalObserver.Call(
+            name: "n",
+            center: address(of: LocalObserver.center),
+            nameObject: address(of: name),
+            object: 0xA0,
+            userInfo: address(of: userInfo),
+            thread: UInt(pthread_self())
+        )
+        #expect(first.calls == [expected])
+        LocalObserver.post("n", object: objectA)
+        #expect(first.calls.last?.userInfo == 0)
+    }
+
+    // CF-P6, CF-P8, CF-A7, CF-S13
+    @Test("options and suspension behaviours have no effect")
+    func options() {
+        for behavior in 0...5 { first.add("n", behavior: behavior) }
+        _CFNotificationCenterSetSuspended(LocalObserver.center, true)
+        #expect(_CFNotificationCenterIsSuspended(LocalObserver.center) == false)
+        CFNotificationCenterPostNotificationWithOptions(LocalObserver.center, makeString("n"), nil, nil, ~0)
+        #expect(first.calls.count == 6)
+    }
+
+    // CF-M3: other implementations compare only CFHash, which samples the characters of a long text.
+    @Test("names with the same hash are different")
+    func equalHashes() {
+        let names = ["a", "b"].map { letter in
+            String(repeating: "x", count: 60) + letter + String(repeating: "x", count: 300)
+        }
+        #expect(CFHash(makeString(names[0])) == CFHash(makeString(names[1])), "CoreFoundation still samples")
+        first.add(names[0])
+        LocalObserver.post(names[1])
+        #expect(first.names.isEmpty)
+        LocalObserver.post(names[0])
+        #expect(first.names == [names[0]])
+    }
+
+    // CF-M3
+    @Test("names are compared exactly, with any characters")
+    func names() {
+        let names = ["", "n", "N", "n\u{0}", "n\u{0}x", "\u{E9}", "e\u{301}", "\u{FEFF}n", "\u{1F600}", "*"]
+        let observers = names.map { name in
+            let observer = LocalObserver()
+            observer.add(name)
+            return observer
+        }
+        for name in names { LocalObserver.post(name) }
+        for (observer, name) in zip(observers, names) {
+            #expect(observer.names.map { Array($0.utf8) } == [Array(name.utf8)])
+        }
+    }
+
+    // CF-M3
+    @Test("a post of a name that is not Unicode reaches no observer")
+    func loneSurrogate() throws {
+        var (lead, trail): (UniChar, UniChar) = (0xD800, 0xDC01)
+        let names = [
+            try #require(CFStringCreateWithCharacters(nil, &lead, 1)),
+            try #require(CFStringCreateWithCharacters(nil, &trail, 1)),
+        ]
+        first.add(nil)
+        second.add("\u{FFFD}")
+        for name in names {
+            second.add(named: name)
+            CFNotificationCenterPostNotification(LocalObserver.center, name, nil, nil, false)
+        }
+        #expect(first.ownCalls.isEmpty)
+        #expect(second.calls.isEmpty)
+        LocalObserver.post("\u{1F600}")
+        #expect(first.ownCalls.map(\.name) == ["\u{1F600}"])
+    }
+
+    // CF-R2, CF-R3, CF-R4, CF-R5, CF-A10
+    @Test("removing compares name and object, and leaves other observers in place")
+    func removing() {
+        let cases: [(String?, UnsafeRawPointer?, [String])] = [
+            ("n", nil, ["any", "any A", "m"]), (nil, objectA, ["n", "any", "m"]),
+            ("n", objectA, ["n", "any", "any A", "m"]), (nil, nil, []),
+            ("x", objectB, ["n", "n A", "any", "any A", "m"]),
+        ]
+        for (name, object, remaining) in cases {
+            let registrations: [(String, String?, UnsafeRawPointer?)] = [
+                ("n", "n", nil), ("n A", "n", objectA), ("any", nil, nil), ("any A", nil, objectA), ("m", "m", nil),
+            ]
+            for (_, name, object) in registrations { first.add(name, object: object) }
+            second.add("n")
+            for _ in 0..<2 { first.remove(name, object: object) }
+            let (calls, others) = (first.ownCalls.count, second.ownCalls.count)
+            LocalObserver.post("n", object: objectA)
+            LocalObserver.post("m")
+            let counts = ["n": 1, "n A": 1, "any": 2, "any A": 1, "m": 1]
+            let expected = remaining.compactMap { counts[$0] }.reduce(0, +)
+            #expect(first.ownCalls.count - calls == expected)
+            #expect(second.ownCalls.count - others == 1)
+            first.remove(nil)
+            second.remove(nil)
+        }
+    }
+
+    // CF-R4, CF-R5
+    @Test("removing all registrations of an observer leaves those of others")
+    func removingEvery() {
+        for name in ["n", nil] {
+            first.add(name)
+            second.add(name)
+        }
+        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, first.address)
+        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, first.address)
+        LocalObserver.post("n")
+        #expect(first.ownCalls.isEmpty)
+        #expect(second.ownCalls.map(\.name) == ["n", "n"])
+    }
+
+    // CF-A1
+    @Test("an observer may be NULL, and then it cannot be removed")
+    func nullObserver() {
+        let calls = AnonymousCalls.shared
+        CFNotificationCenterAddObserver(LocalObserver.center, nil, anonymousCallback, makeString("null"), nil, .drop)
+        LocalObserver.post("null")
+        CFNotificationCenterRemoveObserver(LocalObserver.center, nil, makeString("null"), nil)
+        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, nil)
+        LocalObserver.post("null")
+        #expect(calls.count.withLock { $0 } == 2)
+    }
+}
+
+/// The calls of an observer without a pointer.
+private final class AnonymousCalls: Sendable {
+    static let shared = AnonymousCalls()
+    let count = Locked(0)
+}
+
+private let anonymousCallback: CFNotificationCallback = { _, _, _, _, _ in
+    AnonymousCalls.shared.count.withLock { $0 += 1 }
+}

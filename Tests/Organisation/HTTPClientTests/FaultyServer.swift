@@ -1,0 +1,37 @@
+import Basics
+import HTTPClient
+import Identity
+import NotifyCenterTestKit
+
+/// A running `faulty-server`. It ends with this object.
+final class FaultyServer: Sendable {
+    private let directory: TemporaryDirectory
+    private let process: ChildProcess
+    private let ports: JSONValue
+
+    init() async throws {
+        directory = try TemporaryDirectory("faulty-server")
+        let program = #filePath.split(separator: "/").dropLast(2).joined(separator: "/")
+        process = try ChildProcess("/usr/bin/python3", ["/\(program)/Providers/faulty-server", directory.path])
+        let line = try await process.line { $0.hasPrefix("ready ") }
+        ports = try JSONValue(parsing: Array(line.dropFirst("ready ".count).utf8), limits: JSONLimits(size: 4096))
+    }
+
+    deinit { process.kill() }
+
+    /// The certificate of the authority that the listener `good` is signed by.
+    var authority: String { directory.path + "/authority.pem" }
+
+    /// A client that trusts the authority.
+    func client(patience: Int = 30) -> HTTPClient { HTTPClient(trustAnchors: authority, patience: patience) }
+
+    func address(_ path: String, listener: String = "good", host: String = "localhost") throws -> HTTPAddress {
+        guard let port = ports[listener]?.number.map({ Int($0) }),
+            let address = HTTPAddress("\(listener == "plain" ? "http" : "https")://\(host):\(port)/\(path)")
+        else { throw UnknownListener() }
+        return address
+    }
+}
+
+/// The server's output lacks a listener.
+struct UnknownListener: Error {}

@@ -1,0 +1,430 @@
+import Basics
+import FoundationEssentials
+import HTTPClient
+import Identity
+import OpenIDConnect
+import TestProviders
+import Testing
+
+@Suite("State machine of the browser sign-in")
+struct AuthorizationCodeFlowTests {
+    private let start = ContinuousClock.now
+    private let redirect = "http://127.0.0.1:8976/callback"
+
+    /// The query of the address that the browser opens.
+    private func query(_ flow: AuthorizationCodeFlow) throws -> [String: String] {
+        let address = try flow.address(scopes: ["openid", "profile"], loginHint: "ada@example.com")
+        return try #require(FormFields.decode(String(address.drop { $0 != "?" }.dropFirst())))
+    }
+
+    private func refusal(_ effect: AuthorizationCodeFlow.Effect?) -> SignInError? {
+        guard case .finished(.failure(let error)) = effect else { return nil }
+        return error
+    }
+
+    @Test("the request has PKCE, a state, a nonce and prompt=login; secrets are unique")
+    func request() throws {
+        let (first, second) = (
+            try query(AuthorizationCodeFlow(provider(), redirect: redirect, start: start)),
+            try query(AuthorizationCodeFlow(provider(), redirect: redirect, start: start))
+        )
+        #expect(
+            first["response_type"] == "code" && first["client_id"] == "device-7" && first["redirect_uri"] == redirect
+        )
+        #expect(
+            first["scope"] == "openid profile" && first["prompt"] == "login" && first["login_hint"] == "ada@example.com"
+        )
+        #expect(first["code_challenge_method"] == "S256")
+        for name in ["state", "nonce", "code_challenge"] {
+            // 32 bytes in base64url.
+            #expect(first[name]?.utf8.count == 43)
+            #expect(first[name] != second[name])
+        }
+    }
+
+    @Test("a code is exchanged once, with verifier and redirect; later events do nothing")
+    func exchange() throws {
+        var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+        let state = try #require(try query(flow)["state"])
+        guard case .exchange(let request) = flow.handle(.answered("code=c%2B1&state=\(state)"), at: start) else {
+            Issue.record("not exchanged")
+            return
+        }
+        #expect(request.address.text == "https://login.example.com/realm/token")
+        let fields = form(request)
+        #expect(
+            fields["grant_type"] == "authorization_code" && fields["code"] == "c+1"
+                && fields["redirect_uri"] == redirect
+        )
+        #expect(fields["code_verifier"]?.utf8.count == 43 && fields["client_id"] == "device-7")
+        #expect(flow.handle(.answered("code=c2&state=\(state)"), at: start) == nil)
+        guard case .finished(.success(let granted)) = flow.handle(.exchanged(.success(tokens)), at: start) else {
+            Issue.record("not finished")
+            return
+        }
+        #expect(granted.lifetime == .seconds(60) && granted.accessToken.text == "a")
+        #expect(flow.handle(.exchanged(.success(tokens)), at: start) == nil)
+        #expect(flow.handle(.cancelled, at: start) == nil)
+    }
+
+    @Test("a query of another sign-in ends the flow")
+    func otherAnswers() throws {
+        let long = String(repeating: "a", count: AuthorizationCodeFlow.longestQuery)
+        let queries = [
+            "", "code=c", "code=c&state=", "code=c&state=other", "state=%", "state=STATE",
+            "code=c&state=STATE&state=STATE", long,
+        ]
+        for query in queries {
+            var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+            let state = try #require(try self.query(flow)["state"])
+            let query = query.replacing("STATE", with: state)
+            #expect(
+                refusal(flow.handle(.answered(query), at: start))?.code == .authenticationFailed,
+                "\(query.prefix(60))"
+            )
+            #expect(flow.handle(.answered("code=c&state=\(state)"), at: start) == nil)
+        }
+    }
+
+    @Test("the flow expires after 600 s, and can be cancelled")
+    func ends() throws {
+        var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+        let state = try #require(try query(flow)["state"])
+        #expect(
+            refusal(flow.handle(.answered("code=c&state=\(state)"), at: start + .seconds(600)))?.code == .loginExpired
+        )
+        var other = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
+        #expect(refusal(other.handle(.cancelled, at: start))?.code == .userCanceled)
+    }
+
+    @Test("the secret is in the header, or in the body if the provider accepts only that")
+    func credentials() throws {
+        let basic = try provider(secret: "a:b+c d")
+        var flow = AuthorizationCodeFlow(basic, redirect: redirect, start: start)
+        let state = try #require(try query(flow)["state"])
+        guard case .exchange(let request) = flow.handle(.answered("code=c&state=\(state)"), at: start) else { return }
+        // device-7:a%3Ab%2Bc%20d
+        #expect(request.fields["Authorization"] == "Basic ZGV2aWNlLTc6YSUzQWIlMkJjJTIwZA==")
+        #expect(form(request)["client_secret"] == nil)
+        let post = try provider(#","token_endpoint_auth_methods_supported":["client_secret_post"]"#, secret: "a:b")
+        let posted = RefreshFlow(post, token: Secret("r")).begin()
+        #expect(posted.fields["Authorization"] == nil && form(posted)["client_secret"] == "a:b")
+        #expect(!"\(posted)".contains("a:b") && !"\(posted)".contains("r="))
+    }
+}
+
+@Suite("State machine of the device grant")
+struct DeviceGrantTests {
+    private let start = ContinuousClock.now
+    private let code = json(
+        #"{"device_code":"d","user_code":"AB-12","verification_uri":"https://login.example.com/d","expires_in":1800}"#
+    )
+
+    /// A grant that has shown its code, and waits.
+    private func waiting() throws -> DeviceGrant {
+        var grant = DeviceGrant(try provider(), scopes: ["openid"], start: start)
+        guard case .send(let request)? = grant.handle(.begin, at: start).first else { throw NoAddress() }
+        #expect(form(request) == ["scope": "openid", "client_id": "device-7"])
+        guard case .show(let shown)? = grant.handle(.answered(.success(code)), at: start).first else {
+            throw NoAddress()
+        }
+        #expect(shown.userCode == "AB-12" && shown.address.host == "login.example.com")
+        return grant
+    }
+
+    @Test("a client that authenticates in the header is named in the form, too")
+    func namedClient() throws {
+        var grant = DeviceGrant(try provider(secret: "s"), scopes: ["openid"], start: start)
+        guard case .send(let request)? = grant.handle(.begin, at: start).first else { throw NoAddress() }
+        #expect(form(request) == ["scope": "openid", "client_id": "device-7"])
+        #expect(request.fields["Authorization"]?.hasPrefix("Basic ") == true)
+        _ = grant.handle(.answered(.success(code)), at: start)
+        _ = grant.handle(.awaited, at: start)
+        guard case .send(let poll)? = grant.handle(.waited, at: start).first else { throw NoAddress() }
+        #expect(form(poll)["client_id"] == "device-7" && form(poll)["client_secret"] == nil)
+    }
+
+    /// The pause after the response to a poll; `nil` if the grant ends.
+    private func pause(
+        _ grant: inout DeviceGrant,
+        after answer: Result<HTTPResponse, HTTPError>,
+        at now: ContinuousClock.Instant? = nil
+    ) -> Duration? {
+        _ = grant.handle(.awaited, at: now ?? start)
+        _ = grant.handle(.waited, at: now ?? start)
+        guard case .wait(let duration)? = grant.handle(.answered(answer), at: now ?? start).first else { return nil }
+        return duration
+    }
+
+    @Test("slow_down adds 5 s to all waits; a timeout doubles them; Retry-After counts once")
+    func pace() throws {
+        var grant = try waiting()
+        let pending = oauthError("authorization_pending")
+        for (answer, seconds) in [
+            (pending, 5), (oauthError("slow_down"), 10), (pending, 10), (failure(.timedOut), 20),
+            (.success(json("", status: 503, fields: ["retry-after": "100"])), 100), (pending, 40),
+            (failure(.unreachable("no route")), 60), (failure(.timedOut), 60),
+        ] as [(Result<HTTPResponse, HTTPError>, Int)] {
+            let pause = pause(&grant, after: answer)
+            #expect(pause == .seconds(seconds), "\(answer)")
+        }
+    }
+
+    @Test("the grant ends after 15 minutes, or 30 s after the last poll of the caller")
+    func ends() throws {
+        func isOver(at passed: Duration, awaitedAt: Duration) throws -> Bool {
+            var grant = try waiting()
+            _ = grant.handle(.awaited, at: start + awaitedAt)
+            guard case .finished(.failure(let error))? = grant.handle(.waited, at: start + passed).first else {
+                return false
+            }
+            return error.code == .loginExpired
+        }
+        #expect(try !isOver(at: .seconds(899), awaitedAt: .seconds(890)))
+        #expect(try isOver(at: .seconds(900), awaitedAt: .seconds(890)))
+        #expect(try !isOver(at: .seconds(30), awaitedAt: .zero))
+        #expect(try isOver(at: .seconds(31), awaitedAt: .zero))
+    }
+
+    @Test("error responses and untrusted certificates end the grant")
+    func refusals() throws {
+        for (answer, code) in [
+            (oauthError("access_denied"), SignInError.Code.userCanceled), (oauthError("expired_token"), .loginExpired),
+            (oauthError("invalid_client", status: 401), .providerMisconfigured),
+            (oauthError("other"), .providerMisconfigured),
+            (failure(.untrusted("expired")), .providerUnavailable), (failure(.cancelled), .userCanceled),
+        ] {
+            var grant = try waiting()
+            _ = grant.handle(.waited, at: start)
+            guard case .finished(.failure(let error))? = grant.handle(.answered(answer), at: start).first else {
+                Issue.record("\(answer) did not end it")
+                continue
+            }
+            #expect(error.code == code)
+            #expect(grant.handle(.waited, at: start).isEmpty)
+        }
+    }
+
+    @Test(
+        "an incomplete code, or one without a web address, is not shown",
+        arguments: [
+            "{}", #"{"device_code":"d","user_code":"AB-12","verification_uri":"javascript:alert(1)","expires_in":10}"#,
+            #"{"device_code":"d","user_code":"A\u001b[2J","verification_uri":"https://login.example.com","expires_in":10}"#,
+            #"{"device_code":"d","user_code":"AB","verification_uri":"https://login.example.com","expires_in":0}"#,
+            #"{"device_code":"d","user_code":"AB","verification_uri":"https://login.example.com","expires_in":"soon"}"#,
+            "<html>", "",
+        ]
+    )
+    func badCodes(text: String) throws {
+        var grant = DeviceGrant(try provider(), scopes: [], start: start)
+        _ = grant.handle(.begin, at: start)
+        guard case .finished(.failure)? = grant.handle(.answered(.success(json(text))), at: start).first else {
+            Issue.record("it was shown")
+            return
+        }
+    }
+
+    @Test(
+        "a code with the member names of other providers is shown",
+        arguments: [
+            #""verification_url":"https://login.example.com/d","expires_in":60"#,
+            #""verification_uri":"https://login.example.com/d","expires_in":"60""#,
+            #""verification_uri":"https://login.example.com/d""#,
+        ]
+    )
+    func otherForms(members: String) throws {
+        var grant = DeviceGrant(try provider(), scopes: [], start: start)
+        _ = grant.handle(.begin, at: start)
+        let answer = json(#"{"device_code":"d","user_code":"AB",\#(members)}"#)
+        guard case .show(let code)? = grant.handle(.answered(.success(answer)), at: start).first else {
+            Issue.record("it was not shown")
+            return
+        }
+        #expect(code.address.text == "https://login.example.com/d")
+        #expect(code.lifetime == (members.contains("expires_in") ? .seconds(60) : .seconds(300)))
+    }
+}
+
+@Suite("Unusable responses")
+struct UnusableResponseTests {
+    @Test(
+        "the error for a token response names the member",
+        arguments: [
+            (#"{"access_token":"a"}"#, "“token_type” is missing"),
+            (#"{"token_type":"bearer"}"#, "“access_token” is missing"),
+            (#"{"access_token":7,"token_type":"bearer"}"#, "“access_token” is a number, and not a token"),
+            (
+                #"{"access_token":"a","token_type":"bearer","scope":["a"]}"#,
+                "“scope” is a list, and not a text of scopes"
+            ),
+            (#"{"access_token":"a","token_type":"bearer","expires_in":-1}"#, "“expires_in” is no time"),
+            ("\u{FEFF}{}", "status 200, and what is not JSON: a byte order mark at byte 0"),
+        ]
+    )
+    func tokens(text: String, flaw: String) throws {
+        var flow = RefreshFlow(try provider(), token: Secret("r"))
+        guard case .finished(.unavailable(let error, tokenMayBeUsed: true)) = flow.handle(.success(json(text))) else {
+            Issue.record("it was taken")
+            return
+        }
+        #expect(error.description.contains(" responds with something unusable: \(flaw); "), "\(error)")
+    }
+
+    @Test(
+        "the provider check parses the issued device code",
+        arguments: [
+            (#"{"device_code":"d","user_code":"AB","expires_in":60}"#, "“verification_uri” is missing"),
+            (
+                #"{"device_code":"d","user_code":"AB","verification_uri":"https://a.example","expires_in":[]}"#,
+                "“expires_in” is no time"
+            ),
+            (#"{"device_code":"d","user_code":"AB","verification_uri":"https://a.example","expires_in":60}"#, nil),
+        ] as [(String, String?)]
+    )
+    func deviceCode(text: String, flaw: String?) throws {
+        let check = ProviderCheck(provider: try provider(), redirect: "http://127.0.0.1:1/callback", scopes: [])
+        let step = check.meaning(of: .success(json(text)), .deviceCode)
+        #expect(step.outcome == (flaw == nil ? .works : .fails) && flaw.map(step.text.contains) != false, "\(step)")
+    }
+
+    @Test("the error for missing metadata names the address, and is no network outage")
+    func description() throws {
+        let issuer = try #require(testIssuer)
+        let error = #expect(throws: SignInError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
+        let wanted =
+            "responds with something unusable: status 404 at https://login.example.com/realm/.well-known/openid-configuration"
+        #expect(error?.description.contains(wanted) == true, "\(String(describing: error))")
+    }
+
+    @Test("a logout token may be for several clients")
+    func logoutAudience() throws {
+        let now = Date()
+        let issuer = try #require(testIssuer)
+        let claims = """
+            {"iss":"\(issuer)","aud":["another","device-7"],"iat":\(Int(now.timeIntervalSince1970)),"jti":"1","sub":"ada",
+            "events":{"http://schemas.openid.net/event/backchannel-logout":{}}}
+            """
+        let token = try LogoutToken(try verified(claims), issuer: issuer, clientID: "device-7", now: now)
+        #expect(token.subject == "ada")
+    }
+}
+
+@Suite("Outcomes of a refresh")
+struct RefreshFlowTests {
+    private enum Meaning: Equatable {
+        case renewed, sessionOver, reauthentication, misconfigured, scope
+        case unavailable(mayBeUsed: Bool)
+        case again
+    }
+
+    private func meaning(_ effect: RefreshFlow.Effect) -> Meaning {
+        switch effect {
+        case .send: .again
+        case .finished(.renewed): .renewed
+        case .finished(.sessionOver): .sessionOver
+        case .finished(.reauthenticationNeeded): .reauthentication
+        case .finished(.misconfigured): .misconfigured
+        case .finished(.scopeRefused): .scope
+        case .finished(.unavailable(_, let mayBeUsed)): .unavailable(mayBeUsed: mayBeUsed)
+        }
+    }
+
+    private func meaning(_ answers: Result<HTTPResponse, HTTPError>..., mayBeUsed: Bool = false) throws -> Meaning? {
+        var flow = RefreshFlow(try provider(), token: Secret("r1"), mayBeUsed: mayBeUsed)
+        var last: Meaning?
+        for answer in answers { last = meaning(flow.handle(answer)) }
+        return last
+    }
+
+    @Test("each response has its outcome")
+    func table() throws {
+        for (answer, expected) in [
+            (.success(tokens), .renewed),
+            (oauthError("invalid_grant"), .sessionOver), (.success(json("", status: 400)), .sessionOver),
+            (.success(json("", status: 401)), .sessionOver),
+            (oauthError("interaction_required"), .reauthentication), (oauthError("login_required"), .reauthentication),
+            (oauthError("invalid_client", status: 401), .misconfigured),
+            (oauthError("unauthorized_client"), .misconfigured), (.success(json("", status: 403)), .misconfigured),
+            (oauthError("invalid_scope"), .scope),
+            // HTML pages, server failures, overload and malformed JSON end no session.
+            (.success(json("<html>", status: 401)), .unavailable(mayBeUsed: true)),
+            (.success(json("<html>")), .unavailable(mayBeUsed: true)),
+            (.success(json("{}")), .unavailable(mayBeUsed: true)),
+            (oauthError("invalid_grant", status: 500), .unavailable(mayBeUsed: true)),
+            (.success(json("", status: 429)), .unavailable(mayBeUsed: false)),
+            (failure(.unreachable("no route")), .unavailable(mayBeUsed: false)),
+            (failure(.untrusted("expired")), .unavailable(mayBeUsed: false)),
+        ] as [(Result<HTTPResponse, HTTPError>, Meaning)] {
+            #expect(try meaning(answer) == expected, "\(answer)")
+        }
+    }
+
+    @Test(
+        "malformed scopes make the response unusable",
+        arguments: [
+            #"["openid"]"#, "7", "true", "{}", #""openid \u00e9""#, #""a\nb""#, #""a\\b""#, #""\u0000""#,
+        ]
+    )
+    func malformedScopes(scope: String) throws {
+        let answer = #"{"access_token":"a","token_type":"bearer","scope":\#(scope)}"#
+        #expect(try meaning(.success(json(answer))) == .unavailable(mayBeUsed: true))
+    }
+
+    @Test("a missing or null scope grants the request; an empty one grants nothing")
+    func scopes() throws {
+        for (member, granted) in [
+            ("", nil), (#","scope":null"#, nil), (#","scope":"""#, []), (#","scope":"b  a""#, ["a", "b"]),
+        ] as [(String, Set<String>?)] {
+            var flow = RefreshFlow(try provider(), token: Secret("r1"))
+            let answer = json(#"{"access_token":"a","token_type":"bearer"\#(member)}"#)
+            guard case .finished(.renewed(let tokens)) = flow.handle(.success(answer)) else {
+                Issue.record("not renewed: \(member)")
+                return
+            }
+            #expect(tokens.scopes == granted, "\(member)")
+        }
+    }
+
+    @Test("a lost response is requested once more; invalid_grant then ends no session")
+    func lostAnswer() throws {
+        #expect(try meaning(failure(.timedOut)) == .again)
+        #expect(try meaning(failure(.brokenOff("cut")), .success(tokens)) == .renewed)
+        #expect(try meaning(failure(.timedOut), oauthError("invalid_grant")) == .reauthentication)
+        #expect(try meaning(failure(.timedOut), failure(.timedOut)) == .unavailable(mayBeUsed: true))
+        #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
+    }
+
+    @Test("a refusal of the client or the scopes leaves a possible use of the token open")
+    func lostAnswerAndRefusal() throws {
+        for refusal in [
+            oauthError("invalid_client", status: 401), oauthError("unauthorized_client"),
+            oauthError("unsupported_grant_type"), .success(json("", status: 403)),
+        ] {
+            #expect(try meaning(failure(.timedOut), refusal) == .unavailable(mayBeUsed: true))
+            #expect(try meaning(refusal, mayBeUsed: true) == .unavailable(mayBeUsed: true))
+        }
+        #expect(try meaning(failure(.timedOut), oauthError("invalid_scope")) == .unavailable(mayBeUsed: true))
+        // The caller knows of the loss, so only this request fails.
+        #expect(try meaning(oauthError("invalid_scope"), mayBeUsed: true) == .scope)
+    }
+
+    @Test("Retry-After is passed on")
+    func later() throws {
+        var flow = RefreshFlow(try provider(), token: Secret("r1"))
+        let answer = json("", status: 503, fields: ["retry-after": "70"])
+        guard case .finished(.unavailable(let error, _)) = flow.handle(.success(answer)) else {
+            Issue.record("an answer")
+            return
+        }
+        #expect(error.retryAfter == .seconds(70))
+    }
+
+    @Test("a refresh sends the token, and scopes only if they are requested")
+    func request() throws {
+        let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()
+        #expect(form(plain) == ["grant_type": "refresh_token", "refresh_token": "r1", "client_id": "device-7"])
+        #expect(plain.limits.connect == .seconds(5) && plain.limits.total == .seconds(10))
+        let scoped = RefreshFlow(try provider(), token: Secret("r1"), scopes: ["openid", "mail"]).begin()
+        #expect(form(scoped)["scope"] == "openid mail")
+    }
+}

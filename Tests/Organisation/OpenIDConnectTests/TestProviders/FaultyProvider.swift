@@ -1,0 +1,99 @@
+import Basics
+import FoundationEssentials
+package import HTTPClient
+import Identity
+import NotifyCenterTestKit
+package import OpenIDConnect
+
+package final class FaultyProvider: Sendable {
+    /// One process for all tests: each fault has its own issuer and state. It ends with the test process, which holds
+    /// its standard input.
+    package static let shared = Task { try await FaultyProvider() }
+
+    /// The folder of the programs that act as providers and as people.
+    package static let folder = "/" + #filePath.split(separator: "/").dropLast(3).joined(separator: "/") + "/Providers"
+
+    private let directory: TemporaryDirectory
+    private let process: ChildProcess
+    /// The port at 127.0.0.1.
+    package let port: UInt16
+
+    private init() async throws {
+        directory = try TemporaryDirectory("faulty-provider")
+        process = try ChildProcess("/usr/bin/python3", ["\(Self.folder)/faulty-provider", directory.path])
+        let line = try await process.line { $0.hasPrefix("ready ") }
+        guard let port = UInt16(line.dropFirst("ready ".count)) else { throw NoAddress() }
+        self.port = port
+    }
+
+    /// The file with the certificate of its authority.
+    package var trustAnchors: String { directory.path + "/authority.pem" }
+
+    /// The issuer with this fault.
+    package func issuer(_ fault: String) -> String { "https://localhost:\(port)/\(fault)" }
+
+    /// A client of the provider with this fault.
+    package func client(
+        _ fault: String,
+        clock: TestClock = TestClock(),
+        secret: String = "s&cret +%/"
+    ) throws -> TestClient {
+        guard let issuer = Issuer(issuer(fault)) else { throw NoAddress() }
+        let http = HTTPClient(trustAnchors: trustAnchors, patience: 30)
+        return TestClient(
+            client: OpenIDConnectClient(
+                issuer: issuer,
+                credentials: ClientCredentials(identifier: "device-7", secret: Secret(secret)),
+                http: http,
+                clock: clock.clock
+            ),
+            http: http
+        )
+    }
+}
+
+package struct NoAddress: Error {
+    package init() {}
+}
+
+/// A client and a browser.
+package struct TestClient: Sendable {
+    package let client: OpenIDConnectClient
+    package let http: HTTPClient
+
+    package init(client: OpenIDConnectClient, http: HTTPClient) {
+        self.client = client
+        self.http = http
+    }
+
+    /// Signs in with the browser.
+    package func signIn() async throws -> OpenIDConnectClient.SignedIn {
+        let redirect = "http://127.0.0.1:8976/callback"
+        let flow = try await client.beginSignIn(redirect: redirect)
+        let query = try await browse(flow.address(scopes: ["openid", "profile"], loginHint: "ada"))
+        return try await client.completeSignIn(flow, query: query, requestedAt: Date())
+    }
+
+    /// The query of the address that the provider redirects the browser to.
+    package func browse(_ address: String) async throws -> String {
+        String(decoding: try await get(address), as: UTF8.self)
+    }
+
+    /// The content of a path below the issuer.
+    package func page(_ path: String) async throws -> String { try await browse(client.issuer.text + "/" + path) }
+
+    private func get(_ text: String) async throws -> [UInt8] {
+        guard let address = HTTPAddress(text) else { throw NoAddress() }
+        return try await http.send(HTTPRequest(address)).body
+    }
+
+    /// The error of a sign-in; `nil` if it succeeds.
+    package func refusal() async throws -> SignInError? {
+        do {
+            _ = try await signIn()
+            return nil
+        } catch let error as SignInError {
+            return error
+        }
+    }
+}

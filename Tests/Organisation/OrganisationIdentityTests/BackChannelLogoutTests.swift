@@ -1,0 +1,74 @@
+import Basics
+import DBus
+import FoundationEssentials
+import HTTPClient
+import HTTPListening
+import Identity
+import NotifyCenterTestKit
+import OpenIDConnect
+import Synchronization
+import TestProviders
+import Testing
+
+@testable import OrganisationIdentity
+
+@Suite("Back-channel logout")
+struct BackChannelLogoutTests {
+    private func request(_ token: String) -> ReceivedRequest {
+        ReceivedRequest(
+            method: "POST",
+            path: "/logout",
+            fields: ["content-type": FormFields.contentType],
+            body: Array("logout_token=\(token)".utf8)
+        )
+    }
+
+    @Test("a logout is reported with the time at which its token was issued")
+    func time() async throws {
+        let test = try await FaultyProvider.shared.value.client("backchannel-issued-90-s-ago")
+        let events = Locked<[ProviderEvent]>([])
+        let logout = BackChannelLogout(test.client) { event in events.withLock { $0.append(event) } }
+        let asked = Date()
+        #expect(await logout.answer(request(try await test.page("logout-token"))).status == 200)
+        let date = try #require(events.withLock { $0.first?.date })
+        // The provider's clock has whole seconds.
+        #expect((asked.addingTimeInterval(-91)...Date().addingTimeInterval(-90)).contains(date), "\(date)")
+    }
+
+    @Test("a logout is reported completely even if the provider disconnects")
+    func hangUp() async throws {
+        let test = try await FaultyProvider.shared.value.client("backchannel-none.hang-up")
+        let (gate, opened) = AsyncStream.makeStream(of: Void.self)
+        let report = Locked((hasBegun: false, isCancelled: true))
+        let logout = BackChannelLogout(test.client) { _ in
+            report.withLock { $0.hasBegun = true }
+            for await _ in gate {}
+            report.withLock { $0.isCancelled = Task.isCancelled }
+        }
+        let request = request(try await test.page("logout-token"))
+        let answer = Task { await logout.answer(request) }
+        try await eventually("the report has begun") { report.withLock { $0.hasBegun } }
+        answer.cancel()
+        opened.finish()
+        #expect(await answer.value.status == 200)
+        #expect(!report.withLock { $0.isCancelled })
+    }
+
+    @Test("a flood of strangers' tokens does not block a genuine logout")
+    func flood() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let test = try faulty.client("backchannel-none.flooded")
+        let foreign = try await faulty.client("backchannel-none.other-keys").page("logout-token")
+        let events = Locked(0)
+        let logout = BackChannelLogout(test.client) { _ in events.withLock { $0 += 1 } }
+        // The first logout makes the provider's keys be read.
+        let first = request(try await test.page("logout-token"))
+        #expect(await logout.answer(first).status == 200)
+        var statuses: Set<Int> = []
+        for _ in 0..<100 { statuses.insert(await logout.answer(request(foreign)).status) }
+        #expect(statuses == [400, 429])
+        let second = request(try await test.page("logout-token"))
+        #expect(await logout.answer(second).status == 200)
+        #expect(events.withLock { $0 } == 2)
+    }
+}

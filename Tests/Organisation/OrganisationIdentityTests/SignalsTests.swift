@@ -1,0 +1,372 @@
+import Basics
+import DBus
+import FoundationEssentials
+import HTTPClient
+import Identity
+import NotifyCenterTestKit
+import OpenIDConnect
+import Synchronization
+import TestProviders
+import Testing
+
+@testable import OrganisationIdentity
+
+/// A receiver of events, with a real transmitter and a broker that records the events.
+private final class Receiver: Sendable {
+    struct Refused: Error {}
+
+    let clock = TestClock()
+    let test: TestClient
+    let issuer: String
+    let events = Locked<[ProviderEvent]>([])
+    let notes = Locked<[SharedSignals.Note]>([])
+    let refuses = Locked(false)
+    private let endpoint: HTTPAddress
+
+    /// - Parameter fault: The fault of the provider. Each fault has a separate provider.
+    init(_ fault: String) async throws {
+        let faulty = try await FaultyProvider.shared.value
+        test = try faulty.client(fault, clock: clock)
+        issuer = faulty.issuer(fault)
+        endpoint = try #require(HTTPAddress(issuer + "/signals/poll"))
+    }
+
+    func signals(audience: String = "device-7", device: String? = nil, token: String? = "given-token") -> SharedSignals
+    {
+        SharedSignals(
+            test.client,
+            .init(endpoint: endpoint, audience: audience, device: device, scopes: ["ssf.read"]),
+            token: token.map { Secret($0) },
+            clock: clock.clock
+        ) { [weak self] note in
+            self?.notes.withLock { $0.append(note) }
+        } report: { [weak self] event in
+            guard let self, !refuses.withLock({ $0 }) else { throw Refused() }
+            events.withLock { $0.append(event) }
+        }
+    }
+
+    /// Adds an event to the stream, and returns its `jti`.
+    @discardableResult
+    func add(_ query: String) async throws -> String { try await test.page("signals/add?" + query) }
+
+    func list(_ name: String) async throws -> [String] {
+        try await test.page("signals/" + name).split(separator: "\n").map(String.init)
+    }
+
+    /// Receives until the condition holds.
+    func receive(
+        _ signals: SharedSignals? = nil,
+        until what: String,
+        _ condition: @escaping @Sendable () async throws -> Bool
+    ) async throws {
+        let signals = signals ?? self.signals()
+        let task = Task { await signals.run() }
+        do {
+            try await eventually(what, condition)
+            // A stream has only one receiver at a time.
+            task.cancel()
+            await task.value
+        } catch {
+            task.cancel()
+            let (notes, events) = (notes.withLock { $0 }, told)
+            let lists = [try? await list("polls"), try? await list("waiting"), try? await list("errors")]
+            let state = "polls, waiting, errors \(lists); told \(events); \(notes); waits \(clock.waited.suffix(20))"
+            Issue.record("\(what): \(state)")
+            throw error
+        }
+    }
+
+    /// The broker's events without their dates.
+    var told: [ProviderEvent] {
+        events.withLock { events in
+            events.map { ProviderEvent($0.kind, issuer: $0.issuer, subject: $0.subject, session: $0.session) }
+        }
+    }
+
+    func event(_ kind: ProviderEvent.Kind, _ subject: String? = nil, session: String? = nil) -> ProviderEvent {
+        ProviderEvent(kind, issuer: issuer, subject: subject, session: session)
+    }
+}
+
+@Suite("Security events of a polled stream")
+struct SignalsTests {
+    @Test(
+        "each event has its specified effect, and is acknowledged after the broker has it",
+        arguments: [
+            ("session-revoked", .ended), ("sessions-revoked", .ended), ("account-disabled", .ended),
+            ("account-purged", .ended), ("credential-change", .reauthenticate), ("verification", nil),
+        ] as [(String, ProviderEvent.Kind?)]
+    )
+    func events(name: String, kind: ProviderEvent.Kind?) async throws {
+        let receiver = try await Receiver("signals.\(name)")
+        let identifier = try await receiver.add("event=\(name)")
+        try await receiver.receive(until: "the acknowledgement") {
+            try await receiver.list("acknowledged") == [identifier]
+        }
+        #expect(receiver.told == [kind.map { receiver.event($0, "ada") }].compactMap { $0 })
+        #expect(receiver.notes.withLock { $0 } == [.works])
+    }
+
+    @Test("a named session ends alone; an unclear event makes the broker ask the provider")
+    func subjects() async throws {
+        let receiver = try await Receiver("signals.subjects")
+        for query in ["session=session-1", "device=till-7", "device=till-8", "subject=grace"] {
+            try await receiver.add("event=session-revoked&\(query)")
+            try await receiver.receive(receiver.signals(device: "till-7"), until: "the acknowledgement") {
+                try await receiver.list("waiting").isEmpty
+            }
+        }
+        #expect(
+            receiver.told == [
+                receiver.event(.ended, "ada", session: "session-1"), receiver.event(.ended, "ada"),
+                receiver.event(.ended, "grace"),
+            ]
+        )
+        // Without a configured device name, the event may concern this device.
+        try await receiver.add("event=session-revoked&device=till-8")
+        try await receiver.receive(until: "the acknowledgement") { try await receiver.list("waiting").isEmpty }
+        #expect(receiver.told.last == receiver.event(.doubt, "ada"))
+    }
+
+    @Test("device compliance is reported for the configured device name")
+    func compliance() async throws {
+        let receiver = try await Receiver("signals.compliance")
+        for query in [
+            "till-7&status=not-compliant", "till-8&status=not-compliant", "till-7&status=compliant", "till-7",
+        ] {
+            try await receiver.add("event=device-compliance-change&device=\(query)")
+            try await receiver.receive(receiver.signals(device: "till-7"), until: "the acknowledgement") {
+                try await receiver.list("waiting").isEmpty
+            }
+        }
+        #expect(receiver.told == [.notCompliant, .compliant, .doubt].map { receiver.event($0) })
+    }
+
+    @Test(
+        "a faulty token ends no session, and the transmitter gets the reason",
+        arguments: [
+            // Signed by a stranger.
+            [
+                ("alg-none", "invalid_key"), ("hs256", "invalid_key"), ("spoilt", "invalid_key"),
+                ("stranger", "invalid_key"), ("jku", "invalid_key"), ("no-token", "invalid_key"),
+            ],
+            // Signed by the provider.
+            [
+                ("no-type", "invalid_request"), ("wrong-type", "invalid_request"), ("logout-type", "invalid_request"),
+                ("wrong-aud", "invalid_audience"), ("no-aud", "invalid_request"), ("wrong-iss", "invalid_issuer"),
+                ("no-iat", "invalid_request"), ("future", "invalid_request"), ("no-jti", "invalid_request"),
+                ("other-jti", "invalid_request"), ("with-exp", "invalid_request"), ("with-sub", "invalid_request"),
+                ("no-events", "invalid_request"), ("empty-events", "invalid_request"),
+            ],
+        ]
+    )
+    func mistakes(mistakes: [(fault: String, word: String)]) async throws {
+        let isStrangers = mistakes.allSatisfy { $0.word == "invalid_key" }
+        let receiver = try await Receiver("signals.mistakes-of-\(isStrangers ? "strangers" : "provider")")
+        var expected: Set<String> = []
+        for (fault, word) in mistakes {
+            let identifier = try await receiver.add("event=session-revoked&fault=\(fault)")
+            expected.insert("\(identifier) \(word)")
+        }
+        try await receiver.receive(until: "the refusals") { [expected] in
+            try await Set(receiver.list("errors")) == expected
+        }
+        // A rejected token of the provider leads to a question to the provider, a stranger's token does not.
+        #expect(receiver.told == (isStrangers ? [] : mistakes.map { _ in receiver.event(.doubt) }))
+        #expect(try await receiver.list("acknowledged").isEmpty)
+    }
+
+    @Test("a rejected token is logged with its signer and reason, at most five a minute")
+    func refusals() async throws {
+        let receiver = try await Receiver("signals.refusals")
+        var identifiers: Set<String> = []
+        for number in 0..<20 {
+            identifiers.insert(
+                try await receiver.add("event=session-revoked&fault=\(number % 2 == 0 ? "alg-none" : "with-exp")")
+            )
+        }
+        let signals = receiver.signals()
+        let task = Task { await signals.run() }
+        defer { task.cancel() }
+        try await eventually("the refusals") { try await receiver.list("errors").count == 20 }
+        func told() -> [SharedSignals.RefusedToken] {
+            receiver.notes.withLock { $0 }.compactMap { if case .refused(let token) = $0 { token } else { nil } }
+        }
+        #expect(told().count == RefusalTally.lines)
+        #expect(Set(told().map(\.identifier)).isSubset(of: identifiers))
+        for token in told() {
+            #expect(token.isProviders == token.reason.contains("exp"), "\(token)")
+            #expect(token.isProviders || token.reason.hasPrefix("the event token is not signed by"), "\(token)")
+        }
+        receiver.clock.advance(by: RefusalTally.window)
+        try await receiver.add("event=verification")
+        try await eventually("the rest") {
+            receiver.notes.withLock { $0 }.contains(.refusedMore(20 - RefusalTally.lines))
+        }
+        #expect(told().count == RefusalTally.lines)
+        #expect(receiver.notes.withLock { $0 }.count { if case .refusedMore = $0 { true } else { false } } == 1)
+    }
+
+    @Test("a token for several receivers is accepted if the stream's audience is among them")
+    func audience() async throws {
+        let receiver = try await Receiver("signals.audience")
+        try await receiver.add("event=session-revoked&audience=till-7&fault=several-aud")
+        try await receiver.receive(receiver.signals(audience: "till-7"), until: "the acknowledgement") {
+            try await receiver.list("waiting").isEmpty
+        }
+        #expect(receiver.told == [receiver.event(.ended, "ada")])
+    }
+
+    @Test("a token whose acknowledgement was lost has its effect once")
+    func lostAcknowledgement() async throws {
+        let receiver = try await Receiver("signals-forget")
+        let identifier = try await receiver.add("event=session-revoked")
+        try await receiver.receive(until: "the second acknowledgement") {
+            try await receiver.list("acknowledged") == [identifier]
+        }
+        #expect(receiver.told == [receiver.event(.ended, "ada")])
+    }
+
+    @Test("a token that the broker rejects stays with the transmitter, and is retried")
+    func brokerRefuses() async throws {
+        let receiver = try await Receiver("signals.broker-refuses")
+        receiver.refuses.withLock { $0 = true }
+        try await receiver.add("event=account-disabled")
+        let signals = receiver.signals()
+        let task = Task { await signals.run() }
+        defer { task.cancel() }
+        try await eventually("the failure") {
+            receiver.notes.withLock { $0 }.contains {
+                if case .fails(let text) = $0 { text.contains("broker") } else { false }
+            }
+        }
+        #expect(try await receiver.list("acknowledged").isEmpty && receiver.told.isEmpty)
+        receiver.refuses.withLock { $0 = false }
+        try await eventually("the acknowledgement") { try await receiver.list("waiting").isEmpty }
+        #expect(receiver.told == [receiver.event(.ended, "ada")])
+    }
+
+    @Test("a token with a new key waits until the keys may be read again")
+    func rotation() async throws {
+        let receiver = try await Receiver("keys-away.signals")
+        try await receiver.add("event=verification")
+        let signals = receiver.signals()
+        try await receiver.receive(signals, until: "the first one") { try await receiver.list("waiting").isEmpty }
+        receiver.clock.advance(by: .seconds(70))
+        _ = try await receiver.test.page("rotate")
+        let identifier = try await receiver.add("event=session-revoked")
+        try await receiver.receive(signals, until: "the acknowledgement") {
+            try await receiver.list("acknowledged").contains(identifier)
+        }
+        #expect(receiver.told == [receiver.event(.ended, "ada")])
+        #expect(try await receiver.list("errors").isEmpty)
+    }
+
+    @Test("a token whose check is cancelled is neither acknowledged nor refused")
+    func cancelled() async throws {
+        let receiver = try await Receiver("keys-wait.signals")
+        try await receiver.add("event=verification")
+        let signals = receiver.signals()
+        try await receiver.receive(signals, until: "the first one") { try await receiver.list("waiting").isEmpty }
+        receiver.clock.advance(by: .seconds(70))
+        _ = try await receiver.test.page("rotate")
+        let identifier = try await receiver.add("event=session-revoked")
+        try await receiver.receive(signals, until: "the question for keys") {
+            try await receiver.test.page("key-requests") == "2"
+        }
+        _ = try await receiver.test.page("free-keys")
+        try await receiver.receive(signals, until: "the acknowledgement") {
+            try await receiver.list("waiting").isEmpty
+        }
+        #expect(try await receiver.list("errors").isEmpty)
+        #expect(try await receiver.list("acknowledged").contains(identifier))
+        #expect(receiver.told == [receiver.event(.ended, "ada")])
+    }
+
+    @Test(
+        "a stream with unusable responses is polled more rarely, and logged once",
+        arguments: [
+            ("signals-html", "JSON"), ("signals-redirect", "another address"), ("signals-large", "1048576 bytes"),
+            ("signals-refuse", "shared-signals-token"),
+        ]
+    )
+    func nonsense(fault: String, reason: String) async throws {
+        let receiver = try await Receiver(fault)
+        try await receiver.receive(until: "eight questions") {
+            try await Int(receiver.list("polls").first ?? "") ?? 0 >= 8
+        }
+        #expect(receiver.told.isEmpty)
+        let pauses = [5, 10, 20, 40, 80, 160, 300].map { Duration.seconds($0) }
+        #expect(Array(receiver.clock.waited.prefix(7)) == pauses)
+        let notes = receiver.notes.withLock { $0 }
+        guard notes.count == 1, case .fails(let text)? = notes.first else {
+            Issue.record("\(notes)")
+            return
+        }
+        #expect(text.contains(reason), "\(text)")
+        // The message contains no token.
+        #expect(!text.contains("given-token"))
+    }
+
+    @Test("a stream without long polling is polled every 15 seconds")
+    func empty() async throws {
+        let receiver = try await Receiver("signals-empty")
+        try await receiver.receive(until: "five questions") {
+            try await Int(receiver.list("polls").first ?? "") ?? 0 >= 5
+        }
+        let waited = receiver.clock.waited.prefix(4)
+        #expect(waited.count == 4 && waited.allSatisfy { $0 > .seconds(4) && $0 <= .seconds(15) }, "\(waited)")
+        #expect(receiver.notes.withLock { $0 } == [.works])
+    }
+
+    @Test("without an administrator's token the device requests its own")
+    func ownToken() async throws {
+        let receiver = try await Receiver("signals.own-token")
+        for _ in 1...2 {
+            try await receiver.add("event=session-revoked")
+            try await receiver.receive(receiver.signals(token: nil), until: "the acknowledgement") {
+                try await receiver.list("waiting").isEmpty
+            }
+        }
+        #expect(receiver.told.count == 2)
+        let denied = try await Receiver("signals-no-grant")
+        try await denied.receive(denied.signals(token: nil), until: "the failure") {
+            !denied.notes.withLock { $0 }.isEmpty
+        }
+        guard case .fails(let text)? = denied.notes.withLock({ $0.first }) else { return }
+        #expect(text.contains("client_credentials") && text.contains("shared-signals-token"), "\(text)")
+        #expect(try await denied.list("polls") == ["0"])
+    }
+
+    @Test("a wake-up sends a request at once, even while another one waits")
+    func wake() async throws {
+        let receiver = try await Receiver("signals.wake")
+        let signals = receiver.signals()
+        let task = Task { await signals.run() }
+        defer { task.cancel() }
+        for number in 1...3 {
+            try await eventually("question \(number)") {
+                try await Int(receiver.list("polls").first ?? "") ?? 0 >= number
+            }
+            signals.wake()
+        }
+        #expect(receiver.notes.withLock { $0 }.allSatisfy { $0 == .works })
+    }
+
+    @Test("the check reports whether the stream responds, and takes no event")
+    func check() async throws {
+        let good = try await Receiver("signals.check")
+        try await good.add("event=session-revoked")
+        let step = await good.signals().check()
+        #expect(step.outcome == .works && step.name == .sharedSignals, "\(step.text)")
+        #expect(try await good.list("waiting").count == 1 && good.told.isEmpty)
+        for (fault, remedy) in [
+            ("signals-refuse", "shared-signals-token"), ("signals-missing", "endpoint_url"),
+            ("signals-html", "RFC 8936"), ("signals-away", "503"), ("signals-redirect", "another address"),
+        ] {
+            let step = await (try await Receiver(fault + ".check")).signals().check()
+            #expect(step.outcome == .fails && step.text.contains(remedy), "\(step.text)")
+        }
+    }
+}

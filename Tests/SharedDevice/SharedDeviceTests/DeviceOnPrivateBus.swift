@@ -1,0 +1,123 @@
+import Basics
+import DBus
+import DeviceStorage
+import EmbeddedIdentity
+import ExampleSupport
+import Foundation
+import Identity
+import NotifyCenter
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceBroker
+import Synchronization
+
+/// A device for one test: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
+/// are “correct horse ada” and “correct horse grace”.
+final class DeviceOnPrivateBus {
+    let bus: PrivateBus
+    let directory: TemporaryDirectory
+    private(set) var broker: ChildProcess?
+    var brokerArguments: [String] = []
+    /// A command that starts the broker, for instance `env` with variables.
+    var brokerCommand: [String] = []
+
+    init(starts: Bool = true, bus: PrivateBus? = nil) async throws {
+        self.bus = try bus ?? PrivateBus()
+        directory = try TemporaryDirectory("shared-device-test")
+        try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Contoso"}"#)
+        for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
+        for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }
+        // Cheap hashes, because these tests are about sessions and sign in hundreds of times. `add` makes the command
+        // create real hashes.
+        let users = try UserDirectory(database: DeviceDatabase(directory: state), passwordCost: .minimal)
+        for user in ["ada", "grace"] {
+            try users.add(
+                username: user,
+                displayName: user.capitalized,
+                password: Secret("correct horse \(user)")
+            )
+        }
+        if starts { try await startBroker() }
+    }
+
+    private static let ownApplications = ["app", "control", "desk", "holder", "one", "other", "waiting"]
+    private static var program: String {
+        (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
+    }
+
+    /// Writes the app's manifest. Call it before the broker starts; a running broker notices it a moment later.
+    func enrol(_ identifier: String, _ program: String, more: String = "") throws {
+        let manifests = "\(directory.path)/apps"
+        try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
+        try #"{"id": "\#(identifier)", "executable": "\#(program)"\#(more)}"#
+            .write(toFile: "\(manifests)/\(identifier).json", atomically: true, encoding: .utf8)
+    }
+
+    struct Unexpected: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    var state: String { "\(directory.path)/state" }
+    var configuration: String { "\(directory.path)/managed.json" }
+
+    func configure(_ json: String) throws {
+        try json.write(toFile: configuration, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
+    }
+
+    func startBroker() async throws {
+        let program = brokerCommand + [ChildProcess.built("shared-device-broker")]
+        broker = try await ChildProcess.service(
+            program[0],
+            program.dropFirst() + ["--state", state, "--configuration", configuration, "--bus", bus.address]
+                + brokerArguments
+        )
+    }
+
+    func killBroker() {
+        broker?.kill()
+        broker?.waitUntilExit()
+    }
+
+    /// An app of this device; the same name is the same app after a restart.
+    func application(_ name: String = "app") -> SharedDeviceApplication {
+        SharedDeviceApplication(
+            identifier: "org.example.\(name)",
+            bus: bus.bus,
+            stateDirectory: "\(directory.path)/apps/\(name)"
+        )
+    }
+}
+
+extension SharedDeviceApplication {
+    @discardableResult
+    func signIn(_ user: String, password: String? = nil) async throws(SharedDeviceError) -> TokenResult {
+        let parameters = InteractiveTokenParameters(scopes: ["orders.read"], loginHint: user) { hint in
+            Credentials(username: hint ?? "", password: password ?? "correct horse \(user)")
+        }
+        return try await acquireToken(with: parameters)
+    }
+
+    func signOutCurrent() async throws {
+        guard let account = try await getCurrentAccount().current else { return }
+        try await signout(with: account)
+    }
+}
+
+func code(of body: () async throws -> Void) async -> SharedDeviceError.Code? {
+    do {
+        try await body()
+        return nil
+    } catch {
+        return (error as? SharedDeviceError)?.code
+    }
+}
+
+/// An ordered list of events that a test shares with its helpers.
+final class Log: Sendable {
+    private let entries = Locked<[String]>([])
+
+    var lines: [String] { entries.withLock { $0 } }
+
+    func add(_ line: String) { entries.withLock { $0.append(line) } }
+}
