@@ -118,7 +118,7 @@ extension DBusError {
             .disconnected,
             message: "the bus is not connected",
             attempted: attempted,
-            remedy: "the connection comes back by itself when the bus does; try again then"
+            remedy: "the connection is restored as soon as the bus is back; try again then"
         )
     }
 
@@ -138,7 +138,7 @@ extension DBusError {
     static func noAnswer(_ attempted: String) -> DBusError {
         DBusError(
             .timedOut,
-            message: "no answer in time",
+            message: "no response in time",
             attempted: attempted,
             remedy: "see whether the bus or the service hangs, or allow it more time"
         )
@@ -156,7 +156,7 @@ extension DBusError {
     static func forked(_ attempted: String) -> DBusError {
         DBusError(
             .closed,
-            message: "this process was forked from one that had used a bus, and can only post",
+            message: "this process was forked after its parent had used a bus, so it can only post",
             attempted: attempted,
             remedy: "call exec, or fork before the first use of the bus"
         )
@@ -179,7 +179,7 @@ extension DBusError {
                 name: name,
                 message: message,
                 attempted: attempted,
-                remedy: "end what is not needed, or raise the limit of the bus or service that refuses"
+                remedy: "release what is not needed, or raise the limit of the bus or service that refuses"
             )
         case "org.freedesktop.DBus.Error.AccessDenied":
             DBusError(

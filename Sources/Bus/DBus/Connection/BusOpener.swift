@@ -189,7 +189,7 @@ extension DBusError {
         return DBusError(
             .noBus,
             message:
-                "\(message); this process is in a user namespace, and outside of it another user than \(geteuid())",
+                "\(message); this process is in a user namespace, and outside of it its user is not \(geteuid())",
             attempted: attempted,
             remedy: "map the user to itself, as unshare --map-current-user and podman run --userns=keep-id do"
         )

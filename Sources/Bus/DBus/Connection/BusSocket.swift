@@ -352,13 +352,15 @@ private final class WatchList: @unchecked Sendable {
                     throw .noBus(answer.firstString ?? "no reason was given", name: name, attempted)
                 }
                 guard let name = answer.firstString else {
-                    throw .noBus("its greeting has no name", attempted)
+                    throw .noBus("the response to Hello has no name", attempted)
                 }
                 return name
             }
             guard !watches.isEmpty else { throw .notAdmitted("the bus has hung up", attempted) }
-            guard !reader.isCorrupt else { throw .notAdmitted("what it sends is no message", attempted) }
-            try wait(by: deadline, other, "answered", attempted, reader)
+            guard !reader.isCorrupt else {
+                throw .notAdmitted("the bus has sent data that is not a D-Bus message", attempted)
+            }
+            try wait(by: deadline, other, "responded", attempted, reader)
         }
     }
 

@@ -151,7 +151,7 @@ extension ConnectionCore {
         case .tooLarge(let call):
             let error = DBusError(
                 .limitsExceeded,
-                message: "the answer has \(header.bytes) bytes, more than this call permits",
+                message: "the response has \(header.bytes) bytes, more than this call permits",
                 attempted: call.attempted
             )
             call.waiter(.failure(error))

@@ -238,7 +238,7 @@ struct BusQuestions {
 package final class UnreadAnswerGuard: Sendable {
     /// The text of a refusal to a caller that has room for refusals only.
     package static let remedy =
-        "too many answers to this connection or its user are unread; read them, and answer org.freedesktop.DBus.Peer.Ping"
+        "too many responses to this connection or its user are unread; read them, and respond to org.freedesktop.DBus.Peer.Ping"
 
     private weak let connection: DBusConnection?
     private let unread = Locked(UnreadAnswers())
@@ -320,7 +320,7 @@ package final class UnreadAnswerGuard: Sendable {
                 guard let self, let connection = self.connection, bus.withLock({ $0.isProbing }) else { return }
                 guard isServed else { return bus.withLock { $0.probedInVain(now: .now) } }
                 let seconds = busPatience.components.seconds
-                leaves("the bus has read nothing for \(seconds) s: somebody does not read what is sent to all")
+                leaves("the bus has read nothing for \(seconds) s, because a program does not read the broadcasts")
                 connection.leaveBus()
             }
             return nil

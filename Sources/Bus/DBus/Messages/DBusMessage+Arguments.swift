@@ -140,7 +140,7 @@ extension DBusMessage {
         guard kind == .methodReturn || !hasDescriptors else {
             throw DBusError(
                 .malformed,
-                message: "file descriptors came with it",
+                message: "the message contains file descriptors",
                 attempted: "read a message",
                 remedy: "send values, not descriptors"
             )
@@ -194,7 +194,11 @@ private func read(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError
         if let descriptors {
             // libdbus does not report which descriptor a value refers to.
             guard descriptors.count == 1 else {
-                throw DBusError(.malformed, message: "several descriptors came with it", attempted: "read a message")
+                throw DBusError(
+                    .malformed,
+                    message: "the message contains several file descriptors",
+                    attempted: "read a message"
+                )
             }
             number = fcntl(descriptors[0], F_DUPFD_CLOEXEC, 3)
         } else {
@@ -202,7 +206,11 @@ private func read(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError
             number = reader.basic(-1)
         }
         guard number >= 0 else {
-            throw DBusError(.malformed, message: "a descriptor could not be duplicated", attempted: "read a message")
+            throw DBusError(
+                .malformed,
+                message: "its file descriptor could not be duplicated",
+                attempted: "read a message"
+            )
         }
         return .descriptor(DBusDescriptor(adopting: number))
     case .other, .end:

@@ -95,7 +95,7 @@ struct CallBudget {
         else {
             throw .standard(
                 "LimitsExceeded",
-                "a caller may have \(limits.callsOfSender) calls of \(limits.bytesOfSender) bytes under way; wait for an answer"
+                "a caller may have \(limits.callsOfSender) calls and \(limits.bytesOfSender) bytes in flight; wait for a response"
             )
         }
         // Beyond the total limits a sender has its share of them. A sender without calls in progress always has room
@@ -109,7 +109,7 @@ struct CallBudget {
             senders.total.hasRoom(for: bytes, within: CallAmount(calls: limits.calls, bytes: limits.bytes))
                 || own.hasRoom(for: bytes, within: share)
         else {
-            throw .standard("LimitsExceeded", "too many calls are under way; try again later")
+            throw .standard("LimitsExceeded", "too many calls are in flight; try again later")
         }
         senders.begin(bytes, of: sender)
     }

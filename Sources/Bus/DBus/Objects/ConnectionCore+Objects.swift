@@ -14,11 +14,14 @@ extension ConnectionCore {
             case .take: break
             }
             guard !call.isTooLong else {
-                throw .standard("LimitsExceeded", "a header may have \(MessagePrefix.mostFieldBytes) bytes")
+                throw .standard(
+                    "LimitsExceeded",
+                    "a message header may have \(MessagePrefix.mostFieldBytes) bytes at most"
+                )
             }
             // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's limit.
             guard !call.hasDescriptors else {
-                throw .standard("InvalidArgs", "nothing here takes file descriptors")
+                throw .standard("InvalidArgs", "no method here takes file descriptors")
             }
             if let values = try StandardInterfaces.answer(call, objects) {
                 answer(call, .success(values), on: socket)

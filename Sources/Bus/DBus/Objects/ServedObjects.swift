@@ -25,7 +25,7 @@ struct ObjectTable {
 
     /// Returns the path that a call names, if there is an object at it or below it.
     func node(of call: borrowing MessageHeader) throws(MethodFailure) -> String {
-        guard let path = call.path else { throw .standard("UnknownObject", "there is no object of so long a path") }
+        guard let path = call.path else { throw .standard("UnknownObject", "the object path is too long") }
         guard isNode(path) else { throw .standard("UnknownObject", "there is no object \(path)") }
         return path
     }
@@ -77,7 +77,7 @@ enum StandardInterfaces {
                     [try await properties(call.arguments, in: interfaces)]
                 },
                 method("Set", in: [("interface_name", "s"), ("property_name", "s"), ("value", "v")]) { _ in
-                    throw MethodFailure.standard("PropertyReadOnly", "no property here can be set")
+                    throw MethodFailure.standard("PropertyReadOnly", "the properties of this object cannot be set")
                 },
             ]
         )
