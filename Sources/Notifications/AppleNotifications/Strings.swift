@@ -67,7 +67,7 @@ extension CFNotificationCenter {
             guard let text = text(of: pointer) else {
                 throw DBusError(
                     .invalidArgument,
-                    message: "\(pointer) is no CFString, or none any more",
+                    message: "\(pointer) is not a CFString, or was released",
                     attempted: "read the object of a distributed notification",
                     remedy:
                         "pass Unmanaged.passUnretained(text).toOpaque(), and keep the text (as CFString) until the call returns"

@@ -119,7 +119,7 @@ func withCenter(_ reference: UnsafeRawPointer?, _ function: String, _ body: (Cen
         guard let center = Center.of(reference) else {
             throw ArgumentError(
                 argument: "center",
-                found: "an object that is no notification center",
+                found: "an object that is not a notification center",
                 remedy:
                     "pass what CFNotificationCenterGetLocalCenter, …GetDarwinNotifyCenter or …GetDistributedCenter returns"
             )

@@ -62,7 +62,7 @@ extension NotifydProtocol {
             } catch {
                 throw DBusError(
                     .malformed,
-                    message: "the answer to List has an unknown form",
+                    message: "the response to List has an unknown form",
                     attempted: "ask notifyd",
                     remedy: "use programs and notifyd of the same version"
                 )

@@ -62,7 +62,7 @@ struct MisuseTests {
             ("show-suspended foreign", "_CFNotificationCenterIsSuspended"),
         ]
         for (command, _) in calls { try await app.perform(command) }
-        let expected = calls.map { "\($0.1): center is an object that is no notification center" }
+        let expected = calls.map { "\($0.1): center is an object that is not a notification center" }
         try await eventually("all are reported") { app.failures.split(separator: "\n").count >= expected.count }
         for (line, report) in zip(app.failures.split(separator: "\n"), expected) { #expect(line.hasPrefix(report)) }
     }
@@ -100,7 +100,7 @@ struct MisuseTests {
         // The Darwin center has no observers of any name (CF-A8).
         let heard = try await app.everythingHeard().map { String($0.prefix { $0 != "," }) }
         #expect(heard.sorted() == [#"by 2 from distributed: "n""#, #"by 2 from local: "n""#])
-        let reason = "name is a text that holds a surrogate that stands alone, which is no Unicode"
+        let reason = "name is a text with an unpaired surrogate, which is not Unicode"
         try await eventually("all are reported") {
             ["AddObserver", "RemoveObserver", "PostNotification"].allSatisfy { function in
                 app.failures.split(separator: "\n").count { $0.hasPrefix("CFNotificationCenter\(function): \(reason)") }

@@ -84,11 +84,11 @@ struct UserInfoTests {
             ("- null-object", #"userInfo["n"]: of type NSNull."#),
             ("- uuid", #"userInfo["n"]: of type NSUUID."#),
             ("- swift-object", #"userInfo["n"]: of type PlainObject."#),
-            ("- surrogate-value", #"userInfo["n"]: a text that holds a surrogate that stands alone"#),
-            ("- surrogate-key", "userInfo: a key with a text that holds a surrogate that stands alone"),
+            ("- surrogate-value", #"userInfo["n"]: a text with an unpaired surrogate"#),
+            ("- surrogate-key", "userInfo: a key with a text with an unpaired surrogate"),
             ("- too-long", #"userInfo["n"]: a text of 16777217 UTF-16 units"#),
             ("number -", "object is a CFNumber; it must be a CFString"),
-            ("surrogate -", "object is a text that holds a surrogate that stands alone, which is no Unicode text"),
+            ("surrogate -", "object is a text with an unpaired surrogate, which is not Unicode text"),
         ]
         try await app.perform("add distributed 1 n - 2")
         for (arguments, _) in refusals { try await app.perform("post distributed n \(arguments) false") }

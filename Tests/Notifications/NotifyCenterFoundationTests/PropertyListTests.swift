@@ -148,7 +148,7 @@ struct PropertyListTests {
         func foundation(_ object: AnyObject) -> AnyObject { object }
         for (value, found) in [
             (foundation(CFNumberCreate(nil, type, &wide)), "an integer beyond"),
-            (foundation(CFStringCreateWithCharacters(nil, &lone, 1)), "a surrogate that stands alone"),
+            (foundation(CFStringCreateWithCharacters(nil, &lone, 1)), "an unpaired surrogate"),
         ] {
             let error = try #require(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
             #expect(error.found.contains(found))

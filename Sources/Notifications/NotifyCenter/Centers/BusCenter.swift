@@ -175,7 +175,7 @@ final class BusCenter: Sendable {
         UnthrownFailures.report(
             DBusError(
                 .invalidArgument,
-                message: "\(bus) reaches one session, whose observers hear this post and the later ones alone",
+                message: "\(bus) reaches one session, so only its observers receive this post and later posts",
                 attempted: "post to all sessions",
                 remedy: "use a center on the system bus, which all sessions share, or leave the option out"
             ),
@@ -256,7 +256,8 @@ final class BusCenter: Sendable {
             throw error
         } catch {
             observation.keep(link.route.keep(.posts(on: interface), on: interface, link.connection))
-            let remedy = "the observer is kept, and hears from when the bus is there and grants its rule"
+            let remedy =
+                "the observer is kept, and receives posts as soon as the bus is there and accepts its match rule"
             throw DBusError(
                 error.code,
                 name: error.name,
@@ -499,8 +500,8 @@ package enum BusConnections {
             let rest = DBusError(
                 last.code,
                 name: last.name,
-                message: "\(failures.count - 3) more are not in place; the last: \(last.message)",
-                attempted: "put rules and names in place again",
+                message: "\(failures.count - 3) more could not be restored; the last: \(last.message)",
+                attempted: "restore match rules and names",
                 remedy: last.remedy
             )
             UnthrownFailures.report(rest, in: "restoring the connection to a bus")

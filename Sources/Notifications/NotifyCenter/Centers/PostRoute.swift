@@ -206,7 +206,7 @@ final class PostRoute: Sendable {
         guard turn.wait(timeout: .now() + Self.interval(deadline - .now)) == .success else {
             throw DBusError(
                 .timedOut,
-                message: "another thread asks the bus already, and has no answer",
+                message: "another thread has asked the bus, and has no response yet",
                 attempted: "find out whether a proxy filters the bus"
             )
         }
@@ -345,7 +345,8 @@ final class PostRoute: Sendable {
         return DBusError(
             .refused,
             name: error.name,
-            message: "the proxy of this sandbox keeps them away, and notifyd, which would relay them, does not answer",
+            message:
+                "the D-Bus proxy of this sandbox filters them, and notifyd, which would relay them, does not respond",
             attempted: "observe posts of other processes",
             remedy:
                 "allow the sandbox to talk to \(name) (Flatpak: \(option)=\(name)), and install notifyd outside of it"

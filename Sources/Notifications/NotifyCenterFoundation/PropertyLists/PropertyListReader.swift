@@ -90,7 +90,7 @@ package struct PropertyListReader {
             let key = try text(ofKey: key)
             do throws(PropertyListError) {
                 guard result.updateValue(try self.value(value, depth: depth + 1), forKey: key) == nil else {
-                    throw error("a second key that is equal as String", "Give each value a key of its own.")
+                    throw error("a second key that is equal as String", "Give each value a different key.")
                 }
             } catch {
                 throw error.under(key)

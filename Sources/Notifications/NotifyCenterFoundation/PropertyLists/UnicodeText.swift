@@ -31,8 +31,8 @@ package func unicodeText(of string: NSString) throws(TextError) -> String {
     }
     guard let text = units.withUnsafeBufferPointer(transcode) else {
         throw TextError(
-            found: "a text that holds a surrogate that stands alone, which is no Unicode text",
-            remedy: "Leave it out, or put U+FFFD in its place."
+            found: "a text with an unpaired surrogate, which is not Unicode text",
+            remedy: "Leave it out, or replace it with U+FFFD."
         )
     }
     return text

@@ -110,7 +110,7 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
             switch reason {
             case .missing: "there is no such file"
             case .unreadable(let message): "\(message); check its permissions"
-            case .noFile: "it is not a regular file; put one in its place"
+            case .noFile: "it is not a regular file; replace it with a regular file"
             case .foreignOwner(let user): "it belongs to user \(user); give it to root (chown root)"
             case .writableByOthers: "other users may write it; forbid that (chmod go-w)"
             case .tooLarge: "it has more than \(ConfigurationFile.maximumBytes) bytes; shorten it"
