@@ -113,9 +113,9 @@ struct Invocation: Equatable {
                notifyd --check-configuration FILE
                notifyd --help | --version
 
-        Keeps what processes share for notify(3): the state of names, and who is registered for them; and posts reserved names for
-        those who may. The bus starts it when a process calls it. It may end at any time: at its start, processes tell it again
-        what they have. Posting and observing work without it.
+        Keeps what processes share for notify(3): the states of names and the registrations. Posts reserved names for processes
+        that are authorized. The bus starts it when a process calls it. It may end at any time: when it starts again, the
+        processes report their states and registrations. Posting and observing work without it.
           --session   the session bus
           --system    the system bus
           --address   the bus at a D-Bus address, for instance unix:path=/run/my/bus

@@ -6,7 +6,7 @@ import NotifydProtocol
 extension DaemonService: CallScheduler {
     static let tooMuchWaits = Refusal(
         .limitsExceeded,
-        "too many calls of this user wait, or calls that are too large; wait for answers first"
+        "the pending calls of this user are too many or too large; wait for responses first"
     )
     private static let tooMuchUnread = Refusal(.limitsExceeded, UnreadAnswerGuard.remedy)
 

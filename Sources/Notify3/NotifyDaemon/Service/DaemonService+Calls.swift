@@ -35,7 +35,7 @@ extension DaemonService {
         }
         let times = [
             arrivals.timeOfNext(now: now), posts.timeOfNext(now: now),
-            unread.askBus { Diagnostics.write("\($0); notifyd ends, and who needs it starts it anew") },
+            unread.askBus { Diagnostics.write("\($0); notifyd ends, and the bus starts it again at the next call") },
         ]
         return times.compactMap(\.self).min()
     }
@@ -81,7 +81,7 @@ extension DaemonService {
         guard let identity = state.clients[work.sender]?.identity else { return }
         let limits = state.limits(ofUser: identity.user)
         guard isWanted(work) else {
-            return refuse(work, Refusal(.invalidRequest, "nobody has asked for a report; wait for Tell"))
+            return refuse(work, Refusal(.invalidRequest, "notifyd has not asked for a report; wait for Tell"))
         }
         let request: Request
         do throws(ArgumentReader.TooMuch) {

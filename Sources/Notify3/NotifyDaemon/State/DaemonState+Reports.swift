@@ -144,7 +144,10 @@ extension DaemonState {
         let lists = clients.values.lazy.filter { $0.identity.user == user }.reduce(0) { $0 + $1.lists }
         let limit = limits(ofUser: user).lists
         guard lists < limit else {
-            throw Refusal(.limitsExceeded, "a user's processes may wait for \(limit) lists; wait for an answer first")
+            throw Refusal(
+                .limitsExceeded,
+                "a user's processes may have \(limit) pending calls of List; wait for a response first"
+            )
         }
         clients[connection]?.lists += 1
     }

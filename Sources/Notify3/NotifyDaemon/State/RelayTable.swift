@@ -52,7 +52,7 @@ struct RelayTable<Rule, Post> {
         where RelayedCenter(interface: interface) == nil || interface.utf8.count > Self.longestInterface {
             throw Refusal(
                 .invalidRequest,
-                "\(String(interface.prefix(Self.longestInterface)).quotedOnOneLine) is no interface of notifications"
+                "\(String(interface.prefix(Self.longestInterface)).quotedOnOneLine) is not an interface of notifications"
             )
         }
         let present = receivers[connection]?.interfaces ?? [:]
@@ -60,7 +60,7 @@ struct RelayTable<Rule, Post> {
         guard present.count + new <= Self.limits.connection, (counts[user] ?? 0) + new <= Self.limits.user else {
             throw Refusal(
                 .limitsExceeded,
-                "a process in a sandbox may have \(Self.limits.connection) names, and all of a user "
+                "a process in a sandbox may have \(Self.limits.connection) names, and all processes of a user "
                     + "\(Self.limits.user); cancel some"
             )
         }

@@ -13,7 +13,7 @@ struct ListCommand: ParsableCommand {
         discussion: "Asks notifyd, which the bus starts."
     )
 
-    @Argument(help: "Only names that begin so.", completion: .registeredNames)
+    @Argument(help: "Print only names that begin with this prefix.", completion: .registeredNames)
     var prefix = ""
 
     @Flag(exclusivity: .exclusive)
