@@ -151,7 +151,7 @@ private final class PromptingReference: @unchecked Sendable {
         guard let object else {
             throw RequestFailure(
                 .internal(.internalErrorNoViewController),
-                "could not ask for name and password: the view controller that was to ask is gone"
+                "could not ask for name and password: the view controller for the prompt is gone"
             )
         }
         return try await object.credentials(forLoginHint: loginHint)

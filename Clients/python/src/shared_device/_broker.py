@@ -90,7 +90,7 @@ class Broker:
                 raise SharedDeviceError("broker_failed", attempted, f"{error.message} [{code}]") from error
             raise SharedDeviceError(code, attempted, error.message) from error
         if not answer or not isinstance(answer[0], dict):
-            raise SharedDeviceError("broker_failed", attempted, "its answer is no dictionary")
+            raise SharedDeviceError("broker_failed", attempted, "the broker's response is not a dictionary")
         return answer[0]
 
     def tell(self, method: str, request: dict[str, Variant]) -> None:

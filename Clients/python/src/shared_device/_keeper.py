@@ -117,7 +117,8 @@ class Keeper:
         async with self._turn:
             current = (await self._ask())[0].session.epoch if is_doubtful else max(session.epoch, self._last_epoch)
             if current != session.epoch or any(one.epoch == session.epoch for one in self._stale):
-                raise SharedDeviceError("current_account_mismatch", attempted, "the account was signed out meanwhile")
+                message = "the account has been signed out; get the current account"
+                raise SharedDeviceError("current_account_mismatch", attempted, message)
             held = list(self._held)
             stale = await self._update(lambda record: record.enter(session, held))
             self._hold(session)

@@ -84,6 +84,6 @@ class SessionStore:
     def _unusable(self, deed: str, error: Exception) -> SharedDeviceError:
         return SharedDeviceError(
             "record_unusable",
-            f"{deed} the record of whose data this app holds, {self.path}",
+            f"{deed} the record of the sessions whose data this app holds, {self.path}",
             f"{error}. Make it readable and writable; or, to start over, remove all user data of the app, then the file",
         )

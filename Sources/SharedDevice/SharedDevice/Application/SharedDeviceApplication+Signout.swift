@@ -25,7 +25,11 @@ extension SharedDeviceApplication {
         request["session"] = try await session(of: account).map(DBusValue.uint64)
         let fields = try await broker.call(.signOut, request, attempted: attempted)
         guard let session = fields["session"]?.unsignedValue else {
-            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: attempted,
+                message: "the broker's response lacks “session”"
+            )
         }
         async let browser = signOutFromBrowser(fields["endSessionURL"]?.stringValue, signoutParameters)
         var cleanup: CleanupReport?
@@ -134,7 +138,7 @@ extension SharedDeviceApplication {
         awaitsEnd: Bool = false,
         wait: Duration
     ) async throws(SharedDeviceError) -> Round? {
-        let attempted = "ask how far the cleanup is"
+        let attempted = "get the progress of the cleanup"
         var request: BrokerProtocol.Fields = [
             "application": .string(identifier), "wait": .double(wait / .seconds(1)),
         ]
@@ -145,7 +149,11 @@ extension SharedDeviceApplication {
         do throws(BrokerProtocol.Malformed) {
             return try Self.round(in: fields)
         } catch {
-            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: attempted,
+                message: "the broker's response lacks “\(error.field)”"
+            )
         }
     }
 

@@ -288,7 +288,11 @@ public final class SharedDeviceApplication: Sendable {
             )
             session = try DeviceSession(fields)
         } catch {
-            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: attempted,
+                message: "the broker's response lacks “\(error.field)”"
+            )
         }
         try await keeper.enter(session, attempted: attempted, isDoubtful: broker.heardBroadcasts != heard)
         return result

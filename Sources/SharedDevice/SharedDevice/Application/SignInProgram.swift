@@ -133,7 +133,7 @@ extension SharedDeviceApplication {
             throw SharedDeviceError(
                 .currentAccountMismatch,
                 attempted: attempted,
-                message: "\(person.username) was signed out meanwhile"
+                message: "\(person.username) was signed out before the request ended"
             )
         }
         guard !Task.isCancelled else {

@@ -69,7 +69,7 @@ package struct BrokerAdministration: Sendable {
             throw DBusError(
                 .malformed,
                 name: BrokerProtocol.errorPrefix + SharedDeviceError.Code.brokerFailed.description,
-                message: "its answer is no dictionary",
+                message: "the broker's response is not a dictionary",
                 attempted: attempted
             )
         }

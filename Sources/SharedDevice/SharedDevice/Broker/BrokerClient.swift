@@ -69,7 +69,11 @@ final class BrokerClient: Sendable {
                 ? try await connection.call(message, timeout: timeout)
                 : try await connection.callUncancelled(message, timeout: timeout)
             guard let fields = answer.first?.fieldsValue else {
-                throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer is no dictionary")
+                throw SharedDeviceError(
+                    .brokerFailed,
+                    attempted: attempted,
+                    message: "the broker's response is not a dictionary"
+                )
             }
             return fields
         } catch let error as SharedDeviceError {

@@ -103,7 +103,7 @@ public final class CleanupCoordinator: Sendable {
             throw SharedDeviceError(
                 .invalidRequest,
                 attempted: "register the cleanup step “\(name)”",
-                message: "a step needs a name that no other step has, because the journal knows it by that"
+                message: "a step needs a unique name, because the journal identifies the step by its name"
             )
         }
     }

@@ -51,7 +51,7 @@ extension HelperProcess {
     ) throws(Failure) -> End {
         let command = [program] + arguments
         if let earlier = unended.withLock({ $0[command] }) {
-            throw Failure("\(program) is not started again: \(earlier), which was killed, has not ended")
+            throw Failure("\(program) is not started again: \(earlier) was killed, but has not ended")
         }
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }

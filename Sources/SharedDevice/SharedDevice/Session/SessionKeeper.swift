@@ -86,7 +86,7 @@ actor SessionKeeper {
                 throw SharedDeviceError(
                     .currentAccountMismatch,
                     attempted: attempted,
-                    message: "the account was signed out meanwhile"
+                    message: "the account has been signed out; get the current account"
                 )
             }
             let held = keeper.held
@@ -234,7 +234,11 @@ actor SessionKeeper {
             isStrict = answer.isStrict
             return answer
         } catch {
-            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “\(error.field)”")
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: attempted,
+                message: "the broker's response lacks “\(error.field)”"
+            )
         }
     }
 

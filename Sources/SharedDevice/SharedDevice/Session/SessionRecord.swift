@@ -222,7 +222,7 @@ struct SessionStore: Sendable {
     private func unusable(_ deed: String, _ reason: String) -> SharedDeviceError {
         SharedDeviceError(
             .recordUnusable,
-            attempted: "\(deed) the record of whose data this app holds, \(path)",
+            attempted: "\(deed) the record of the sessions whose data this app holds, \(path)",
             message:
                 "\(reason). Make it readable and writable; or, to start over, remove all user data of the app, then the file"
         )

@@ -161,7 +161,7 @@ final class FileLock {
     private static func failure(_ path: String) -> SharedDeviceError {
         SharedDeviceError(
             .recordUnusable,
-            attempted: "lock the record of whose data this app holds, \(path)",
+            attempted: "lock the record of the sessions whose data this app holds, \(path)",
             message: "\(String(cString: strerror(errno))). Make its directory writable"
         )
     }

@@ -77,7 +77,7 @@ package struct DeclaredPath: Sendable {
         if descriptor >= 0 { return DirectoryHandle(taking: descriptor, path: parent == "/" ? "" : parent) }
         if errno == ENOENT { return nil }
         guard errno == ELOOP || errno == ENOTDIR else { throw UserDataError("open", parent) }
-        throw Self.link(parent, "a part of it is a symbolic link, or no directory")
+        throw Self.link(parent, "a part of it is a symbolic link, or not a directory")
     }
 
     private func check(
@@ -87,7 +87,7 @@ package struct DeclaredPath: Sendable {
     ) throws(UserDataError) {
         guard status.st_mode & S_IFMT != S_IFLNK else {
             // Deleting only the link would produce a receipt although the data stays.
-            throw Self.link(path, "it is a symbolic link, and what it leads to would stay")
+            throw Self.link(path, "it is a symbolic link, and its target would stay")
         }
         try checkOwner(status.st_uid)
         guard CLinux_isMountPoint(parent.descriptor, name) == 0 else { throw .mountPoint(path) }
@@ -99,7 +99,7 @@ package struct DeclaredPath: Sendable {
             "remove",
             path,
             code: EPERM,
-            reason: "it belongs to the user with the number \(owner), and not to \(geteuid())",
+            reason: "it belongs to user \(owner), not to user \(geteuid())",
             remedy: "Give it to the user that the app's manifest names (chown), or correct the manifest"
         )
     }
@@ -161,7 +161,7 @@ package struct DeclaredPath: Sendable {
             "remove",
             path,
             code: ENOTEMPTY,
-            reason: "somebody still writes into it, or puts it there again",
+            reason: "a program still writes into it, or creates it again",
             remedy: "See who writes there (lsof +D), and have the manifest's cleanup stop that program"
         )
     }
@@ -231,7 +231,7 @@ package struct DeclaredPath: Sendable {
             code: ELOOP,
             reason: reason,
             remedy:
-                "Write the path in the manifest without links (realpath shows it), or mount what it leads to in its place"
+                "Write the path in the manifest without links (realpath shows it), or mount the link's target at this path"
         )
     }
 }

@@ -110,7 +110,7 @@ struct DirectoryHandle: ~Copyable {
                 "use",
                 path,
                 code: EPERM,
-                reason: "it belongs to the user with the number \(status.st_uid)",
+                reason: "it belongs to user \(status.st_uid)",
                 remedy: "Give it and its directory to the user that runs this app (chown)"
             )
         }

@@ -139,7 +139,7 @@ extension TombstoneSweep {
                 "remove",
                 path,
                 code: ESTALE,
-                reason: "somebody moves directories in it meanwhile",
+                reason: "a program has moved directories in it during the removal",
                 remedy: "Have the app stop its work before it removes the data (lsof +D shows who is there)"
             )
         }

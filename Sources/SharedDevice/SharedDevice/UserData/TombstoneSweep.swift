@@ -118,7 +118,7 @@ struct TombstoneSweep {
             "remove",
             path,
             code: ENOTEMPTY,
-            reason: "somebody still writes into it",
+            reason: "a program still writes into it",
             remedy: "Have the app stop its work before it removes the data (lsof +D shows who writes)"
         )
     }

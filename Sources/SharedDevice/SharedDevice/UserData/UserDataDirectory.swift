@@ -253,9 +253,9 @@ public struct UserDataDirectory: Sendable {
             "make the directory",
             path,
             code: ESTALE,
-            reason: "users' data was removed since this generation was asked for",
+            reason: "users' data was removed after this generation was read",
             remedy:
-                "Stop the work that is for an earlier session, and ask for the generation when the account is opened"
+                "Stop the work for an earlier session, and read the generation when the account is opened"
         )
     }
 
@@ -336,10 +336,10 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         case EXDEV: "Keep “users” and “tombstones” on one file system"
         case ENOSPC, EDQUOT: "Free some space on its file system"
         case ENOSYS: "Allow the system call openat2, which needs Linux 5.6; RestrictSUIDSGID= takes it from a unit"
-        case ENOTDIR, ELOOP: "Move away what is there in the place of a directory"
+        case ENOTDIR, ELOOP: "Move the file or link away; a directory is needed there"
         case EMFILE, ENFILE: "Close files that are not needed, or raise the limit of open files"
         case EIO: "Check the disk"
-        default: "See what keeps it from being done, and try again"
+        default: "Remove the cause, and try again"
         }
     }
 }
