@@ -121,7 +121,7 @@ package final class Adapter: Sendable {
         throw AdapterFailure(
             "keep",
             "\(program.name) stopped",
-            "somebody starts it again while its data is deleted",
+            "another program starts it again while its data is deleted",
             remedy: "Leave its start to the adapter (\"start\"), and disable whatever else starts it"
         )
     }

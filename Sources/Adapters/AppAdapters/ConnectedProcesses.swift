@@ -27,7 +27,7 @@ struct ConnectedProcesses: ProgramControl {
             names.joined(separator: ", "),
             "the connection stays on the bus, although its process was killed",
             remedy:
-                "Another process has it: see busctl status NAME, and end that. Or the killed one waits for a file system"
+                "Another process may have the connection: see busctl status NAME, and end it. Or the killed process waits for a file system"
         )
     }
 
@@ -55,7 +55,7 @@ struct ConnectedProcesses: ProgramControl {
             throw AdapterFailure(
                 "stop",
                 "the process \(number)",
-                "it is not user \(user)'s, and no adapter",
+                "it does not belong to user \(user), and is not an adapter",
                 remedy:
                     "See busctl status \(name): end the process that has the connection, or correct the manifest's user"
             )

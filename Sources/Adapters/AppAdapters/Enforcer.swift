@@ -198,7 +198,7 @@ package final class Enforcer: Sendable {
             throw AdapterFailure(
                 "enforce the cleanup of",
                 overdue.app,
-                "this is user \(geteuid()), and its manifest names user \(overdue.user)",
+                "the enforcement runs as user \(geteuid()), and the app's manifest names user \(overdue.user)",
                 remedy: "Run the enforcement as root"
             )
         }
@@ -238,7 +238,7 @@ package final class Enforcer: Sendable {
         throw AdapterFailure(
             "enforce the cleanup of",
             overdue.app,
-            "processes of it are left on the bus: \(connections.joined(separator: ", "))",
+            "its processes are still on the bus: \(connections.joined(separator: ", "))",
             remedy: "See busctl status NAME; let one unit run the app, and name it in the manifest"
         )
     }

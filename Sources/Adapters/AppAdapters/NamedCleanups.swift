@@ -17,10 +17,10 @@ package struct NamedCleanups: Sendable {
             return try file.read([AppCleanup].self) ?? []
         } catch {
             throw AdapterFailure(
-                "see what earlier manifests named that is left, in",
+                "read the pending cleanups of earlier manifests, in",
                 path,
                 error.reason,
-                remedy: "Make it readable; or delete by hand what they named, and remove the file"
+                remedy: "Make it readable; or delete by hand the paths that they named, and remove the file"
             )
         }
     }
@@ -33,7 +33,7 @@ package struct NamedCleanups: Sendable {
             try file.write(cleanups.isEmpty ? nil : cleanups)
         } catch {
             throw AdapterFailure(
-                "note what the manifest names, in",
+                "save the program and paths of the manifest, in",
                 path,
                 error.reason,
                 remedy: "Make its directory writable, and free some space"

@@ -121,8 +121,9 @@ final class ProcessScan: Sendable {
         return AdapterFailure(
             "look at",
             processes.count == 1 ? "the process \(numbers)" : "the processes \(numbers)",
-            "what was to be read did not answer",
-            remedy: "End this, and the program that serves its file system. ps and pgrep may hang, too; as root, "
+            "its files in /proc did not respond in time",
+            remedy:
+                "End each named process, and the program that serves its file system. ps and pgrep may hang, too; as root, "
                 + "echo 1 > /sys/fs/fuse/connections/NUMBER/abort ends a FUSE file system that does not answer"
         )
     }
@@ -131,8 +132,8 @@ final class ProcessScan: Sendable {
         AdapterFailure(
             "look at",
             "the processes of user \(user)",
-            "not all were read in time",
-            remedy: "See top: the machine is busy, or that user starts processes without end; the look is tried again"
+            "not all of them were read in time",
+            remedy: "See top: the machine is busy, or that user starts processes without end; the check is retried"
         )
     }
 

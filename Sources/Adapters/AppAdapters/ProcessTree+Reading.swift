@@ -23,7 +23,7 @@ extension ProcessTree {
         guard let fields = text else { return nil }
         guard fields.count > 19, let parent = pid_t(fields[1]), let threads = Int(fields[17]),
             let start = UInt64(fields[19])
-        else { throw failure(path, "it has not the form that is known of it") }
+        else { throw failure(path, "it has an unknown form") }
         // A process whose first thread has ended looks like a zombie while its other threads run.
         let hasEnded = isZombie(fields[0]) && threads <= 1
         return Entry(identifier: identifier, parent: parent, hasEnded: hasEnded, start: start)
@@ -95,7 +95,7 @@ extension ProcessTree {
         let path = "\(root)/\(identifier)/status"
         guard let bytes = try read(path) else { return [] }
         let line = String(decoding: bytes, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("Uid:") }
-        guard let line else { throw failure(path, "it has not the form that is known of it") }
+        guard let line else { throw failure(path, "it has an unknown form") }
         return line.split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) }
     }
 

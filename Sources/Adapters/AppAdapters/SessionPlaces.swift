@@ -61,7 +61,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
         if let new = surplus(of: now.mounts, over: before.mounts).last {
             return failure(
                 "something was mounted at \(new.point) after the session began, and may cover the data",
-                "Unmount it (umount \(new.point)); mount what belongs there before anybody signs in"
+                "Unmount it (umount \(new.point)); mount what belongs there before a person signs in"
             )
         }
         let gone = surplus(of: before.mounts, over: now.mounts)
@@ -74,7 +74,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
         guard before.hasParent, !now.hasParent, gone.isEmpty else { return nil }
         return failure(
             "the directory \(parent(of: now.path)) was moved or removed after the session began",
-            "Move it back; if it is gone for good, make it anew"
+            "Move it back; if it was deleted, create it again"
         )
     }
 
@@ -193,10 +193,11 @@ struct SessionRecord: Sendable {
             return try file.read(SessionPlaces.self)
         } catch {
             throw AdapterFailure(
-                "see where the session's data was, in",
+                "read the places of the session's data, in",
                 file.path,
                 error.reason,
-                remedy: "Make it readable; or see that nothing is mounted above the declared paths, and remove the file"
+                remedy:
+                    "Make it readable; or check that nothing is mounted above the declared paths, and remove the file"
             )
         }
     }
@@ -206,7 +207,7 @@ struct SessionRecord: Sendable {
             try file.write(places)
         } catch {
             throw AdapterFailure(
-                "note where the session's data is, in",
+                "save the places of the session's data, in",
                 file.path,
                 error.reason,
                 remedy: "Make its directory writable, and free some space"

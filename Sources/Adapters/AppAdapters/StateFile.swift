@@ -29,7 +29,7 @@ struct StateFile: Sendable {
         var status = stat()
         guard fstat(file, &status) == 0 else { throw Failure(reason: String(cString: strerror(errno))) }
         guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
-            throw Failure(reason: "it is no file that only this user writes")
+            throw Failure(reason: "it is not a regular file that only this user may write")
         }
         var content = Data()
         var chunk = [UInt8](repeating: 0, count: 65_536)
@@ -47,7 +47,7 @@ struct StateFile: Sendable {
             return try JSONDecoder().decode(type, from: content)
         } catch {
             let lookup = error as? SystemUser.LookupFailure
-            throw Failure(reason: lookup?.description ?? "it has not the form that is known of it")
+            throw Failure(reason: lookup?.description ?? "it has an unknown form")
         }
     }
 

@@ -109,12 +109,14 @@ struct AdapterService {
                 try await onSystemThread { () throws(AdapterFailure) in try named.write(present) }
                 return true
             }
-            log("the manifest of \(app) has changed; what it named is stopped and deleted")
+            log(
+                "the manifest of \(app) has changed; the adapter stops its earlier program and deletes its earlier paths"
+            )
             guard mayRun(old) else {
                 throw AdapterFailure(
                     "delete what an earlier manifest of",
                     "\(app) named",
-                    "it is user \(old.user.number)'s, and this is user \(geteuid())",
+                    "it belongs to user \(old.user.number), and the adapter runs as user \(geteuid())",
                     remedy: "Run the adapter as that user, or as root"
                 )
             }
@@ -155,7 +157,9 @@ struct AdapterService {
     private func mayRun(_ cleanup: AppCleanup) -> Bool {
         let user = cleanup.user.number
         guard geteuid() != 0, geteuid() != user else { return true }
-        log("this is user \(geteuid()), and the manifest of \(app) names user \(user); run it as that user, or as root")
+        log(
+            "the adapter runs as user \(geteuid()), and the manifest of \(app) names user \(user); run it as that user, or as root"
+        )
         return false
     }
 

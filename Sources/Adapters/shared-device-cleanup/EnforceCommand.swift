@@ -9,7 +9,7 @@ import SharedDevice
 struct EnforceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "enforce",
-        abstract: "Stops apps that are late with their cleanup, and deletes their data.",
+        abstract: "Stops apps whose cleanup is late, and deletes their data.",
         discussion: """
             For the cleanup policy “enforced”. The broker says which apps are late, their manifests what to stop and to delete. On the system bus \
             the broker takes only root's unit shared-device-enforcement.service for it.

@@ -11,7 +11,7 @@ import SharedDevice
 struct SharedDeviceCleanupCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shared-device-cleanup",
-        abstract: "Takes part in shared device mode in the place of a program that knows nothing of it.",
+        abstract: "Cleans up for a program that does not support shared device mode.",
         discussion: """
             The unit shared-device-cleanup@APP.service runs it for the app whose manifest has the key “cleanup”, and the unit \
             shared-device-enforcement.service for all apps that are late. Ends with SIGTERM or SIGINT.
@@ -69,7 +69,7 @@ struct FollowCommand: AsyncParsableCommand {
     @Option(
         name: .customLong("state"),
         help: ArgumentHelp(
-            "The directory of the app's record of whose data it holds.",
+            "The directory of the app's record of the sessions whose data it holds.",
             discussion: "Otherwise \(AppCleanup.stateDirectory)/APP for root, and APP in $XDG_STATE_HOME for others.",
             valueName: "dir"
         )

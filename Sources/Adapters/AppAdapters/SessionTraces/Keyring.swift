@@ -147,7 +147,7 @@ struct Keyring: Sendable {
         throw AdapterFailure(
             "delete",
             path,
-            "the keyring's service wants to ask somebody first",
+            "the keyring's service requires a prompt, and no person is there to answer it",
             remedy: "Let the session's keyring be opened at its sign-in, or leave the step out (--without keyring)"
         )
     }

@@ -36,7 +36,7 @@ struct PrintQueue: Sendable {
                 "the print jobs of \(user)",
                 again.isEmpty
                     ? "the print service keeps \(Self.words(finished.count)) that are finished, with their documents"
-                    : "\(Self.words(again.count)) came meanwhile",
+                    : "\(Self.words(again.count)) arrived during the cleanup",
                 remedy:
                     "Write “PreserveJobHistory No” and “PreserveJobFiles No” into cupsd.conf, or leave the step out (--without print-queue)"
             )
