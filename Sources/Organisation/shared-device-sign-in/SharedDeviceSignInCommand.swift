@@ -13,15 +13,15 @@ import SignInPrompt
 struct SharedDeviceSignInCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shared-device-sign-in",
-        abstract: "Asks a person to sign in on a shared device, in the place of its apps.",
+        abstract: "Asks a person to sign in on a shared device, on behalf of its apps.",
         discussion: """
             Where the device has its own directory of users, it asks for name and password: at the terminal, or on a page in a browser. Where the \
             organisation's provider signs people in, it opens the provider's page in a browser, or shows a code for another device. The browser \
-            has a profile of its own, which is deleted afterwards. Apps start this program, and never see the password. $\(SignInProgram.loginHintVariable) \
-            is the name to offer: all users of the machine can read a command line.
-            Exit status: 0 signed in; 1 cancelled; 64 wrong usage; 65 somebody is signed in already, or this device takes no such sign-in; 69 the \
-            broker or the provider does not answer, or there is nothing to ask at; 70 the broker failed; 75 not now, try again later; 77 refused; \
-            78 provider and configuration do not fit each other.
+            has a separate profile, which is deleted afterwards. Apps start this program, and never see the password. \
+            $\(SignInProgram.loginHintVariable) is the name to offer: all users of the machine can read a command line.
+            Exit status: 0 signed in; 1 cancelled; 64 wrong usage; 65 another person is signed in already, or this device does not accept \
+            this method; 69 the broker or the provider does not answer, or there is neither a terminal nor a display; 70 the broker failed; \
+            75 not now, try again later; 77 refused; 78 provider and configuration do not match.
             """,
         version: ProjectVersion.line(of: "shared-device-sign-in")
     )
@@ -46,14 +46,14 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
     @Option(
         parsing: .unconditionalSingleValue,
         help: ArgumentHelp(
-            "What the organisation's provider is asked for beyond oidcScopes; may be repeated.",
-            discussion: "What no app's manifest has is left out.",
+            "A scope to request from the organisation's provider in addition to oidcScopes; may be repeated.",
+            discussion: "Scopes that no app's manifest has are left out.",
             valueName: "scope"
         )
     )
     var scope: [String] = []
 
-    @Flag(help: "Ask on a page in a browser, where there is a terminal, too.")
+    @Flag(help: "Ask on a page in a browser, even if there is a terminal.")
     var page = false
 
     @Flag(help: "Write the result as JSON.")
@@ -63,8 +63,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         help: ArgumentHelp(
             "The browser: chromium, google-chrome, microsoft-edge or firefox; none: see below.",
             discussion: """
-                Otherwise the first that is in $PATH. With none, the address of this program's own page is written, and a provider's page is opened on \
-                another device, with a code.
+                The default is the first of them in $PATH. With none, this program prints the address of its page; a provider's page is opened \
+                on another device, with a code.
                 """,
             valueName: "program"
         )
@@ -183,10 +183,10 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             guard isBrowserNeeded else { return nil }
             let message =
                 needsPage
-                ? "there is neither a terminal nor a display; run shared-device-sign-in where somebody sits"
+                ? "there is neither a terminal nor a display; run shared-device-sign-in in a terminal or on a desktop"
                 : "a browser needs a display, and there is none; leave --method and --browser out, or run "
                     + "shared-device-sign-in on a desktop"
-            throw SharedDeviceError(.interactionRequired, attempted: "ask anybody to sign in", message: message)
+            throw SharedDeviceError(.interactionRequired, attempted: "ask a person to sign in", message: message)
         }
         do throws(SharedDeviceError) {
             return try BrowserChoice(browser, arguments: browserArgument)

@@ -58,7 +58,7 @@ struct DeviceCodeTests {
         let screen = prompt.lines.joined(separator: "\n")
         for text in [
             "https://login.example/device", "a page of login.example", "WDJB-MJHT",
-            "Never enter a code that somebody reads out to you.",
+            "Never enter a code that another person reads out to you.",
         ] { #expect(screen.contains(text), "\(text)") }
         #expect(broker.asked(.beginSignIn).first?["methods"]?.stringsValue == ["deviceCode"])
         #expect(broker.asked(.beginSignIn).first?["redirectURI"] == nil)

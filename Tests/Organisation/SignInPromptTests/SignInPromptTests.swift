@@ -175,7 +175,7 @@ struct SignInPromptTests {
         var (onPage, opening) = begun(.deviceCode(code), .page)
         #expect(words(opening) == ["timer", "open http://127.0.0.1:4711/0123", "await"])
         let page = words(onPage.handle(.visited(visitor, LoopbackRequest(place.path)))).first ?? ""
-        for text in ["ABCD", "<svg", "login.example", "Never enter a code that somebody reads out to you"] {
+        for text in ["ABCD", "<svg", "login.example", "Never enter a code that another person reads out to you"] {
             #expect(page.contains(text), "\(text)")
         }
     }

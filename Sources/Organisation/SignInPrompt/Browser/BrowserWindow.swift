@@ -40,7 +40,7 @@ package struct BrowserChoice: Sendable, Hashable {
             throw SharedDeviceError(
                 .invalidRequest,
                 attempted: "open a browser",
-                message: "“\(name)” is not known to keep a sign-in in a directory of its own; name one of \(known)"
+                message: "“\(name)” is not known to keep a sign-in in a separate directory; name one of \(known)"
             )
         }
         self.program = program

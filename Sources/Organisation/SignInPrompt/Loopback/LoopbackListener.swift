@@ -100,12 +100,12 @@ package final class LoopbackListener: Sendable {
             }
             guard isFirst else { return false }
             problem(
-                "the page is shown to nobody, because the kernel does not say who asks for it (\(reason)); use --method device-code in a terminal"
+                "the page cannot be shown, because the kernel does not say which user requests it (\(reason)); use --method device-code in a terminal"
             )
             return false
         }
         door.lacksDescriptors = { reason in
-            problem("the page waits until other programs are closed: this one may open nothing more (\(reason))")
+            problem("the page waits until this program may open more files (\(reason)); close other programs")
         }
         return door
     }

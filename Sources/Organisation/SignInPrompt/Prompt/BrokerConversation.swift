@@ -111,7 +111,7 @@ package struct BrokerConversation: Sendable {
             throw SharedDeviceError(
                 .brokerFailed,
                 attempted: attempted,
-                message: "the broker's answer lacks “\(error.field)”; see that broker and prompt have one version"
+                message: "the broker's response lacks “\(error.field)”; use a broker and a prompt of the same version"
             )
         }
     }

@@ -3,7 +3,7 @@ import CQRCode
 
 enum DeviceCodeText {
     /// Protects from attackers who make a user confirm the attacker's code.
-    static let warning = "Never enter a code that somebody reads out to you."
+    static let warning = "Never enter a code that another person reads out to you."
 
     /// The lines for a terminal. Makes the provider's code and addresses printable, so that they cannot move the
     /// cursor.
