@@ -42,9 +42,9 @@ enum ClientAnswers {
         guard let identity = token.idToken else {
             throw BrokerFailure(
                 .incorrectConfiguration,
-                "the device has no ID token of a provider that this program may hand on: clients of Microsoft's need one of their "
-                    + "own provider (\"identity\": \"oidc\"), and the manifest of \(BrokerContract.application) has to have in scopes what the "
-                    + "sign-in is granted of openid, profile, email, address and phone"
+                "the device has no ID token that this program may pass on. Microsoft's clients need an ID token of their provider: set "
+                    + "\"identity\": \"oidc\". The manifest of \(BrokerContract.application) must have in scopes those of openid, profile, "
+                    + "email, address and phone that the sign-in is granted"
             )
         }
         guard let claims = claims(of: identity) else {

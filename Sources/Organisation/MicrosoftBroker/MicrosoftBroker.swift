@@ -155,7 +155,7 @@ package final class MicrosoftBroker: Sendable {
             case .acquirePrtSsoCookie:
                 throw BrokerFailure(
                     .incorrectConfiguration,
-                    "this device has no primary refresh token, which such cookies are made of; sign in in the browser"
+                    "this device has no primary refresh token to make the cookie from; sign in in the browser"
                 )
             case .generateSignedHttpRequest: throw Self.unbound
             }
@@ -191,12 +191,12 @@ package final class MicrosoftBroker: Sendable {
         case .hidden(.changing), .hidden(.cleanupFailed):
             throw BrokerFailure(
                 .userDataRemovalRequired,
-                "what the last person's clients have stored is not deleted yet"
+                "the data that the last person's clients have stored is not deleted yet"
             )
         default: break
         }
         guard let account = try await visibleAccount() else {
-            throw BrokerFailure(.interactionRequired, "nobody is signed in on this device")
+            throw BrokerFailure(.interactionRequired, "no person is signed in on this device")
         }
         guard request.account == nil || request.account?.lowercased() == account.identifier.lowercased() else {
             throw BrokerFailure(.accountSwitch, "another person is signed in on this device")
@@ -248,7 +248,7 @@ package final class MicrosoftBroker: Sendable {
         guard let prompter else {
             throw BrokerFailure(
                 .incorrectConfiguration,
-                "there is no display to ask anybody at (DISPLAY, WAYLAND_DISPLAY)"
+                "there is no display for the sign-in (DISPLAY, WAYLAND_DISPLAY)"
             )
         }
         let scopes = try ClientRights(rights: rights.withLock { $0 }).scopes(for: request.scopes)
@@ -261,7 +261,8 @@ package final class MicrosoftBroker: Sendable {
             throw BrokerFailure(.incorrectConfiguration, error.message)
         case .failed(let error): throw BrokerFailure(error)
         case .cancelled: throw BrokerFailure(.applicationCanceled, "the request was cancelled")
-        case .expired: throw BrokerFailure(.applicationCanceled, "nobody has signed in within ten minutes; try again")
+        case .expired:
+            throw BrokerFailure(.applicationCanceled, "no person has signed in within ten minutes; try again")
         }
     }
 
@@ -292,7 +293,7 @@ package final class MicrosoftBroker: Sendable {
             account = try await self.account(of: request)
         } catch {
             guard error.status == .interactionRequired else { throw error }
-            throw BrokerFailure(.accountNotFound, "nobody is signed in on this device")
+            throw BrokerFailure(.accountNotFound, "no person is signed in on this device")
         }
         do throws(SharedDeviceError) {
             _ = try await parts.application.signout(with: account)

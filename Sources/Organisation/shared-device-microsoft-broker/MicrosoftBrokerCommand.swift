@@ -18,8 +18,8 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         discussion: """
             Serves com.microsoft.identity.Broker1 on the session's bus, if the managed configuration has "microsoftBroker": true, and takes part \
             in shared device mode as the app com.microsoft.identity.broker1. Prints “ready” when it owns the name. Ends with SIGTERM or SIGINT.
-            Exit status: 0 ended as asked; 64 wrong usage; 69 no bus, or another program has the name; 78 it is not wanted, or another program \
-            is installed for the name.
+            Exit status: 0 ended as asked; 64 wrong usage; 69 no bus, or another program has the name; 78 the configuration does not turn \
+            it on, or another program is installed for the name.
             """,
         version: ProjectVersion.line(of: "shared-device-microsoft-broker")
     )
@@ -35,13 +35,16 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
 
     @Option(
         name: .customLong("configuration"),
-        help: ArgumentHelp("The managed configuration; the manifests are in apps, beside it.", valueName: "file")
+        help: ArgumentHelp(
+            "The managed configuration; the manifests are in the directory apps next to it.",
+            valueName: "file"
+        )
     )
     var configurationFile: String = ManagedConfigurationFile.defaultPath
 
     @Option(
         name: .customLong("state"),
-        help: ArgumentHelp("The directory of its record of whose data it holds.", valueName: "dir")
+        help: ArgumentHelp("The directory of its record of the sessions whose data it holds.", valueName: "dir")
     )
     var stateDirectory: String?
 
@@ -127,7 +130,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
                 attempt = Task { await serveAgain(broker) { () throws(DBusError) in try await broker.start() } }
             } else {
                 await broker.stop()
-                Self.warn("clients are served no more: the configuration does not have \"microsoftBroker\": true")
+                Self.warn("clients are no longer served: the configuration does not have \"microsoftBroker\": true")
             }
         }
         attempt?.cancel()
@@ -145,7 +148,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
                 if broker.serves { Self.warn("clients are served again") }
                 return
             } catch {
-                if "\(error)" != problem { Self.warn("clients are not served, which is tried again: \(error)") }
+                if "\(error)" != problem { Self.warn("clients are not served; this is tried again: \(error)") }
                 problem = "\(error)"
             }
         } while (try? await Task.sleep(for: .seconds(retryPause))) != nil
@@ -169,7 +172,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         if let other = others.first {
             throw Self.failure(
                 EX_CONFIG,
-                "\(other) has the bus start another program as \(BrokerContract.busName); remove the package that it is of"
+                "\(other) has the bus start another program as \(BrokerContract.busName); remove the package that owns this file"
             )
         }
     }

@@ -216,7 +216,7 @@ struct BoundTests {
         let ada = try await device.signIn("ada")
         #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
         try device.configure(microsoftBroker: false)
-        #expect(try await eventually { bridge.errorText.contains("served no more") })
+        #expect(try await eventually { bridge.errorText.contains("no longer served") })
         let other = try DBusConnection.open(device.bus.bus)
         try await other.requestName(BrokerContract.busName)
         try device.configure(microsoftBroker: true)
@@ -267,7 +267,7 @@ struct BoundTests {
         let version: JSONValue = .object(["msalCppVersion": .string("1")])
         #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
         try device.configure(microsoftBroker: false)
-        #expect(try await eventually { bridge.errorText.contains("served no more") })
+        #expect(try await eventually { bridge.errorText.contains("no longer served") })
         device.broker.resume()
         for task in others { _ = await task.result }
         let answer = try await token.value
