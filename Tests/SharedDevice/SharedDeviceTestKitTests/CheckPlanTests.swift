@@ -55,10 +55,10 @@ struct CheckPlanTests {
             (plan(#"{"do": "dance"}"#), "$.steps[0].do: “dance” is none of"),
             (plan(#"{"do": "kill", "app": "b"}, "# + expect), "$.steps[0].app: there is no app “b”; there are “a”"),
             (plan(#"{"do": "signIn", "user": "mallory"}, "# + expect), "$.steps[0].user: there is no user “mallory”"),
-            (plan(#"{"do": "signOut"}, "# + expect), "$.steps[0]: nobody is signed in"),
+            (plan(#"{"do": "signOut"}, "# + expect), "$.steps[0]: no earlier step signs a user in"),
             (
                 plan(#"{"do": "signIn", "user": "ada"}, {"do": "signIn", "user": "grace"}, "# + expect),
-                "$.steps[1]: somebody is signed in"
+                "$.steps[1]: a user is already signed in"
             ),
             (plan(#"{"do": "pause", "milliseconds": -1}, "# + expect), "$.steps[0].milliseconds: -1.0 is not between"),
             (

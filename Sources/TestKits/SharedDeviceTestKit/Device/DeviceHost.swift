@@ -134,8 +134,12 @@ final class DeviceHost: Sendable {
         do {
             return try await DarwinNotifyCenter(bus: bus.bus)
                 .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [log] notification in
-                    let sender = notification.sender ?? "somebody"
-                    log.add(DeviceEvent.busLane, .broadcast, "carries the broadcast that has apps ask, from \(sender)")
+                    let sender = notification.sender ?? "an unknown sender"
+                    log.add(
+                        DeviceEvent.busLane,
+                        .broadcast,
+                        "carries a broadcast after which apps ask the broker, from \(sender)"
+                    )
                 }
         } catch {
             throw TestDeviceError(.deviceFailed, "the device's bus cannot be listened on: \(error)")
@@ -262,7 +266,7 @@ struct DevicePrograms: Sendable {
         for directory in directories where access("\(directory)/\(name)", X_OK) == 0 { return "\(directory)/\(name)" }
         throw TestDeviceError(
             code,
-            "the program \(name) was found neither beside the running program, nor in PATH; install it, or build it and "
+            "the program \(name) was found neither next to the running program nor in PATH; install it, or build it and "
                 + "name its directory in \(environmentVariable)"
         )
     }

@@ -42,7 +42,7 @@ extension TestDevice {
     public func beginSignOut(copies: Bool = true) async throws {
         let attempted = "sign out"
         guard let account = try await control.application.getCurrentAccount().current else {
-            throw SharedDeviceError(.noCurrentAccount, attempted: attempted, message: "nobody is signed in")
+            throw SharedDeviceError(.noCurrentAccount, attempted: attempted, message: "no person is signed in")
         }
         if copies {
             let (made, directory) = try copyDirectories()
@@ -127,7 +127,7 @@ extension TestDevice {
         if app.isStopped { return "it is stopped" }
         return running.union(holding).contains { TestApp.isNamed($0, app.identifier) }
             ? "it has not asked since the sign-in"
-            : "it runs, but no app of this identifier has asked the broker; is it the one that it gives "
+            : "it runs, but no app of this identifier has asked the broker; does it pass this identifier to "
                 + "SharedDeviceApplication, does it use the bus of its environment, and does the broker refuse it (brokerText)?"
     }
 

@@ -33,7 +33,7 @@ extension TestDevice {
     ///
     /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the bus refuses the post or is not there.
     public func spoofBroadcast() async throws(TestDeviceError) {
-        host.log.add(DeviceEvent.busLane, .spoofed, "somebody else posts the broker's broadcast")
+        host.log.add(DeviceEvent.busLane, .spoofed, "another process posts the broker's broadcast")
         let center = DarwinNotifyCenter(bus: bus.bus)
         do {
             try await eventually("the connection is there", within: .seconds(30)) {

@@ -67,10 +67,12 @@ private struct Course {
             guard plan.users.contains(user) else {
                 throw CheckPlanError("\(path).user", "there is no user “\(Text.printable(user))” in $.users")
             }
-            guard !isSignedIn else { throw CheckPlanError(path, "somebody is signed in; a shared device has one user") }
+            guard !isSignedIn else {
+                throw CheckPlanError(path, "a user is already signed in; a shared device has one user")
+            }
             isSignedIn = true
         case .signOut:
-            guard isSignedIn else { throw CheckPlanError(path, "nobody is signed in by an earlier step") }
+            guard isSignedIn else { throw CheckPlanError(path, "no earlier step signs a user in") }
             (isSignedIn, hasSignedOut) = (false, true)
         case .waitForMarker(let app, let marker, _):
             seen[app, default: []].insert(marker)

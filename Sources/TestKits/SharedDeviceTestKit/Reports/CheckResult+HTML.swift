@@ -54,7 +54,7 @@ extension CheckResult {
 
     private var stepTable: String {
         Self.table(
-            "What the plan did",
+            "Steps of the plan and their results",
             ["Step", "Result", "What"],
             zip(1..., steps).map { number, text in
                 let state = stepState(number)
@@ -68,7 +68,7 @@ extension CheckResult {
 
     private func expectationTable(_ names: AppNames) -> String {
         Self.table(
-            "What was expected of each app, and what was seen",
+            "The expectations of each app, and the observations",
             ["Step", "Result", "App", "Expectation", "Seen"],
             verdicts.map { verdict in
                 let sign =
@@ -125,7 +125,7 @@ extension CheckResult {
     }
 
     private static let origins =
-        "Heard, began and clean are the times of the broker's ledger, from the sign-out's commit to the app's question or report. Seen "
+        "Heard, began and clean are the times of the broker's ledger, from the sign-out's commit to the app's request or report. Seen "
         + "clean, faults, and starts and ends of processes are what the kit saw itself."
 
     /// The rules in addition to the console's style.

@@ -57,7 +57,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
     init(of device: TestDevice) throws(TestDeviceError) {
         let state = device.state.withLock { ($0.signOut, $0.observer, $0.copies) }
         guard let signOut = state.0, let observer = state.1 else {
-            throw TestDeviceError(.notThere, "there is nothing to report: nobody has signed out")
+            throw TestDeviceError(.notThere, "there is nothing to report: no person has signed out")
         }
         let round = observer.report
         let origin = Self.origin(of: signOut, endedAt: round?.endedAt)
