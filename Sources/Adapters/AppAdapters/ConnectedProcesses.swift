@@ -104,7 +104,7 @@ struct ConnectedProcesses: ProgramControl {
             return try await connection.credentials(of: name)
         } catch {
             if error.code == .refused { return nil }
-            throw AdapterFailure("look at", "the connection \(name)", error.message, remedy: "Is the bus there?")
+            throw AdapterFailure("look at", "the connection \(name)", error.message, remedy: "Check that the bus runs")
         }
     }
 }

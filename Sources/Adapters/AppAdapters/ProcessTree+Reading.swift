@@ -212,7 +212,8 @@ extension ProcessTree {
             "see which processes are left, by",
             what,
             reason,
-            remedy: "Needed: /proc, free descriptors (ulimit -n), as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+            remedy:
+                "The adapter needs /proc, free descriptors (ulimit -n), and as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
         )
     }
 }

@@ -107,7 +107,7 @@ package struct UnitControl: ProgramControl {
         let text = try await command(
             "show",
             ["--property=LoadState,ActiveState,ControlGroup"],
-            remedy: "Is systemd running here?"
+            remedy: "Check that systemd runs"
         )
         var view = View()
         for line in text.split(separator: "\n") {

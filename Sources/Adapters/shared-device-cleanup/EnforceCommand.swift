@@ -11,8 +11,8 @@ struct EnforceCommand: AsyncParsableCommand {
         commandName: "enforce",
         abstract: "Stops apps whose cleanup is late, and deletes their data.",
         discussion: """
-            For the cleanup policy “enforced”. The broker says which apps are late, their manifests what to stop and to delete. On the system bus \
-            the broker takes only root's unit shared-device-enforcement.service for it.
+            Implements the cleanup policy “enforced”. The broker names the apps whose cleanup is late. Their manifests name what to stop \
+            and to delete. On the system bus the broker accepts only root's unit shared-device-enforcement.service as this program.
             """
     )
 

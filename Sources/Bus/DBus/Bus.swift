@@ -67,7 +67,7 @@ public enum Bus: Sendable, Hashable {
             .noBus,
             message: "this process has more rights than its user, so the environment that names the bus is ignored",
             attempted: "find the session bus",
-            remedy: "name the bus in the program (Bus.system or Bus.address), or give up the rights and start it anew"
+            remedy: "name the bus in the program (Bus.system or Bus.address), or start it without these rights"
         )
     }
 

@@ -28,7 +28,7 @@ struct ClientRights: Sendable {
             throw BrokerFailure(
                 .incorrectConfiguration,
                 "the manifest does not allow \(refused.joined(separator: " ").prefix(200)); add it to scopes of "
-                    + "\(BrokerContract.application), or say in microsoftScopes what stands for it"
+                    + "\(BrokerContract.application), or name a replacement in microsoftScopes"
             )
         }
         return wanted.sorted()

@@ -204,7 +204,7 @@ extension MSALPublicClientApplication {
         guard let account = knownAccounts(filter).first else {
             throw RequestFailure(
                 .internal(.internalErrorAccountRequired),
-                "could not find the account: this app has heard of no such account. Ask for the current account"
+                "could not find the account: this app does not know the account. Ask for the current account"
             ).nsError
         }
         return account

@@ -148,7 +148,7 @@ struct Keyring: Sendable {
             "delete",
             path,
             "the keyring's service requires a prompt, and no person is there to answer it",
-            remedy: "Let the session's keyring be opened at its sign-in, or leave the step out (--without keyring)"
+            remedy: "Have the sign-in unlock the session's keyring, or leave the step out (--without keyring)"
         )
     }
 }

@@ -13,7 +13,7 @@ package enum SecretItems {
                 "delete",
                 "the items of \(schema)",
                 "\(locked.count) of them \(locked.count == 1 ? "is" : "are") in a locked keyring",
-                remedy: "Let the session's keyring be opened at its sign-in"
+                remedy: "Have the sign-in unlock the session's keyring"
             )
         }
         for item in items { try await Keyring.delete(item, "Item") }
@@ -39,7 +39,7 @@ package enum SecretItems {
                 "look for",
                 "the items of \(schema)",
                 "a keyring is locked",
-                remedy: "Let the session's keyring be opened at its sign-in"
+                remedy: "Have the sign-in unlock the session's keyring"
             )
         }
         let attributes = DBusValue.dictionary(

@@ -38,7 +38,7 @@ enum DBusValueLimits {
             guard bytes <= bodyBytes else {
                 throw DBusError(
                     .tooLarge,
-                    message: "the message is over \(bodyBytes) bytes, which is more than every bus takes",
+                    message: "the message is over \(bodyBytes) bytes, which is more than some buses accept",
                     attempted: attempted,
                     remedy: "put the data in a file and send its name"
                 )

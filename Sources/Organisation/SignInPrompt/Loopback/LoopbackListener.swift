@@ -150,7 +150,7 @@ package final class LoopbackListener: Sendable {
             .providerMisconfigured,
             attempted: attempted,
             message:
-                "no port of \(ports.map(String.init).joined(separator: ", ")) is free (\(reason)); end what uses them, "
+                "no port of \(ports.map(String.init).joined(separator: ", ")) is free (\(reason)); end the programs that use them, "
                 + "or name others in oidcLoopbackPorts and register them with the provider"
         )
     }

@@ -331,7 +331,7 @@ package struct SignInPrompt: Sendable {
 
     private mutating func take(_ form: String, _ visitor: Visitor, _ open: OpenRequest) -> [Effect] {
         guard case .asking = phase else {
-            let text = "Another answer is being checked. Go back, and try again in a moment."
+            let text = "Another sign-in attempt is being checked. Go back, and try again in a moment."
             return [.respond(visitor, LoopbackResponse(.conflict, .message("One moment", text)))]
         }
         let fields = FormFields.decode(form) ?? [:]

@@ -330,7 +330,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
     private static func remedy(_ code: Int32) -> String {
         switch code {
         case EACCES, EPERM:
-            "Give it and its directory to the user that runs this app (chown), and let it be changed (lsattr, chattr -i -a)"
+            "Give it and its directory to the user that runs this app (chown), and make it changeable (lsattr, chattr -i -a)"
         case EROFS: "Make the file system writable"
         case EBUSY: "Unmount what is mounted there"
         case EXDEV: "Keep “users” and “tombstones” on one file system"

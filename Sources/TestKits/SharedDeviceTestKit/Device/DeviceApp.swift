@@ -262,7 +262,7 @@ public final class DeviceApp: Sendable {
     private var written: String {
         let written = (lines.suffix(20) + [errorText]).filter { !$0.isEmpty }
         guard written.isEmpty else { return "It wrote:\n\(written.joined(separator: "\n"))" }
-        return "It wrote nothing: its standard output is a pipe here, which gets what it prints when it flushes; "
+        return "It wrote nothing. Its standard output is a pipe, which gets a line only when the app flushes it; "
             + "call fflush(nil) after print, or wait for its data with waitForMarker"
     }
 

@@ -99,8 +99,8 @@ private struct Course {
             for app in apps where seen[app]?.contains(marker) != true || expectation.present.contains(marker) {
                 throw CheckPlanError(
                     "\(path).absent[\(index)]",
-                    "no earlier step sees “\(Text.printable(marker))” in \(app), and a search that finds nothing where nothing "
-                        + "was proves nothing; expect it “present” in a step before the sign-out"
+                    "no earlier step sees “\(Text.printable(marker))” in \(app), so its absence would prove nothing; "
+                        + "expect it “present” in a step before the sign-out"
                 )
             }
         }

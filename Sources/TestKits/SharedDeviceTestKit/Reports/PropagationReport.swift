@@ -119,7 +119,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         if let marker = markers.first(where: { !before.contains($0.kind) }) {
             throw TestDeviceError(
                 .provesNothing,
-                "\(marker.kind) was in no app's data right before the sign-out; that it is not there now proves nothing"
+                "\(marker.kind) was in no app's data right before the sign-out, so its absence now proves nothing"
             )
         }
         let lines = try findings(of: markers).map { "\($0.app): \($0.finding)" }
