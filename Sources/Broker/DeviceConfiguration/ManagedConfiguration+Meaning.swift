@@ -12,16 +12,16 @@ extension ManagedConfiguration {
         case .sharedDeviceMode:
             mode == .shared
                 ? "At most one account is signed in on this device, for all of its apps."
-                : "The device is one person's: nobody is signed in through it, and the other keys wait."
+                : "The device is personal: it has no account, and the other keys have no effect."
         case .organization:
             organization.map { "People are told that the device belongs to \($0)." }
-                ?? "Nobody is told whose device it is."
+                ?? "People are not told which organisation the device belongs to."
         case .identity:
             switch identity {
             case .embedded: "People sign in by a password that the device's own directory knows."
             case .oidc: "People sign in with the organisation's own provider, on its page; the device sees no password."
             case .loginSession:
-                "Who is logged in at the machine's seat is signed in, by logind's word; logging out is the sign-out."
+                "The user whom logind reports at the machine's seat is signed in; a logout there is the sign-out."
             }
         case .passwordSignIn:
             switch identity {
@@ -45,22 +45,22 @@ extension ManagedConfiguration {
         case .requiresEnrolment: meaningOfRequiresEnrolment
         case .requiresJoin:
             requiresJoin
-                ? "Nobody signs in before an administrator has joined the device to its organisation: shared-device join."
+                ? "Users can sign in after an administrator has joined the device to its organisation: shared-device join."
                 : "People sign in whether or not the device is joined to an organisation."
         case .inactivityTimeout:
-            inactivityTimeout.map { "The user is signed out after \($0.text) without anybody at the device." }
-                ?? "Nobody is signed out for being away."
+            inactivityTimeout.map { "The user is signed out after \($0.text) without activity at the device." }
+                ?? "Inactivity does not sign the user out."
         case .shiftEnds:
             shiftEnds.isEmpty
-                ? "Nobody is signed out at a time of day."
+                ? "The user is not signed out at a set time of day."
                 : "The user is signed out at \(Self.list(shiftEnds.map(\.text))) each day, in local time."
         case .signOutOnScreenLock:
             signOutOnScreenLock
-                ? "The user is signed out when the screen is locked." : "A locked screen signs nobody out."
+                ? "The user is signed out when the screen is locked." : "A locked screen does not sign the user out."
         case .signOutOnLogout:
             signOutOnLogout
                 ? "The user is signed out when the desktop session ends."
-                : "The end of the desktop session signs nobody out."
+                : "The end of the desktop session does not sign the user out."
         case .endSessionURL:
             endSessionURL == nil
                 ? "A sign-out leaves sessions in a browser alone."
@@ -91,11 +91,11 @@ extension ManagedConfiguration {
     private var meaningOfCleanupPolicy: String {
         switch cleanupPolicy {
         case .advisory:
-            "Apps are told to delete the data of those before, and are reminded; they get the next account meanwhile."
+            "Apps are told to delete the data of earlier users, and are reminded. They get the next account without a wait."
         case .strict:
-            "An app gets the next account when it has deleted the data of those before, and the next sign-in waits for all apps."
+            "An app gets the next account when it has deleted the data of earlier users. The next sign-in waits for all apps."
         case .enforced:
-            "The next sign-in waits for all apps; one that is late is stopped, and its data deleted. Only apps whose manifest says how take part."
+            "The next sign-in waits for all apps. A late app is stopped, and its data deleted. Only apps whose manifest says how take part."
         }
     }
 
@@ -105,7 +105,7 @@ extension ManagedConfiguration {
             return "An app has \(time) after a session before it is stopped and its data deleted."
         }
         return switch cleanup.longestWait {
-        case nil: "The next sign-in waits for the apps as long as it takes."
+        case nil: "The next sign-in waits for the apps without a time limit."
         case .zero?: "The next sign-in waits for no app."
         case _?: "The next sign-in waits for the apps for \(cleanupTimeout?.text ?? "") at most."
         }

@@ -75,10 +75,10 @@ package struct ManagedConfiguration: Sendable, Equatable {
             )
         }
         for key in idleKeys {
-            warnings.append(KeyWarning(key: key, message: "counts for nothing: \"identity\" is not \"oidc\""))
+            warnings.append(KeyWarning(key: key, message: "has no effect: \"identity\" is not \"oidc\""))
         }
         if passwordSignIn == true, identity != .embedded {
-            let message = "counts for nothing: under \"identity\": \"\(identity.rawValue)\" there are no passwords"
+            let message = "has no effect: under \"identity\": \"\(identity.rawValue)\" there are no passwords"
             warnings.append(KeyWarning(key: Key.passwordSignIn.rawValue, message: message))
         }
         if microsoftBroker, identity != .oidc {
@@ -90,7 +90,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
             warnings.append(KeyWarning(key: Key.appBlockList.rawValue, message: message))
         }
         if cleanupPolicy == .enforced, requiresEnrolment == false {
-            let message = "is false, and counts for nothing: without a manifest no cleanup can be enforced"
+            let message = "is false, and has no effect: without a manifest no cleanup can be enforced"
             warnings.append(KeyWarning(key: Key.requiresEnrolment.rawValue, message: message))
         }
         for name in operators.unknown {
@@ -212,7 +212,12 @@ extension ManagedConfiguration: Codable {
         )
         // Otherwise the device would be personal although a nested key may say otherwise.
         for key in unknownKeys where key == "ExtensionData" || key == "PayloadContent" {
-            throw .profile(file, key: key, "keys are not read inside it", remedy: "write them beside the other keys")
+            throw .profile(
+                file,
+                key: key,
+                "keys are not read inside it",
+                remedy: "write them at the same level as the other keys"
+            )
         }
     }
 

@@ -6,11 +6,13 @@ extension OrganisationSettings {
         switch key {
         case .issuer: "\(issuer.text) says who people are."
         case .clientIdentifier: "That provider knows this device as \(clientIdentifier)."
-        case .scopes: "Each sign-in asks for \(ManagedConfiguration.list(scopes)); an app gets what its manifest has."
+        case .scopes:
+            "Each sign-in asks for \(ManagedConfiguration.list(scopes)); an app gets the scopes in its manifest."
         case .offlineAccess:
             switch offlineAccess {
             case .never: "Tokens end with the provider's session."
-            case .always: "Tokens are asked for that outlive the provider's session, and some providers' sign-out."
+            case .always:
+                "The device asks for tokens that outlive the provider's session and, with some providers, the sign-out."
             }
         case .signInMethods:
             switch signInMethods {
@@ -25,14 +27,14 @@ extension OrganisationSettings {
         case .trustAnchors:
             trustAnchors.map { "The provider is trusted by the authorities in \($0), and by no others." }
                 ?? "The provider is trusted by the system's authorities."
-        case .tenantClaim: "Whose tenant a person is of, the claim \(tenantClaim) says."
+        case .tenantClaim: "The claim \(tenantClaim) names the person's tenant."
         case .endpoints:
             endpoints.addresses.isEmpty
                 ? "The provider's own description has its addresses."
-                : "These addresses count before those of the provider's own description."
+                : "These addresses override the addresses in the provider's own description."
         case .remoteCheckInterval:
             "The provider is asked every \(remoteCheckInterval.text) whether the person may still be signed in."
-        case .offlineGrace: "A session lasts \(offlineGrace.text) without an answer of the provider."
+        case .offlineGrace: "A session lasts \(offlineGrace.text) without a response from the provider."
         case .onProviderSessionEnd:
             switch onProviderSessionEnd {
             case .signOut: "When the provider ends its session, the device signs out."
@@ -40,8 +42,8 @@ extension OrganisationSettings {
                 "When the provider ends its session, the device's stays, and the person signs in again before the next token."
             }
         case .backChannelLogout:
-            backChannelLogout.map { "The provider tells of the end of its sessions at \($0.text)." }
-                ?? "The provider has no way to tell of the end of its sessions; it is asked."
+            backChannelLogout.map { "The provider reports the end of its sessions at \($0.text)." }
+                ?? "The provider cannot report the end of its sessions; the device asks at intervals."
         case .sharedSignals:
             sharedSignals.map { signals in
                 "The provider's events about this device's sessions are fetched from \(signals.endpoint)"

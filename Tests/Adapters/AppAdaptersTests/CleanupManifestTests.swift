@@ -66,9 +66,12 @@ struct CleanupManifestTests {
             try manifest(web, user: user + #", "unit": "orders.service""#).cleanup?.delete == ["/var/lib/orders/web"]
         )
         for (cleanup, identity, reason) in [
-            (cleanup, "", "not known which processes"),
+            (cleanup, "", "does not say which processes"),
             (#"{"by": "app", "unit": "a.service", "delete": ["/var/lib/a"]}"#, #", "unit": "a.service""#, "by itself"),
-            (#"{"by": "app", "delete": ["/var/lib/a"], "start": "always"}"#, #", "executable": "/a""#, "somebody else"),
+            (
+                #"{"by": "app", "delete": ["/var/lib/a"], "start": "always"}"#, #", "executable": "/a""#,
+                "another program starts"
+            ),
             (#"{"by": "app", "delete": ["/home/ada/a"]}"#, #", "executable": "/a""#, "home directory of another user"),
             (#"{"by": "me", "delete": ["/var/lib/a"]}"#, #", "executable": "/a""#, "adapter, app"),
         ] {

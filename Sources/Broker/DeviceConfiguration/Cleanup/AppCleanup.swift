@@ -135,14 +135,14 @@ extension AppCleanup {
     init(_ written: WrittenCleanup, identity: AppManifest.Identity, user: SystemUser?) throws(CleanupFlaw) {
         guard let user else {
             throw CleanupFlaw(
-                "it needs to be known whose data it is",
-                "add \"user\" beside it: the user that the app runs as"
+                "the manifest does not say whose data to delete",
+                "add \"user\" to the manifest: the user that the app runs as"
             )
         }
         guard user.number != 0 else {
             throw CleanupFlaw(
                 "root's programs take no part: what they keep is deleted as root",
-                "let the app run as a user of its own"
+                "run the app as a separate user"
             )
         }
         self.user = user
@@ -230,15 +230,15 @@ extension AppCleanup {
         case (let unit?, _, _) where start == nil || start == Start.always.rawValue: return .unit(unit)
         case (nil, _, _) where start != nil, (.some, _, _):
             throw CleanupFlaw(
-                "“start” in it is not for this app, which somebody else starts",
+                "“start” in it does not apply to this app, which another program starts",
                 "leave it out; for an app that is a unit, write always: then it is started again after it was stopped"
             )
         case (nil, let name?, _): return .flatpak(name)
         case (nil, nil, let path?): return .processes(path)
         case (nil, nil, nil):
             throw CleanupFlaw(
-                "it is not known which processes are the app's",
-                "add \"unit\", \"flatpak\" or \"executable\" beside it"
+                "the manifest does not say which processes are the app's",
+                "add \"unit\", \"flatpak\" or \"executable\" to the manifest"
             )
         }
     }
