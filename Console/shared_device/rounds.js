@@ -142,5 +142,5 @@ export function summaryOf(round, now, span) {
             : { style: "good", text: `✓ Every app reported its data deleted, the last one after ${span(last)}.` };
     const failed = owing.filter(app => app.progress === "failed").length;
     const words = `${owing.length} of ${round.apps.length} ${owing.length === 1 ? "owes" : "owe"} a cleanup for ${span(Math.max(0, now - round.endedAt))}`;
-    return { style: failed || round.outcome === "expired" ? "bad" : "waits", text: `${failed ? "✗" : "◑"} ${words}${failed ? `; ${failed} failed` : ""}${round.outcome === "expired" ? "; nobody waits for them any more" : ""}.` };
+    return { style: failed || round.outcome === "expired" ? "bad" : "waits", text: `${failed ? "✗" : "◑"} ${words}${failed ? `; ${failed} failed` : ""}${round.outcome === "expired" ? "; the next sign-in no longer waits for them" : ""}.` };
 }

@@ -26,7 +26,7 @@ package struct DeviceMetrics {
             "The device's mode, its cleanup policy and the broker's version, as labels.",
             [(labels, 1)]
         )
-        metrics.add("signed_in", "Whether somebody is signed in.", device.account == nil ? 0 : 1)
+        metrics.add("signed_in", "Whether an account is signed in.", device.account == nil ? 0 : 1)
         if device.account != nil, let since = device.signedInAt {
             metrics.add(
                 "session_start_seconds",
@@ -41,12 +41,12 @@ package struct DeviceMetrics {
         ]
         metrics.add(
             "apps",
-            "Apps that run, hold data of who is signed in, owe a cleanup, or are not started by the bus.",
+            "Apps that run, hold data of the signed-in user, owe a cleanup, or are not started by the bus.",
             states.map { state, isSo in ([("state", state)], Double(device.apps.count(where: isSo))) }
         )
         metrics.add(
             "problems",
-            "What is wrong with the device, by its kind.",
+            "Problems of the device, by kind.",
             ObservedDevice.Problem.Kind.allCases.map { kind in
                 ([("kind", kind.rawValue)], Double(device.problems.count { $0.kind == kind }))
             }

@@ -50,8 +50,16 @@ package struct FleetMetrics {
             "Devices that are listed, and others that report.",
             devices.map { ([("listed", $0.0)], Double($0.1)) }
         )
-        metrics.add("foreign_messages", "Messages that meant nothing, since the start.", Double(fleet.foreign))
-        metrics.add("old_reports", "Reports that were older than what was known, since the start.", Double(fleet.old))
+        metrics.add(
+            "foreign_messages",
+            "Messages since the start that the controller did not understand.",
+            Double(fleet.foreign)
+        )
+        metrics.add(
+            "old_reports",
+            "Reports since the start that were older than the last known report.",
+            Double(fleet.old)
+        )
         metrics.add("store_problem", "Whether the disk does not take reports.", fleet.hasStoreProblem ? 1 : 0)
         let ends = [("controller", fleet.certificateEnd), ("devices", fleet.devicesCertificateEnd)]
             .compactMap { of, end in end.map { ([("of", of)], $0) } }
@@ -74,13 +82,13 @@ package struct FleetMetrics {
         }
         metrics.add(
             "order_devices",
-            "Devices of the last order, by how far they are; clean and nobody are done.",
+            "Devices of the last order, by state; clean and nobody are done.",
             states.map { ([("state", $0)], Double(order.counts[$0] ?? 0)) }
         )
-        metrics.add("order_waived_apps", "Apps that administrators have let off.", Double(order.waived))
+        metrics.add("order_waived_apps", "Apps whose cleanup administrators have waived.", Double(order.waived))
         metrics.add(
             "order_enforced_apps",
-            "Apps that devices have stopped, and whose data they have deleted in their place.",
+            "Apps that devices have stopped, and whose data they have deleted.",
             Double(order.enforced)
         )
         return metrics.whole

@@ -103,7 +103,7 @@ struct Waterfall {
             let failed = owing.count { $0.progress == .failed }
             var text = "\(owing.count) of \(all) \(owing.count == 1 ? "owes" : "owe") a cleanup for \(time)"
             if failed > 0 { text += "; \(failed) failed" }
-            if round.outcome == .expired { text += "; nobody waits for them any more" }
+            if round.outcome == .expired { text += "; the next sign-in no longer waits for them" }
             let isBad = failed > 0 || round.outcome == .expired
             return ("\(failed > 0 ? "✗" : "◑") \(text).", isBad ? .bad : .waits)
         }
