@@ -51,7 +51,9 @@ package final class LogOutput: Sendable {
                 defer { count = 0 }
                 return count
             }
-            if missing > 0 { put(.warning, label, "log lines left out, because nobody took them: \(missing)") }
+            if missing > 0 {
+                put(.warning, label, "log lines dropped, because standard error was not read in time: \(missing)")
+            }
             put(level, label, text)
         }
         if !isTaken { leftOut.withLock { $0 += 1 } }

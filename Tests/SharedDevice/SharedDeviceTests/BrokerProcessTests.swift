@@ -173,7 +173,7 @@ struct BrokerProcessTests {
         close(ends[1])
         let lines = reader.wait()
         let told = lines.compactMap { line in
-            line.range(of: "nobody took them: ").flatMap { Int(line[$0.upperBound...]) }
+            line.range(of: "standard error was not read in time: ").flatMap { Int(line[$0.upperBound...]) }
         }
         // Some of the written lines report the number of dropped lines.
         #expect(lines.count - told.count + told.reduce(0, +) == LogOutput.capacity * 2 + 1)

@@ -53,7 +53,7 @@ package struct AppEligibility: Sendable {
     /// Combinations of lists and manifests that are probably mistakes, one per line.
     package var warnings: [String] {
         Set(lists.blocked).sorted().filter { manifest(of: $0)?.supportsSharedDeviceMode == true }.map { identifier in
-            "AppBlockList has \(identifier), which takes part all the same: it was made for shared device mode; "
+            "AppBlockList has \(identifier), which takes part because it was made for shared device mode; "
                 + "remove its manifest to keep it out"
         } + manifests.filter { requiresCleanup && $0.cleanup == nil && !$0.isPrompt }.map(Self.lackOfCleanup)
     }
@@ -133,7 +133,7 @@ package struct AppEligibility: Sendable {
         guard AppIdentifier.isPlausible(identifier) else {
             throw EligibilityRefusal(
                 .malformedIdentifier,
-                "what \(credentials.executable) says it is can be no identifier",
+                "\(credentials.executable) gives an invalid app identifier",
                 remedy: "use one such as org.example.orders"
             )
         }
@@ -258,7 +258,7 @@ package struct AppEligibility: Sendable {
         let name = identifier ?? "ID"
         let program = credentials.flatpak ?? credentials.executable.forLog(500)
         let key = credentials.flatpak == nil ? AppManifest.Key.executable : .flatpak
-        let file = "\(AppManifestDirectory.defaultPath)/\(name).json (or apps beside the broker's configuration)"
+        let file = "\(AppManifestDirectory.defaultPath)/\(name).json (or in apps, next to the broker's configuration)"
         // People paste the command into a shell. Path and name come from the caller, so they must be plain, or no
         // command is shown.
         let isPlain = [program, name].allSatisfy { text in

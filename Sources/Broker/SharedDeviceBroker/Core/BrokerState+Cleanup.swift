@@ -34,7 +34,7 @@ extension BrokerState {
         case .none: break
         case .detailed: needsDisk(within: Self.lazyWrite)
         case .refused where ledger.parts[session]?[participant] != before:
-            let words = "the cleanup does not count: a connection of the app has left meanwhile without a report"
+            let words = "the cleanup does not count: another connection of the app has closed without a report"
             enterRepeatable(.interrupted, "reports", session, participant, detail: words)
             needsDisk(within: .zero)
             if reminder == nil { remind() }

@@ -168,7 +168,7 @@ extension BrokerState {
         needsDisk(within: .zero)
         touch()
         guard let problem = complianceProblem else { return true }
-        effects.append(.note(.error, "nobody signs in", ["reason": problem.description]))
+        effects.append(.note(.error, "users cannot sign in", ["reason": problem.description]))
         dropPendingSignIn(because: problem)
         endPrompts(because: problem)
         signOutAutomatically(because: "the provider says that this device does not comply")

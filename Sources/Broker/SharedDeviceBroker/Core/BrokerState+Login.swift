@@ -191,12 +191,12 @@ extension BrokerState {
     }
 
     private static let nobodyTellsOfLogins =
-        "logind does not answer, so that neither a screen lock nor a logout signs anybody out; see: systemctl status systemd-logind"
+        "logind does not answer, so a screen lock or a logout does not sign the user out; see: systemctl status systemd-logind"
 
     private mutating func logindIsSilent() {
         guard let since = watch.silentSince else { return }
         tellLoginProblem(
-            "logind does not answer, so that nobody knows who is logged in; see: systemctl status systemd-logind"
+            "logind does not answer, so the broker cannot tell who is logged in; see: systemctl status systemd-logind"
         )
         guard since + Self.silencePatience <= now.uptime else { return }
         watch.login = nil
@@ -222,7 +222,7 @@ extension BrokerState {
         else { return tellLoginProblem(nil) }
         guard watch.spent.isDisjoint(with: login.sessions) else {
             return tellLoginProblem(
-                "who is logged in at the seat has been signed out; to sign in again, log out and in"
+                "the user at the seat has been signed out; to sign in again, log out and in"
             )
         }
         do throws(Refusal) {
@@ -234,7 +234,7 @@ extension BrokerState {
             watch.login = login
             tellLoginProblem(nil)
         } catch {
-            tellLoginProblem("somebody is logged in at the seat, and is not signed in: \(error)")
+            tellLoginProblem("the user at the seat is not signed in: \(error)")
         }
     }
 

@@ -268,7 +268,7 @@ extension BrokerState {
             .signedOut,
             session: pending.next.epoch,
             account: pending.next.account,
-            detail: "the sign-in came to nothing: \(refusal.code)"
+            detail: "the sign-in failed: \(refusal.code)"
         )
         device = pending.next.next(mode: device.mode, account: nil)
         isDeviceDirty = true

@@ -34,7 +34,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let signInUnderWay = Refusal(
         .accountAlreadySignedIn,
-        "somebody else is being signed in on this device at this moment; try again"
+        "another sign-in on this device is in progress; try again"
     )
     package static let signedInByLogin = Refusal(
         .notPermitted,
@@ -43,8 +43,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let noTokens = Refusal(
         .notPermitted,
-        "on this device people sign in by logging in at the machine, which gives no tokens to apps; use what the login has "
-            + "brought along, such as Kerberos tickets"
+        "on this device people sign in by logging in at the machine, which gives no tokens to apps; use the "
+            + "credentials of the login, such as Kerberos tickets"
     )
     package static func promptNeeded(_ issuer: String) -> Refusal {
         Refusal(.interactionRequired, "this device signs in with \(issuer)'s own page; run shared-device-sign-in")
@@ -92,7 +92,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         return Refusal(
             .providerMisconfigured,
             "the organisation's provider grants more than this app may have (\(names)); add that to \"scopes\" in its manifest, or have the "
-                + "provider's administrator see to it that tokens permit no more than is asked for"
+                + "provider's administrator limit tokens to the scopes of the request"
         )
     }
     package static let scopesNotGranted = Refusal(
@@ -101,18 +101,18 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let notTheProvider = Refusal(
         .notPermitted,
-        "only the service shared-device-identity tells what providers have said"
+        "only the service shared-device-identity may report what providers have said"
     )
     package static func notCompliant(_ issuer: String) -> Refusal {
         Refusal(
             .notPermitted,
             "\(issuer) says that this device does not comply with what the organisation asks of its devices; have its administrator "
-                + "bring it into order, and nobody signs in before the provider has said that it complies again"
+                + "correct that; users can sign in when the provider says that it complies again"
         )
     }
     package static let promptNeeded = Refusal(
         .interactionRequired,
-        "on this device apps hand over no passwords; run shared-device-sign-in, or have passwordSignIn set"
+        "on this device apps may not hand over passwords; run shared-device-sign-in, or have the administrator set passwordSignIn"
     )
     package static let noSuchPrompt = Refusal(
         .loginExpired,
@@ -124,11 +124,11 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let onlyPrompts = Refusal(
         .notPermitted,
-        "the prompt gets neither account nor token, and signs nobody out; let an app ask"
+        "the prompt gets neither account nor token, and may not sign the user out; let an app ask"
     )
     package static let promptIsAnswered = Refusal(
         .invalidRequest,
-        "this sign-in is being completed already; wait for the answer"
+        "this sign-in is being completed already; wait for the response"
     )
     package static func otherMethod(_ methods: [BrokerProtocol.SignInMethod]) -> Refusal {
         let names = methods.map(\.rawValue).joined(separator: " or ")
@@ -141,13 +141,13 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let neverConfigured = Refusal(
         .notSharedDevice,
-        "this device has no valid managed configuration, so nobody can sign in; have the administrator run: "
+        "this device has no valid managed configuration, so users cannot sign in; have the administrator run: "
             + "shared-device configuration check"
     )
     package static func manifestUnknown(_ path: String) -> Refusal {
         Refusal(
             .notSharedDevice,
-            "nobody signs in before \(path) can be read: an app that it enrols would not be cleaned up; have the administrator run: "
+            "users cannot sign in until \(path) can be read: an app that it enrols would not clean up; have the administrator run: "
                 + "shared-device configuration check"
         )
     }
@@ -167,11 +167,11 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func appNotEligible(_ reason: String) -> Refusal { Refusal(.appNotEligible, reason) }
     package static let tooManyNames = Refusal(
         .invalidRequest,
-        "this process has called itself by too many names; give each app one, and connect anew"
+        "this process has used too many app identifiers; give each app one identifier, and connect again"
     )
     package static let requestAbandoned = Refusal(
         .invalidRequest,
-        "the app that asked has cancelled the sign-in, has left the bus or does not wait any more; nobody is signed in for it"
+        "the app has cancelled the sign-in, has left the bus or no longer waits; its sign-in was dropped"
     )
     package static let tenantMismatch = Refusal(
         .tenantMismatch,
@@ -179,12 +179,12 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let deviceNotJoined = Refusal(
         .deviceNotJoined,
-        "this device has to be joined to its organisation before anybody signs in; have an administrator run: "
+        "this device has to be joined to its organisation before users can sign in; have an administrator run: "
             + "shared-device join"
     )
     package static let noJoinByPage = Refusal(
         .notPermitted,
-        "nobody joins a device with the page of the organisation's provider; name the organisation with tenantIdentifier in the "
+        "a device cannot be joined with the page of the organisation's provider; name the organisation with tenantIdentifier in the "
             + "managed configuration, and leave requiresJoin out"
     )
     package static let notJoined = Refusal(
@@ -193,7 +193,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let joinedElsewhere = Refusal(
         .invalidRequest,
-        "this device is joined to another organisation; have an administrator of that one run: shared-device leave"
+        "this device is joined to another organisation; have an administrator of that organisation run: shared-device leave"
     )
     package static let notOrganisationAdministrator = Refusal(
         .notPermitted,
@@ -211,11 +211,11 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let notHandedOver = Refusal(
         .invalidRequest,
-        "the cleanup of this app was not handed to this process, or not for these sessions; ask again for those that are overdue"
+        "this process has no claim to the cleanup of this app for these sessions; ask again for the overdue cleanups"
     )
     package static let isEnforced = Refusal(
         .brokerFailed,
-        "this app was late with its cleanup, and is being stopped and its data deleted at this moment; ask again"
+        "this app was late with its cleanup, so it is being stopped and its data deleted; try again"
     )
     package static let tooManyQuestions = Refusal(
         .tooManyAttempts,
@@ -251,6 +251,6 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     /// - Parameter end: When the session ends, if nothing changes.
     init(_ error: IdentityError, staysSignedInUntil end: Date) {
         let refusal = Refusal(error)
-        self.init(refusal.code, "\(refusal.description); who is signed in stays so until \(end.formatted(.iso8601))")
+        self.init(refusal.code, "\(refusal.description); the user stays signed in until \(end.formatted(.iso8601))")
     }
 }

@@ -214,7 +214,7 @@ package final class BrokerService: Sendable {
             hasManyUsers: options.hasManyUsers
         )
         if !policy.isConfigured {
-            log.error("no configuration was ever valid: nobody signs in")
+            log.error("no configuration was ever valid: users cannot sign in")
         } else if update.inForce == nil {
             log.warning("the last valid configuration stays in force")
         }

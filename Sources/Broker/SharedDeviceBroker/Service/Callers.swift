@@ -105,7 +105,7 @@ final class Callers: Sendable {
             return .refuse(
                 MethodFailure(
                     name: "org.freedesktop.DBus.Error.LimitsExceeded",
-                    message: "too many requests of this user are under way; wait for an answer"
+                    message: "too many requests of this user are in flight; wait for a response"
                 )
             )
         }

@@ -223,7 +223,7 @@ struct ConfigurationCommandTests {
         let good = try await check(#"{"sharedDeviceMode": true, "AppBlockList": "org.example.orders"}"#)
         #expect(good.status == 0 && good.output.contains("org.example.orders  /no/orders (hint)  any user"))
         #expect(good.output.contains("is “stores” meant?"))
-        #expect(good.output.contains("AppBlockList has org.example.orders, which takes part all the same"))
+        #expect(good.output.contains("AppBlockList has org.example.orders, which takes part because it was made"))
 
         mkdir(directory.file("data"), 0o755)
         // Manifests write deleted paths in the kernel's form.

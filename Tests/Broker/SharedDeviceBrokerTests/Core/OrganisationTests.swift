@@ -238,7 +238,7 @@ struct OrganisationTests {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         let network = IdentityError(.providerUnavailable, "https://login.example cannot be reached (time-out)")
         let away = expectRefused(.unavailable(network, mayBeUsed: true), code: .providerUnavailable)
-        #expect(away?.description.contains("(time-out); who is signed in stays so until ") == true)
+        #expect(away?.description.contains("(time-out); the user stays signed in until ") == true)
         device.advance(by: .seconds(3))
         let client = IdentityError(.providerMisconfigured, "https://login.example does not know this client")
         expectRefused(.misconfigured(client), code: .providerMisconfigured)

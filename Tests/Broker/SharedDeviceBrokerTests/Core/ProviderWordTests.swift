@@ -61,7 +61,7 @@ struct ProviderWordTests {
         device.advance(by: .seconds(3590))
         device.expectSignedIn()
         let status = try device.ask(till, .deviceInformation)["providerProblem"]?.stringValue
-        #expect(status?.contains("who is signed in stays so until ") == true)
+        #expect(status?.contains("the user stays signed in until ") == true)
         device.advance(by: .seconds(12))
         device.expectSignedOut()
         #expect(lastEnd?.hasPrefix("offline for 360") == true)

@@ -245,7 +245,7 @@ struct SignOutFromAfarTests {
         device.provider.outcome = .unavailable(away, mayBeUsed: false)
         device.advance(by: .seconds(400))
         let bad = try device.ask(till, .deviceInformation)
-        #expect(bad["providerProblem"]?.stringValue?.contains("(no route); who is signed in stays so") == true)
+        #expect(bad["providerProblem"]?.stringValue?.contains("(no route); the user stays signed in") == true)
         #expect(bad["signInMethods"] == .array([.string("browser"), .string("deviceCode")], of: "s"))
     }
 }
