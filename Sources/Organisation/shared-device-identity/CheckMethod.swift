@@ -44,7 +44,7 @@ final class CheckMethod: Sendable {
                 return !isUnderWay
             }
             guard isFirst else {
-                throw IdentityError(.busy, "a check is under way already; wait for its end").failure
+                throw IdentityError(.busy, "a check is in progress already; wait for its end").failure
             }
             defer { isUnderWay.withLock { $0 = false } }
             do throws(IdentityError) {

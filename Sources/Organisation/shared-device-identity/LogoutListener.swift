@@ -50,7 +50,9 @@ actor LogoutListener {
 
     /// The address, and why the service does not listen there; `nil` if the configuration has none.
     var state: (address: String, problem: String?)? {
-        wanted.map { (place($0), open == nil ? problem ?? "nobody listens at \($0.text) yet; try again" : nil) }
+        wanted.map {
+            (place($0), open == nil ? problem ?? "the service does not listen at \($0.text) yet; try again" : nil)
+        }
     }
 
     /// The actual address of the service. A passed socket may have another address than the configuration.
@@ -85,20 +87,20 @@ actor LogoutListener {
             var door = HTTPListener.Door()
             door.isShared = passed != nil
             door.lacksDescriptors = { [log] reason in
-                log.warning("logouts wait: no more files can be opened", metadata: ["reason": "\(reason)"])
+                log.warning("logouts wait: the process cannot open more files", metadata: ["reason": "\(reason)"])
             }
             let listener = try HTTPListener(adopting: socket(address), door: door) { [weak self] request in
                 guard let logout = await self?.logout?.handler else { return ListenerResponse(404) }
                 return await logout.answer(request)
             }
             open = (address, listener)
-            log.info("listens for logouts of the provider's", metadata: ["address": "\(place(address))"])
+            log.info("listens for logouts from the provider", metadata: ["address": "\(place(address))"])
         } catch {
             let reason = "\(error); \(remedy(address))"
             // Sign-ins and requests to the provider continue without the listener.
             if reason != problem {
                 log.error(
-                    "nobody hears of logouts at the provider; it is tried again",
+                    "cannot listen for logouts from the provider; trying again",
                     metadata: ["reason": "\(reason)"]
                 )
             }
@@ -116,7 +118,7 @@ actor LogoutListener {
         BackChannelLogout(client) { [reports] event in
             try await reports.tell(event)
         } refused: { [log] reason in
-            log.warning("a logout of the provider's is refused", metadata: ["reason": "\(reason)"])
+            log.warning("a logout from the provider is refused", metadata: ["reason": "\(reason)"])
         }
     }
 

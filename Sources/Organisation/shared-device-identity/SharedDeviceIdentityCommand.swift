@@ -12,9 +12,9 @@ import ServiceSupport
 struct SharedDeviceIdentityCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shared-device-identity",
-        abstract: "Speaks to the organisation's identity provider, in the broker's place.",
+        abstract: "Speaks to the organisation's identity provider for the broker.",
         discussion: """
-            Serves org.notifycenter.SharedDeviceIdentity1 to the broker of a shared device, and to nobody else. The bus starts it. Prints “ready” when \
+            Serves org.notifycenter.SharedDeviceIdentity1 to the broker of a shared device only. The bus starts it. Prints “ready” when \
             it owns that name; logs to standard error. Ends with SIGTERM or SIGINT. The client's secret comes as the systemd credential \
             oidc-client-secret, a token for the stream of the provider's events as shared-signals-token.
             Exit status: 0 ended as asked; 64 wrong usage; 69 no bus, or another process serves it; 78 configuration or credential cannot be used.
@@ -122,7 +122,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
             }
         } catch {
             // The provider is still asked at the regular intervals.
-            log.warning("nobody hears of the network's coming back", metadata: ["reason": "\(error)"])
+            log.warning("cannot watch for the network to come back", metadata: ["reason": "\(error)"])
             return nil
         }
     }

@@ -87,7 +87,7 @@ final class SignalsReceiver: Sendable {
             case .fails(let reason):
                 log.error("the provider's events are not fetched", metadata: ["reason": "\(reason)"])
             case .refused(let token):
-                let signer = token.isProviders ? client.issuer.text : "nobody whom the provider's keys vouch for"
+                let signer = token.isProviders ? client.issuer.text : "an unknown key"
                 log.warning(
                     "an event of the stream is refused",
                     metadata: [

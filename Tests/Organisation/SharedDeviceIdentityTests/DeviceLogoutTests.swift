@@ -92,7 +92,7 @@ struct DeviceLogoutTests {
         let minutes = Int((ContinuousClock.now - start) / .seconds(60)) + 1
         let process = device.device.process
         func lines() -> Int {
-            process.errorText.components(separatedBy: "a logout of the provider's is refused").count - 1
+            process.errorText.components(separatedBy: "a logout from the provider is refused").count - 1
         }
         // Requests are refused in order, so all earlier ones are logged by now.
         _ = try await device.post("logout_token=a")

@@ -22,14 +22,14 @@ struct LogoutListenerTests {
         let port = try other.bindToAnyPort()
         try other.listen()
         let device = try await LogoutDevice(fault: "backchannel-none.taken", port: port)
-        try await eventually("it is said") { device.device.process.errorText.contains("nobody hears of logouts") }
+        try await eventually("it is said") { device.device.process.errorText.contains("cannot listen for logouts") }
         let token = try await token("backchannel-none.taken")
         other.shut()
         try await eventually("somebody listens") {
             (try? await device.post("logout_token=\(token)"))?.hasPrefix("HTTP/1.1 200") == true
         }
         #expect(device.events.withLock { $0.count } == 1)
-        #expect(device.device.process.errorText.components(separatedBy: "nobody hears of logouts").count == 2)
+        #expect(device.device.process.errorText.components(separatedBy: "cannot listen for logouts").count == 2)
     }
 
     @Test("another address with the same port replaces the first one at once")
@@ -47,7 +47,7 @@ struct LogoutListenerTests {
             withExtendedLifetime(silent) {}
         }
         let log = device.device.process.errorText
-        #expect(!log.contains("nobody hears of logouts"), "\(log)")
+        #expect(!log.contains("cannot listen for logouts"), "\(log)")
     }
 
     @Test("a socket from the service manager stays in use after configuration changes")
