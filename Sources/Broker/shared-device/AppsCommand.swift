@@ -10,7 +10,7 @@ import SharedDeviceBroker
 struct AppsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "apps",
-        abstract: "Shows which apps hold or owe what, settles what an app never will, and makes apps known.",
+        abstract: "Shows the data that apps hold and the cleanups that they owe, waives cleanups, and enrols apps.",
         subcommands: [AppsListCommand.self, AppsWaiveCommand.self, AppsEnrolCommand.self],
         defaultSubcommand: AppsListCommand.self
     )
@@ -20,7 +20,7 @@ struct AppsListCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "Lists the apps, in the order of their identifiers, with the cleanups that they owe.",
-        discussion: "Reads the database, also while no broker runs; which apps run is the broker's to tell."
+        discussion: "Reads the database, also while no broker runs. Only a running broker can tell which apps run."
     )
 
     @Flag(help: "As a JSON array, for programs.")
@@ -45,7 +45,7 @@ struct AppsListCommand: ParsableCommand {
 struct AppsWaiveCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waive",
-        abstract: "Declares the cleanup that an app owes done, by an administrator's word.",
+        abstract: "Waives the cleanup that an app owes, by an administrator's decision.",
         discussion: "For an app that was removed, or whose data was deleted by hand. The log keeps the reason."
     )
 
@@ -55,7 +55,7 @@ struct AppsWaiveCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Only the cleanup after the session of this epoch.", valueName: "epoch"))
     var session: UInt64?
 
-    @Option(help: ArgumentHelp("Why, for the log. Name no person.", valueName: "text"))
+    @Option(help: ArgumentHelp("The reason, for the log. Do not name a person.", valueName: "text"))
     var reason: String
 
     @Flag(help: "Prints a JSON object, for programs.")
@@ -95,7 +95,7 @@ struct AppsWaiveCommand: ParsableCommand {
             throw CommandFailure(
                 status: EX_NOINPUT,
                 description: isUnknown
-                    ? "there is no app \(shown); “shared-device apps” lists those that there are"
+                    ? "there is no app \(shown); “shared-device apps” lists all apps"
                     : "\(shown) owes nothing\(scope); see “shared-device apps”"
             )
         }

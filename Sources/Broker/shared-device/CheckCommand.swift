@@ -9,7 +9,7 @@ import SharedDeviceTestKit
 struct CheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
-        abstract: "Checks that apps clean up after a sign-out, on a device of its own.",
+        abstract: "Checks that apps clean up after a sign-out, on a private test device.",
         discussion: """
             Starts a private bus, a broker and the apps of the plan; does its steps and looks whether its expectations hold. \
             Touches nothing of this device, and leaves nothing behind, also if it is interrupted. Progress goes to standard error, \
@@ -34,7 +34,7 @@ struct CheckCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Write the result as a page with timelines.", valueName: "file"))
     var html: String?
 
-    @Flag(help: "List the steps and all expectations, not only those that do not hold.")
+    @Flag(help: "List the steps and all expectations, not only the failed expectations.")
     var verbose = false
 
     @Flag(help: "Leave the directory of broker and apps behind, and say where it is.")

@@ -8,7 +8,7 @@ import SharedDeviceBroker
 struct ConfigurationCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "configuration",
-        abstract: "Looks at what the device's management has set.",
+        abstract: "Checks and converts managed configurations.",
         subcommands: [ConfigurationCheckCommand.self, ConfigurationConvertCommand.self]
     )
 }
@@ -31,7 +31,7 @@ struct ConfigurationCheckCommand: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "The directory of the apps' manifests.",
-            discussion: "Otherwise apps, beside the file; it need not exist.",
+            discussion: "By default apps, next to the file; it need not exist.",
             valueName: "dir"
         )
     )

@@ -26,7 +26,7 @@ struct JoinCommand: ParsableCommand {
 struct LeaveCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "leave",
-        abstract: "Has the device leave its organisation. Signs out whoever is signed in.",
+        abstract: "Makes the device leave its organisation, and signs the user out.",
         discussion: "Asks for the password of one of the organisation's administrators."
     )
 

@@ -16,8 +16,8 @@ struct ProviderCheckCommand: ParsableCommand {
         commandName: "check",
         abstract: "Tries what this device needs of its provider, step by step, and says what helps.",
         discussion: """
-            shared-device-identity carries it out, under the configuration and with the secret that sign-ins have. Nobody signs in: a code and tokens \
-            that nobody has issued are sent, and the provider's refusals tell how far they got. For root.
+            shared-device-identity carries it out, under the configuration and with the secret that sign-ins have. No user signs in: the \
+            process sends a code and tokens that were never issued, and reads the provider's refusals. For root.
             Exit status: 0 nothing fails; 1 something does; 69 the process does not answer; 78 no provider is configured.
             """
     )

@@ -11,7 +11,7 @@ import Synchronization
 struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run",
-        abstract: "Runs a program that knows nothing of shared device mode, and cleans up after it.",
+        abstract: "Runs a program that does not support shared device mode, and cleans up after it.",
         discussion: """
             The program finds its home and its data directories below the directory of --data. After each session it is ended with all of its \
             processes, that directory is emptied, and the broker gets the receipt; then it is started again. It runs only while nothing is owed: \
@@ -37,12 +37,12 @@ struct RunCommand: ParsableCommand {
     )
     var adopt = false
 
-    @Option(help: ArgumentHelp("What is known of the program: \(AdapterPreset.names).", valueName: "name"))
+    @Option(help: ArgumentHelp("A preset for a known program: \(AdapterPreset.names).", valueName: "name"))
     var preset: String?
 
     @Option(
         help: ArgumentHelp(
-            "When the program runs: nobody (while nobody is signed in), signed-in, always.",
+            "When the program runs: nobody (while no account is signed in), signed-in, always.",
             valueName: "when"
         )
     )

@@ -126,7 +126,7 @@ struct SessionTracesCommand: ParsableCommand {
                 case .hidden(.changing), .hidden(.starting), .hidden(.stopped): break
                 case .hidden(let reason): Self.say("\(reason)")
                 case .nobody: Self.say("nobody is signed in")
-                case .open: Self.say("somebody is signed in")
+                case .open: Self.say("an account is signed in")
                 }
             }
         }

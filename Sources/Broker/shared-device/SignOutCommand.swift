@@ -9,7 +9,7 @@ import SharedDeviceBroker
 struct SignOutCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "sign-out",
-        abstract: "Signs out whoever is signed in, for the whole device.",
+        abstract: "Signs the user out, for the whole device.",
         discussion: """
             With --wait, shows how the apps clean up, and ends when all have, with 0; or when the time is over, with 75. The \
             account is signed out in both cases. Waiting reads the database.
@@ -19,7 +19,7 @@ struct SignOutCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Waits so many seconds for the apps to clean up.", valueName: "seconds"))
     var wait: Double?
 
-    @Option(help: ArgumentHelp("Why, for the log. Name no person.", valueName: "text"))
+    @Option(help: ArgumentHelp("The reason, for the log. Do not name a person.", valueName: "text"))
     var reason: String?
 
     @Flag(help: "Prints a JSON object at the end, for programs.")
@@ -57,7 +57,7 @@ struct SignOutCommand: ParsableCommand {
             let attempted = "sign out"
             let answer = try signOut(attempted)
             guard let session = answer["session"]?.unsignedValue else {
-                throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its answer lacks “session”")
+                throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its response lacks “session”")
             }
             if !json { try emit("signed out: session \(session) is over") }
             let known = AppNames(try rounds.map { try DeviceStore.read($0.database).ledger } ?? CleanupLedger())

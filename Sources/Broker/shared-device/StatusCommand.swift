@@ -12,8 +12,8 @@ struct StatusCommand: ParsableCommand {
         commandName: "status",
         abstract: "Shows who is signed in, and how far the cleanup after the last session is.",
         discussion: """
-            Reads the database, also while no broker runs. The organisation, whether a sign-in is held, and which apps run are \
-            the broker's to tell.
+            Reads the database, also while no broker runs. Only a running broker can tell the organisation, \
+            whether a sign-in is held, and which apps run.
             """
     )
 

@@ -128,7 +128,7 @@ private struct ListedUser: Encodable {
 struct UserRemoveCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
-        abstract: "Removes a user. One who is signed in has to be signed out first: with --sign-out, or before."
+        abstract: "Removes a user. A user who is signed in has to be signed out first, for instance with --sign-out."
     )
 
     @Argument(help: "The user's name.")
@@ -192,7 +192,7 @@ struct UserPasswordCommand: ParsableCommand {
 struct UserDisableCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "disable",
-        abstract: "Lets a user sign in no more, until enabled again."
+        abstract: "Disables a user, who then cannot sign in until enabled again."
     )
 
     @Argument(help: "The user's name.")
@@ -206,10 +206,10 @@ struct UserDisableCommand: ParsableCommand {
             let database = try state.openDatabase(.existing)
             let directory = UserDirectory(database: database)
             let user = try directory.existingUser(named: name)
-            try signOut.signOut(user, of: database, reason: "the user's being disabled")
+            try signOut.signOut(user, of: database, reason: "the user is disabled")
             try directory.setDisabled(true, forUserNamed: name)
             // Signs out a user who signed in again in between. A disabled user cannot sign in after this.
-            try signOut.signOut(user, of: database, reason: "the user's being disabled")
+            try signOut.signOut(user, of: database, reason: "the user is disabled")
             print("disabled \(user.account.username)")
             if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
                 warn(

@@ -70,7 +70,7 @@ struct EnrolmentTests {
         #expect(disabled.status == 0, "\(disabled.errors)")
         try await follower.hears("-")
         #expect(await code { try await device.application().signIn("grace") } == .authenticationFailed)
-        try await device.expectAudit("signed-out", ["the user's being disabled"])
+        try await device.expectAudit("signed-out", ["the user is disabled"])
     }
 
     @Test("without a broker to sign the user out, removal and disabling are refused")

@@ -58,7 +58,7 @@ struct FleetAuthority {
             throw CommandFailure(
                 status: EX_CANTCREAT,
                 description:
-                    "\(folder) has an authority already; what it has certified would be worth nothing without it"
+                    "\(folder) has an authority already; a new authority would make its certificates worthless"
             )
         }
         let lock = try lock(path)

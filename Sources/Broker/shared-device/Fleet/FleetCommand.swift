@@ -9,7 +9,7 @@ struct FleetCommand: ParsableCommand {
         commandName: "fleet",
         abstract: "Signs out many devices, and shows which of them have done it.",
         discussion:
-            "Asks shared-device-controller, on the machine that it runs on. The last five make a fleet, and ask nobody.",
+            "Asks shared-device-controller, on the machine that it runs on. The last five set up a fleet, and do not ask it.",
         subcommands: [
             FleetSignOutCommand.self, FleetStatusCommand.self, FleetOrdersCommand.self, FleetDevicesCommand.self,
             FleetDeviceCommand.self, FleetMetricsCommand.self, FleetEnrolCommand.self, FleetAuthorityCommand.self,
@@ -21,7 +21,7 @@ struct FleetCommand: ParsableCommand {
 struct FleetSignOutCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "sign-out",
-        abstract: "Orders devices to sign out whoever is signed in.",
+        abstract: "Orders devices to sign their users out.",
         discussion: """
             Prints the order's number once it is recorded, then counts as they change, then who is not done, the worst first; with --json, \
             {"recorded": NUMBER} in a line, and then the whole as one object. The order stands until a later one takes its place, also for devices \
@@ -44,7 +44,7 @@ struct FleetSignOutCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Spares sessions newer than this one.", valueName: "number"))
     var session: UInt64?
 
-    @Option(help: ArgumentHelp("Why, for the devices' logs. Name no person.", valueName: "text"))
+    @Option(help: ArgumentHelp("The reason, for the devices' logs. Do not name a person.", valueName: "text"))
     var reason: String
 
     @Option(help: ArgumentHelp("How many seconds to wait for the devices.", valueName: "seconds"))
@@ -75,7 +75,7 @@ struct FleetSignOutCommand: ParsableCommand {
         try reportingFailure {
             let client = try controller.connect()
             guard let number = try client.call(.signOut, request)["order"]?.unsignedValue else {
-                throw CommandFailure(status: EX_SOFTWARE, description: "the controller's answer lacks “order”")
+                throw CommandFailure(status: EX_SOFTWARE, description: "the controller's response lacks “order”")
             }
             try emit(json ? "{\"recorded\": \(number)}" : "recorded: order \(number)")
             let progress = try client.follow(number, within: wait) { if !json { try emit($0) } }

@@ -30,10 +30,15 @@ struct FleetEnrolCommand: ParsableCommand {
     @Option(help: ArgumentHelp("The MQTT server's port.", valueName: "number"))
     var port: UInt16 = 8883
 
-    @Option(help: ArgumentHelp("After so long without the controller the device signs out.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp(
+            "How long the device may lack contact with the controller before it signs out.",
+            valueName: "seconds"
+        )
+    )
     var contactTimeout: UInt64?
 
-    @Flag(help: "With --contact-timeout: nobody stays signed in before the controller is heard of.")
+    @Flag(help: "With --contact-timeout: no user stays signed in until the device hears from the controller.")
     var requiresContact = false
 
     @Flag(help: "For the controller, not for a device.")
@@ -70,12 +75,14 @@ struct FleetEnrolCommand: ParsableCommand {
         }
         guard name != "authority" else {
             throw ValidationError(
-                "“authority” is no name of a device: its certificate would take the place of the authority's"
+                "“authority” is no name of a device: its certificate would replace the authority's"
             )
         }
         // The MQTT server lets the client “controller” give orders, so a device must not have that name.
         guard controller || name != "controller" else {
-            throw ValidationError("“controller” is no name of a device: it may order everybody; add --controller")
+            throw ValidationError(
+                "“controller” is no name of a device: it may give orders to all devices; add --controller"
+            )
         }
         guard directory.hasPrefix("/") else { throw ValidationError("--directory needs an absolute path") }
     }

@@ -31,7 +31,7 @@ struct FollowAnswer: Equatable {
             fields = try JSONDecoder().decode(Fields.self, from: Data(line))
         } catch {
             throw Flaw(
-                description: "it is no JSON object with “done” or “failed”, the number of what was to be cleaned up"
+                description: "it is no JSON object with “done” or “failed” and the number of the cleanup"
             )
         }
         switch (fields.done, fields.failed) {
@@ -88,7 +88,7 @@ final class FollowAnswers: Sendable {
     }
 
     private static let ended = Failed(
-        description: "standard input has ended, so that nobody can say that the data is gone"
+        description: "standard input has ended, so the reader cannot report that the data is gone"
     )
 
     private let state = Locked(State())

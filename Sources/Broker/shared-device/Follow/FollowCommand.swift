@@ -22,11 +22,11 @@ struct FollowCommand: ParsableCommand {
             folder) in its environment. Exit status 0 is the receipt: the data is gone. Another one, or none within --timeout, is \
             a failure, after which it is run again, at first at once and later after up to a minute. It must do no harm twice.
 
-            Without --cleanup, whoever reads the lines deletes: {"accounts":[…],"number":7,"state":"cleanup","step":…} is \
-            answered on standard input by {"done":7} or {"failed":7,"reason":"…"}.
+            Without --cleanup, the reader of the lines deletes the data. It answers {"accounts":[…],"number":7,"state":"cleanup","step":…} \
+            on standard input with {"done":7} or {"failed":7,"reason":"…"}.
 
             It ends with 0 when its standard input ends (with --cleanup: when the pipe is closed) and after SIGTERM or SIGINT, \
-            and with 74 when nobody reads its output. Whatever ends it, what is owed stays owed: the next start cleans up before \
+            and with 74 when its output is not read. Whatever ends it, what is owed stays owed: the next start cleans up before \
             it shows anything.
             """
     )
@@ -74,7 +74,7 @@ struct FollowCommand: ParsableCommand {
             throw ValidationError("--timeout needs a number of seconds, up to 86400")
         }
         guard cleanup == nil || step.isEmpty else {
-            throw ValidationError("--step is for whoever answers on standard input; --cleanup is its own step")
+            throw ValidationError("--step is for a reader that answers on standard input; leave it out with --cleanup")
         }
         guard record?.isEmpty != true, cleanup?.isEmpty != true else {
             throw ValidationError("--record and --cleanup must not be empty")

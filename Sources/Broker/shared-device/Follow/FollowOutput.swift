@@ -95,7 +95,7 @@ final class FollowOutput: Sendable {
     var failure: CommandFailure? {
         switch trouble.withLock({ $0 }) {
         case nil: nil
-        case .gone: CommandFailure(status: EX_IOERR, description: "nobody reads standard output any more")
+        case .gone: CommandFailure(status: EX_IOERR, description: "the reader of standard output has closed it")
         case .hanging(let reason): CommandFailure(status: EX_IOERR, description: reason)
         }
     }
@@ -145,7 +145,7 @@ final class FollowOutput: Sendable {
             let ready = poll(&end, 1, Self.patience)
             if ready < 0, errno == EINTR { continue }
             guard ready != 0 else {
-                return fail(.hanging("whoever reads standard output has read nothing for \(Self.patience / 1000) s"))
+                return fail(.hanging("the reader of standard output has read nothing for \(Self.patience / 1000) s"))
             }
             let written = rest.prefix(Self.piece).withUnsafeBytes {
                 Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count)
