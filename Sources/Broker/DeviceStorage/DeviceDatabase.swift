@@ -55,7 +55,7 @@ package final class DeviceDatabase: Sendable {
                 attempted: "find the device's state in \(directory)",
                 message: "there is no \(Self.fileName)",
                 remedy: "name the broker's state directory with --state or \(StateDirectory.environmentVariable) "
-                    + "(an installed broker's is \(StateDirectory.ofSystem), which root finds without); or start the "
+                    + "(an installed broker has \(StateDirectory.ofSystem), root's default); or start the "
                     + "broker, or add the first user"
             )
         }

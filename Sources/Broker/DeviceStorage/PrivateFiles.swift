@@ -82,8 +82,8 @@ package enum PrivateFiles {
             throw StoreError(
                 .insecure,
                 attempted: "use the directory \(path)",
-                message: "others than its owner may write to it",
-                remedy: "choose a directory of its own, or run: chmod 700 \(path)"
+                message: "users other than its owner may write to it",
+                remedy: "choose another directory, or run: chmod 700 \(path)"
             )
         }
     }
@@ -206,7 +206,7 @@ package final class ServiceLock: Sendable {
                 .busy,
                 attempted: attempted,
                 message: "another broker uses it",
-                remedy: "end that one, or give this one a state directory of its own"
+                remedy: "end the other broker, or give this broker another state directory"
             )
         }
         self.descriptor = descriptor

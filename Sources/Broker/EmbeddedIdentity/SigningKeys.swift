@@ -118,7 +118,7 @@ final class SigningKeys: Sendable {
         if flaws > 0 {
             state.isStored = false
             report(
-                "the database has damaged ones (\(flaws)), which are removed; tokens that they have signed count no more"
+                "the database has damaged keys (\(flaws)), which are removed; tokens that they have signed are no longer valid"
             )
         }
         return ring

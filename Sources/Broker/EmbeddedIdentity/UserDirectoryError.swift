@@ -47,7 +47,7 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
     }
 
     static func invalidUsername(_ name: String, _ reason: String) -> UserDirectoryError {
-        UserDirectoryError(.invalidUsername, "nobody can have the name \(name): \(reason); choose another name")
+        UserDirectoryError(.invalidUsername, "a user cannot have the name \(name): \(reason); choose another name")
     }
 
     static let invalidDisplayName = UserDirectoryError(

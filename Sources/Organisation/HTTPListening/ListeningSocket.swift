@@ -32,7 +32,7 @@ package enum ListeningSocket {
         let descriptor = fcntl(passed, F_DUPFD_CLOEXEC, 0)
         guard descriptor >= 0 else {
             let reason = String(cString: strerror(errno))
-            throw Failure(reason: reason, description: "nobody can listen at the socket that was passed: \(reason)")
+            throw Failure(reason: reason, description: "cannot listen at the socket that was passed: \(reason)")
         }
         return descriptor
     }

@@ -58,19 +58,19 @@ extension OpenIDConnectClient {
             ProviderCheckStep(
                 .backChannelLogout,
                 .works,
-                "this device listens at \(address), and the provider says that it tells of logouts; \(untried)"
+                "this device listens at \(address), and the provider says that it reports logouts; \(untried)"
             )
         case false?:
             ProviderCheckStep(
                 .backChannelLogout,
                 .fails,
-                "\(issuer) says that it tells nobody of logouts; leave backChannelLogout out, and let the device ask"
+                "\(issuer) says that it does not report logouts; leave backChannelLogout out, and let the device ask"
             )
         case nil:
             ProviderCheckStep(
                 .backChannelLogout,
                 .unknown,
-                "this device listens at \(address); whether the provider tells of logouts it does not say; \(untried)"
+                "this device listens at \(address); the provider does not say whether it reports logouts; \(untried)"
             )
         }
     }
@@ -192,9 +192,9 @@ package struct ProviderCheck: Sendable {
                 return ProviderCheckStep(name, .fails, error.description)
             }
         case (.client, .error("invalid_grant", _)), (.client, .error("invalid_code", _)):
-            return ProviderCheckStep(name, .works, "it knows this client, and refuses a code that nobody has issued")
+            return ProviderCheckStep(name, .works, "it knows this client, and refuses a code that was never issued")
         case (.refresh, .error("invalid_grant", _)), (.refresh, .empty(400)), (.refresh, .empty(401)):
-            return ProviderCheckStep(name, .works, "it refuses a refresh token that nobody has issued")
+            return ProviderCheckStep(name, .works, "it refuses a refresh token that was never issued")
         case (_, .error("unauthorized_client", _)), (_, .error("unsupported_grant_type", _)):
             return ProviderCheckStep(
                 name,

@@ -60,7 +60,7 @@ extension SignInError {
     }
 
     private static func unusableText(_ issuer: Issuer, _ flaw: String) -> String {
-        "\(issuer) responds with something unusable: \(flaw.printable(600)); whoever runs \(issuer) has to mend that"
+        "\(issuer) responds with something unusable: \(flaw.printable(600)); the administrator of \(issuer) has to correct that"
     }
 
     /// - Parameter reason: The algorithm and the key, in the words of `SignatureError`.
@@ -101,7 +101,7 @@ extension SignInError {
         SignInError(
             .authenticationFailed,
             "\(issuer) responds with something unusable: \(flaw); compare oidcClientID with what is registered there, or have "
-                + "whoever runs \(issuer) mend that"
+                + "the administrator of \(issuer) correct that"
         )
     }
 

@@ -316,7 +316,7 @@ extension IdentityError {
     static func anotherPerson(_ issuer: Issuer) -> IdentityError {
         IdentityError(
             .authenticationFailed,
-            "somebody else has signed in with \(issuer) than who is signed in on this device (current_account_mismatch); the same "
+            "the person who signed in with \(issuer) is not the person who is signed in on this device (current_account_mismatch); the same "
                 + "person has to sign in, or sign out first"
         )
     }

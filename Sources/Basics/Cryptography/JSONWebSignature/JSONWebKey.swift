@@ -30,7 +30,7 @@ package struct JSONWebKey: Sendable {
             case .otherPurpose: "is for another purpose"
             case .contradiction: "has “kty”, “crv” and “alg” that do not fit each other"
             case .weak: "has a size or numbers that are not acceptable"
-            case .published: "has its secret part beside it"
+            case .published: "includes its secret part"
             case .malformed(let member):
                 "has “\(member)” missing or in another form; numbers are base64url without padding"
             }

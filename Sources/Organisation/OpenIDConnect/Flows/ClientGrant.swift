@@ -12,7 +12,7 @@ extension OpenIDConnectClient {
         guard provider.credentials.secret != nil else {
             throw .misconfigured(
                 issuer,
-                "gives a client without a secret no token of its own; give the service the credential oidc-client-secret or "
+                "gives no client token to a client without a secret; give the service the credential oidc-client-secret or "
                     + "shared-signals-token"
             )
         }
@@ -27,11 +27,11 @@ extension OpenIDConnectClient {
             case .error(let word, _):
                 throw .misconfigured(
                     issuer,
-                    "gives this client no token of its own (\(word.printable(64))); allow it the grant client_credentials and the scopes "
+                    "gives this client no client token (\(word.printable(64))); allow it the grant client_credentials and the scopes "
                         + "\(scopes.joined(separator: " ")), or give the service the credential shared-signals-token"
                 )
             case .empty(let status):
-                throw .misconfigured(issuer, "gives this client no token of its own (status \(status))")
+                throw .misconfigured(issuer, "gives this client no client token (status \(status))")
             case .unusable(let reason): throw .unusableNow(issuer, reason, response.retryAfter)
             }
         }
