@@ -27,7 +27,7 @@ package enum FleetFiles {
     /// - Throws: ``FleetRefusal`` with the file's path.
     package static func configuration(_ path: String) throws(FleetRefusal) -> FleetConfiguration {
         guard let bytes = try read(path, atMost: FleetConfiguration.largest) else {
-            throw FleetRefusal("there is no file \(path); see Documentation/Fleet.md for what it has to say")
+            throw FleetRefusal("there is no file \(path); see Documentation/Fleet.md for its content")
         }
         do throws(FleetRefusal) {
             return try FleetConfiguration(parsing: bytes)
@@ -59,7 +59,7 @@ package enum FleetFiles {
                 "\(path) belongs to user \(info.st_uid), who can read and change the key; run: chown \(owner) \(path)"
         }
         guard info.st_mode & (isCredential ? 0o037 : 0o077) == 0 else {
-            return "\(path): others than its owner may read the key; run: chmod 600 \(path)"
+            return "\(path): users other than its owner may read the key; run: chmod 600 \(path)"
         }
         return nil
     }

@@ -15,8 +15,8 @@ struct SharedDeviceAgentCommand: AsyncParsableCommand {
         discussion: """
             Talks to the broker on the bus and to the fleet's MQTT server. It can sign out and read, and nothing else. Prints “ready” at its \
             start; ends with SIGTERM or SIGINT.
-            Where configuration, key or its own file cannot be used, and a limit of time without contact is known, it keeps that limit, says what \
-            is to be mended, and hears of no order. When the configuration can be used again, it ends, and systemd starts it with it.
+            If the configuration, the key or its own file cannot be used, and a time limit without contact is known, it keeps that limit, \
+            reports the problem, and receives no orders. When the configuration can be used again, it ends, and systemd starts it again.
             Exit status: 0 ended as asked; 64 wrong usage; 69 no bus; 78 configuration, key or state directory cannot be used, and no limit is known.
             """,
         version: ProjectVersion.line(of: "shared-device-agent")
@@ -119,8 +119,8 @@ struct AgentRules {
         configuration = problem == nil ? usable : nil
         needsConfiguration = usable == nil && damage == nil
         guard let problem else { return }
-        let remedy = needsConfiguration ? "mend it" : "mend it, and start the agent again"
-        log("\(problem); until then the limit of time without contact is kept, and no order is heard: \(remedy)")
+        let remedy = needsConfiguration ? "correct it" : "correct it, and start the agent again"
+        log("\(problem); until then the agent keeps the time limit without contact, and receives no orders: \(remedy)")
     }
 }
 

@@ -67,7 +67,8 @@ final class ControllerInterface: Sendable {
             return .refuse(
                 MethodFailure(
                     name: "org.freedesktop.DBus.Error.LimitsExceeded",
-                    message: "too many requests are under way; wait for an answer, and name many devices in one request"
+                    message:
+                        "too many requests are in flight; wait for a response, and name many devices in one request"
                 )
             )
         }
@@ -104,7 +105,7 @@ final class ControllerInterface: Sendable {
         do {
             user = try await connection.credentials(of: call.sender).userID
         } catch {
-            throw failure(.failed, "who asks cannot be told: \(error)")
+            throw failure(.failed, "the user who asks cannot be determined: \(error)")
         }
         guard user == 0 || user == geteuid() else {
             throw failure(.notPermitted, "only root and the controller's own user may do this; run it as one of them")
@@ -140,7 +141,7 @@ final class ControllerInterface: Sendable {
             target = .devices(names)
         } else {
             throw FleetRefusal(
-                "nobody is named; name devices (\(FleetProtocol.mostNamed) at the most), a group, or all"
+                "the order names no device; name devices (\(FleetProtocol.mostNamed) at the most), a group, or all"
             )
         }
         let session = request["session"]?.unsignedValue

@@ -180,7 +180,7 @@ struct AgentTests {
         var agent = Self.agent(.signedIn(7))
         _ = agent.handle(.foreign("it is no JSON"), now: .at(2))
         let report = try #require(agent.handle(.foreign("it is no JSON"), now: .at(4)).report)
-        #expect(report.problems == ["2 messages meant nothing; the last one: it is no JSON"])
+        #expect(report.problems == ["2 messages were not understood; the last message: it is no JSON"])
         #expect(report.session == 7)
     }
 

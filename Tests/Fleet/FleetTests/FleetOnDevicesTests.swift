@@ -193,7 +193,7 @@ struct FleetOnDevicesTests {
             #expect(await agent.exitStatus() == 0, "it ends, to be started again")
         }
         try await eventually("it says what is to be mended") {
-            agent.errorText.contains(what == "key" ? "chmod 600" : "no order is heard")
+            agent.errorText.contains(what == "key" ? "chmod 600" : "receives no orders")
         }
     }
 

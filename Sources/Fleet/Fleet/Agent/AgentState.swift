@@ -101,7 +101,7 @@ package struct AgentState: Sendable {
         case .refused: sayAgainAt = sayAgainAt ?? now.uptime + Self.refusalInterval
         case .foreign(let text):
             foreignCount += 1
-            problems[.foreign] = "\(foreignCount) messages meant nothing; the last one: \(text)"
+            problems[.foreign] = "\(foreignCount) messages were not understood; the last message: \(text)"
         case .device(let view): take(view, now)
         case .deviceUnknown(let reason):
             (view, isAsking) = (nil, false)
