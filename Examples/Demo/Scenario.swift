@@ -111,7 +111,7 @@ final class Scenario {
         let circumstances = "point-of-sale is dead and field-service is stopped; Grace had to wait"
         try await addReceipts("Ada's second sign-out", circumstances, amount: stage.apps.count)
 
-        progress("Grace signs in; somebody starts point-of-sale again")
+        progress("Grace signs in; point-of-sale is started again")
         try await signIn(grace, through: flight, visibleIn: [flight, field])
         notes.add("demo", "restart", "starts point-of-sale again")
         let mark = try shop.mark()
@@ -122,7 +122,7 @@ final class Scenario {
         for app in [shop, field] {
             let events = Array(app.events[try index(marks, app)...])
             proof.add(
-                "\(app.name) cleaned up before it showed anything of anybody",
+                "\(app.name) cleaned up before it showed any user's data",
                 holds: Self.isOrderly(events, for: ada)
             )
         }
@@ -146,7 +146,10 @@ final class Scenario {
         }
         try await app.wait(for: "the end", after: mark, isStarted: false) { $0.event == .ended }
         let hasShown = app.events[mark...].contains { $0.event == .screen && $0.detail == "open" }
-        proof.add("\(app.name), which did not run, was started to clean up, and showed nobody's data", holds: !hasShown)
+        proof.add(
+            "\(app.name), which did not run, was started to clean up, and showed no user's data",
+            holds: !hasShown
+        )
         proof.addAbsence("so that nothing of \(person.name) is left in it", in: try search(person.markers, in: [app]))
     }
 
@@ -170,7 +173,7 @@ final class Scenario {
             $0.event == .failed || $0.event == .signedIn
         }
         proof.add(
-            "nobody signs in while an app still has \(person.name)'s data; the refusal names the app",
+            "no user can sign in while an app still has \(person.name)'s data; the refusal names the app",
             holds: refusal.event == .failed && refusal.detail?.contains("[cleanup_pending]") == true
                 && refusal.detail?.contains(app.name) == true,
             evidence: [refusal.detail ?? ""]
@@ -340,7 +343,7 @@ final class Scenario {
         for app in stage.apps { _ = try app.mark() }
         let events = stage.apps.flatMap(\.events).filter { (start..<end).contains($0.nanoseconds) }
         guard let signOut = events.first(where: { $0.event == .signingOut }) else {
-            throw DemoFailure("nobody signed out")
+            throw DemoFailure("no user signed out")
         }
         let rows = events.map(Timeline.Row.init) + notes.rows(from: start, to: end)
         timelines.append(Timeline(title: title, origin: signOut.nanoseconds, rows: rows))

@@ -65,7 +65,7 @@ extension AccountLoop {
     /// Does one more unit of work for the user, and starts the longer work if none is in progress.
     func work() async {
         await settle { isSettled }
-        guard case .open(let account) = screen.state else { return say("there is nobody to work for") }
+        guard case .open(let account) = screen.state else { return say("no account is signed in to work for") }
         let asked = generation
         do {
             // Single sign-on: this app gets its token silently, whichever app signed the person in.

@@ -31,7 +31,7 @@ package enum Command: Equatable {
     }
 
     package static let overview = """
-        signin NAME  sign somebody in for the whole device; asks for the password
+        signin NAME  sign a user in for the whole device; asks for the password
         signin       the same at the device's own prompt, where this app sees no password
         signout      sign out for the whole device
         work         one more unit of work; longer work goes on after it

@@ -130,7 +130,7 @@ final class IdentityScenario {
         figures.remoteSignOut = try await waitUntilClean(of: username, since: begin, after: marks)
         try await addReceipts(
             "Ada is signed out by the provider's administrator",
-            "no app and nobody at the device did anything"
+            "no app and no person at the device did anything"
         )
         proof.addAbsence("not a byte of Ada is left in any app's data", in: try search(markers))
     }
@@ -172,7 +172,10 @@ final class IdentityScenario {
         let clean = try await waitUntilClean(of: username, since: asked.nanoseconds, after: marks)
         let session = Self.milliseconds(asked.nanoseconds, answered.nanoseconds)
         note(&figures, Figures.SignOut(session: session, receipts: clean))
-        try await addReceipts("\(name.capitalized) signs out while the provider \(state)", "nobody waits for it")
+        try await addReceipts(
+            "\(name.capitalized) signs out while the provider \(state)",
+            "the sign-out does not wait for it"
+        )
     }
 
     // MARK: Checks
