@@ -135,7 +135,7 @@ extension AppManifest: Decodable {
         let path = try values.text(
             .executable,
             "is no absolute path of a file",
-            remedy: "write it from / on, such as /usr/bin/orders",
+            remedy: "write the whole path, such as /usr/bin/orders",
             where: { $0.hasPrefix("/") && !$0.hasSuffix("/") && !$0.utf8.contains(0) }
         )
         let profile = try values.name(.appArmor)

@@ -164,7 +164,7 @@ extension ManagedConfiguration: Codable {
     private static func refuseSecrets(_ keys: [String]) throws {
         guard let key = keys.first(where: { $0.lowercased().hasSuffix("secret") }) else { return }
         throw DecodingError.invalid(
-            "a secret does not belong into a file that people may read",
+            "a secret must not be in a file that users may read",
             remedy: "remove the key, and give the secret to the service as the systemd credential oidc-client-secret",
             at: [AnyKey(key)]
         )

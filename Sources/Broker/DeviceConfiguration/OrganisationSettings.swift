@@ -88,7 +88,7 @@ extension OrganisationSettings: Codable {
         trustAnchors = try values.text(
             .trustAnchors,
             "is no absolute path of a file",
-            remedy: "write the path of a PEM file from / on, or leave the key out",
+            remedy: "write the absolute path of a PEM file, or leave the key out",
             where: { $0.hasPrefix("/") && !$0.hasSuffix("/") && !$0.utf8.contains(0) }
         )
         tenantClaim =

@@ -42,7 +42,7 @@ extension SignalStreamSettings: Codable, WrittenForm {
             let isSecret = ["secret", "token"].contains { name.lowercased().hasSuffix($0) }
             throw isSecret
                 ? invalid(
-                    "a secret does not belong into a file that people may read",
+                    "a secret must not be in a file that users may read",
                     "remove it, and give it to the service as the systemd credential shared-signals-token"
                 ) : invalid("“\(name.printable(64))” means nothing here", "write \(names), or leave the key out")
         }

@@ -135,7 +135,7 @@ extension SystemUser: Decodable, WrittenForm {
             guard let user else {
                 throw DecodingError.invalid(
                     "this system has no user “\(name)”",
-                    remedy: "make the user and then write the manifest anew, or leave the key out for any user",
+                    remedy: "make the user and then write the manifest again, or leave the key out for any user",
                     at: decoder.codingPath
                 )
             }
@@ -153,7 +153,7 @@ extension SystemUser: Decodable, WrittenForm {
         do throws(LookupFailure) {
             return try look()
         } catch {
-            let remedy = "see getent passwd \(error.user), and then write the manifest anew"
+            let remedy = "see getent passwd \(error.user), and then write the manifest again"
             throw DecodingError.invalid(error.description, remedy: remedy, at: path)
         }
     }

@@ -271,7 +271,7 @@ extension AppCleanup {
             guard first.hasPrefix("/") else {
                 throw CleanupFlaw(
                     "“\(first)” is no absolute path",
-                    usualPath(of: first).map { "write \($0)" } ?? "write it from / on, as command -v shows it"
+                    usualPath(of: first).map { "write \($0)" } ?? "write the whole path, as command -v shows it"
                 )
             }
         }

@@ -98,7 +98,7 @@ package enum CleanupPath {
 
     private static func components(of path: String, _ text: String) throws(CleanupFlaw) -> [String] {
         guard path.utf8.first == UInt8(ascii: "/") else {
-            throw CleanupFlaw("“\(text)” is no absolute path", "write it from / on")
+            throw CleanupFlaw("“\(text)” is no absolute path", "write the whole path")
         }
         guard path.utf8.count <= longest, !path.utf8.contains(0) else {
             throw CleanupFlaw("a path is longer than \(longest) bytes, or has a zero in it", "write another one")

@@ -107,7 +107,7 @@ private enum PropertyList {
         .profile(
             file,
             "not a property list: \(message)",
-            remedy: "export the profile anew, or check it with: plutil -lint \(file)"
+            remedy: "export the profile again, or check it with: plutil -lint \(file)"
         )
     }
 }

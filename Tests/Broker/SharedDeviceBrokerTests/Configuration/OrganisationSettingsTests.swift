@@ -143,7 +143,7 @@ struct OrganisationSettingsTests {
             ("oidcSignInMethods", "[]", "browser, deviceCode"),
             ("oidcSignInMethods", #"["password"]"#, "browser, deviceCode"), ("oidcLoopbackPorts", "[80]", "1024"),
             ("oidcLoopbackPorts", "[70000]", "65535"), ("oidcLoopbackPorts", "[8400, 8400]", "once"),
-            ("oidcTrustAnchors", #""provider.pem""#, "from / on"), ("oidcTenantClaim", #""""#, "one word"),
+            ("oidcTrustAnchors", #""provider.pem""#, "absolute path"), ("oidcTenantClaim", #""""#, "one word"),
             ("oidcEndpoints", #"{"token": "https://a.example/"}"#, "token_endpoint"),
             ("oidcEndpoints", #"{"token_endpoint": "http://a.example/"}"#, "https"),
             ("oidcEndpoints", #"{"token_endpoint": "https://a.example/#x"}"#, "what follows #"),
