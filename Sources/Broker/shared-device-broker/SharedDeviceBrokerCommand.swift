@@ -45,7 +45,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             "The file in which services of this device find the keys that tokens are checked with.",
-            discussion: "Otherwise keys.json in $RUNTIME_DIRECTORY; where there is none, they are on the bus alone.",
+            discussion:
+                "By default keys.json in $RUNTIME_DIRECTORY. Without that directory the keys are only on the bus.",
             valueName: "file"
         )
     )

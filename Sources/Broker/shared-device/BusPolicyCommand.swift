@@ -12,8 +12,8 @@ struct BusPolicyCommand: ParsableCommand {
             Prints a policy in the bus's XML, made of the configuration and of the apps' manifests: root, the broker's services, the \
             groups sudo and wheel, the operators and the users of the manifests may call, and no other user. Where the device is \
             personal, “requiresEnrolment” is false, or a manifest that counts has no “user”, any user may. shared-device-bus-policy.service \
-            runs it with --output. The apps' manifests are in apps, beside the configuration. An operator whom the system does not know \
-            is named, and may call when the command has run again.
+            runs it with --output. The apps' manifests are in apps, next to the configuration. The command names the \
+            operators that the system does not know. They may call after the command has run again.
             Exit status: 0 done; 65 the configuration is bad, and the former policy stays, or a manifest is bad: the policy has the other \
             apps, and the rules of the former policy stay in it.
             """

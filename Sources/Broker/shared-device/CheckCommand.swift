@@ -27,7 +27,7 @@ struct CheckCommand: ParsableCommand {
     var junit: String?
 
     @Option(
-        help: ArgumentHelp("Write the result as JSON; - for standard output, in the table's place.", valueName: "file")
+        help: ArgumentHelp("Write the result as JSON; - for standard output, instead of the table.", valueName: "file")
     )
     var json: String?
 
@@ -37,7 +37,7 @@ struct CheckCommand: ParsableCommand {
     @Flag(help: "List the steps and all expectations, not only the failed expectations.")
     var verbose = false
 
-    @Flag(help: "Leave the directory of broker and apps behind, and say where it is.")
+    @Flag(help: "Keep the directory of the broker and the apps, and print its path.")
     var keep = false
 
     func run() throws {

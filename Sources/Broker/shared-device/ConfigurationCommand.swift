@@ -16,10 +16,10 @@ struct ConfigurationCommand: ParsableCommand {
 struct ConfigurationCheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
-        abstract: "Says what a configuration file means, without a broker.",
+        abstract: "Explains a configuration file, without a broker.",
         discussion: """
-            Prints what is probably not meant, every key with its value and what that means for the device, and the apps that have a \
-            manifest; or all that is wrong. The file is a JSON object; of a profile for iOS, "shared-device configuration convert" makes one.
+            Prints probable mistakes, every key with its value and its meaning for the device, and the apps that have a manifest; or \
+            all errors. The file is a JSON object. "shared-device configuration convert" makes it from a profile for iOS.
             Exit status: 0 the broker would take it; 65 it would not, or a manifest is bad, or with --strict there is a warning; \
             66 there is no such file, or it cannot be read.
             """
@@ -75,11 +75,11 @@ struct ConfigurationCheckCommand: ParsableCommand {
 struct ConfigurationConvertCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "convert",
-        abstract: "Makes a configuration file of a profile for iOS.",
+        abstract: "Makes a configuration file from a profile for iOS.",
         discussion: """
             Reads a .mobileconfig profile, one payload of it, or the keys alone, as an XML or binary property list, and prints the JSON \
-            object that the broker reads. What is left out, because it means something on iOS only or nothing at all, goes to \
-            standard error.
+            object that the broker reads. Standard error lists the keys that are left out, which have a meaning \
+            on iOS only or no meaning.
             Exit status: 0 the broker would take what was printed; 65 it would not; 66 there is no such file, or it cannot be read.
             """
     )

@@ -23,12 +23,12 @@ struct AppsEnrolCommand: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "The identifier that the app gives to SharedDeviceApplication, such as org.example.orders.",
-            discussion: "Otherwise the one by which this device knows the program, if it has run here."
+            discussion: "By default the identifier that this device has for the program, if it has run here."
         )
     )
     var id: String?
 
-    @Option(help: ArgumentHelp("The user that the app runs as. Otherwise any.", valueName: "name"))
+    @Option(help: ArgumentHelp("The user that the app runs as. By default any user.", valueName: "name"))
     var user: String?
 
     @Option(help: ArgumentHelp("The name by which the bus starts the app.", valueName: "name"))
@@ -37,7 +37,7 @@ struct AppsEnrolCommand: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "The directory of the manifests.",
-            discussion: "Otherwise \(AppManifestDirectory.defaultPath).",
+            discussion: "By default \(AppManifestDirectory.defaultPath).",
             valueName: "dir"
         )
     )
@@ -57,7 +57,7 @@ struct AppsEnrolCommand: ParsableCommand {
                 throw CommandFailure(
                     status: EX_USAGE,
                     description:
-                        "which app is \(executable)? Say what it gives to SharedDeviceApplication, for instance: "
+                        "the identifier of \(executable) is not known; give the app's own, for instance: "
                         + "--id org.example.\(name)"
                 )
             }
@@ -131,7 +131,7 @@ struct AppsEnrolCommand: ParsableCommand {
             throw CommandFailure(
                 status: EX_DATAERR,
                 description:
-                    "\(program) is a script: its process is that of the interpreter, which runs others, too; write a manifest "
+                    "\(program) is a script: its process is the interpreter, which also runs other scripts; write a manifest "
                     + "with \"unit\", \"appArmor\" or \"flatpak\" for it"
             )
         }

@@ -16,7 +16,7 @@ struct LogCommand: ParsableCommand {
             """
     )
 
-    @Flag(help: "Goes on with what is added, until it is interrupted.")
+    @Flag(help: "Continues with new entries, until it is interrupted.")
     var follow = false
 
     @Option(help: ArgumentHelp("Only the session that began with this epoch.", valueName: "epoch"))
@@ -36,7 +36,7 @@ struct LogCommand: ParsableCommand {
     )
     var event: AuditEntry.Event?
 
-    @Option(help: ArgumentHelp("Only so many entries at the end.", valueName: "count"))
+    @Option(help: ArgumentHelp("Only this many of the latest entries.", valueName: "count"))
     var last: Int?
 
     @Option(

@@ -12,8 +12,8 @@ struct MetricsCommand: ParsableCommand {
         abstract: "Writes the device as metrics, in the text form of OpenMetrics.",
         discussion: """
             For monitoring, for instance by node_exporter's textfile collector: run it each minute with --output FILE.prom. No \
-            metric names a person or an app. Where the broker does not answer, shared_device_up is 0, and nothing is said of who \
-            is signed in. It needs the right to see the device, as “watch” does.
+            metric names a person or an app. If the broker does not respond, shared_device_up is 0, and \
+            the other metrics are absent. It needs the right to see the device, as “watch” does.
             """
     )
 

@@ -14,7 +14,7 @@ struct StateOptions: ParsableArguments {
         name: .customLong("state"),
         help: ArgumentHelp(
             "The state directory.",
-            discussion: "Otherwise $\(StateDirectory.environmentVariable); else /var/lib/shared-device for root; else "
+            discussion: "By default $\(StateDirectory.environmentVariable); else /var/lib/shared-device for root; else "
                 + "shared-device in $XDG_STATE_HOME or ~/.local/state.",
             valueName: "dir"
         )
@@ -61,7 +61,7 @@ struct NoStateOption: ParsableArguments {
 
     func validate() throws {
         guard directory == nil else {
-            throw ValidationError("this command asks the broker alone, and reads no state directory; leave out --state")
+            throw ValidationError("this command asks only the broker, and reads no state directory; leave out --state")
         }
     }
 }
@@ -102,7 +102,7 @@ struct BusOptions: ParsableArguments {
         name: .customLong("bus"),
         help: ArgumentHelp(
             "The bus that the broker serves: session, system, or an address.",
-            discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
+            discussion: "By default $\(Bus.environmentVariable); else the session bus.",
             valueName: "bus"
         )
     )
@@ -143,7 +143,7 @@ struct BrokerView {
 struct SignOutOptions: ParsableArguments {
     @Flag(
         name: .customLong("sign-out"),
-        help: "Have the broker sign the user out first, with all apps told, where the user is signed in."
+        help: "If the user is signed in, have the broker first sign the user out and tell all apps."
     )
     var isWanted = false
 

@@ -14,7 +14,7 @@ struct ProviderCommand: ParsableCommand {
 struct ProviderCheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
-        abstract: "Tries what this device needs of its provider, step by step, and says what helps.",
+        abstract: "Tests what this device needs from its provider, step by step, and names remedies.",
         discussion: """
             shared-device-identity carries it out, under the configuration and with the secret that sign-ins have. No user signs in: the \
             process sends a code and tokens that were never issued, and reads the provider's refusals. For root.

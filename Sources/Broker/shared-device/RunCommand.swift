@@ -33,7 +33,7 @@ struct RunCommand: ParsableCommand {
     var data: String
 
     @Flag(
-        help: "Takes the directory although it is not empty and the app has never used it: its content is deleted, too."
+        help: "Accepts a directory that is not empty and that the app has never used. Its content is deleted, too."
     )
     var adopt = false
 
@@ -132,7 +132,7 @@ struct RunCommand: ParsableCommand {
             return "\(app) runs already, in a process that cannot be asked to start its program again"
         }
         return "\(app) runs already (process \(process)), and was asked to start its program again, if it has ended; "
-            + "other arguments count after process \(process) has ended"
+            + "other arguments take effect after process \(process) has ended"
     }
 
     /// The message for the program's end. A program that ends at once often failed to start, so the message has its

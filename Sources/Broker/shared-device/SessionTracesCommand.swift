@@ -32,7 +32,7 @@ struct SessionTracesCommand: ParsableCommand {
     )
     var without: String = ""
 
-    @Flag(help: "Say what would go, and change nothing.")
+    @Flag(help: "List what would be removed, and change nothing.")
     var dryRun = false
 
     @Flag(help: "Remove it now, once, without a broker.")

@@ -16,7 +16,7 @@ struct SignOutCommand: ParsableCommand {
             """
     )
 
-    @Option(help: ArgumentHelp("Waits so many seconds for the apps to clean up.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("Waits this many seconds for the apps to clean up.", valueName: "seconds"))
     var wait: Double?
 
     @Option(help: ArgumentHelp("The reason, for the log. Do not name a person.", valueName: "text"))

@@ -10,7 +10,7 @@ import SharedDeviceTestKit
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Shows who is signed in, and how far the cleanup after the last session is.",
+        abstract: "Shows who is signed in, and the progress of the cleanup after the last session.",
         discussion: """
             Reads the database, also while no broker runs. Only a running broker can tell the organisation, \
             whether a sign-in is held, and which apps run.

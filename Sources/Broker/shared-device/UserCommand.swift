@@ -33,7 +33,7 @@ struct UserAddCommand: ParsableCommand {
     var role: UserRole = .user
 
     @Option(
-        help: ArgumentHelp("The organisation that the user belongs to. Otherwise this device's own.", valueName: "id")
+        help: ArgumentHelp("The organisation that the user belongs to. By default the device's.", valueName: "id")
     )
     var tenant: String?
 

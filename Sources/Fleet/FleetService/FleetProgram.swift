@@ -44,7 +44,7 @@ package struct FleetProgram: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "The configuration.",
-            discussion: "Otherwise /etc/shared-device/fleet-agent.json or fleet-controller.json.",
+            discussion: "By default /etc/shared-device/fleet-agent.json or fleet-controller.json.",
             valueName: "file"
         )
     )
@@ -53,8 +53,8 @@ package struct FleetProgram: ParsableArguments {
     @Option(
         name: .customLong("state"),
         help: ArgumentHelp(
-            "The directory of what it remembers.",
-            discussion: "Otherwise in /var/lib, called as the program.",
+            "The directory in which it stores its state.",
+            discussion: "By default a directory in /var/lib with the program's name.",
             valueName: "dir"
         )
     )

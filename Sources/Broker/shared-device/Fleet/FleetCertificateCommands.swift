@@ -34,8 +34,8 @@ struct FleetCertifyCommand: ParsableCommand {
         commandName: "certify",
         abstract: "Certifies a device, the controller or the MQTT server.",
         discussion: """
-            With --request it answers “fleet enrol” of a device: reads the request, and prints what the device needs. Without, it makes a key \
-            in the folder, too. The name is the one that is given here, whatever a request calls itself.
+            With --request it reads the request of “fleet enrol”, and prints what the device needs. Without --request it makes a key in the \
+            folder, too. The certificate has the name that is given here, and not the name in the request.
             """
     )
 
@@ -101,9 +101,9 @@ extension FleetAuthority {
 struct FleetCertificatesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "certificates",
-        abstract: "Lists what an authority has certified, and when that ends.",
+        abstract: "Lists an authority's certificates, and when they expire.",
         discussion: """
-            The newest certificate of each name, the authority's own and its revocation list, the first end first. To renew: “fleet enrol” \
+            The newest certificate of each name, the authority's own and its revocation list, sorted by expiry. To renew: “fleet enrol” \
             again on a device, “fleet certify --server” for the MQTT server, and “fleet revoke” without a name for the list.
             Exit status: 0 all of them hold for 30 days or more; 75 some do not.
             """

@@ -10,7 +10,7 @@ struct FleetOptions: ParsableArguments {
         name: .customLong("bus"),
         help: ArgumentHelp(
             "The bus that the controller serves: session, system, or an address.",
-            discussion: "Otherwise $\(Bus.environmentVariable); else the system bus.",
+            discussion: "By default $\(Bus.environmentVariable); else the system bus.",
             valueName: "bus"
         )
     )

@@ -10,8 +10,8 @@ struct FleetMetricsCommand: ParsableCommand {
         commandName: "metrics",
         abstract: "Writes the fleet as metrics, in the text form of OpenMetrics.",
         discussion: """
-            As “shared-device metrics” does for a device: run it each minute with --output FILE.prom. No metric names a device. Where \
-            no controller answers, shared_device_fleet_up is 0, and nothing is said of devices.
+            As “shared-device metrics” does for a device: run it each minute with --output FILE.prom. No metric names a device. If \
+            no controller responds, shared_device_fleet_up is 0, and the other metrics are absent.
             """
     )
 

@@ -54,7 +54,7 @@ struct FollowCommand: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "Where the record is kept of whose data the app may hold.",
-            discussion: "Otherwise the identifier in $XDG_STATE_HOME or ~/.local/state. It must outlast the data.",
+            discussion: "By default the identifier in $XDG_STATE_HOME or ~/.local/state. It must outlast the data.",
             valueName: "dir"
         )
     )
