@@ -73,5 +73,5 @@ extension StoreError {
     }
 
     private static let remedyForDamage =
-        "the file was left as it is: restore a backup, or move it and its -wal and -shm away to start anew"
+        "the file was left as it is: restore a backup, or move it and its -wal and -shm away to start with a new database"
 }

@@ -126,7 +126,7 @@ package enum PasswordError: Error, Sendable, Hashable, CustomStringConvertible {
         switch self {
         case .containsNUL: "the password contains a NUL character; choose one without"
         case .tooLong: "the password is longer than 511 bytes; choose a shorter one"
-        case .malformedHash: "the stored password hash is not a scrypt hash; set the user's password anew"
+        case .malformedHash: "the stored password hash is not a scrypt hash; set the user's password again"
         case .hashingFailed(let code, let attempted):
             "could not \(attempted): \(String(cString: strerror(code))); a hash needs 64 MiB of memory"
         }

@@ -168,7 +168,7 @@ package final class OpenIDConnectClient: Sendable {
                 if case .unusableKey(_, let flaw) = error { throw .badToken(issuer, flaw) }
                 throw .notSigned(name, by: issuer, error.description)
             }
-            throw .unusableNow(issuer, "its keys were read a moment ago, and lack the one of a token")
+            throw .unusableNow(issuer, "its keys were read a moment ago, and lack the key of a token")
         case .unavailable, .fetch: throw .unreachable(issuer, "its keys could not be read")
         }
     }

@@ -56,13 +56,13 @@ extension IdentityError {
     package static func malformed(_ field: String) -> IdentityError {
         IdentityError(
             .providerFailed,
-            "broker and identity process are not of one version: “\(field)” is missing, or is something else; install both anew"
+            "the broker and the identity process differ in version: “\(field)” is missing or malformed; install both again"
         )
     }
 
     /// A call exceeded its time limit.
     static let late = IdentityError(
         .providerUnavailable,
-        "the provider has not answered within \(IdentityProtocol.longestCall.components.seconds) s; check the network, and try again"
+        "the provider has not responded within \(IdentityProtocol.longestCall.components.seconds) s; check the network, and try again"
     )
 }

@@ -44,7 +44,7 @@ package struct RecordVault: RecordSealer {
             throw RecordUnreadable("the credential \(path) cannot be read: \(error)")
         }
         guard content.count <= longestSecret else {
-            throw RecordUnreadable("the credential \(path) has more than \(longestSecret) bytes; make it anew")
+            throw RecordUnreadable("the credential \(path) has more than \(longestSecret) bytes; make a new one")
         }
         return try RecordVault(secret: Array(content))
     }

@@ -44,7 +44,7 @@ package struct ProviderMetadata: Sendable, Hashable {
             guard let address = value.string.flatMap(HTTPAddress.init) else {
                 throw .misconfigured(
                     issuer,
-                    "names as \(name) what is no https address: \(value.string ?? "no string")"
+                    "names an address as \(name) that is not an https address: \(value.string ?? "no string")"
                 )
             }
             return address
