@@ -132,10 +132,11 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         case .objection(let text): text
         case .refused(0x87): "the server does not permit it; check its access list"
         case .refused(let code): "the server refuses it (reason 0x\(String(code, radix: 16))); see the server's log"
-        case .tooMuch: "the server sent a packet that is larger than any of a fleet's; see whose server it is"
-        case .lost(let text): "the connection was lost (\(text)); it is made anew"
-        case .full: "too many messages wait for the server's acknowledgement; go on when there is room"
-        case .notConnected: "there is no connection; it is made anew"
+        case .tooMuch:
+            "the server sent a packet that is larger than any message of a fleet; check that it is the right server"
+        case .lost(let text): "the connection was lost (\(text)); the client connects again"
+        case .full: "too many messages wait for the server's acknowledgement; continue when there is room"
+        case .notConnected: "there is no connection; the client connects again"
         case .noResources(let text): "the system has no room (\(text)); raise its limits"
         }
     }

@@ -201,7 +201,7 @@ package final class ControllerService: FleetService {
         case .passedOver: return
         case .firstPassedOver:
             log(
-                "\(message.topic.suffix(100)): too much for an agent; the rest of these \(Int(ReportLimiter.window)) s is not read"
+                "\(message.topic.suffix(100)): too many messages for an agent; the rest of these \(Int(ReportLimiter.window)) s is not read"
             )
             return update { $0.foreign() }
         }

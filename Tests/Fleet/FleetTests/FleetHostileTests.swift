@@ -248,7 +248,7 @@ struct FleetHostileTests {
             )
         }
         try await eventually("what is too much is passed over") {
-            stage.controllerText.contains("too much for an agent")
+            stage.controllerText.contains("too many messages for an agent")
         }
         try await eventually("the device is done", within: .seconds(60)) { try await stage.fleet("status").status == 0 }
         #expect(!stage.controllerText.contains("refuses it"), "\(stage.controllerText)")
