@@ -19,7 +19,7 @@ struct DemoCommand: AsyncParsableCommand {
             """
     )
 
-    @Flag(help: "Leave the directory with all data behind, and say where it is.")
+    @Flag(help: "Keep the directory with all data, and print its path.")
     var keep = false
 
     @Flag(help: "Print timeline and proof as JSON.")
