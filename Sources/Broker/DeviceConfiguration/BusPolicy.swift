@@ -51,7 +51,7 @@ package enum BusPolicy: Sendable, Equatable {
         names: Names = .system
     ) throws(SystemUser.LookupFailure) {
         guard case .present(let configuration) = configuration, configuration.mode == .shared else {
-            self = .everyone("the device is personal, and apps may ask for that")
+            self = .everyone("the device is personal, and any app may ask whether it is")
             return
         }
         guard configuration.requiresEnrolment != false else {

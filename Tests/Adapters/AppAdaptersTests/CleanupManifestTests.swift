@@ -181,7 +181,7 @@ struct CleanupManifestTests {
     func refusalOfPath() {
         for (path, reason) in [
             ("/", "is the whole file system"), ("~", "is the home directory as a whole"),
-            ("/home/grace/notes", "the home directory of another user"), ("/tmp", "others use that"),
+            ("/home/grace/notes", "the home directory of another user"), ("/tmp", "other programs use that"),
             ("/etc/kiosk", "is not the app's"),
         ] {
             let flaw = #expect(throws: CleanupFlaw.self) { try CleanupPath.checked(path, home: "/home/kiosk") }

@@ -222,7 +222,7 @@ extension AppCleanup {
         guard written.command == nil, written.unit == nil, written.flatpak == nil else {
             throw CleanupFlaw(
                 "it says what is stopped, and the app cleans up by itself",
-                "leave it out: \"unit\", \"flatpak\" or \"executable\" beside “cleanup” say it"
+                "leave it out: \"unit\", \"flatpak\" or \"executable\" of the manifest already say it"
             )
         }
         let start = written.start

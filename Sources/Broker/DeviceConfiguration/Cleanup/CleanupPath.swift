@@ -80,7 +80,7 @@ package enum CleanupPath {
             throw refuse("would delete from \(place), which is not the app's", ownDirectory)
         }
         if let place = shared.first(where: { isSame($0, orBelow: path) }) {
-            throw refuse("is \(place), or above it, and others use that", ownDirectory)
+            throw refuse("is \(place), or above it, and other programs use that", ownDirectory)
         }
         let isOwn = home.map { isSame(path, orBelow: $0) } ?? false
         if !isOwn, let owner = homeDirectory(of: components) {

@@ -38,8 +38,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let signedInByLogin = Refusal(
         .notPermitted,
-        "on this device people sign in by logging in at the machine itself, and no password is taken here; log in there, and "
-            + "the account is there (\"identity\": \"login-session\" in the managed configuration)"
+        "on this device people sign in by logging in at the machine itself, and this device takes no password; log in at "
+            + "the machine (\"identity\": \"login-session\" in the managed configuration)"
     )
     package static let noTokens = Refusal(
         .notPermitted,
@@ -202,8 +202,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let notPermitted = Refusal(
         .notPermitted,
-        "only this device's administrators may do this: root, the broker's own user, and whom polkit or the managed "
-            + "configuration's operators let"
+        "only this device's administrators may do this: root, the broker's own user, and users whom polkit or the "
+            + "managed configuration (\"operators\") permits"
     )
     package static let notEnforcing = Refusal(
         .notPermitted,

@@ -67,7 +67,7 @@ struct RequestFields {
         guard let value = fields[key] else { throw .missing(key) }
         guard let word = words.first(where: { $0.rawValue == value.stringValue }) else {
             let names = words.map { "“\($0.rawValue)”" }.joined(separator: ", ")
-            let kind = value.stringValue == nil ? value.forPeople : "none of the words that it may be"
+            let kind = value.stringValue == nil ? value.forPeople : "an unknown word"
             throw .malformed(key, "is \(kind), and has to be one of \(names)")
         }
         return word
