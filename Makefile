@@ -6,6 +6,10 @@ SWIFT ?= swift
 # Leaving out debug information saves a fifth of the first build's time. For a debugger: make build DEBUG_INFO=dwarf
 DEBUG_INFO ?= none
 DEBUG_BUILD := $(SWIFT) build -debug-info-format $(DEBUG_INFO)
+# Builds an extension in the folder of the root package: $(call extension,Fleet,options). SwiftPM keeps one plan there for
+# all packages, so the extension's plan is removed: otherwise the next `swift build` would build the extension again.
+extension = $(SWIFT) build --package-path Extensions/$(1) --scratch-path .build --disable-build-manifest-caching $(2) && rm -f .build/*.yaml
+debug_extension = $(call extension,$(1),-debug-info-format $(DEBUG_INFO) $(2))
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Installs the missing ones of these packages: $(call need,purpose,packages).
 need = @SUDO='$(SUDO)' Packaging/setup '$(1)' $(2)
@@ -24,7 +28,7 @@ ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tool
 ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
 
 .PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-pages test-api test-packages torture demo demo-fleet demo-identity demo-live bench fuzz
-.PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
+.PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler builds each module on one
@@ -87,6 +91,8 @@ setup-programs:
 
 build: setup-programs
 	$(DEBUG_BUILD)
+	$(call debug_extension,Organisation)
+	$(call debug_extension,Fleet)
 
 check: setup-programs
 	@SWIFT='$(SWIFT)' DEBUG_INFO='$(DEBUG_INFO)' FILTER='$(FILTER)' Tests/check
@@ -121,12 +127,14 @@ HOSTILE_TESTS := (SharedDevice|Notifyd|Logout)HostileTests
 build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))
 	$(DEBUG_BUILD) --build-tests
+	$(call debug_extension,Organisation,--build-tests)
+	$(call debug_extension,Fleet,--build-tests)
 
 # The Python clients' tests also mostly wait, so they run at the same time; their output is printed at the end.
 test: build-tests
 	@clients=$$(mktemp); trap 'rm -f "$$clients"' EXIT; build=$$($(SWIFT) build --show-bin-path); \
 	BUILD=$$build Tests/clients-check >"$$clients" 2>&1 & \
-	$(SWIFT) test --skip-build --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'; status=$$?; \
+	SWIFT='$(SWIFT)' Tests/swift-test --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'; status=$$?; \
 	wait $$! || status=1; cat "$$clients"; exit $$status
 	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
 
@@ -148,9 +156,9 @@ test-long: setup-tests build-tests
 	for product in simulate notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product || exit 1; done
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
-	$(SWIFT) test --skip-build --disable-xctest --filter '$(LONG_TESTS)'
-	$(SWIFT) test --skip-build --disable-xctest --filter '(SharedDevice|Logout)HostileTests'
-	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
+	SWIFT='$(SWIFT)' Tests/swift-test --filter '$(LONG_TESTS)'
+	SWIFT='$(SWIFT)' Tests/swift-test --filter '(SharedDevice|Logout)HostileTests'
+	SWIFT='$(SWIFT)' Tests/swift-test --filter NotifydHostileTests
 	$(SWIFT) build --package-path Benchmarks --product notify-center-benchmarksPackageTests
 	$(SWIFT) test --package-path Benchmarks --skip-build --disable-xctest
 
@@ -163,7 +171,7 @@ NO_DBUS_BROKER := echo 'not tested on dbus-broker: it is not installed, or this 
 DBUS_BROKER_SMOKE := SharedDeviceTests\.(BrokerProcess|SystemBus|ListenerApp)|^(Bus|Notify3)Tests|^NotificationsTests\.(Callback|Darwin|Distributed|Flush|Foreign|HostileSize|Outage|.*BetweenProcesses)
 test-smoke:
 	@echo 'on dbus-broker:'; $(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
-	NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)'
+	NOTIFY_CENTER_TEST_BUS=dbus-broker SWIFT='$(SWIFT)' Tests/swift-test --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)'
 
 # The hostile tests that take only seconds, with the notifyd that Tests/Notify3/install-check has built.
 HOSTILE_SMOKE := NotifydHostileTests\..*/(floods|deceives)|SharedDeviceHostileTests\..*/(squatting|forgedPath|strangeEnforcement|privateMemory|inotify)
@@ -171,15 +179,15 @@ HOSTILE_SMOKE := $(HOSTILE_SMOKE)|SharedDeviceHostileTests\..*/(addedByRoot|full
 RELEASE_CHECK_SCRATCH ?= .build-release-check
 test-hostile-smoke:
 	NOTIFY_CENTER_TEST_NOTIFYD=$(abspath $(RELEASE_CHECK_SCRATCH))/static/release/notifyd SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
-		$(SWIFT) test --skip-build --disable-xctest --filter '$(HOSTILE_SMOKE)'
+		SWIFT='$(SWIFT)' Tests/swift-test --filter '$(HOSTILE_SMOKE)'
 
 test-dbus-broker: build-tests
 	@$(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
 	set -ex; export NOTIFY_CENTER_TEST_BUS=dbus-broker; \
 	for product in notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product; done; \
-	$(SWIFT) test --skip-build --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)|^$(WITHOUT_BUS)'; \
-	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
-	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
+	SWIFT='$(SWIFT)' Tests/swift-test --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)|^$(WITHOUT_BUS)'; \
+	SWIFT='$(SWIFT)' Tests/swift-test --filter SharedDeviceHostileTests; \
+	SWIFT='$(SWIFT)' Tests/swift-test --filter NotifydHostileTests
 
 # Runs or compiles the code blocks of the pages. The first block of the README builds a fresh clone.
 test-pages: build
@@ -203,7 +211,7 @@ SESSION := xvfb xclip xsel sway wl-clipboard gnome-keyring libsecret-tools libgl
 SESSION += bubblewrap xdg-dbus-proxy flatpak
 test-session: build-tests
 	$(call need,`make test-session`,$(SESSION) $(KIOSK))
-	$(SWIFT) test --skip-build --disable-xctest --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
+	SWIFT='$(SWIFT)' Tests/swift-test --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
 	for check in Tests/Adapters/flatpak-check Tests/kiosk-check; do BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; done
 
 # playwright and axe come from PyPI, so this is not part of `test`. The check names what is missing.
@@ -211,7 +219,8 @@ CONSOLE_VENV ?= .build/console-venv
 COCKPIT := cockpit-ws cockpit-bridge cockpit-system
 test-console:
 	$(call need,`make test-console`,$(PROGRAM_PACKAGES) $(FLEET_PACKAGES) $(COCKPIT) chromium python3-venv polkitd)
-	for product in shared-device-broker shared-device shared-device-controller shared-device-agent; do $(DEBUG_BUILD) --product $$product || exit 1; done
+	for product in shared-device-broker shared-device; do $(DEBUG_BUILD) --product $$product || exit 1; done
+	$(call debug_extension,Fleet)
 	[ -x '$(CONSOLE_VENV)/bin/python3' ] || python3 -m venv '$(CONSOLE_VENV)'
 	'$(CONSOLE_VENV)/bin/pip' install --quiet playwright axe-playwright-python
 	PYTHON='$(CONSOLE_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check
@@ -220,20 +229,20 @@ test-console:
 MSAL_VENV ?= .build/msal-venv
 test-msal:
 	$(call need,`make test-msal`,$(PROGRAM_PACKAGES) gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv python3-cryptography)
-	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker shared-device-sign-in; do $(DEBUG_BUILD) --product $$product || exit 1; done
+	$(call debug_extension,Organisation)
 	[ -x '$(MSAL_VENV)/bin/python3' ] || python3 -m venv '$(MSAL_VENV)'
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
-	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Organisation/msal-check
+	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Extensions/Organisation/Tests/msal-check
 
 # Django OAuth Toolkit comes from PyPI, so this is not part of `test`. The check names what is missing. oauthlib stays at
 # version 3, because device codes fail with oauthlib 4.
 DJANGO_VENV ?= .build/django-venv
 test-django:
 	$(call need,`make test-django`,$(PROGRAM_PACKAGES) python3-venv chromium python3-cryptography)
-	for product in shared-device shared-device-broker shared-device-identity shared-device-sign-in; do $(DEBUG_BUILD) --product $$product || exit 1; done
+	$(call debug_extension,Organisation)
 	[ -x '$(DJANGO_VENV)/bin/python3' ] || python3 -m venv '$(DJANGO_VENV)'
 	'$(DJANGO_VENV)/bin/pip' install --quiet django==5.2.19 django-oauth-toolkit==3.4.1 oauthlib==3.3.1
-	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Organisation/django-check
+	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Extensions/Organisation/Tests/django-check
 
 # Runs entirely in separate namespaces, and leaves nothing behind when it ends.
 demo-console:
@@ -246,7 +255,7 @@ demo-console:
 # controller that is killed; then 10,000 devices with a connection and a certificate each. Both print their cost.
 test-fleet:
 	$(call need,`make test-fleet`,$(PROGRAM_PACKAGES) $(FLEET_PACKAGES))
-	for product in shared-device shared-device-controller fleet-load; do $(SWIFT) build --configuration release --product $$product || exit 1; done
+	$(call extension,Fleet,--configuration release)
 	programs=$$($(SWIFT) build --configuration release --show-bin-path) && \
 	$$programs/fleet-load --devices $(or $(DEVICES),100000) --connections $(or $(CONNECTIONS),100) && \
 	$$programs/fleet-load --certified $(or $(CERTIFIED),10000)
@@ -271,7 +280,7 @@ SHRINK ?= 0
 torture: build-tests
 	TORTURE_SCHEDULES=$(SCHEDULES) TORTURE_SEED=$(SEED) TORTURE_JOBS=$(JOBS) TORTURE_REPEAT=$(REPEAT) \
 		TORTURE_SHRINK=$(SHRINK) \
-		$(SWIFT) test --skip-build --disable-xctest --filter 'SharedDeviceTortureTests.TortureTests/torture'
+		SWIFT='$(SWIFT)' Tests/swift-test --filter 'SharedDeviceTortureTests.TortureTests/torture'
 
 demo: setup
 	@$(DEBUG_BUILD) --product demo
@@ -284,18 +293,19 @@ demo: setup
 # Does not use mosquitto's system service: the demonstration starts a private server on a free port.
 demo-fleet:
 	$(call need,`make demo-fleet`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libmosquitto-dev $(FLEET_PACKAGES))
-	@$(DEBUG_BUILD) --product demo-fleet
+	@$(call debug_extension,Fleet)
 	@$$($(SWIFT) build --show-bin-path)/demo-fleet
 
 # The demonstration starts a private process of the provider; the package's service is neither configured nor needed.
 demo-identity:
 	$(call need,`make demo-identity`,$(PROGRAM_PACKAGES) glewlwyd python3-cryptography python3-jwt chromium)
-	@$(DEBUG_BUILD) --product demo-identity
+	@$(call debug_extension,Organisation)
 	@$$($(SWIFT) build --show-bin-path)/demo-identity $(if $(VERBOSE),--verbose)
 
 demo-live: setup
 	$(call need,`make demo-live`,$(PROGRAM_PACKAGES) tmux)
 	$(DEBUG_BUILD)
+	$(call debug_extension,Organisation)
 	Examples/demo-live $$($(SWIFT) build --show-bin-path)
 
 # ROWS='round-trip memory' runs only these two; Benchmarks/run --list lists all rows.
@@ -315,7 +325,7 @@ docs: setup-docs
 	@SWIFT=$(SWIFT) Documentation/build
 
 lint:
-	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources Fuzzing/Package.swift Fuzzing/Sources
+	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Extensions Benchmarks/Package.swift Benchmarks/Sources Fuzzing/Package.swift Fuzzing/Sources
 	Tests/pages-check --reading
 
 # Compares the public interface of the libraries with another commit.
@@ -331,7 +341,7 @@ STATIC_LIBS := $(abspath $(STATIC_SCRATCH))/static-libs
 # The library needs -static-stdlib in addition, because `--static-swift-stdlib` applies to programs only. Programs and
 # library share the compiler flags, so that each module is compiled once; only the links differ.
 RELEASE = $(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath -Xswiftc -static-stdlib \
-	--scratch-path $(STATIC_SCRATCH) -Xlinker -L$(STATIC_LIBS) $(LINK)
+	--scratch-path $(STATIC_SCRATCH) --disable-build-manifest-caching -Xlinker -L$(STATIC_LIBS) $(LINK)
 LINK := -Xswiftc -use-ld=lld -Xlinker -T -Xlinker $(abspath Packaging/constants.ld) -Xlinker -znow -Xlinker -zrelro -Xlinker --build-id=sha1
 # glibc 2.36 and later read packed relocations, which take a tenth of the space.
 LINK += $(shell getconf GNU_LIBC_VERSION | sed 's/glibc/2.36/; s/ /\n/' | sort -CV && echo -Xlinker -zpack-relative-relocs)
@@ -343,10 +353,12 @@ QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 # swift-argument-parser writes the completions of its programs.
 notify-center shared-device: COMPLETIONS := yes
-notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller: static-libs
+shared-device-identity shared-device-sign-in shared-device-microsoft-broker: PACKAGE := --package-path Extensions/Organisation
+shared-device-agent shared-device-controller shared-device-fleet: PACKAGE := --package-path Extensions/Fleet
+notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet: static-libs
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
-	$(RELEASE) --product $@ $$flags
+	$(RELEASE) $(PACKAGE) --product $@ $$flags
 	$(if $(COMPLETIONS),Packaging/completions $(STATIC_SCRATCH)/release/$@ $(STATIC_SCRATCH)/completions)
 	@echo built $(STATIC_SCRATCH)/release/$@
 
@@ -387,7 +399,7 @@ install-corefoundation:
 	STATIC_SCRATCH='$(COREFOUNDATION_SCRATCH)' Packaging/install corefoundation
 
 # Not part of `all` and `install`: most machines are neither in a fleet nor its controller.
-fleet: shared-device-agent shared-device-controller
+fleet: shared-device-agent shared-device-controller shared-device-fleet
 
 install-fleet:
 	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install fleet

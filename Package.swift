@@ -7,6 +7,17 @@ let console: [Resource] = [
     "dom.js", "words.js", "day.js", "rounds.js", "drawing.js", "report.js", "shared-device.css",
 ].map { .embedInCode("Console/\($0)") }
 
+/// What the packages in `Extensions` are made of. These modules change as the project needs it: for an app, the libraries
+/// in `products` are the interface.
+let partsOfExtensions = [
+    "AppAdapters", "Basics", "CLinux", "CommandParts", "Cryptography", "DBus", "DemoStage", "DeviceConfiguration",
+    "DeviceStorage",
+    "EmbeddedIdentity", "ExampleSupport", "Identity", "SQLite", "ServiceSupport",
+]
+
+let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+
 // The folders below are in the order of their use: a target uses those above it, never one below.
 let package = Package(
     name: "notify-center",
@@ -32,12 +43,11 @@ let package = Package(
         .executable(name: "shared-device", targets: ["shared-device"]),
         .executable(name: "shared-device-broker", targets: ["shared-device-broker"]),
         .executable(name: "shared-device-cleanup", targets: ["shared-device-cleanup"]),
-        .executable(name: "shared-device-identity", targets: ["shared-device-identity"]),
-        .executable(name: "shared-device-sign-in", targets: ["shared-device-sign-in"]),
-        .executable(name: "shared-device-microsoft-broker", targets: ["shared-device-microsoft-broker"]),
-        .executable(name: "shared-device-agent", targets: ["shared-device-agent"]),
-        .executable(name: "shared-device-controller", targets: ["shared-device-controller"]),
-    ],
+        // For the demonstrations of the extensions.
+        .executable(name: "point-of-sale", targets: ["point-of-sale"]),
+        .executable(name: "flight-briefing", targets: ["flight-briefing"]),
+        .executable(name: "field-service", targets: ["field-service"]),
+    ] + partsOfExtensions.map { .library(name: $0, targets: [$0]) },
     dependencies: [
         // Command lines, except notifyutil's, whose grammar is Darwin's.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -149,17 +159,14 @@ let package = Package(
             name: "NotificationsTests",
             dependencies: [
                 "AppleNotifications", "Basics", "CDBus", "CoreFoundationNotifications", "DBus", "NotifyCenter",
-                "NotifyCenterFoundation",
-                "NotifyCenterTestKit", "NotifydProtocol", "center-probe", "foundation-probe", "ported-app",
-                "unmodified-app", "scripted-app",
-                "notifyutil",
+                "NotifyCenterFoundation", "NotifyCenterTestKit", "NotifydProtocol", "center-probe", "foundation-probe",
+                "ported-app", "unmodified-app", "scripted-app", "notifyutil",
             ],
             path: "Tests/Notifications",
             exclude: [
                 "AppleNotificationsTests/PortedApp", "CoreFoundationNotificationsTests/Programs",
-                "CoreFoundationNotificationsTests/ScriptedApp",
-                "CoreFoundationNotificationsTests/UnmodifiedApp", "NotifyCenterFoundationTests/FoundationProbe",
-                "NotifyCenterTests/CenterProbe",
+                "CoreFoundationNotificationsTests/ScriptedApp", "CoreFoundationNotificationsTests/UnmodifiedApp",
+                "NotifyCenterFoundationTests/FoundationProbe", "NotifyCenterTests/CenterProbe",
             ]
         ),
 
@@ -199,8 +206,7 @@ let package = Package(
         .executableTarget(
             name: "notify-center",
             dependencies: [
-                "Basics", "CommandSupport", "DBus", "notify", "NotifyCenter", "NotifydProtocol",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "Basics", "CommandSupport", "DBus", "notify", "NotifyCenter", "NotifydProtocol", argumentParser,
             ],
             path: "Sources/Notify3/notify-center"
         ),
@@ -232,15 +238,14 @@ let package = Package(
             name: "Notify3Tests",
             dependencies: [
                 "Basics", "CDBus", "CNotify", "CommandSupport", "DBus", "notify", "NotifyCenter", "NotifyCenterTestKit",
-                "NotifyDaemon",
-                "NotifydProtocol", "notify-probe", "ported-notify", "notifyd-client", "notifyd", "notifyutil",
-                "notify-center",
+                "NotifyDaemon", "NotifydProtocol", "notify-probe", "ported-notify", "notifyd-client", "notifyd",
+                "notifyutil", "notify-center",
             ],
             path: "Tests/Notify3",
             exclude: [
                 "CProgramTests/Programs", "NotifyDaemonTests/NotifydClient", "NotifyTests/NotifyProbe",
-                "NotifyTests/PortedNotify",
-                "NotifydHostileTests", "NotifydHostileTests/HostileNotifier", "install-check",
+                "NotifyTests/PortedNotify", "NotifydHostileTests", "NotifydHostileTests/HostileNotifier",
+                "install-check",
             ]
         ),
         .testTarget(
@@ -271,10 +276,7 @@ let package = Package(
         // An app that follows the account, and does what its standard input says.
         .executableTarget(
             name: "listener-app",
-            dependencies: [
-                "Basics", "DBus", "NotifyCenter", "SharedDevice",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
+            dependencies: ["Basics", "DBus", "NotifyCenter", "SharedDevice", argumentParser],
             path: "Tests/SharedDevice/SharedDeviceTests/ListenerProgram"
         ),
         .executableTarget(
@@ -287,19 +289,15 @@ let package = Package(
             name: "SharedDeviceTests",
             dependencies: [
                 "Basics", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "EmbeddedIdentity",
-                "ExampleSupport", "Identity", "MSAL",
-                "NotifyCenter", "NotifyCenterTestKit", "ServiceSupport", "SharedDevice", "SharedDeviceBroker",
-                "SharedDeviceTestKit", "SQLite",
-                .product(name: "Logging", package: "swift-log"), "cleanup-probe", "listener-app",
-                "ported-shared-device-app", "demo",
-                "notify-center", "notifyutil", "shared-device", "shared-device-broker", "point-of-sale",
-                "flight-briefing", "field-service",
+                "ExampleSupport", "Identity", "MSAL", "NotifyCenter", "NotifyCenterTestKit", "ServiceSupport",
+                "SharedDevice", "SharedDeviceBroker", "SharedDeviceTestKit", "SQLite", logging, "cleanup-probe",
+                "listener-app", "ported-shared-device-app", "demo", "notify-center", "notifyutil", "shared-device",
+                "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
             ],
             path: "Tests/SharedDevice",
             exclude: [
                 "MSALTests/Fixtures", "MSALTests/PortedSharedDeviceApp", "SharedDeviceTests/CleanupProbe",
-                "SharedDeviceTests/ListenerProgram",
-                "SharedDeviceTests/session-record.json",
+                "SharedDeviceTests/ListenerProgram", "SharedDeviceTests/session-record.json",
             ]
         ),
 
@@ -350,8 +348,7 @@ let package = Package(
             name: "SharedDeviceBroker",
             dependencies: [
                 "Basics", "CLinux", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "Identity",
-                "NotifyCenter", "SharedDevice",
-                "SQLite", .product(name: "Logging", package: "swift-log"),
+                "NotifyCenter", "SharedDevice", "SQLite", logging,
             ],
             path: "Sources/Broker/SharedDeviceBroker",
             resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
@@ -360,9 +357,7 @@ let package = Package(
         .target(
             name: "ServiceSupport",
             dependencies: [
-                "Basics", "CLinux", "DBus", "DeviceConfiguration", "DeviceStorage",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Logging", package: "swift-log"),
+                "Basics", "CLinux", "DBus", "DeviceConfiguration", "DeviceStorage", argumentParser, logging,
             ],
             path: "Sources/Broker/ServiceSupport"
         ),
@@ -370,28 +365,22 @@ let package = Package(
             name: "shared-device-broker",
             dependencies: [
                 "Basics", "DBus", "DeviceConfiguration", "DeviceStorage", "EmbeddedIdentity", "Identity",
-                "NotifyCenter", "ServiceSupport",
-                "SharedDeviceBroker", .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Logging", package: "swift-log"),
+                "NotifyCenter", "ServiceSupport", "SharedDeviceBroker", argumentParser, logging,
             ],
             path: "Sources/Broker/shared-device-broker"
         ),
-        // Of all commands: secrets at a terminal, exit statuses.
-        .target(name: "CommandParts", dependencies: ["Identity", "SharedDevice"], path: "Sources/Broker/CommandParts"),
-        // A device as its observers see it: a terminal's screen, metrics.
+        // What commands print and read: a device as its observers see it, tables, metrics, secrets at a terminal.
         .target(
-            name: "DeviceView",
-            dependencies: ["DBus", "DeviceConfiguration", "SharedDevice"],
-            path: "Sources/Broker/DeviceView"
+            name: "CommandParts",
+            dependencies: ["Basics", "DBus", "DeviceConfiguration", "Identity", "SharedDevice", argumentParser],
+            path: "Sources/Broker/CommandParts"
         ),
         .executableTarget(
             name: "shared-device",
             dependencies: [
                 "AppAdapters", "Basics", "CLinux", "CommandParts", "DBus", "DeviceConfiguration", "DeviceStorage",
-                "DeviceView",
-                "EmbeddedIdentity", "Fleet", "Identity", "NotifyCenter", "NotifyCenterTestKit", "SharedDevice",
-                "SharedDeviceBroker",
-                "SharedDeviceTestKit", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "EmbeddedIdentity", "Identity", "NotifyCenter", "NotifyCenterTestKit", "SharedDevice",
+                "SharedDeviceBroker", "SharedDeviceTestKit", argumentParser,
             ],
             path: "Sources/Broker/shared-device"
         ),
@@ -429,20 +418,14 @@ let package = Package(
         .testTarget(
             name: "BrokerTests",
             dependencies: [
-                "Basics", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "DeviceView",
-                "EmbeddedIdentity", "HTTPClient",
-                "Identity", "NotifyCenterTestKit", "SharedDevice", "SharedDeviceBroker", "SharedDeviceSimulation",
-                "SQLite",
-                .product(name: "Logging", package: "swift-log"), "commit-loop", "shared-device", "shared-device-broker",
+                "Basics", "CommandParts", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage",
+                "EmbeddedIdentity", "Identity", "NotifyCenterTestKit", "SharedDevice", "SharedDeviceBroker",
+                "SharedDeviceSimulation", "SQLite", logging, "commit-loop", "shared-device", "shared-device-broker",
             ],
             path: "Tests/Broker",
             exclude: [
                 "ProfileConversionTests/Fixtures", "ProtocolModel", "SharedDeviceBrokerTests/CommitLoop",
-                "SharedDeviceHostileTests",
-                "SharedDeviceHostileTests/HostileClient", "SharedDeviceSimulationTests",
-                "SharedDeviceSimulationTests/Simulate",
-                "SharedDeviceSimulationTests/Simulation", "SharedDeviceTortureTests",
-                "SharedDeviceTortureTests/TortureApp", "booted-check",
+                "SharedDeviceHostileTests", "SharedDeviceSimulationTests", "SharedDeviceTortureTests", "booted-check",
                 "booted-device", "booted-login-check", "install-broker-check",
             ]
         ),
@@ -450,8 +433,7 @@ let package = Package(
             name: "SharedDeviceHostileTests",
             dependencies: [
                 "Basics", "DBus", "DeviceConfiguration", "DeviceStorage", "Identity", "NotifyCenterTestKit",
-                "SharedDevice", "SharedDeviceBroker",
-                "hostile-client", "shared-device", "shared-device-broker",
+                "SharedDevice", "SharedDeviceBroker", "hostile-client", "shared-device", "shared-device-broker",
             ],
             path: "Tests/Broker/SharedDeviceHostileTests",
             exclude: ["HostileClient", "Programs"]
@@ -460,10 +442,8 @@ let package = Package(
             name: "SharedDeviceTortureTests",
             dependencies: [
                 "Basics", "DBus", "DeviceStorage", "EmbeddedIdentity", "Identity", "NotifyCenter",
-                "NotifyCenterTestKit", "SharedDevice",
-                "SharedDeviceBroker", "SharedDeviceSimulation", "SQLite", "torture-app", "hostile-client",
-                "shared-device-cleanup",
-                "shared-device", "shared-device-broker",
+                "NotifyCenterTestKit", "SharedDevice", "SharedDeviceBroker", "SharedDeviceSimulation", "SQLite",
+                "torture-app", "hostile-client", "shared-device-cleanup", "shared-device", "shared-device-broker",
             ],
             path: "Tests/Broker/SharedDeviceTortureTests",
             exclude: ["TortureApp"]
@@ -484,8 +464,7 @@ let package = Package(
         .executableTarget(
             name: "shared-device-cleanup",
             dependencies: [
-                "AppAdapters", "Basics", "CLinux", "DBus", "DeviceConfiguration", "SharedDevice",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "AppAdapters", "Basics", "CLinux", "DBus", "DeviceConfiguration", "SharedDevice", argumentParser,
             ],
             path: "Sources/Adapters/shared-device-cleanup"
         ),
@@ -498,8 +477,8 @@ let package = Package(
             name: "AdaptersTests",
             dependencies: [
                 "AppAdapters", "Basics", "CLinux", "DBus", "DeviceConfiguration", "NotifyCenterTestKit", "SharedDevice",
-                "SharedDeviceTestKit",
-                "adapter-probe", "shared-device-cleanup", "shared-device", "shared-device-broker",
+                "SharedDeviceTestKit", "adapter-probe", "shared-device-cleanup", "shared-device",
+                "shared-device-broker",
             ],
             path: "Tests/Adapters",
             exclude: [
@@ -523,235 +502,25 @@ let package = Package(
             resources: console
         ),
 
-        // MARK: Organisation: an organisation's provider, the prompt at which a person signs in, Microsoft's interface
-        // Not async-http-client, which would bring a dozen packages and a second BoringSSL along: libcurl is on every Linux, and its flaws are mended
-        // by the distribution.
-        .systemLibrary(
-            name: "CCurl",
-            path: "Sources/Organisation/CCurl",
-            pkgConfig: "libcurl",
-            providers: [.apt(["libcurl4-openssl-dev"])]
-        ),
-        .target(
-            name: "HTTPClient",
-            dependencies: ["Basics", "CCurl", "DBus", "Identity"],
-            path: "Sources/Organisation/HTTPClient"
-        ),
-        // Serves what strangers on the network, and the browser of a sign-in, ask for.
-        .target(name: "HTTPListening", dependencies: ["Basics", "DBus"], path: "Sources/Organisation/HTTPListening"),
-        // An organisation's provider: what is asked, and what its answers mean.
-        .target(
-            name: "OpenIDConnect",
-            dependencies: ["Basics", "Cryptography", "DBus", "HTTPClient", "Identity"],
-            path: "Sources/Organisation/OpenIDConnect"
-        ),
-        // What the broker asks of a provider, answered by one that speaks OpenID Connect.
-        .target(
-            name: "OrganisationIdentity",
-            dependencies: [
-                "Basics", "Cryptography", "DBus", "HTTPClient", "HTTPListening", "Identity", "OpenIDConnect",
-                "SharedDevice",
-            ],
-            path: "Sources/Organisation/OrganisationIdentity"
-        ),
-        // The only program of the device that speaks to the network.
-        .executableTarget(
-            name: "shared-device-identity",
-            dependencies: [
-                "Basics", "CLinux", "DBus", "DeviceConfiguration", "HTTPClient", "HTTPListening", "Identity",
-                "OpenIDConnect",
-                "OrganisationIdentity", "ServiceSupport", "SharedDevice",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Logging", package: "swift-log"),
-            ],
-            path: "Sources/Organisation/shared-device-identity"
-        ),
-        // QR codes. It needs nothing but the C library; the Swift packages for it bring CoreGraphics or Foundation.
-        .systemLibrary(
-            name: "CQRCode",
-            path: "Sources/Organisation/CQRCode",
-            pkgConfig: "libqrencode",
-            providers: [.apt(["libqrencode-dev"])]
-        ),
-        .target(
-            name: "SignInPrompt",
-            dependencies: [
-                "AppAdapters", "Basics", "CLinux", "CommandParts", "CQRCode", "DBus", "DeviceConfiguration",
-                "HTTPListening", "Identity",
-                "SharedDevice",
-            ],
-            path: "Sources/Organisation/SignInPrompt"
-        ),
-        .executableTarget(
-            name: "shared-device-sign-in",
-            dependencies: [
-                "Basics", "CLinux", "CommandParts", "DBus", "NotifyCenter", "SharedDevice", "SignInPrompt",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Sources/Organisation/shared-device-sign-in"
-        ),
-        // The device's account for Microsoft's own clients on Linux.
-        .target(
-            name: "MicrosoftBroker",
-            dependencies: ["Basics", "DBus", "DeviceConfiguration", "Identity", "SharedDevice"],
-            path: "Sources/Organisation/MicrosoftBroker"
-        ),
-        .executableTarget(
-            name: "shared-device-microsoft-broker",
-            dependencies: [
-                "AppAdapters", "Basics", "CLinux", "DBus", "DeviceConfiguration", "MicrosoftBroker", "NotifyCenter",
-                "SharedDevice",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Sources/Organisation/shared-device-microsoft-broker"
-        ),
-        // A provider that makes mistakes, a real one, and who signs in there.
-        .target(
-            name: "TestProviders",
-            dependencies: ["Basics", "DBus", "HTTPClient", "Identity", "NotifyCenterTestKit", "OpenIDConnect"],
-            path: "Tests/Organisation/OpenIDConnectTests/TestProviders"
-        ),
-        // An app that signs somebody in at the prompt.
-        .executableTarget(
-            name: "sign-in-app",
-            dependencies: ["DBus", "NotifyCenter", "SharedDevice"],
-            path: "Tests/Organisation/SignInPromptTests/SignInApp"
-        ),
-        .testTarget(
-            name: "OrganisationTests",
-            dependencies: [
-                "Basics", "Cryptography", "DBus", "DeviceConfiguration", "DeviceStorage", "EmbeddedIdentity",
-                "HTTPClient", "HTTPListening",
-                "Identity", "MicrosoftBroker", "NotifyCenterTestKit", "OpenIDConnect", "OrganisationIdentity",
-                "SharedDevice", "SignInPrompt",
-                "TestProviders", "sign-in-app", "demo-identity", "shared-device-microsoft-broker",
-                "shared-device-identity",
-                "shared-device-sign-in", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
-                "field-service",
-            ],
-            path: "Tests/Organisation",
-            exclude: [
-                "OpenIDConnectTests/TestProviders", "Providers", "SignInPromptTests/SignInApp",
-                "SignInPromptTests/login-page",
-                "SignInPromptTests/page-visitor", "django-check", "django_device.py", "msal-check", "msal_client.py",
-                "msal_device.py",
-                "msal_statuses.py",
-            ]
-        ),
-        .executableTarget(
-            name: "demo-identity",
-            dependencies: [
-                "DemoStage", "ExampleSupport", "NotifyCenterTestKit", "OpenIDConnect", "SharedDevice",
-                "SharedDeviceTestKit", "TestProviders",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"), "shared-device-identity",
-                "shared-device-sign-in",
-                "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing", "field-service",
-            ],
-            path: "Examples/Identity/Demo"
-        ),
-
-        // MARK: Fleet: orders to many devices by way of an MQTT server, and who has carried them out
-        // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along; libmosquitto is mended by the distribution.
-        .systemLibrary(
-            name: "CMosquitto",
-            path: "Sources/Fleet/CMosquitto",
-            pkgConfig: "libmosquitto",
-            providers: [.apt(["libmosquitto-dev"])]
-        ),
-        .target(name: "MQTTClient", dependencies: ["Basics", "CMosquitto", "DBus"], path: "Sources/Fleet/MQTTClient"),
-        // What agent, controller and command say to each other, and the decisions of the first two.
-        .target(name: "Fleet", dependencies: ["Basics"], path: "Sources/Fleet/Fleet"),
-        .target(
-            name: "FleetService",
-            dependencies: [
-                "Basics", "DBus", "Fleet", "MQTTClient", "ServiceSupport",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Logging", package: "swift-log"),
-            ],
-            path: "Sources/Fleet/FleetService"
-        ),
-        .executableTarget(
-            name: "shared-device-agent",
-            dependencies: [
-                "Basics", "CLinux", "DBus", "Fleet", "FleetService", "MQTTClient", "SharedDevice",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Sources/Fleet/shared-device-agent"
-        ),
-        .executableTarget(
-            name: "shared-device-controller",
-            dependencies: [
-                "Basics", "DBus", "Fleet", "FleetService", "MQTTClient", "SQLite",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            path: "Sources/Fleet/shared-device-controller"
-        ),
-        .target(
-            name: "FleetStage",
-            dependencies: ["Basics", "DBus", "MQTTClient", "NotifyCenterTestKit"],
-            path: "Tests/Fleet/FleetTests/Stage"
-        ),
-        .target(
-            name: "FleetLoad",
-            dependencies: ["Basics", "DBus", "Fleet", "FleetStage", "MQTTClient", "NotifyCenterTestKit"],
-            path: "Tests/Fleet/FleetTests/Load"
-        ),
-        .executableTarget(
-            name: "fleet-load",
-            dependencies: ["FleetLoad", .product(name: "ArgumentParser", package: "swift-argument-parser")],
-            path: "Tests/Fleet/FleetTests/LoadProgram"
-        ),
-        .testTarget(
-            name: "FleetTests",
-            dependencies: [
-                "Basics", "DBus", "Fleet", "FleetLoad", "FleetStage", "MQTTClient", "NotifyCenterTestKit",
-                "SharedDevice", "SharedDeviceTestKit",
-                "SQLite", "fleet-load", "shared-device-agent", "shared-device-controller", "point-of-sale",
-                "flight-briefing", "shared-device",
-                "shared-device-broker",
-            ],
-            path: "Tests/Fleet",
-            exclude: ["FleetTests/Load", "FleetTests/LoadProgram", "FleetTests/Stage", "device-certificates"]
-        ),
-        .executableTarget(
-            name: "demo-fleet",
-            dependencies: [
-                "FleetStage", "NotifyCenterTestKit", "SharedDeviceTestKit",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                "shared-device-agent", "shared-device-controller", "point-of-sale", "flight-briefing", "shared-device",
-                "shared-device-broker",
-            ],
-            path: "Examples/Fleet/Demo"
-        ),
-
         // MARK: Examples: listener apps, each a process of its own, and the demonstration that runs them
         .target(
             name: "ExampleSupport",
-            dependencies: [
-                "NotifyCenter", "SharedDevice", .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
+            dependencies: ["NotifyCenter", "SharedDevice", argumentParser],
             path: "Examples/Support"
         ),
         .executableTarget(
             name: "point-of-sale",
-            dependencies: [
-                "ExampleSupport", "SharedDevice", "SQLite",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
+            dependencies: ["ExampleSupport", "SharedDevice", "SQLite", argumentParser],
             path: "Examples/PointOfSale"
         ),
         .executableTarget(
             name: "flight-briefing",
-            dependencies: [
-                "ExampleSupport", "SharedDevice", .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
+            dependencies: ["ExampleSupport", "SharedDevice", argumentParser],
             path: "Examples/FlightBriefing"
         ),
         .executableTarget(
             name: "field-service",
-            dependencies: [
-                "ExampleSupport", "SharedDevice", .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
+            dependencies: ["ExampleSupport", "SharedDevice", argumentParser],
             path: "Examples/FieldService"
         ),
         // Apps and receipts of the demonstrations, which find the programs at the end of their lists built beside themselves.
@@ -765,11 +534,9 @@ let package = Package(
         .executableTarget(
             name: "demo",
             dependencies: [
-                "DemoStage", "DeviceConfiguration", "ExampleSupport", "NotifyCenter", "NotifyCenterTestKit",
-                "SharedDevice", "SharedDeviceTestKit",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"), "shared-device",
-                "shared-device-broker", "point-of-sale",
-                "flight-briefing", "field-service",
+                "Basics", "DemoStage", "DeviceConfiguration", "ExampleSupport", "NotifyCenter", "NotifyCenterTestKit",
+                "SharedDevice", "SharedDeviceTestKit", argumentParser, "shared-device", "shared-device-broker",
+                "point-of-sale", "flight-briefing", "field-service",
             ],
             path: "Examples/Demo"
         ),

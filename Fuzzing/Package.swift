@@ -2,16 +2,16 @@
 
 import PackageDescription
 
-/// A module of the product, compiled here with the fuzzer's instrumentation. `Modules` is a link to the product's
-/// `Sources`: in one package the harness can use `package` declarations, and the internal modules need no products.
+/// A module of the product, compiled here with the fuzzer's instrumentation. `Modules` and `Extensions` are links to the
+/// product's `Sources` and `Extensions`: in one package the harness can use `package` declarations.
 func module(_ path: String, _ dependencies: Target.Dependency...) -> Target {
     let folder = String(path.split(separator: "/").last ?? "")
-    return .target(name: folder, dependencies: dependencies, path: "Modules/\(path)")
+    return .target(name: folder, dependencies: dependencies, path: path)
 }
 
 func systemModule(_ path: String, _ pkgConfig: String) -> Target {
     let folder = String(path.split(separator: "/").last ?? "")
-    return .systemLibrary(name: folder, path: "Modules/\(path)", pkgConfig: pkgConfig)
+    return .systemLibrary(name: folder, path: path, pkgConfig: pkgConfig)
 }
 
 // A separate package, so that a build of the product does not compile the fuzzer, and the flags below do not affect the
@@ -19,37 +19,34 @@ func systemModule(_ path: String, _ pkgConfig: String) -> Target {
 let package = Package(
     name: "notify-center-fuzzing",
     targets: [
-        systemModule("Bus/CDBus", "dbus-1"),
-        module("Bus/CLinux"),
-        module("Bus/DBusTransport", "CDBus", "CLinux"),
-        module("Notifications/NotifydProtocol", "DBusTransport", "CLinux"),
-        module("Notifications/NotifyCenter", "NotifydProtocol", "DBusTransport"),
-        module("SharedDevice/SharedDevice", "CLinux", "NotifyCenter", "DBusTransport"),
-        systemModule("Identity/COpenSSL", "libcrypto"),
-        module("Identity/Cryptography", "COpenSSL"),
-        module("Identity/Identity", "Cryptography", "SharedDevice"),
-        module("Identity/StrictJSON"),
-        module("Identity/JSONWebSignature", "StrictJSON", "Cryptography"),
-        systemModule("Identity/CCurl", "libcurl"),
-        module("Identity/HTTPClient", "CCurl", "DBusTransport", "StrictJSON"),
+        module("Modules/Basics/CLinux"),
+        module("Modules/Basics/Basics", "CLinux"),
+        systemModule("Modules/Basics/COpenSSL", "libcrypto"),
+        module("Modules/Basics/Cryptography", "COpenSSL", "Basics"),
+        systemModule("Modules/Bus/CDBus", "dbus-1"),
+        module("Modules/Bus/DBus", "CDBus", "CLinux", "Basics"),
+        module("Modules/Notifications/NotifydProtocol", "DBus", "Basics"),
+        module("Modules/Notifications/NotifyCenter", "NotifydProtocol", "DBus", "Basics"),
+        module("Modules/SharedDevice/SharedDevice", "CLinux", "NotifyCenter", "DBus", "Basics"),
+        module("Modules/Broker/Identity", "Cryptography", "SharedDevice", "DBus", "Basics"),
+        module("Modules/Broker/DeviceConfiguration", "DBus", "Identity", "Basics"),
+        systemModule("Extensions/Organisation/Sources/CCurl", "libcurl"),
+        module("Extensions/Organisation/Sources/HTTPClient", "CCurl", "DBus", "Identity", "Basics"),
         module(
-            "Identity/OpenIDConnect",
+            "Extensions/Organisation/Sources/OpenIDConnect",
             "HTTPClient",
             "Identity",
-            "JSONWebSignature",
-            "StrictJSON",
-            "DBusTransport",
-            "Cryptography"
+            "DBus",
+            "Cryptography",
+            "Basics"
         ),
-        module("Identity/HTTPListening", "DBusTransport"),
-        module("Broker/DeviceConfiguration", "DBusTransport", "Identity", "StrictJSON"),
-        module("Broker/ProfileConversion", "DeviceConfiguration", "DBusTransport"),
-        module("Fleet/Fleet", "StrictJSON"),
+        module("Extensions/Organisation/Sources/HTTPListening", "DBus", "Basics"),
+        module("Extensions/Fleet/Sources/Fleet", "Basics"),
         .executableTarget(
             name: "fuzz",
             dependencies: [
-                "CDBus", "DBusTransport", "NotifydProtocol", "NotifyCenter", "StrictJSON", "JSONWebSignature",
-                "HTTPClient", "HTTPListening", "OpenIDConnect", "DeviceConfiguration", "ProfileConversion", "Fleet",
+                "CDBus", "Basics", "DBus", "Cryptography", "NotifydProtocol", "NotifyCenter", "HTTPClient",
+                "HTTPListening", "OpenIDConnect", "DeviceConfiguration", "Fleet", "Identity",
             ]
         ),
     ],

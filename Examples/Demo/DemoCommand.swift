@@ -1,11 +1,12 @@
 import ArgumentParser
+import Basics
 import DemoStage
 import ExampleSupport
 import Foundation
 import Glibc
-import NotifyCenterTestKit
-import SharedDevice
-import SharedDeviceTestKit
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
 
 @main
 struct DemoCommand: AsyncParsableCommand {

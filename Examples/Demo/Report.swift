@@ -2,8 +2,8 @@ import DemoStage
 import ExampleSupport
 import Foundation
 import NotifyCenter
-import SharedDevice
-import SharedDeviceTestKit
+@_spi(Extensions) import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
 import Synchronization
 
 struct Report: Sendable {

@@ -2,9 +2,9 @@ import DemoStage
 import ExampleSupport
 import Foundation
 import NotifyCenter
-import NotifyCenterTestKit
-import SharedDevice
-import SharedDeviceTestKit
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
 
 /// The demonstration's device: a bus, a broker, three apps, Chromium if it is installed, and their directories.
 final class Stage {

@@ -1,6 +1,6 @@
 import DeviceConfiguration
 import ExampleSupport
-import SharedDeviceTestKit
+@_spi(Extensions) import SharedDeviceTestKit
 
 /// The actions of all processes around one sign-out, with their times. Pure.
 struct Timeline: Sendable {

@@ -1,16 +1,16 @@
-package import ExampleSupport
+public import ExampleSupport
 import Foundation
-package import NotifyCenterTestKit
+public import NotifyCenterTestKit
 import SharedDeviceTestKit
 
 /// An app of a demonstration: starts, commands, suspends and kills its process, and reads its events.
-package final class AppProcess {
-    package let name: String
-    package let dataDirectory: String
+public final class AppProcess {
+    public let name: String
+    public let dataDirectory: String
     private let arguments: [String]
     private let environment: [String: String]
     private let log: EventFile
-    package private(set) var process: ChildProcess
+    public private(set) var process: ChildProcess
     private var earlierOutput: [String] = []
 
     /// Starts the app of this name.
@@ -19,7 +19,7 @@ package final class AppProcess {
     ///   - directory: The directory with the folders `data` and `events`.
     ///   - arguments: Arguments in addition to those for bus, data and events.
     ///   - environment: Variables in addition to those of this process.
-    package init(
+    public init(
         _ name: String,
         bus: String,
         directory: String,
@@ -34,18 +34,18 @@ package final class AppProcess {
         process = try ChildProcess(ChildProcess.built(name), self.arguments, environment: environment)
     }
 
-    package var events: [Event] { log.events }
+    public var events: [Event] { log.events }
 
-    package var transcript: String {
+    public var transcript: String {
         (earlierOutput + process.lines + [process.errorText]).joined(separator: "\n")
     }
 
-    package func tell(_ lines: String...) throws {
+    public func tell(_ lines: String...) throws {
         for line in lines { try process.write(line) }
     }
 
     /// The number of events so far. A test that acts now waits for events after these.
-    package func mark() throws -> Int {
+    public func mark() throws -> Int {
         try log.refresh()
         return events.count
     }
@@ -56,7 +56,7 @@ package final class AppProcess {
     ///   - isStarted: `false` if the process was killed and the bus starts another, which reports the event.
     ///   - patience: The timeout.
     @discardableResult
-    package func wait(
+    public func wait(
         for what: String,
         after mark: Int,
         isStarted: Bool = true,
@@ -79,24 +79,24 @@ package final class AppProcess {
     // MARK: Life and death
 
     /// Suspends the process, and waits until it has stopped.
-    package func suspend() async throws {
+    public func suspend() async throws {
         process.suspend()
         try await eventually("\(name) is stopped", within: .seconds(60)) { ProcessState.isStopped(process.identifier) }
     }
 
-    package func resume() { process.resume() }
+    public func resume() { process.resume() }
 
-    package func kill() {
+    public func kill() {
         process.kill()
         process.waitUntilExit()
     }
 
-    package func restart() throws {
+    public func restart() throws {
         earlierOutput += process.lines + [process.errorText]
         process = try ChildProcess(ChildProcess.built(name), arguments, environment: environment)
     }
 
-    package func quit() throws {
+    public func quit() throws {
         try tell("quit")
         let status = process.waitUntilExit()
         guard status == 0 else { throw DemoFailure("\(name) ended with status \(status)") }
@@ -130,8 +130,8 @@ final class EventFile {
 }
 
 /// A demonstration could not show what it set out to show.
-package struct DemoFailure: Error, CustomStringConvertible {
-    package let description: String
+public struct DemoFailure: Error, CustomStringConvertible {
+    public let description: String
 
-    package init(_ description: String) { self.description = description }
+    public init(_ description: String) { self.description = description }
 }

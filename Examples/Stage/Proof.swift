@@ -1,31 +1,31 @@
-package import SharedDeviceTestKit
+@_spi(Extensions) public import SharedDeviceTestKit
 
 /// Claims that a demonstration tested, with the evidence.
-package struct Proof: Sendable {
+public struct Proof: Sendable {
     /// The results of a search, for each directory by name.
-    package typealias Results = [(name: String, result: ByteSearch.Result)]
+    public typealias Results = [(name: String, result: ByteSearch.Result)]
 
-    package struct Claim: Sendable, Codable {
-        package let holds: Bool
-        package let text: String
-        package let evidence: [String]
+    public struct Claim: Sendable, Codable {
+        public let holds: Bool
+        public let text: String
+        public let evidence: [String]
     }
 
-    package private(set) var claims: [Claim] = []
+    public private(set) var claims: [Claim] = []
     /// The amount of data read by the searches that should find nothing.
     private var searched = (files: 0, bytes: 0)
 
-    package init() {}
+    public init() {}
 
-    package var holds: Bool { claims.allSatisfy(\.holds) }
+    public var holds: Bool { claims.allSatisfy(\.holds) }
 
-    package mutating func add(_ text: String, holds: Bool, evidence: [String] = []) {
+    public mutating func add(_ text: String, holds: Bool, evidence: [String] = []) {
         claims.append(Claim(holds: holds, text: text, evidence: evidence))
     }
 
     /// Claims that each directory contains every marker. Without this, a later search that finds nothing would prove
     /// nothing.
-    package mutating func addPresence(_ text: String, of markers: [Marker], in results: Results) {
+    public mutating func addPresence(_ text: String, of markers: [Marker], in results: Results) {
         let isThere = results.allSatisfy { entry in markers.allSatisfy { entry.result.contains($0) } }
         add(text, holds: isThere && !results.isEmpty, evidence: results.map(Self.summary))
     }
@@ -33,7 +33,7 @@ package struct Proof: Sendable {
     /// Claims that no directory contains any of the markers.
     ///
     /// - Parameter listsFiles: Whether the evidence names every file that was searched.
-    package mutating func addAbsence(_ text: String, in results: Results, listsFiles: Bool = false) {
+    public mutating func addAbsence(_ text: String, in results: Results, listsFiles: Bool = false) {
         let evidence = results.flatMap { entry in
             [Self.summary(entry)]
                 + (listsFiles ? entry.result.files.map { "    \($0.path), \($0.bytes) bytes" } : [])
@@ -50,14 +50,14 @@ package struct Proof: Sendable {
         add(text, holds: isClean && !results.isEmpty, evidence: evidence)
     }
 
-    package var text: String {
+    public var text: String {
         claims.map { claim in
             (["\(claim.holds ? "holds" : "FAILS"): \(claim.text)"] + claim.evidence.map { "    \($0)" })
                 .joined(separator: "\n")
         }.joined(separator: "\n")
     }
 
-    package var summary: String {
+    public var summary: String {
         "\(claims.count { $0.holds }) of \(Text.count(claims.count, "claim")) hold; \(searched.files) files with "
             + "\(searched.bytes) bytes searched for what must be gone (--verbose: the evidence)"
     }

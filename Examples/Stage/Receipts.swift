@@ -1,27 +1,27 @@
 import DeviceConfiguration
-package import SharedDevice
-import SharedDeviceTestKit
+@_spi(Extensions) public import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
 
 /// The broker's record of one cleanup round, as a table. Pure.
-package struct Receipts: Sendable {
-    package let title: String
+public struct Receipts: Sendable {
+    public let title: String
     /// The special circumstances of the sign-out.
-    package let circumstances: String
-    package let report: CleanupReport
+    public let circumstances: String
+    public let report: CleanupReport
 
-    package init(title: String, circumstances: String, report: CleanupReport) {
+    public init(title: String, circumstances: String, report: CleanupReport) {
         self.title = title
         self.circumstances = circumstances
         self.report = report
     }
 
-    package var table: String {
+    public var table: String {
         "\(title): the round is \(report.outcome.rawValue)\n"
             + Text.table(["app", "told", "began", "receipt", "what it reported"], report.apps.map(row))
     }
 
     /// All rounds in one table, each with a line about it.
-    package static func summary(_ rounds: [Receipts]) -> [String] {
+    public static func summary(_ rounds: [Receipts]) -> [String] {
         let rows = rounds.map { round in
             round.report.apps.map { app in
                 let row = round.row(app)

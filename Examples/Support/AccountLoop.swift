@@ -1,4 +1,4 @@
-package import SharedDevice
+public import SharedDevice
 
 /// Follows the account of the device around a ``UserWorkspace``, for an app that shows a screen and works for the
 /// person.
@@ -226,7 +226,7 @@ actor AccountLoop {
 ///
 /// ``AccountLoop`` calls it in the order that a shared device needs: after ``close()``, with no work in progress, it
 /// calls only ``deleteData(of:)`` until the next ``open(for:)``.
-package protocol UserWorkspace: Actor {
+public protocol UserWorkspace: Actor {
     /// Removes incomplete work of an earlier run, of any user. Called once, before all other functions.
     func prepare() throws
 
@@ -250,17 +250,17 @@ package protocol UserWorkspace: Actor {
 }
 
 /// A text that apps write into each piece of a user's data, so that a search finds data that should be deleted.
-package enum DataMarker {
+public enum DataMarker {
     /// The marker of this account's data. It is unique to the account, and contains neither of the person's names.
-    package static func text(for account: Account) -> String { "private-data-of-\(objectIdentifier(account))" }
+    public static func text(for account: Account) -> String { "private-data-of-\(objectIdentifier(account))" }
 
     /// The person's half of the identifier. The other half names the organisation.
-    package static func objectIdentifier(_ account: Account) -> String {
+    public static func objectIdentifier(_ account: Account) -> String {
         String(account.identifier.prefix { $0 != "." })
     }
 
     /// The owner's name in the data, for people: name, user name and marker.
-    package static func signature(of account: Account) -> String {
+    public static func signature(of account: Account) -> String {
         "\(account.displayName ?? account.username) <\(account.username)> \(text(for: account))"
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 
 /// A line that a person or a test types.
-package enum Command: Equatable {
+public enum Command: Equatable, Sendable {
     /// Signs this user in with a password that the app asks for; without a name, the device's own prompt asks for both.
     case signIn(String?)
     case signOut
@@ -14,7 +14,7 @@ package enum Command: Equatable {
     case nothing
     case unknown(String)
 
-    package init(_ line: String) {
+    public init(_ line: String) {
         let words = line.split(whereSeparator: \.isWhitespace).map(String.init)
         self =
             switch (words.first, words.count) {
@@ -30,7 +30,7 @@ package enum Command: Equatable {
             }
     }
 
-    package static let overview = """
+    public static let overview = """
         signin NAME  sign a user in for the whole device; asks for the password
         signin       the same at the device's own prompt, where this app sees no password
         signout      sign out for the whole device

@@ -1,12 +1,12 @@
 import FoundationEssentials
 import Glibc
-package import SharedDevice
+public import SharedDevice
 
 /// An action of an app, as a line of its event file: a JSON object whose keys are the names of these properties.
 /// Properties that are `nil` are omitted.
-package struct Event: Codable, Sendable {
+public struct Event: Codable, Sendable {
     /// The kind of action. Programs that read the file rely on these names.
-    package enum Kind: String, Codable, Sendable {
+    public enum Kind: String, Codable, Sendable {
         /// The app runs; `detail` names its data directory.
         case started
         /// The broker does not respond; `detail` says why. Recorded once until it responds again.
@@ -35,29 +35,29 @@ package struct Event: Codable, Sendable {
     }
 
     /// The time, by ``MonotonicClock``.
-    package var nanoseconds: UInt64
+    public var nanoseconds: UInt64
     /// The app's name, for instance `point-of-sale`.
-    package var app: String
-    package var process: Int32
-    package var event: Kind
+    public var app: String
+    public var process: Int32
+    public var event: Kind
     /// The user name that the event is about.
-    package var account: String?
+    public var account: String?
     /// The user names whose data has to be deleted.
-    package var previous: [String]?
+    public var previous: [String]?
     /// The name of the signed-in user; absent if there is none.
-    package var current: String?
+    public var current: String?
     /// The device's change counter.
-    package var epoch: UInt64?
-    package var items: Int?
+    public var epoch: UInt64?
+    public var items: Int?
     /// The service's response to the app's token.
-    package var orders: String?
+    public var orders: String?
     /// How long the broker took to return the token.
-    package var tokenMilliseconds: Double?
+    public var tokenMilliseconds: Double?
     /// For people.
-    package var detail: String?
+    public var detail: String?
 
     /// Creates an event of this app with the current time.
-    package init(
+    public init(
         _ event: Kind,
         app: String,
         process: Int32,
@@ -85,14 +85,14 @@ package struct Event: Codable, Sendable {
 ///
 /// A single system call writes each line, so that a killed process leaves no incomplete line. On return the line is in
 /// the file.
-package final class EventLog: Sendable {
+public final class EventLog: Sendable {
     private let app: String
     private let path: String?
     private let descriptor: CInt
 
     /// - Parameter path: The file, created if it is missing; `nil` means no log.
     /// - Throws: ``FileFailure`` if it cannot be opened.
-    package init(app: String, path: String?) throws(FileFailure) {
+    public init(app: String, path: String?) throws(FileFailure) {
         self.app = app
         self.path = path
         guard let path else {
@@ -105,7 +105,7 @@ package final class EventLog: Sendable {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    package func record(
+    public func record(
         _ kind: Event.Kind,
         account: String? = nil,
         items: Int? = nil,
@@ -118,7 +118,7 @@ package final class EventLog: Sendable {
         append(event)
     }
 
-    package func record(_ kind: Event.Kind, _ change: AccountChange) {
+    public func record(_ kind: Event.Kind, _ change: AccountChange) {
         append(
             Event(
                 kind,
@@ -146,9 +146,9 @@ package final class EventLog: Sendable {
 }
 
 /// The machine's monotonic clock (`CLOCK_MONOTONIC`), whose readings can be compared between processes.
-package enum MonotonicClock {
+public enum MonotonicClock {
     /// Nanoseconds since an instant that is the same for every process until the machine restarts.
-    package static var nanoseconds: UInt64 {
+    public static var nanoseconds: UInt64 {
         var time = timespec()
         // Fails only for an unknown clock or an invalid address.
         clock_gettime(CLOCK_MONOTONIC, &time)

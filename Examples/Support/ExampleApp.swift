@@ -1,29 +1,29 @@
-package import ArgumentParser
+public import ArgumentParser
 import FoundationEssentials
 import Glibc
-package import NotifyCenter
+public import NotifyCenter
 import SharedDevice
 
 /// A listener app of the examples, as its command line describes it.
-package struct ExampleApp: Sendable {
+public struct ExampleApp: Sendable {
     /// The app's name, for instance `point-of-sale`; also the end of its identifier.
-    package var name: String
-    package var title: String
-    package var dataDirectory: String
-    package var bus: Bus
+    public var name: String
+    public var title: String
+    public var dataDirectory: String
+    public var bus: Bus
     /// The file for its events; `nil` means none.
-    package var eventsPath: String?
+    public var eventsPath: String?
     /// The service that is asked for orders with each unit of work; `nil` means none.
-    package var service: OrdersService?
+    public var service: OrdersService?
     /// Whether the app continues after the end of its standard input.
-    package var stays: Bool
+    public var stays: Bool
     /// Whether the app ends as soon as it owes no cleanup.
-    package var onlyCleansUp: Bool
+    public var onlyCleansUp: Bool
 
     /// - Parameters:
     ///   - data: The data directory; `nil` for `$XDG_DATA_HOME` (`~/.local/share`) and the app's identifier.
     ///   - bus: A name for ``Bus/init(name:)``; `nil` for the environment's choice.
-    package init(
+    public init(
         name: String,
         title: String,
         data: String?,
@@ -45,7 +45,7 @@ package struct ExampleApp: Sendable {
     ///
     /// - Parameter makeWorkspace: Creates the app's own part, in the data directory.
     /// - Throws: An error if the data directory or the event file cannot be used. The app has shown nothing then.
-    package func run(_ makeWorkspace: (_ directory: String) throws -> any UserWorkspace) async throws {
+    public func run(_ makeWorkspace: (_ directory: String) throws -> any UserWorkspace) async throws {
         let events = try EventLog(app: name, path: eventsPath)
         events.record(.started, detail: dataDirectory)
         // Files of this process, including those of SQLite, are for this user only.
@@ -96,7 +96,7 @@ package struct ExampleApp: Sendable {
     }
 
     /// The identifier of the example app of this name; also its name on the bus.
-    package static func identifier(_ name: String) -> String { "org.notifycenter.example.\(name)" }
+    public static func identifier(_ name: String) -> String { "org.notifycenter.example.\(name)" }
 
     private static func defaultDirectory(_ identifier: String) -> String {
         let environment = ProcessInfo.processInfo.environment
@@ -105,7 +105,7 @@ package struct ExampleApp: Sendable {
     }
 }
 
-package struct AppOptions: ParsableArguments {
+public struct AppOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "The directory of its data.",
@@ -113,7 +113,7 @@ package struct AppOptions: ParsableArguments {
             valueName: "dir"
         )
     )
-    package var data: String?
+    public var data: String?
 
     @Option(
         help: ArgumentHelp(
@@ -122,7 +122,7 @@ package struct AppOptions: ParsableArguments {
             valueName: "bus"
         )
     )
-    package var bus: String?
+    public var bus: String?
 
     @Option(
         help: ArgumentHelp(
@@ -131,25 +131,25 @@ package struct AppOptions: ParsableArguments {
             valueName: "address"
         )
     )
-    package var service: String?
+    public var service: String?
 
     @Option(help: ArgumentHelp("Append what happens to this file, one JSON object a line.", valueName: "file"))
-    package var events: String?
+    public var events: String?
 
     @Flag(help: "Go on after the end of standard input.")
-    package var stay = false
+    public var stay = false
 
     @Flag(help: "Clean up what is owed, and end. The bus starts the app with this if it does not run at a sign-out.")
-    package var cleanUp = false
+    public var cleanUp = false
 
-    package init() {}
+    public init() {}
 
-    package func validate() throws {
+    public func validate() throws {
         guard let service, OrdersService(service) == nil else { return }
         throw ValidationError("--service takes the address of a server: https, or http on this machine")
     }
 
-    package func app(name: String, title: String) -> ExampleApp {
+    public func app(name: String, title: String) -> ExampleApp {
         var app = ExampleApp(
             name: name,
             title: title,

@@ -1,20 +1,20 @@
-package import FoundationEssentials
+public import FoundationEssentials
 import Glibc
 
 /// File operations that survive a crash or a power cut: a file is always complete, and a deleted file stays deleted.
-package enum Files {
-    package struct Removed: Sendable, CustomStringConvertible {
-        package private(set) var files = 0
-        package private(set) var bytes = 0
+public enum Files {
+    public struct Removed: Sendable, CustomStringConvertible {
+        public private(set) var files = 0
+        public private(set) var bytes = 0
 
-        package init() {}
+        public init() {}
 
-        package static func += (left: inout Removed, right: Removed) {
+        public static func += (left: inout Removed, right: Removed) {
             left.files += right.files
             left.bytes += right.bytes
         }
 
-        package var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
+        public var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
 
         fileprivate mutating func add(_ bytes: Int) {
             files += 1
@@ -23,10 +23,10 @@ package enum Files {
     }
 
     /// The suffix of incomplete files. Such a file from a crash is worthless.
-    package static let partialSuffix = ".partial"
+    public static let partialSuffix = ".partial"
 
     /// Creates a directory that only this user may read, with its parents. Does nothing if it exists.
-    package static func makeDirectory(_ path: String) throws(FileFailure) {
+    public static func makeDirectory(_ path: String) throws(FileFailure) {
         if mkdir(path, 0o700) == 0 { return }
         switch errno {
         case EEXIST: return
@@ -38,7 +38,7 @@ package enum Files {
     }
 
     /// Reads the file; `nil` if there is none.
-    package static func read(_ path: String) throws(FileFailure) -> Data? {
+    public static func read(_ path: String) throws(FileFailure) -> Data? {
         guard access(path, F_OK) == 0 else {
             if errno == ENOENT { return nil }
             throw FileFailure("read", path)
@@ -51,7 +51,7 @@ package enum Files {
     }
 
     /// Writes a file atomically: readers see all of it or nothing. On return it is on the disk.
-    package static func write(_ data: some DataProtocol, to path: String) throws(FileFailure) {
+    public static func write(_ data: some DataProtocol, to path: String) throws(FileFailure) {
         let partial = path + partialSuffix
         let file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw FileFailure("open", partial) }
@@ -70,14 +70,14 @@ package enum Files {
     }
 
     /// Renames a file or directory on the same file system, atomically. On return the new name is on the disk.
-    package static func move(_ path: String, to other: String) throws(FileFailure) {
+    public static func move(_ path: String, to other: String) throws(FileFailure) {
         guard rename(path, other) == 0 else { throw FileFailure("move to \(other)", path) }
         try sync(parent(of: other))
         try sync(parent(of: path))
     }
 
     /// The names in a directory, sorted; empty if there is no such directory.
-    package static func names(in directory: String) throws(FileFailure) -> [String] {
+    public static func names(in directory: String) throws(FileFailure) -> [String] {
         guard access(directory, F_OK) == 0 else {
             if errno == ENOENT { return [] }
             throw FileFailure("read", directory)
@@ -92,7 +92,7 @@ package enum Files {
     /// Removes a file, or a directory with all its contents. Does nothing if there is none. On return the removal is on
     /// the disk, because deleted data must not reappear after a power cut.
     @discardableResult
-    package static func remove(_ path: String) throws(FileFailure) -> Removed {
+    public static func remove(_ path: String) throws(FileFailure) -> Removed {
         var removed = Removed()
         try remove(path, &removed)
         // Without the parent directory, there was nothing to remove.
@@ -102,7 +102,7 @@ package enum Files {
 
     /// Removes the entries of `directory` whose names match.
     @discardableResult
-    package static func removeContents(
+    public static func removeContents(
         of directory: String,
         where matches: (String) -> Bool = { _ in true }
     ) throws(FileFailure) -> Removed {
@@ -139,12 +139,12 @@ package enum Files {
 
 /// A file that grows step by step, for instance a rendering. Until it is complete its name ends in
 /// ``Files/partialSuffix``.
-package final class PartialFile {
+public final class PartialFile {
     private let path: String
     private let descriptor: CInt
 
     /// Creates the incomplete file for `path`.
-    package init(completing path: String) throws(FileFailure) {
+    public init(completing path: String) throws(FileFailure) {
         self.path = path
         descriptor = open(path + Files.partialSuffix, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw FileFailure("open", path + Files.partialSuffix) }
@@ -152,7 +152,7 @@ package final class PartialFile {
 
     deinit { close(descriptor) }
 
-    package func append(_ bytes: [UInt8]) throws(FileFailure) {
+    public func append(_ bytes: [UInt8]) throws(FileFailure) {
         var rest = bytes[...]
         while !rest.isEmpty {
             let written = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
@@ -165,23 +165,23 @@ package final class PartialFile {
     }
 
     /// Gives the file its final name. On return that is on the disk.
-    package func complete() throws(FileFailure) {
+    public func complete() throws(FileFailure) {
         guard fsync(descriptor) == 0 else { throw FileFailure("sync", path + Files.partialSuffix) }
         try Files.move(path + Files.partialSuffix, to: path)
     }
 }
 
 /// A file that could not be read, written or removed.
-package struct FileFailure: Error, CustomStringConvertible {
+public struct FileFailure: Error, CustomStringConvertible {
     /// The attempted operation, the path, and the system's reason.
-    package let description: String
+    public let description: String
 
     /// A failure with the reason in `errno`.
-    package init(_ attempted: String, _ path: String) {
+    public init(_ attempted: String, _ path: String) {
         self.init(attempted, path, reason: String(cString: strerror(errno)))
     }
 
-    package init(_ attempted: String, _ path: String, reason: String) {
+    public init(_ attempted: String, _ path: String, reason: String) {
         description = "could not \(attempted) \(path): \(reason)"
     }
 }

@@ -6,7 +6,7 @@ import FoundationNetworking
 ///
 /// The app requests a token from the broker before each call and stores none: the broker caches it while the user is
 /// signed in.
-package struct OrdersService: Sendable {
+public struct OrdersService: Sendable {
     /// The scope that a token needs.
     static let scope = "orders.read"
 
@@ -18,7 +18,7 @@ package struct OrdersService: Sendable {
     }()
 
     /// - Returns: `nil` if the text is not an address of a server: `https`, or `http` on this machine.
-    package init?(_ address: String) {
+    public init?(_ address: String) {
         guard let url = URL(string: address), let scheme = url.scheme, let host = url.host(), !host.isEmpty,
             scheme == "https" || scheme == "http" && ["127.0.0.1", "localhost", "::1"].contains(host)
         else { return nil }

@@ -1,10 +1,10 @@
 import Glibc
-package import SharedDevice
+public import SharedDevice
 
 /// A screen as text. Pure; ``Console`` shows it.
-package struct Screen: Sendable {
+public struct Screen: Sendable {
     /// The app's knowledge of the signed-in user.
-    package enum State: Sendable, Equatable {
+    public enum State: Sendable, Equatable {
         /// Nothing yet: the broker has not responded.
         case checking
         /// The broker does not respond, for this reason.
@@ -20,21 +20,21 @@ package struct Screen: Sendable {
         case closed
     }
 
-    package var title: String
-    package var device: DeviceInformation?
+    public var title: String
+    public var device: DeviceInformation?
     /// The app's knowledge, which decides whether data is shown.
-    package var state: State
+    public var state: State
     /// The rendered data of the account in `state`; shown in no other state.
-    package var display: Display?
-    package var notice: String?
+    public var display: Display?
+    public var notice: String?
 
-    package init(title: String, state: State = .checking) {
+    public init(title: String, state: State = .checking) {
         self.title = title
         self.state = state
     }
 
     /// The state in one word, for the event of this screen.
-    package var summary: String {
+    public var summary: String {
         switch state {
         case .checking: "checking"
         case .unknown: "unknown"
@@ -47,10 +47,10 @@ package struct Screen: Sendable {
     }
 
     /// Plain lines: the header begins with `== `, the others with two spaces.
-    package var plainText: String { ([header] + body.map { "  \($0)" }).map { Self.printable($0) + "\n" }.joined() }
+    public var plainText: String { ([header] + body.map { "  \($0)" }).map { Self.printable($0) + "\n" }.joined() }
 
     /// For a terminal. The text first clears the screen and the scrollback, because both contain a user's data.
-    package var terminalText: String {
+    public var terminalText: String {
         let style =
             switch state {
             case .failed, .unknown: "\u{1B}[1;31m"
@@ -113,24 +113,24 @@ package struct Screen: Sendable {
 }
 
 /// The user's data as the screen shows it: rendered once, and cached until the data or the user changes.
-package struct Display: Sendable, Equatable {
-    package var items: Int
+public struct Display: Sendable, Equatable {
+    public var items: Int
     /// The lines below the header.
-    package var lines: [String]
+    public var lines: [String]
 
-    package init(items: Int, lines: [String]) {
+    public init(items: Int, lines: [String]) {
         self.items = items
         self.lines = lines
     }
 }
 
 /// Standard output and standard error, unbuffered, so that data appears and disappears at once.
-package enum Console {
-    package static let isTerminal = isatty(STDOUT_FILENO) != 0
+public enum Console {
+    public static let isTerminal = isatty(STDOUT_FILENO) != 0
 
-    package static func write(_ text: String) { write(text, STDOUT_FILENO) }
+    public static func write(_ text: String) { write(text, STDOUT_FILENO) }
 
-    package static func warn(_ text: String) { write(text + "\n", STDERR_FILENO) }
+    public static func warn(_ text: String) { write(text + "\n", STDERR_FILENO) }
 
     private static func write(_ text: String, _ descriptor: CInt) {
         var rest = Array(text.utf8)[...]

@@ -127,7 +127,7 @@ class Device:
         """Starts the real polkit, with our actions and a rule that lets this person do this one thing without a password."""
         actions, rules = self.folder / "actions", self.folder / "rules"
         shutil.copytree("/usr/share/polkit-1/actions", actions)
-        shutil.copy(top / "Service/polkit/org.notifycenter.shared-device.policy", actions)
+        shutil.copy(top / "Packaging/system/polkit/org.notifycenter.shared-device.policy", actions)
         rules.mkdir()
         (rules / "10-test.rules").write_text(f"""polkit.addRule(function(action, subject) {{
             if (action.id == "org.notifycenter.shared-device.{action}" && subject.user == "{person}") return polkit.Result.YES;

@@ -8,7 +8,7 @@ import subprocess
 
 from device import programs, top, wait_for
 
-examples = top / "Examples/Fleet"
+examples = top / "Extensions/Fleet/Examples"
 port = 18883
 
 

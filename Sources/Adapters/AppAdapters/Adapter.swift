@@ -2,7 +2,7 @@ import Basics
 import DBus
 package import DeviceConfiguration
 import FoundationEssentials
-package import SharedDevice
+@_spi(Extensions) package import SharedDevice
 import Synchronization
 
 /// Takes part in shared device mode for a program that does not support it. After a session it stops the program,

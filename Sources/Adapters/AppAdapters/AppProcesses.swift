@@ -1,5 +1,5 @@
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The processes of an app that the adapter does not start: those of its user that run its program or are in its
 /// Flatpak's sandbox, and their descendants.

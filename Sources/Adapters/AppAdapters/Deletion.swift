@@ -1,6 +1,6 @@
 package import DeviceConfiguration
 import Glibc
-package import SharedDevice
+@_spi(Extensions) package import SharedDevice
 
 /// Deletes the paths of an adapter's manifest as the user who owns the data. It deletes in this process if that runs as
 /// the user, else in a child that drops all rights of root before it opens a path.

@@ -3,7 +3,7 @@ package import DBus
 package import DeviceConfiguration
 import FoundationEssentials
 import Glibc
-package import SharedDevice
+@_spi(Extensions) package import SharedDevice
 import Synchronization
 
 /// Stops apps whose cleanup is overdue and deletes their data for them.

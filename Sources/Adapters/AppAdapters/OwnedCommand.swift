@@ -1,8 +1,8 @@
-package import Basics
+public import Basics
 import CLinux
 import DBus
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// A command that the adapter starts and ends with all its processes: its process group, its descendants, and processes
@@ -10,34 +10,34 @@ import Synchronization
 ///
 /// A process outside all of these is not found. A system service may have started it for the command, or it changed its
 /// environment and lost its parents before the adapter was killed. Run such programs as a unit.
-package final class OwnedCommand: ProgramControl {
-    package struct Settings: Sendable {
+public final class OwnedCommand: ProgramControl {
+    public struct Settings: Sendable {
         /// Marks the processes: the directory of the app's record. It keeps another device's adapter of the same app
         /// from claiming them.
-        package var mark: String
+        public var mark: String
         /// Whether the mark is a path that only this command's arguments contain: a directory that was made for it.
-        package var isMarkedByArguments = false
+        public var isMarkedByArguments = false
         /// Consecutive words of the command that mark its processes in addition to the variable; none if the variable
         /// suffices.
-        package var markingWords: [String] = []
-        package var command: [String]
+        public var markingWords: [String] = []
+        public var command: [String]
         /// Variables in addition to those of this process.
-        package var environment: [String: String] = [:]
-        package var output = ProgramStart.Descriptor.inherited
+        public var environment: [String: String] = [:]
+        public var output = ProgramStart.Descriptor.inherited
         /// Directories to create before each start.
-        package var directories: [String] = []
+        public var directories: [String] = []
         /// The user that the command runs as.
-        package var user: UInt32 = geteuid()
+        public var user: UInt32 = geteuid()
         /// A prefix that switches to the command's user; empty if that is the user of this process.
-        package var launcher: [String] = []
+        public var launcher: [String] = []
         /// A command that ends processes which are not visible as the command's, for instance a Flatpak's.
-        package var killer: [String] = []
+        public var killer: [String] = []
         /// Whether to restart a command that exits by itself. Otherwise it stays stopped until
         /// ``OwnedCommand/allowStart()``.
-        package var restarts = true
-        package var patience = StopPatience()
+        public var restarts = true
+        public var patience = StopPatience()
 
-        package init(mark: String, command: [String]) {
+        public init(mark: String, command: [String]) {
             self.mark = mark
             self.command = command
         }
@@ -59,7 +59,7 @@ package final class OwnedCommand: ProgramControl {
     private static let firstPause = Duration.seconds(1)
     private static let longestPause = Duration.seconds(30)
 
-    package var name: String { settings.command.first ?? "" }
+    public var name: String { settings.command.first ?? "" }
     private let settings: Settings
     private let state = Locked(State())
     /// Called when the command has exited by itself, with its status and running time.
@@ -69,7 +69,7 @@ package final class OwnedCommand: ProgramControl {
     private let earlier: [pid_t: UInt64]
 
     /// Makes this process adopt the orphans of the command.
-    package init(_ settings: Settings, ended: @escaping @Sendable (Int32, Duration) -> Void = { _, _ in }) {
+    public init(_ settings: Settings, ended: @escaping @Sendable (Int32, Duration) -> Void = { _, _ in }) {
         self.settings = settings
         self.ended = ended
         earlier = Self.earlierChildren
@@ -85,7 +85,7 @@ package final class OwnedCommand: ProgramControl {
 
     // MARK: Starting
 
-    package func start() async throws(AdapterFailure) { try launch(again: false) }
+    public func start() async throws(AdapterFailure) { try launch(again: false) }
 
     /// - Parameter again: whether this is a restart, which does not happen once the command is stopped.
     private func launch(again: Bool) throws(AdapterFailure) {
@@ -127,7 +127,7 @@ package final class OwnedCommand: ProgramControl {
     }
 
     /// Allows a command that exited by itself to start again.
-    package func allowStart() { state.withLock { $0.isOver = false } }
+    public func allowStart() { state.withLock { $0.isOver = false } }
 
     private func hasEnded(_ process: HelperProcess, _ status: Int32, after time: Duration) async {
         _ = Self.commands.withLock { $0.removeValue(forKey: process.identifier) }
@@ -149,7 +149,7 @@ package final class OwnedCommand: ProgramControl {
 
     // MARK: Ending
 
-    package func stop() async throws(AdapterFailure) {
+    public func stop() async throws(AdapterFailure) {
         state.withLock { state in
             state.isWanted = false
             state.pause = Self.firstPause
@@ -173,7 +173,7 @@ package final class OwnedCommand: ProgramControl {
         )
     }
 
-    package func isStopped() async throws(AdapterFailure) -> Bool {
+    public func isStopped() async throws(AdapterFailure) -> Bool {
         try await onSystemThread(look).processes.isEmpty && isIdle
     }
 

@@ -2,7 +2,7 @@ import Basics
 import DBus
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// A snapshot of the machine's processes, read from `/proc`. An unreadable process is an error, because an overlooked
 /// process would keep the user's data after the receipt.

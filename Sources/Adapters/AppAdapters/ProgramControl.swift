@@ -1,5 +1,5 @@
 /// Stops a program with all its processes, and starts it.
-package protocol ProgramControl: Sendable {
+public protocol ProgramControl: Sendable {
     /// A printable name.
     var name: String { get }
 
@@ -16,10 +16,10 @@ package protocol ProgramControl: Sendable {
 }
 
 /// The failure of an adapter's task, with the attempt, its object, the cause and the remedy.
-package struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertible {
-    package let description: String
+public struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertible {
+    public let description: String
 
-    package init(_ attempted: String, _ what: String, _ reason: String, remedy: String) {
+    public init(_ attempted: String, _ what: String, _ reason: String, remedy: String) {
         // A reason may be a full sentence.
         description = "could not \(attempted) \(what): \(reason)\(reason.hasSuffix(".") ? "" : ".") \(remedy)"
     }
@@ -29,15 +29,15 @@ package struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertibl
 }
 
 /// How long a program may take to exit by itself, and after it is killed.
-package struct StopPatience: Sendable {
+public struct StopPatience: Sendable {
     /// From the request to exit.
-    package var asked: Duration = .seconds(5)
+    public var asked: Duration = .seconds(5)
     /// From the kill, which takes effect unless the process waits for a device.
-    package var killed: Duration = .seconds(10)
+    public var killed: Duration = .seconds(10)
     /// The interval of polling, where no event tells.
     static let look = Duration.milliseconds(10)
 
-    package init() {}
+    public init() {}
 }
 
 /// Waits without blocking a thread until a condition holds.

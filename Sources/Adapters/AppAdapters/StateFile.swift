@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// A small file in the directory of an adapter's record of an app. Only this user writes it.
 struct StateFile: Sendable {

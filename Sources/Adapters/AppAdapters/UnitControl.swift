@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// A systemd unit: of the system manager for root, else of the user manager. Uses `systemctl`.
 package struct UnitControl: ProgramControl {

@@ -3,7 +3,7 @@ import Basics
 import DBus
 import DeviceConfiguration
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// Runs the adapter that an app's manifest describes, and restarts it when the manifest changes.

@@ -1,12 +1,12 @@
 import CLinux
 import Dispatch
-import Glibc
+public import Glibc
 
 /// The signals that ask a program to end, as an awaitable event. A program makes one instance and keeps it.
 ///
 /// The handlers write into an eventfd that exists before they do, so no signal is lost. A dispatch source would become
 /// active some time after its creation, and a signalfd misses a signal if any thread does not block it.
-package struct EndSignals {
+public struct EndSignals {
     private let stream: AsyncStream<Void>
     private let source: any DispatchSourceRead
 
@@ -16,7 +16,7 @@ package struct EndSignals {
     /// background of a script. SIGTERM is handled even then, because services are stopped by it.
     ///
     /// - Throws: ``OutOfDescriptors``.
-    package init(_ signals: [Int32] = [SIGTERM, SIGINT]) throws(OutOfDescriptors) {
+    public init(_ signals: [Int32] = [SIGTERM, SIGINT]) throws(OutOfDescriptors) {
         // Never closed, because the handlers stay.
         let event = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
         guard event >= 0 else {
@@ -36,7 +36,7 @@ package struct EndSignals {
     }
 
     /// Waits for the first signal. Returns at once if it came before this call.
-    package func first() async {
+    public func first() async {
         for await _ in stream { return }
     }
 

@@ -5,17 +5,17 @@ import Glibc
 /// Daemons close all descriptors from 3 on and reuse the numbers. So the library checks that the number still means its
 /// file before it writes to it, reads from it or closes it. A race remains: the program may close it between the check
 /// and the use. The file must have a unique inode, as sockets and pipes do; all eventfds share one.
-package struct OwnedDescriptor: Sendable, Hashable {
+public struct OwnedDescriptor: Sendable, Hashable {
     /// The number in the low half, the mark in the high half. One word, so that a forked child can read it without a
     /// lock.
-    package let bits: UInt64
+    public let bits: UInt64
 
-    package static let none = OwnedDescriptor(bits: .max)
+    public static let none = OwnedDescriptor(bits: .max)
 
-    package init(bits: UInt64) { self.bits = bits }
+    public init(bits: UInt64) { self.bits = bits }
 
     /// Takes ownership of a newly opened descriptor; ``none`` if it is negative.
-    package init(_ descriptor: CInt) {
+    public init(_ descriptor: CInt) {
         guard descriptor >= 0, let mark = Self.mark(of: descriptor) else {
             self = .none
             return
@@ -24,13 +24,13 @@ package struct OwnedDescriptor: Sendable, Hashable {
     }
 
     /// The number; negative for ``none``.
-    package var number: CInt { CInt(truncatingIfNeeded: bits) }
+    public var number: CInt { CInt(truncatingIfNeeded: bits) }
 
     /// Whether the number still means the file that the library opened. Async-signal-safe.
-    package var isIntact: Bool { number >= 0 && Self.mark(of: number) == UInt32(bits >> 32) }
+    public var isIntact: Bool { number >= 0 && Self.mark(of: number) == UInt32(bits >> 32) }
 
     /// Closes the descriptor, unless the program has done so.
-    package func close() { if isIntact { Glibc.close(number) } }
+    public func close() { if isIntact { Glibc.close(number) } }
 
     private static func mark(of descriptor: CInt) -> UInt32? {
         var status = stat()
@@ -40,7 +40,7 @@ package struct OwnedDescriptor: Sendable, Hashable {
 
     /// Returns a pair of connected sockets that child programs do not inherit; `nil`, with `errno` set, if the system
     /// grants none.
-    package static func pair(isBlocking: Bool = true) -> (OwnedDescriptor, OwnedDescriptor)? {
+    public static func pair(isBlocking: Bool = true) -> (OwnedDescriptor, OwnedDescriptor)? {
         var ends: (CInt, CInt) = (-1, -1)
         let kind = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)
         let isMade = withUnsafeMutableBytes(of: &ends) { ends in
@@ -51,16 +51,16 @@ package struct OwnedDescriptor: Sendable, Hashable {
 }
 
 /// The process or the system has no descriptor left.
-package struct OutOfDescriptors: Error, CustomStringConvertible {
-    package let attempted: String
+public struct OutOfDescriptors: Error, CustomStringConvertible {
+    public let attempted: String
     /// The system call and its error.
-    package let message: String
-    package let remedy = "raise the limit of open files (ulimit -n)"
+    public let message: String
+    public let remedy = "raise the limit of open files (ulimit -n)"
 
-    package init(_ attempted: String, call: StaticString, error: CInt) {
+    public init(_ attempted: String, call: StaticString, error: CInt) {
         self.attempted = attempted
         message = "\(call) failed: \(String(cString: strerror(error)))"
     }
 
-    package var description: String { "could not \(attempted): \(message); \(remedy)" }
+    public var description: String { "could not \(attempted): \(message); \(remedy)" }
 }

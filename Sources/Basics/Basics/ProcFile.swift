@@ -1,9 +1,9 @@
 import Glibc
 
 /// Files of `/proc` that hold numbers.
-package enum ProcFile {
+public enum ProcFile {
     /// Returns the numbers in each line of a file; `nil` if the file cannot be opened. Reads at most about 1 MiB.
-    package static func lines(_ path: String) -> [[Int64]]? {
+    public static func lines(_ path: String) -> [[Int64]]? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }

@@ -2,14 +2,14 @@ import CLinux
 import Glibc
 
 /// A process by its descriptor (pidfd), which keeps meaning this process after its ID is reused.
-package final class ProcessDescriptor: Sendable {
-    package let identifier: Int32
+public final class ProcessDescriptor: Sendable {
+    public let identifier: Int32
     /// Readable once the process has ended.
-    package let descriptor: CInt
+    public let descriptor: CInt
 
     /// Opens the process that has this ID now; `nil`, with `errno` set, if there is none (`ESRCH`) or no descriptor is
     /// free.
-    package init?(_ identifier: Int32) {
+    public init?(_ identifier: Int32) {
         self.identifier = identifier
         descriptor = CLinux_openProcess(identifier)
         guard descriptor >= 0 else { return nil }
@@ -18,15 +18,15 @@ package final class ProcessDescriptor: Sendable {
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Whether the process has ended, reaped or not.
-    package var hasEnded: Bool { hasEnded(by: .now) }
+    public var hasEnded: Bool { hasEnded(by: .now) }
 
     /// Sends a signal. No effect if the process has ended.
-    package func send(_ signal: Int32) { _ = CLinux_signalProcess(descriptor, signal) }
+    public func send(_ signal: Int32) { _ = CLinux_signalProcess(descriptor, signal) }
 
     /// Waits on this thread for the end of the process.
     ///
     /// - Returns: whether it ended before the deadline.
-    package func hasEnded(by deadline: ContinuousClock.Instant) -> Bool {
+    public func hasEnded(by deadline: ContinuousClock.Instant) -> Bool {
         var look = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         while true {
             let count = poll(&look, 1, milliseconds(until: deadline))

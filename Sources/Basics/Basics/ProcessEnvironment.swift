@@ -5,18 +5,18 @@ import Glibc
 ///
 /// A process with more rights than its user (set-user-ID, set-group-ID, file capabilities) gets its environment from a
 /// caller with fewer rights. Its environment counts as empty.
-package enum ProcessEnvironment {
+public enum ProcessEnvironment {
     /// Whether the process has more rights than the user who started it (`AT_SECURE`).
-    package static let isIgnored = CLinux_isSecureExecution() != 0
+    public static let isIgnored = CLinux_isSecureExecution() != 0
 
     /// The value of a variable; `nil` if it is unset or empty, or the environment is ignored.
-    package static func value(_ name: String) -> String? {
+    public static func value(_ name: String) -> String? {
         guard let value = CLinux_secureEnvironment(name), value.pointee != 0 else { return nil }
         return String(cString: value)
     }
 
     /// The user's home directory: `HOME`, or else the entry in the user database.
-    package static var homeDirectory: String? { value("HOME") ?? listedHomeDirectory }
+    public static var homeDirectory: String? { value("HOME") ?? listedHomeDirectory }
 
     private static var listedHomeDirectory: String? {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16_384) { buffer in

@@ -3,8 +3,8 @@ import Glibc
 
 /// Starts programs with only the given descriptors, and with default handling of every signal, whatever this process
 /// ignores or blocks.
-package enum ProgramStart {
-    package enum Descriptor: Sendable {
+public enum ProgramStart {
+    public enum Descriptor: Sendable {
         /// `/dev/null`.
         case nothing
         /// This process's descriptor with the same number.
@@ -13,9 +13,9 @@ package enum ProgramStart {
     }
 
     /// The reason why a program did not start, as an error number.
-    package struct Failure: Error, CustomStringConvertible {
-        package let code: CInt
-        package var description: String { String(cString: strerror(code)) }
+    public struct Failure: Error, CustomStringConvertible {
+        public let code: CInt
+        public var description: String { String(cString: strerror(code)) }
     }
 
     /// Starts a program. A name without a slash is looked up in `PATH`; a process with more rights than its user looks
@@ -28,7 +28,7 @@ package enum ProgramStart {
     ///   - leadsGroup: whether it gets a new process group. The group can be ended together with its children, and
     ///     signals of the terminal do not reach it.
     /// - Returns: the process ID, for ``collect(_:)``.
-    package static func spawn(
+    public static func spawn(
         _ program: String,
         _ arguments: [String],
         environment: [String: String],
@@ -81,7 +81,7 @@ package enum ProgramStart {
 
     /// Runs a function that starts programs on this thread and does not reap them. Each is reaped when it ends, if the
     /// kernel lists a thread's children (`CONFIG_PROC_CHILDREN`).
-    package static func collectingChildren<Result>(of body: () -> Result) -> Result {
+    public static func collectingChildren<Result>(of body: () -> Result) -> Result {
         let children = { Set((ProcFile.lines("/proc/thread-self/children") ?? []).joined()) }
         let before = children()
         let result = body()
@@ -92,7 +92,7 @@ package enum ProgramStart {
     }
 
     /// Waits on this thread for the end of a child, without reaping it: its ID is not reused yet.
-    package static func waitForEnd(of identifier: Int32) {
+    public static func waitForEnd(of identifier: Int32) {
         var information = siginfo_t()
         while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
     }
@@ -100,7 +100,7 @@ package enum ProgramStart {
     /// Waits on this thread for the end of a child, and reaps it.
     ///
     /// - Returns: its exit status, or 128 plus the signal; `nil` if other code in this process has reaped it.
-    package static func collect(_ identifier: Int32) -> Int32? {
+    public static func collect(_ identifier: Int32) -> Int32? {
         var status: Int32 = 0
         while waitpid(identifier, &status, 0) < 0 {
             guard errno == EINTR else { return nil }

@@ -1,10 +1,10 @@
 /// The version of the package: of its programs, of the C library and of the device's broker.
 ///
 /// The packaging reads the number from this file (Packaging/version), so that it is defined once.
-package enum ProjectVersion {
+public enum ProjectVersion {
     /// Follows semantic versioning.
-    package static let number = "1.0.0"
+    public static let number = "1.0.0"
 
     /// The output of a program for `--version`, without the newline.
-    package static func line(of program: String) -> String { "\(program) \(number)" }
+    public static func line(of program: String) -> String { "\(program) \(number)" }
 }

@@ -5,7 +5,7 @@ import Glibc
 extension Unicode.Scalar {
     /// Whether a terminal only displays the scalar: it must not end a line, move the cursor, begin a terminal command
     /// or change the writing direction.
-    package var isPrintable: Bool {
+    public var isPrintable: Bool {
         switch properties.generalCategory {
         case .control, .lineSeparator, .paragraphSeparator: false
         // The two joiners shape the adjacent letters.
@@ -17,7 +17,7 @@ extension Unicode.Scalar {
 
 extension String {
     /// The text in quotes on one line, with unprintable characters escaped.
-    package var quotedOnOneLine: String {
+    public var quotedOnOneLine: String {
         unicodeScalars.reduce(into: "“") { result, scalar in
             if scalar.isPrintable {
                 result.unicodeScalars.append(scalar)
@@ -34,7 +34,7 @@ extension String {
 ///   - waits: whether to wait for room in a non-blocking pipe or terminal.
 ///   - deadline: the end of the wait; `nil` to wait without limit.
 /// - Returns: 0, or the error number of the write that failed.
-package func writeAll(
+public func writeAll(
     _ text: String,
     to descriptor: CInt,
     waits: Bool = false,
@@ -56,5 +56,20 @@ package func writeAll(
             }
         }
         return 0
+    }
+}
+
+/// The capabilities of a terminal.
+public enum TerminalOutput {
+    public static func isTerminal(_ descriptor: CInt) -> Bool { isatty(descriptor) != 0 }
+
+    /// Whether output to the descriptor may have colours: it is a terminal with colours, and `NO_COLOR` is not set.
+    public static func showsColour(_ descriptor: CInt) -> Bool {
+        showsCursor(descriptor) && (ProcessEnvironment.value("NO_COLOR") ?? "").isEmpty
+    }
+
+    /// Whether a line on the descriptor can be rewritten.
+    public static func showsCursor(_ descriptor: CInt) -> Bool {
+        isTerminal(descriptor) && ProcessEnvironment.value("TERM") != "dumb"
     }
 }

@@ -1,29 +1,29 @@
 import CLinux
 import Glibc
-package import Synchronization
+public import Synchronization
 
 // MARK: The lock
 
 #if NOTIFY_CENTER_TSAN
 /// The project's only lock type, in a form that ThreadSanitizer understands: it reports false races for
 /// `Synchronization.Mutex`.
-package typealias Locked = PosixLocked
+public typealias Locked = PosixLocked
 #else
 /// The project's only lock type. No code of callers runs while it is held. A forked child does not use it: see
 /// ``PosixLocked``.
-package typealias Locked = Mutex
+public typealias Locked = Mutex
 #endif
 
 /// A lock for state that a forked child uses. `Synchronization.Mutex` stores its owner's thread number, and the
 /// surviving thread has a different number in the child. The process then aborts if two threads of the child contend
 /// for the lock.
-package final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
+public final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
     // Unchecked: `value` is accessed only with `mutex` held, and neither address changes. On the heap, because a stored
     // value of size zero would share its address with a neighbour, which looks like a race.
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
 
-    package init(_ value: consuming sending Value) {
+    public init(_ value: consuming sending Value) {
         self.value.initialize(to: value)
         pthread_mutex_init(mutex, nil)
     }
@@ -35,7 +35,7 @@ package final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
         value.deallocate()
     }
 
-    package borrowing func withLock<Result: ~Copyable, Failure: Error>(
+    public borrowing func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result {
         pthread_mutex_lock(mutex)
@@ -46,7 +46,7 @@ package final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
 
 /// State of this process. In a forked child it starts over from the initial value: a thread of the parent may have held
 /// the lock of the parent's state.
-package final class PerProcess<Value: Sendable>: Sendable {
+public final class PerProcess<Value: Sendable>: Sendable {
     private final class Box: Sendable {
         let generation = CLinux_forkGeneration()
         let value: PosixLocked<Value>
@@ -58,9 +58,9 @@ package final class PerProcess<Value: Sendable>: Sendable {
     private let current = Atomic<UInt>(0)
     private let initial: Value
 
-    package init(_ initial: Value) { self.initial = initial }
+    public init(_ initial: Value) { self.initial = initial }
 
-    package func withLock<Result, Failure: Error>(
+    public func withLock<Result, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result {
         try box().value.withLock(body)
@@ -85,25 +85,25 @@ package final class PerProcess<Value: Sendable>: Sendable {
 
 /// A reference that is stored once and read without a lock, also in a forked child. `AtomicLazyReference` looks up
 /// metadata at each load, which costs more than a lock.
-package struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
+public struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
     /// The address of the retained object; 0 before it is stored.
     @usableFromInline let address = Atomic<UInt>(0)
 
-    package init() {}
+    public init() {}
 
     deinit {
         let address = UnsafeRawPointer(bitPattern: address.load(ordering: .acquiring))
         if let address { Unmanaged<Object>.fromOpaque(address).release() }
     }
 
-    @inlinable package func load() -> Object? {
+    @inlinable public func load() -> Object? {
         UnsafeRawPointer(bitPattern: address.load(ordering: .acquiring)).map {
             Unmanaged<Object>.fromOpaque($0).takeUnretainedValue()
         }
     }
 
     /// - Returns: the stored object: this one, or the object that was stored earlier.
-    @inlinable package func storeIfNil(_ object: Object) -> Object {
+    @inlinable public func storeIfNil(_ object: Object) -> Object {
         let fresh = Unmanaged.passRetained(object)
         let result = address.compareExchange(
             expected: 0,
@@ -120,11 +120,11 @@ package struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
 
 /// Starts threads with all signals blocked, so that signals to the process reach the app's own threads (architecture,
 /// D3).
-package enum QuietThread {
+public enum QuietThread {
     /// Runs `body` on a detached thread with this name.
     ///
     /// - Returns: the thread; `nil`, with `errno` set, if the system grants none. Then `body` is not called.
-    package static func start(_ name: StaticString, _ body: @escaping @Sendable () -> Void) -> UInt? {
+    public static func start(_ name: StaticString, _ body: @escaping @Sendable () -> Void) -> UInt? {
         var all = sigset_t()
         var previous = sigset_t()
         sigfillset(&all)
@@ -165,7 +165,7 @@ package enum QuietThread {
 // MARK: - Waking a thread
 
 /// The timeout for `poll`, rounded up so that the caller does not wake before the deadline. At most 23 days.
-package func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
+public func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
     let (seconds, attoseconds) = (deadline - ContinuousClock.now).components
     guard seconds >= 0, attoseconds >= 0 else { return 0 }
     return Int32(clamping: min(seconds, 2_000_000) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
@@ -175,15 +175,15 @@ package func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
 ///
 /// A pair of sockets, because an eventfd cannot be distinguished from a file that the program opens under the same
 /// number. When the program closes the writing end, the thread that polls the other end wakes.
-package struct EventDescriptor: ~Copyable {
+public struct EventDescriptor: ~Copyable, Sendable {
     private let reading: Atomic<UInt64>
     private let writing: Atomic<UInt64>
 
     /// The descriptor to poll. Negative if the program has closed it and the system grants no other.
-    package var descriptor: CInt { OwnedDescriptor(bits: reading.load(ordering: .acquiring)).number }
+    public var descriptor: CInt { OwnedDescriptor(bits: reading.load(ordering: .acquiring)).number }
 
     /// - Parameter purpose: the attempted action, for errors.
-    package init(_ purpose: String) throws(OutOfDescriptors) {
+    public init(_ purpose: String) throws(OutOfDescriptors) {
         guard let (reading, writing) = Self.pair() else {
             throw OutOfDescriptors(purpose, call: "socketpair", error: errno)
         }
@@ -200,7 +200,7 @@ package struct EventDescriptor: ~Copyable {
         OwnedDescriptor(bits: writing.load(ordering: .acquiring)).close()
     }
 
-    package func signal() {
+    public func signal() {
         let writing = OwnedDescriptor(bits: writing.load(ordering: .acquiring))
         guard writing.isIntact else { return }
         // If the sockets are full (EAGAIN), the descriptor is readable already.
@@ -208,7 +208,7 @@ package struct EventDescriptor: ~Copyable {
     }
 
     /// Makes the descriptor unreadable. Called by the polling thread.
-    package func clear() {
+    public func clear() {
         if restoreIfClosed() { return }
         withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
             while recv(descriptor, buffer.baseAddress, buffer.count, 0) == buffer.count {}
@@ -218,7 +218,7 @@ package struct EventDescriptor: ~Copyable {
     /// Opens another pair if the program has closed an end of this one. Called by the polling thread.
     ///
     /// - Returns: whether an end was closed. Signals may then be lost.
-    package func restoreIfClosed() -> Bool {
+    public func restoreIfClosed() -> Bool {
         let oldReading = OwnedDescriptor(bits: reading.load(ordering: .acquiring))
         let oldWriting = OwnedDescriptor(bits: writing.load(ordering: .acquiring))
         if oldReading.isIntact, oldWriting.isIntact { return false }

@@ -2,9 +2,9 @@ import COpenSSL
 
 /// OpenSSL refused an operation that does not depend on a stranger's input: memory is exhausted, or openssl.cnf
 /// disables the algorithm.
-package struct CryptographyError: Error, Sendable, Equatable, CustomStringConvertible {
+public struct CryptographyError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The failed operation, and OpenSSL's reason.
-    package let description: String
+    public let description: String
 
     init(_ operation: String) { description = "\(operation): \(Self.reasonOfThisThread())" }
 

@@ -1,14 +1,14 @@
 import COpenSSL
 
 /// A hash function (FIPS 180-4).
-package enum Digest: Sendable {
+public enum Digest: Sendable {
     /// For names only (UUIDs of version 5): collisions are known.
     case sha1
     case sha256
     case sha512
 
     /// Returns the digest of the bytes: 20, 32 or 64 bytes.
-    package func hash(_ bytes: [UInt8]) -> [UInt8] {
+    public func hash(_ bytes: [UInt8]) -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
         var count: UInt32 = 0
         // A digest fails only if memory is exhausted or the administrator has disabled the algorithm in openssl.cnf.
@@ -28,9 +28,9 @@ package enum Digest: Sendable {
     }
 }
 
-package enum ConstantTime {
+public enum ConstantTime {
     /// Returns whether both are the same bytes, in a time that depends on their number only.
-    package static func areEqual(_ left: some Collection<UInt8>, _ right: some Collection<UInt8>) -> Bool {
+    public static func areEqual(_ left: some Collection<UInt8>, _ right: some Collection<UInt8>) -> Bool {
         guard left.count == right.count else { return false }
         let areEqual = left.withContiguousStorageIfAvailable { left in
             right.withContiguousStorageIfAvailable { right in

@@ -1,7 +1,7 @@
 import COpenSSL
 
 /// A key that signs by ECDSA on P-256 with SHA-256.
-package struct P256PrivateKey: Sendable {
+public struct P256PrivateKey: Sendable {
     /// The number of points of the curve (SEC 2, section 2.4.2). A secret is greater than zero and less than this
     /// number.
     private static let order: [UInt8] = [
@@ -11,9 +11,9 @@ package struct P256PrivateKey: Sendable {
 
     private let handle: KeyHandle
     /// The public half: the coordinates of the point, X first, 32 bytes each.
-    package let publicPoint: [UInt8]
+    public let publicPoint: [UInt8]
 
-    package init() {
+    public init() {
         guard let handle = KeyHandle(owning: notify_center_new_p256_key()), let point = Self.publicPoint(of: handle)
         else {
             // The system has no random numbers, or no memory.
@@ -23,7 +23,7 @@ package struct P256PrivateKey: Sendable {
     }
 
     /// The key with this secret number, 32 bytes, big-endian; `nil` if it is zero, or not less than the order.
-    package init?(secret: [UInt8]) {
+    public init?(secret: [UInt8]) {
         guard secret.count == Self.order.count, secret.contains(where: { $0 != 0 }),
             secret.lexicographicallyPrecedes(Self.order)
         else { return nil }
@@ -52,7 +52,7 @@ package struct P256PrivateKey: Sendable {
     }
 
     /// The secret number, 32 bytes, big-endian. The caller wipes the copy.
-    package var secret: [UInt8] {
+    public var secret: [UInt8] {
         var number: OpaquePointer?
         defer { BN_clear_free(number) }
         var secret = [UInt8](repeating: 0, count: Self.order.count)
@@ -67,7 +67,7 @@ package struct P256PrivateKey: Sendable {
     /// Returns the signature of these bytes: R and S, 32 bytes each.
     ///
     /// - Throws: ``CryptographyError`` if the system has no random numbers or no memory.
-    package func signature(of bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
+    public func signature(of bytes: [UInt8]) throws(CryptographyError) -> [UInt8] {
         guard let raw = rawSignature(of: bytes) else { throw CryptographyError("a signature cannot be made") }
         return raw
     }

@@ -1,9 +1,9 @@
 import COpenSSL
 
 /// The public key of a signer, who may be a stranger.
-package struct PublicKey: Sendable {
+public struct PublicKey: Sendable {
     /// A signature scheme, with SHA-256 except for Ed25519 (RFC 7518, section 3.1; RFC 8037, section 3.1).
-    package enum Scheme: Sendable {
+    public enum Scheme: Sendable {
         /// RSASSA-PKCS1-v1_5.
         case rsaPKCS1
         /// RSASSA-PSS with MGF1 and a salt of 32 bytes.
@@ -23,7 +23,7 @@ package struct PublicKey: Sendable {
     /// The RSA key with this modulus and exponent, big-endian; `nil` if these numbers are not a key.
     ///
     /// OpenSSL would take any numbers. RSA has no key with an even number among them, or with an exponent below 3.
-    package init?(rsaModulus modulus: [UInt8], exponent: [UInt8]) {
+    public init?(rsaModulus modulus: [UInt8], exponent: [UInt8]) {
         let (modulus, exponent) = (modulus.drop { $0 == 0 }, exponent.drop { $0 == 0 })
         guard modulus.last.map({ $0 & 1 }) == 1, exponent.last.map({ $0 & 1 }) == 1, exponent != [1],
             let handle = KeyHandle(
@@ -37,7 +37,7 @@ package struct PublicKey: Sendable {
     }
 
     /// The point of P-256 with these coordinates, X first, 32 bytes each; `nil` if it is not on the curve.
-    package init?(p256 point: [UInt8]) {
+    public init?(p256 point: [UInt8]) {
         guard point.count == 64,
             let handle = KeyHandle(publicKey: DER.sequence(DER.p256Algorithm, DER.bitString([0x04] + point)))
         else { return nil }
@@ -45,7 +45,7 @@ package struct PublicKey: Sendable {
     }
 
     /// The Ed25519 key of these 32 bytes. Whether they are a point is decided when a signature is verified.
-    package init?(ed25519 bytes: [UInt8]) {
+    public init?(ed25519 bytes: [UInt8]) {
         guard bytes.count == 32,
             let handle = KeyHandle(owning: EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nil, bytes, bytes.count))
         else { return nil }
@@ -53,7 +53,7 @@ package struct PublicKey: Sendable {
     }
 
     /// Returns whether the key made this signature of these bytes; `false` also if the key has another scheme.
-    package func isValid(_ signature: [UInt8], of bytes: [UInt8], by scheme: Scheme) -> Bool {
+    public func isValid(_ signature: [UInt8], of bytes: [UInt8], by scheme: Scheme) -> Bool {
         // OpenSSL would take a PSS signature without its leading zeros for the same signature.
         guard signature.count == signatureSize, let context = EVP_MD_CTX_new() else { return false }
         defer {

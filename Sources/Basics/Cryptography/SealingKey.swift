@@ -3,16 +3,16 @@ import COpenSSL
 /// A key that seals bytes with AES-256-GCM (NIST SP 800-38D). Its last reference wipes its bytes. No log shows them.
 ///
 /// Unchecked: the bytes are written in `init`, wiped in `deinit`, and only read in between.
-package final class SealingKey: @unchecked Sendable {
+public final class SealingKey: @unchecked Sendable {
     /// The size of a key, in bytes.
-    package static let size = 32
+    public static let size = 32
     private static let nonceSize = 12
     private static let tagSize = 16
 
     private let bytes: UnsafeMutableBufferPointer<UInt8>
 
     /// The key of these bytes; `nil` if they are not 32. The caller wipes its copy.
-    package init?(_ key: [UInt8]) {
+    public init?(_ key: [UInt8]) {
         guard key.count == Self.size else { return nil }
         bytes = .allocate(capacity: Self.size)
         _ = bytes.initialize(from: key)
@@ -22,7 +22,7 @@ package final class SealingKey: @unchecked Sendable {
     ///
     /// - Parameter info: The purpose. Different purposes have different keys.
     /// - Throws: ``CryptographyError`` if memory is exhausted.
-    package init(secret: [UInt8], salt: [UInt8] = [], info: [UInt8]) throws(CryptographyError) {
+    public init(secret: [UInt8], salt: [UInt8] = [], info: [UInt8]) throws(CryptographyError) {
         bytes = .allocate(capacity: Self.size)
         bytes.initialize(repeating: 0)
         guard HKDF.derive(into: bytes, secret: secret, salt: salt, info: info) else {
@@ -39,7 +39,7 @@ package final class SealingKey: @unchecked Sendable {
     ///
     /// - Parameter context: The associated data. Opening the bytes needs the same.
     /// - Throws: ``CryptographyError`` if the system has no random numbers or no memory.
-    package func seal(_ content: [UInt8], for context: [UInt8]) throws(CryptographyError) -> [UInt8] {
+    public func seal(_ content: [UInt8], for context: [UInt8]) throws(CryptographyError) -> [UInt8] {
         var nonce = [UInt8](repeating: 0, count: Self.nonceSize)
         guard RAND_bytes(&nonce, Int32(nonce.count)) == 1, let sealed = seal(content, for: context, nonce: nonce) else {
             throw CryptographyError("bytes cannot be sealed")
@@ -68,7 +68,7 @@ package final class SealingKey: @unchecked Sendable {
     /// context.
     ///
     /// The caller wipes the result.
-    package func open(_ sealed: [UInt8], for context: [UInt8]) -> [UInt8]? {
+    public func open(_ sealed: [UInt8], for context: [UInt8]) -> [UInt8]? {
         guard sealed.count >= Self.nonceSize + Self.tagSize, let cipher = EVP_CIPHER_CTX_new() else { return nil }
         defer {
             EVP_CIPHER_CTX_free(cipher)

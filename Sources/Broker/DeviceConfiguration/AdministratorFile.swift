@@ -68,7 +68,7 @@ extension stat {
 }
 
 /// The reason for a failure with a file, in the system's words. Without Foundation, its errors have no text for people.
-package func systemReason(_ error: any Error) -> String {
+public func systemReason(_ error: any Error) -> String {
     let cause = (error as? CocoaError)?.underlying ?? error
     return (cause as? POSIXError).map { String(cString: strerror($0.code.rawValue)) } ?? "\(error)"
 }

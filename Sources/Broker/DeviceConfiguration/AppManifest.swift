@@ -1,6 +1,6 @@
 import DBus
-package import FoundationEssentials
-package import Glibc
+public import FoundationEssentials
+public import Glibc
 
 /// The description of an app on this device, by an administrator or the app's package: a JSON file in the directory of
 /// manifests.
@@ -11,20 +11,20 @@ package import Glibc
 ///
 /// An app with a manifest is enrolled: the broker knows it before it has ever run. The manifest says how to identify
 /// the app; ``AppCredentials`` describes how reliable each kind of identity is.
-package struct AppManifest: Sendable, Equatable {
+public struct AppManifest: Sendable, Equatable {
     /// The criteria that identify the app's processes. All present criteria have to match.
-    package struct Identity: Sendable, Equatable, CustomStringConvertible {
+    public struct Identity: Sendable, Equatable, CustomStringConvertible {
         /// The program that runs as the app: an absolute path, without symbolic links if the file exists.
-        package var executable: String?
+        public var executable: String?
         /// The user that the app runs as; `nil` means any.
-        package var user: uid_t?
+        public var user: uid_t?
         /// The app's unit of the system's service manager.
-        package var unit: String?
+        public var unit: String?
         /// The AppArmor profile that confines the app; a snap's is `snap.NAME.APP`.
-        package var appArmor: String?
-        package var flatpak: String?
+        public var appArmor: String?
+        public var flatpak: String?
 
-        package init(
+        public init(
             executable: String? = nil,
             user: uid_t? = nil,
             unit: String? = nil,
@@ -39,7 +39,7 @@ package struct AppManifest: Sendable, Equatable {
         }
 
         /// For people: the criteria, and whether each is proof or a hint.
-        package var description: String {
+        public var description: String {
             let hints = [executable, flatpak.map { "Flatpak \($0)" }].compactMap { $0 }.map { "\($0) (hint)" }
             let proofs = [
                 unit.map { "unit \($0)" }, appArmor.map { "AppArmor profile \($0)" }, user.map { "uid \($0)" },
@@ -52,27 +52,27 @@ package struct AppManifest: Sendable, Equatable {
         var program: String? { executable ?? unit ?? appArmor ?? flatpak }
 
         /// Whether another user's process cannot pass for the app.
-        package var isProof: Bool { user != nil || unit != nil || appArmor != nil }
+        public var isProof: Bool { user != nil || unit != nil || appArmor != nil }
     }
 
     /// The app's identifier, in reverse-DNS form.
-    package let identifier: String
-    package let identity: Identity
+    public let identifier: String
+    public let identity: Identity
     /// The name on the bus that starts the app when it is called, if it has one.
-    package let busName: String?
+    public let busName: String?
     /// The places where the app keeps data of its users, described for people. In the manifest's order, without
     /// duplicates.
-    package let stores: [String]
+    public let stores: [String]
     /// Whether the app was made for shared device mode.
-    package let supportsSharedDeviceMode: Bool
+    public let supportsSharedDeviceMode: Bool
     /// How to stop the app and delete its data; `nil` if only the app itself can clean up.
-    package let cleanup: AppCleanup?
+    public let cleanup: AppCleanup?
     /// The tokens that the app may request.
-    package let tokens: TokenRights
+    public let tokens: TokenRights
     /// Keys in the file that this version does not know, in alphabetical order.
-    package let unknownKeys: [String]
+    public let unknownKeys: [String]
 
-    package init(
+    public init(
         identifier: String,
         identity: Identity,
         busName: String? = nil,
@@ -94,13 +94,13 @@ package struct AppManifest: Sendable, Equatable {
 
     /// The cleanup by an adapter, for a program that does not know shared device mode; `nil` for an app that cleans up
     /// by itself.
-    package var adapter: AppCleanup? { cleanup.flatMap { $0.cleaner == .adapter ? $0 : nil } }
+    public var adapter: AppCleanup? { cleanup.flatMap { $0.cleaner == .adapter ? $0 : nil } }
 
-    package var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Self.keyNames) }
+    public var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Self.keyNames) }
 }
 
 extension AppManifest: Decodable {
-    package enum Key: String, CodingKey, CaseIterable {
+    public enum Key: String, CodingKey, CaseIterable, Sendable {
         case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, cleanup
     }
 
@@ -110,7 +110,7 @@ extension AppManifest: Decodable {
     ///
     /// - Parameter file: The path, for the error.
     /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
-    package init(json: Data, file: String) throws(ManagedConfigurationError) {
+    public init(json: Data, file: String) throws(ManagedConfigurationError) {
         self = try AdministratorFile.decode(
             Self.self,
             from: json,
@@ -119,7 +119,7 @@ extension AppManifest: Decodable {
         )
     }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         identifier = try values.required(
             .id,
@@ -227,7 +227,7 @@ extension KeyedDecodingContainer {
 
 extension AppManifest {
     /// Whether the file is a script. The process of a script is its interpreter, so a manifest cannot name a script.
-    package static func isScript(_ path: String) -> Bool {
+    public static func isScript(_ path: String) -> Bool {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return false }
         defer { close(descriptor) }
@@ -236,12 +236,12 @@ extension AppManifest {
     }
 }
 
-package enum AppIdentifier {
+public enum AppIdentifier {
     /// The maximum length in bytes, as for names on a bus.
-    package static let maximumLength = 255
+    public static let maximumLength = 255
 
     /// Whether the identifier has two or more parts, separated by dots, each of letters, digits, `-` and `_`.
-    package static func isReverseDNS(_ identifier: String) -> Bool {
+    public static func isReverseDNS(_ identifier: String) -> Bool {
         let parts = identifier.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         return identifier.utf8.count <= maximumLength && parts.count >= 2
             && parts.allSatisfy { part in !part.isEmpty && part.allSatisfy(isPartOfName) }
@@ -249,7 +249,7 @@ package enum AppIdentifier {
 
     /// Whether a program may claim this identifier: printable ASCII without blanks, so that it is one word in every
     /// log.
-    package static func isPlausible(_ identifier: String) -> Bool {
+    public static func isPlausible(_ identifier: String) -> Bool {
         (1...maximumLength).contains(identifier.utf8.count) && identifier.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
     }
 

@@ -1,23 +1,23 @@
 import Basics
 import DBus
-package import FoundationEssentials
+public import FoundationEssentials
 import Glibc
 import Synchronization
 
 /// The manifests of a directory that are in force.
-package struct AppManifests: Sendable, Equatable {
+public struct AppManifests: Sendable, Equatable {
     /// The enrolled apps, in the order of their files' names. Their identifiers are unique.
-    package let manifests: [AppManifest]
+    public let manifests: [AppManifest]
     /// The problems of files or of the directory. A problem of one file does not affect the others.
-    package let problems: [ManagedConfigurationError]
+    public let problems: [ManagedConfigurationError]
     /// The contents of the files in force, by file name. The next start passes them to
     /// ``AppManifestDirectory/updates(kept:quietPeriod:)``.
-    package let contents: [String: Data]
+    public let contents: [String: Data]
     /// The paths of invalid files, or of the directory, without known valid content. It is unknown which apps they are
     /// about.
-    package let unknown: [String]
+    public let unknown: [String]
 
-    package init(
+    public init(
         manifests: [AppManifest] = [],
         problems: [ManagedConfigurationError] = [],
         contents: [String: Data] = [:],
@@ -33,7 +33,7 @@ package struct AppManifests: Sendable, Equatable {
     /// those of other apps.
     ///
     /// - Returns: The problems, and whether the app's manifest is among them.
-    package func problems(of app: String) -> (told: [ManagedConfigurationError], isRefused: Bool) {
+    public func problems(of app: String) -> (told: [ManagedConfigurationError], isRefused: Bool) {
         func isFile(_ problem: ManagedConfigurationError) -> Bool { problem.file.hasSuffix(".json") }
         let own = problems.filter { $0.app.map { $0 == app } ?? $0.file.hasSuffix("/\(app).json") }
         // If the app has no manifest, a file that names no app may be meant for it.
@@ -174,24 +174,24 @@ extension ManagedConfigurationError {
 /// The directory of the apps' manifests: its files whose names end in `.json` and do not begin with a dot.
 ///
 /// If the directory is missing, no app is enrolled. That is not an error.
-package struct AppManifestDirectory: Sendable {
+public struct AppManifestDirectory: Sendable {
     /// The default path of the manifests on a device.
-    package static let defaultPath = ManagedConfigurationFile().appManifestDirectory
+    public static let defaultPath = ManagedConfigurationFile().appManifestDirectory
 
-    package let path: String
+    public let path: String
 
     private let mustBeRoots: Bool
 
     /// - Parameter mustBeRoots: Whether the directory and the files have to belong to root, because root acts on their
     ///   content.
-    package init(path: String = Self.defaultPath, mustBeRoots: Bool = false) {
+    public init(path: String = Self.defaultPath, mustBeRoots: Bool = false) {
         self.path = path
         self.mustBeRoots = mustBeRoots
     }
 
     /// Reads all manifests. An invalid one becomes a problem, and does not hide the others. Blocks its thread for the
     /// file system.
-    package func load() -> AppManifests {
+    public func load() -> AppManifests {
         var monitor = AppManifestMonitor()
         return monitor.directoryWasRead(readings()) ?? AppManifests()
     }
@@ -209,7 +209,7 @@ package struct AppManifestDirectory: Sendable {
     ///     invalid since.
     ///   - quietPeriod: How long the directory has to be unchanged before it is read.
     /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
-    package func updates(
+    public func updates(
         kept: [String: Data] = [:],
         quietPeriod: Duration = .milliseconds(250)
     ) throws(ManagedConfigurationError) -> AsyncStream<AppManifests> {

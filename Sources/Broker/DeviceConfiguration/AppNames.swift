@@ -2,13 +2,13 @@
 ///
 /// The broker's key of an app without a manifest is `IDENTIFIER (PROGRAM, uid N)`, or `PROGRAM (uid N)` if the app
 /// claims no identifier.
-package struct AppNames: Sendable {
+public struct AppNames: Sendable {
     private let names: [String: String]
 
     /// - Parameters:
     ///   - keys: The keys or identifiers of all apps that are shown.
     ///   - reserved: Names that must not be confused with an app.
-    package init(_ keys: some Sequence<String>, reserved: Set<String> = []) {
+    public init(_ keys: some Sequence<String>, reserved: Set<String> = []) {
         let keys = Set(keys)
         let short = Self.counts(keys, Self.short)
         let identifiers = Self.counts(keys, Self.identifier)
@@ -23,11 +23,11 @@ package struct AppNames: Sendable {
     }
 
     /// The name of an app; an unknown key is its own name.
-    package subscript(_ key: String) -> String { names[key] ?? key }
+    public subscript(_ key: String) -> String { names[key] ?? key }
 
     /// The keys of the apps that a text may mean, in alphabetical order. The text is compared with keys, then with
     /// identifiers, then with short names.
-    package func keys(for text: String) -> [String] {
+    public func keys(for text: String) -> [String] {
         if names[text] != nil { return [text] }
         let keys = names.keys.sorted()
         let identified = keys.filter { Self.identifier($0) == text }
@@ -39,7 +39,7 @@ package struct AppNames: Sendable {
     }
 
     /// The part before the parentheses: the identifier, or the program.
-    package static func identifier(_ key: String) -> String {
+    public static func identifier(_ key: String) -> String {
         guard key.hasSuffix(")"), let end = key.firstRange(of: " (")?.lowerBound else { return key }
         return String(key[..<end])
     }

@@ -1,24 +1,24 @@
 import Basics
 import DBus
-package import Glibc
+public import Glibc
 
 /// The users whose calls to the broker the system bus permits. A call that the bus refuses costs the broker no time.
 ///
 /// The policy is closed only if all possible participants are named. The broker decides in any case, so the policy must
 /// not exclude a caller that the broker would admit.
-package enum BusPolicy: Sendable, Equatable {
+public enum BusPolicy: Sendable, Equatable {
     /// Every user, for this reason.
     case everyone(String)
     /// These users, and the members of these groups. `unknown` contains operators without a rule, because the system
     /// does not know them; groups have a “%” in front.
     case only(users: [String], groups: [String], unknown: [String] = [])
 
-    package struct Names: Sendable {
+    public struct Names: Sendable {
         var name: @Sendable (uid_t) throws(SystemUser.LookupFailure) -> String?
         var isUser: @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
         var isGroup: @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
 
-        package init(
+        public init(
             name: @escaping @Sendable (uid_t) throws(SystemUser.LookupFailure) -> String?,
             isUser: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool,
             isGroup: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
@@ -27,7 +27,7 @@ package enum BusPolicy: Sendable, Equatable {
         }
 
         /// This machine's databases. They may block.
-        package static let system = Names(
+        public static let system = Names(
             name: { number throws(SystemUser.LookupFailure) in try SystemUser(number: number).name },
             isUser: { name throws(SystemUser.LookupFailure) in try SystemUser(name: name) != nil },
             isGroup: { name throws(SystemUser.LookupFailure) in try SystemDatabase.hasGroup(name) }
@@ -45,7 +45,7 @@ package enum BusPolicy: Sendable, Equatable {
     ///   - configuration: The configuration in force.
     ///   - manifests: The manifests of all apps on the device.
     /// - Throws: ``SystemUser/LookupFailure`` if the system's databases do not respond.
-    package init(
+    public init(
         _ configuration: ManagedConfigurationFile.Content,
         _ manifests: [AppManifest],
         names: Names = .system
@@ -97,7 +97,7 @@ package enum BusPolicy: Sendable, Equatable {
     }
 
     /// The file that the bus includes, in the bus's own XML.
-    package var xml: String { xml(rules) }
+    public var xml: String { xml(rules) }
 
     /// The policy and its file while a manifest is invalid. The rules of the former file are kept, because the broker
     /// still admits the app of a manifest that has become invalid. If the former file admits any user, the new one
@@ -106,7 +106,7 @@ package enum BusPolicy: Sendable, Equatable {
     /// - Parameters:
     ///   - manifest: The path of the invalid manifest.
     ///   - former: The content of the former file; `nil` if there is none.
-    package func beside(badManifest manifest: String, former: String?) -> (policy: BusPolicy, xml: String) {
+    public func beside(badManifest manifest: String, former: String?) -> (policy: BusPolicy, xml: String) {
         let lines = former.map { $0.split(separator: "\n").map(String.init) } ?? []
         guard case .only = self, lines.contains(Self.refusal) else {
             let open: BusPolicy =
@@ -143,7 +143,7 @@ package enum BusPolicy: Sendable, Equatable {
 }
 
 extension BusPolicy: CustomStringConvertible {
-    package var description: String {
+    public var description: String {
         switch self {
         case .everyone(let reason): "any user may call the broker: \(reason)"
         case .only(let users, let groups, let unknown):

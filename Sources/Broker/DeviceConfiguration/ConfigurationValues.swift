@@ -6,7 +6,7 @@ import Identity
 // decoded, and encoded as it was read.
 
 /// The source of identities. The raw values are in files.
-package enum IdentitySource: String, Sendable, Codable, CaseIterable {
+public enum IdentitySource: String, Sendable, Codable, CaseIterable {
     /// The device's own directory of users.
     case embedded
     /// The organisation's own provider, by OpenID Connect: ``OrganisationSettings``.
@@ -16,7 +16,7 @@ package enum IdentitySource: String, Sendable, Codable, CaseIterable {
 }
 
 /// A value that is written as a string.
-package protocol WrittenText: Codable {
+public protocol WrittenText: Codable {
     /// The description of a string that is not such a value, which follows “…”; and the remedy.
     static var flaw: String { get }
     static var remedy: String { get }
@@ -28,7 +28,7 @@ package protocol WrittenText: Codable {
 }
 
 extension WrittenText {
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
         guard let value = Self(text) else {
             throw DecodingError.invalid("“\(text)” \(Self.flaw)", remedy: Self.remedy, at: decoder.codingPath)
@@ -36,19 +36,19 @@ extension WrittenText {
         self = value
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(text)
     }
 }
 
 /// A number of seconds, at most a year.
-package struct Seconds: Sendable, Equatable, Codable {
-    package let value: Double
+public struct Seconds: Sendable, Equatable, Codable {
+    public let value: Double
 
-    package init(_ value: Double) { self.value = value }
+    public init(_ value: Double) { self.value = value }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         value = try decoder.singleValueContainer().decode(Double.self)
         // A comparison with NaN is false.
         guard value >= 0, value <= 366 * 86_400 else {
@@ -60,44 +60,44 @@ package struct Seconds: Sendable, Equatable, Codable {
         }
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(value)
     }
 
-    package var duration: Duration { .seconds(value) }
+    public var duration: Duration { .seconds(value) }
 }
 
 /// A time of a local day, to the minute: `HH:MM`.
-package struct TimeOfDay: Sendable, Equatable, WrittenText {
-    package static let flaw = "is no time of day"
-    package static let remedy = "write each as HH:MM, from 00:00 to 23:59, such as 07:30"
+public struct TimeOfDay: Sendable, Equatable, WrittenText {
+    public static let flaw = "is no time of day"
+    public static let remedy = "write each as HH:MM, from 00:00 to 23:59, such as 07:30"
 
     /// Since midnight.
-    package let minutes: Int
+    public let minutes: Int
 
     /// Returns `nil` if `text` is not of the form `HH:MM`, with two digits each, from 00:00 to 23:59.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         guard let match = text.wholeMatch(of: /([01][0-9]|2[0-3]):([0-5][0-9])/), let hour = Int(match.1),
             let minute = Int(match.2)
         else { return nil }
         minutes = hour * 60 + minute
     }
 
-    package var text: String {
+    public var text: String {
         [minutes / 60, minutes % 60].map { ($0 < 10 ? "0" : "") + "\($0)" }.joined(separator: ":")
     }
 }
 
 /// An address for a browser: an `HTTPAddress`, optionally with a fragment.
-package struct WebAddress: Sendable, Equatable, WrittenText {
-    package static let flaw = "is no https address"
-    package static let remedy =
+public struct WebAddress: Sendable, Equatable, WrittenText {
+    public static let flaw = "is no https address"
+    public static let remedy =
         "write an address such as https://login.example.com/logout (http for this machine only), or leave the key out"
 
-    package let text: String
+    public let text: String
 
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         // Only a browser accepts a fragment; addresses that this device itself requests have none.
         guard HTTPAddress(String(text.prefix { $0 != "#" })) != nil,
             URL(string: text, encodingInvalidCharacters: false) != nil
@@ -107,17 +107,17 @@ package struct WebAddress: Sendable, Equatable, WrittenText {
 }
 
 /// A string of identifiers with commas between them. Blanks around the identifiers are ignored.
-package struct AppList: Sendable, Equatable, Codable {
-    package let identifiers: [String]
+public struct AppList: Sendable, Equatable, Codable {
+    public let identifiers: [String]
 
-    package init(_ identifiers: [String]) { self.identifiers = identifiers }
+    public init(_ identifiers: [String]) { self.identifiers = identifiers }
 
     private static func trimmed(_ text: Substring) -> String {
         let rest = text.drop(while: \.isWhitespace)
         return rest.lastIndex { !$0.isWhitespace }.map { String(rest[...$0]) } ?? ""
     }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
         identifiers = text.split(separator: ",", omittingEmptySubsequences: false)
             .map(Self.trimmed)
@@ -140,21 +140,21 @@ package struct AppList: Sendable, Equatable, Codable {
         }
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(identifiers.joined(separator: ", "))
     }
 }
 
 /// A switch of the SSO plug-in: the integer 0 or 1, or a Boolean.
-package struct Switch: Sendable, Equatable, Codable, WrittenForm {
+public struct Switch: Sendable, Equatable, Codable, WrittenForm {
     static let form = "0 or 1"
 
-    package let isOn: Bool
+    public let isOn: Bool
 
-    package init(isOn: Bool) { self.isOn = isOn }
+    public init(isOn: Bool) { self.isOn = isOn }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let value = try decoder.singleValueContainer()
         if let isOn = try? value.decode(Bool.self) {
             self.isOn = isOn
@@ -170,7 +170,7 @@ package struct Switch: Sendable, Equatable, Codable, WrittenForm {
         isOn = number == 1
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(isOn ? 1 : 0)
     }

@@ -197,7 +197,7 @@ enum FilePathParts {
 }
 
 /// Decides when a burst of events is over. Pure: the caller passes the time.
-package struct SettlingPeriod: Sendable {
+public struct SettlingPeriod: Sendable {
     /// How long it has to be quiet.
     let quiet: Duration
     /// The longest burst: a directory that is never quiet must not hide a change.
@@ -206,24 +206,24 @@ package struct SettlingPeriod: Sendable {
     private var first: ContinuousClock.Instant?
     private var last: ContinuousClock.Instant?
 
-    package init(quiet: Duration) {
+    public init(quiet: Duration) {
         self.quiet = quiet
         longest = quiet * 8
     }
 
     /// When the burst will be over if nothing more happens; `nil` outside a burst.
-    package var deadline: ContinuousClock.Instant? {
+    public var deadline: ContinuousClock.Instant? {
         guard let first, let last else { return nil }
         return min(last + quiet, first + longest)
     }
 
-    package mutating func eventOccurred(at now: ContinuousClock.Instant) {
+    public mutating func eventOccurred(at now: ContinuousClock.Instant) {
         first = first ?? now
         last = now
     }
 
     /// Whether a burst has just ended. Returns `true` once for each burst.
-    package mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
+    public mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
         guard let deadline, now >= deadline else { return false }
         first = nil
         last = nil

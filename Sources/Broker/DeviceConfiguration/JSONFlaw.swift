@@ -1,13 +1,13 @@
 import Basics
-package import FoundationEssentials
+public import FoundationEssentials
 
 /// Why a text is not JSON, and where.
-package enum JSONFlaw {
+public enum JSONFlaw {
     /// The same depth as `JSONDecoder`. The text is already in memory, and its size was checked when it was read.
     private static let limits = JSONLimits(size: .max, depth: 512, values: .max)
 
     /// The reason, with line and column, both counted from 1. `JSONDecoder` reports neither.
-    package static func text(of json: Data) -> String { find(in: json)?.text ?? "it is no JSON object" }
+    public static func text(of json: Data) -> String { find(in: json)?.text ?? "it is no JSON object" }
 
     /// The problem with the text; `nil` if it is JSON without repeated keys.
     static func find(in json: Data) -> (text: String, isRepeatedKey: Bool)? {

@@ -1,13 +1,13 @@
 extension ManagedConfiguration {
     /// Every key that applies to this device, with its meaning, in display order.
-    package var meanings: [(key: String, meaning: String)] {
+    public var meanings: [(key: String, meaning: String)] {
         let device = Key.allCases.map { ($0.rawValue, meaning(of: $0)) }
         guard let organisation else { return device }
         return device + OrganisationSettings.Key.allCases.map { ($0.rawValue, organisation.meaning(of: $0)) }
     }
 
     /// The meaning of a key for this device in a sentence, with its value or, if it is absent, the default.
-    package func meaning(of key: Key) -> String {
+    public func meaning(of key: Key) -> String {
         switch key {
         case .sharedDeviceMode:
             mode == .shared

@@ -1,63 +1,63 @@
-package import FoundationEssentials
+public import FoundationEssentials
 
 /// The settings of this device by the administrator or a management system. The properties are the keys of the file.
 ///
 /// The keys that begin with a capital are those of Microsoft's SSO plug-in, with the names and types that they have on
 /// iOS. `shared-device configuration convert` converts a profile for iOS.
-package struct ManagedConfiguration: Sendable, Equatable {
+public struct ManagedConfiguration: Sendable, Equatable {
     /// Whether the device is shared; an absent key means that it is not.
-    package var sharedDeviceMode: Bool?
+    public var sharedDeviceMode: Bool?
     /// The owner of the device, for display.
-    package var organization: String?
+    public var organization: String?
     /// The tenant whose users may sign in; `nil` means any tenant.
-    package var tenantIdentifier: String?
-    package var identity = IdentitySource.embedded
+    public var tenantIdentifier: String?
+    public var identity = IdentitySource.embedded
     /// The organisation's provider. Present if, and only if, ``identity`` is `oidc`.
-    package var organisation: OrganisationSettings?
+    public var organisation: OrganisationSettings?
     /// Whether apps may submit passwords that people typed into them; `nil` means yes. Only the device's own directory
     /// has passwords.
-    package var passwordSignIn: Bool?
+    public var passwordSignIn: Bool?
     /// Whether Microsoft's clients on Linux find the device's account.
-    package var microsoftBroker = false
+    public var microsoftBroker = false
     /// Whether a sign-out ends the login session at the seat.
-    package var endsLoginSession = false
-    package var cleanupPolicy = CleanupPolicy.Kind.advisory
-    package var cleanupTimeout: Seconds?
+    public var endsLoginSession = false
+    public var cleanupPolicy = CleanupPolicy.Kind.advisory
+    public var cleanupTimeout: Seconds?
     /// Whether only apps with a manifest take part. `nil` means yes in two cases: if sign-ins wait for cleanups, which
     /// unknown apps must not delay, and if more than one user reaches the broker's bus.
-    package var requiresEnrolment: Bool?
+    public var requiresEnrolment: Bool?
     /// Whether the device must have joined the organization before users may sign in.
-    package var requiresJoin = false
+    public var requiresJoin = false
     /// How long the device may be unused; more than zero.
-    package var inactivityTimeout: Seconds?
+    public var inactivityTimeout: Seconds?
     /// The local times at which the device signs its user out each day.
-    package var shiftEnds: [TimeOfDay] = []
-    package var signOutOnScreenLock = false
-    package var signOutOnLogout = false
+    public var shiftEnds: [TimeOfDay] = []
+    public var signOutOnScreenLock = false
+    public var signOutOnLogout = false
     /// The identity provider's page that ends its session in a browser.
-    package var endSessionURL: WebAddress?
-    package var enableSSOOnAllManagedApps = Switch(isOn: false)
-    package var appAllowList: AppList?
-    package var appBlockList: AppList?
-    package var appPrefixAllowList: AppList?
+    public var endSessionURL: WebAddress?
+    public var enableSSOOnAllManagedApps = Switch(isOn: false)
+    public var appAllowList: AppList?
+    public var appBlockList: AppList?
+    public var appPrefixAllowList: AppList?
     /// The users, besides administrators, who may see the device and sign out.
-    package var operators = Operators()
+    public var operators = Operators()
 
     /// Keys in the file that this version does not know, in alphabetical order.
-    package var unknownKeys: [String] = []
+    public var unknownKeys: [String] = []
     /// Keys in the file about a provider that the device does not have, in alphabetical order.
-    package var idleKeys: [String] = []
+    public var idleKeys: [String] = []
 
-    package init() {}
+    public init() {}
 
     /// The names of all keys, in display order.
-    package static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
+    public static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
 
-    package var mode: ManagedMode { sharedDeviceMode == true ? .shared : .personal }
-    package var cleanup: CleanupPolicy {
+    public var mode: ManagedMode { sharedDeviceMode == true ? .shared : .personal }
+    public var cleanup: CleanupPolicy {
         CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration)
     }
-    package var appLists: AppLists {
+    public var appLists: AppLists {
         AppLists(
             allowed: appAllowList?.identifiers,
             blocked: appBlockList?.identifiers ?? [],
@@ -67,7 +67,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
     }
 
     /// Probable mistakes, one per line. The configuration is valid.
-    package var warnings: [KeyWarning] {
+    public var warnings: [KeyWarning] {
         var warnings = KeyWarning.unknown(unknownKeys, among: Self.keyNames)
         if sharedDeviceMode == nil {
             warnings.append(
@@ -103,7 +103,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
 
 extension ManagedConfiguration: Codable {
     /// The keys as they are written, in display order.
-    package enum Key: String, CodingKey, CaseIterable {
+    public enum Key: String, CodingKey, CaseIterable, Sendable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
         case tenantIdentifier, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
         case inactivityTimeout, shiftEnds, signOutOnScreenLock, signOutOnLogout, endSessionURL
@@ -114,9 +114,9 @@ extension ManagedConfiguration: Codable {
         case operators
     }
 
-    package typealias CodingKeys = Key
+    public typealias CodingKeys = Key
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         sharedDeviceMode = try values.optional(.sharedDeviceMode)
         organization = try values.optional(.organization)
@@ -170,7 +170,7 @@ extension ManagedConfiguration: Codable {
         )
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var values = encoder.container(keyedBy: Key.self)
         try values.encodeIfPresent(sharedDeviceMode, forKey: .sharedDeviceMode)
         try values.encodeIfPresent(organization, forKey: .organization)
@@ -200,7 +200,7 @@ extension ManagedConfiguration: Codable {
     ///
     /// - Parameter file: The path, for the error.
     /// - Throws: ``ManagedConfigurationError``: `invalidJSON`, `contradiction`, `profile`, `wrongType`, `invalidValue`.
-    package init(json: Data, file: String) throws(ManagedConfigurationError) {
+    public init(json: Data, file: String) throws(ManagedConfigurationError) {
         if Self.isProfile(json) {
             throw .profile(file, "it is an Apple profile or property list", remedy: "run: \(Self.converter) \(file)")
         }
@@ -234,7 +234,7 @@ extension ManagedConfiguration: Codable {
 }
 
 /// How the configuration manages this device. The broker always knows the mode; for a client it may be unknown.
-package enum ManagedMode: String, Sendable, Codable {
+public enum ManagedMode: String, Sendable, Codable {
     /// Many people, one at a time: at most one account is signed in, for every app.
     case shared
     /// One person's device: the broker signs no user in.
@@ -242,9 +242,9 @@ package enum ManagedMode: String, Sendable, Codable {
 }
 
 /// The condition for the next sign-in after a sign-out.
-package struct CleanupPolicy: Sendable, Equatable {
+public struct CleanupPolicy: Sendable, Equatable {
     /// The names in the file.
-    package enum Kind: String, Sendable, Codable, CaseIterable {
+    public enum Kind: String, Sendable, Codable, CaseIterable {
         /// The next sign-in does not wait; the ledger records the pending cleanups.
         case advisory
         /// The next sign-in waits until the apps have deleted the data of earlier sessions.
@@ -253,22 +253,22 @@ package struct CleanupPolicy: Sendable, Equatable {
         case enforced
     }
 
-    package var kind: Kind
+    public var kind: Kind
     /// `cleanupTimeout`, if it is set.
-    package var timeout: Duration?
+    public var timeout: Duration?
 
     /// The deadline of an enforced policy without a timeout.
-    package static let usualDeadline = Duration.seconds(60)
+    public static let usualDeadline = Duration.seconds(60)
 
-    package init(_ kind: Kind = .advisory, timeout: Duration? = nil) {
+    public init(_ kind: Kind = .advisory, timeout: Duration? = nil) {
         self.kind = kind
         self.timeout = timeout
     }
 
     /// Whether an app that owes a cleanup receives neither account nor token.
-    package var isStrict: Bool { kind != .advisory }
+    public var isStrict: Bool { kind != .advisory }
     /// The longest wait of the next sign-in; `nil` means until the data is deleted.
-    package var longestWait: Duration? {
+    public var longestWait: Duration? {
         switch kind {
         case .advisory: timeout ?? .zero
         case .strict: timeout
@@ -276,29 +276,29 @@ package struct CleanupPolicy: Sendable, Equatable {
         }
     }
     /// How long after a session its round expires and no longer delays a sign-in; `nil` means never.
-    package var expiry: Duration? { kind == .enforced ? nil : timeout }
+    public var expiry: Duration? { kind == .enforced ? nil : timeout }
     /// How long after a session an app without a receipt is stopped and its data deleted; `nil` if that is not
     /// enforced.
-    package var deadline: Duration? { kind == .enforced ? timeout ?? Self.usualDeadline : nil }
+    public var deadline: Duration? { kind == .enforced ? timeout ?? Self.usualDeadline : nil }
 
-    package static let advisory = CleanupPolicy()
-    package static let strict = CleanupPolicy(.strict)
+    public static let advisory = CleanupPolicy()
+    public static let strict = CleanupPolicy(.strict)
 }
 
 /// The SSO plug-in's lists of apps that take part although they were not made for shared device mode.
 ///
 /// Identifiers are compared byte by byte. ``AppEligibility`` defines how the lists work together.
-package struct AppLists: Sendable, Equatable {
+public struct AppLists: Sendable, Equatable {
     /// Exact identifiers that take part: `AppAllowList`. `nil` if the key is absent.
-    package var allowed: [String]?
+    public var allowed: [String]?
     /// Exact identifiers that do not take part: `AppBlockList`.
-    package var blocked: [String]
+    public var blocked: [String]
     /// Prefixes of identifiers that take part: `AppPrefixAllowList`. `nil` if the key is absent.
-    package var allowedPrefixes: [String]?
+    public var allowedPrefixes: [String]?
     /// Whether all enrolled apps take part: `Enable_SSO_On_All_ManagedApps`.
-    package var allowsAllManagedApps: Bool
+    public var allowsAllManagedApps: Bool
 
-    package init(
+    public init(
         allowed: [String]? = nil,
         blocked: [String] = [],
         allowedPrefixes: [String]? = nil,
@@ -311,5 +311,5 @@ package struct AppLists: Sendable, Equatable {
     }
 
     /// Whether a list of admitted apps excludes all other apps.
-    package var isExclusive: Bool { allowed != nil || allowedPrefixes != nil }
+    public var isExclusive: Bool { allowed != nil || allowedPrefixes != nil }
 }

@@ -1,8 +1,8 @@
 import Glibc
 
 /// Why a managed configuration or an app's manifest cannot be read or watched: the file, the key and the remedy.
-package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible {
-    package enum Code: String, Sendable {
+public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible {
+    public enum Code: String, Sendable {
         /// The file exists but cannot be read.
         case unreadable
         /// A user may write to the file who must not.
@@ -21,18 +21,18 @@ package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStrin
         case cannotWatch
     }
 
-    package let code: Code
-    package let file: String
+    public let code: Code
+    public let file: String
     /// The key whose value is wrong, if the problem is about one.
-    package let key: String?
-    package let message: String
-    package let remedy: String
+    public let key: String?
+    public let message: String
+    public let remedy: String
     /// The app of the manifest, if its identifier can be read.
-    package var app: String?
+    public var app: String?
     /// The mistakes in the values of other keys.
-    package internal(set) var further: [ManagedConfigurationError] = []
+    public internal(set) var further: [ManagedConfigurationError] = []
 
-    package init(_ code: Code, file: String, key: String? = nil, message: String, remedy: String) {
+    public init(_ code: Code, file: String, key: String? = nil, message: String, remedy: String) {
         self.code = code
         self.file = file
         self.key = key
@@ -41,7 +41,7 @@ package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStrin
     }
 
     /// One line: the file, the key, the problem, and the remedy.
-    package var description: String {
+    public var description: String {
         let place = key.map { "\(file): \"\($0)\"" } ?? file
         return "\(place): \(message); \(remedy)"
     }
@@ -78,7 +78,7 @@ extension ManagedConfigurationError {
         )
     }
 
-    package static func profile(
+    public static func profile(
         _ path: String,
         key: String? = nil,
         _ message: String,
@@ -89,20 +89,20 @@ extension ManagedConfigurationError {
 }
 
 /// A probable mistake about a key.
-package struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
-    package let key: String
+public struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
+    public let key: String
     /// A sentence without its subject, which is the key.
-    package let message: String
+    public let message: String
 
-    package init(key: String, message: String) {
+    public init(key: String, message: String) {
         self.key = key
         self.message = message
     }
 
-    package var description: String { "\"\(key)\" \(message)" }
+    public var description: String { "\"\(key)\" \(message)" }
 
     /// Warnings about unknown keys, each with the known key that was probably meant.
-    package static func unknown(_ keys: [String], among known: [String]) -> [KeyWarning] {
+    public static func unknown(_ keys: [String], among known: [String]) -> [KeyWarning] {
         keys.prefix(20).map { key in
             let meant = KeySuggestion.nearest(to: key, among: known).map { "; is “\($0)” meant?" } ?? ""
             return KeyWarning(key: key, message: "means nothing\(meant)")

@@ -1,18 +1,18 @@
 import Basics
 import DBus
-package import FoundationEssentials
+public import FoundationEssentials
 import Synchronization
 
 /// The file of the managed configuration.
 ///
 /// Without the file the device is personal. That is not an error; `shared-device status` shows it.
-package struct ManagedConfigurationFile: Sendable {
-    package enum Content: Sendable, Equatable {
+public struct ManagedConfigurationFile: Sendable {
+    public enum Content: Sendable, Equatable {
         /// The file or its directory does not exist.
         case missing
         case present(ManagedConfiguration)
 
-        package var mode: ManagedMode {
+        public var mode: ManagedMode {
             switch self {
             case .missing: .personal
             case .present(let configuration): configuration.mode
@@ -20,16 +20,16 @@ package struct ManagedConfigurationFile: Sendable {
         }
     }
 
-    package static let defaultPath = "/etc/shared-device/managed-configuration.json"
+    public static let defaultPath = "/etc/shared-device/managed-configuration.json"
 
-    package let path: String
+    public let path: String
 
-    package init(path: String = Self.defaultPath) {
+    public init(path: String = Self.defaultPath) {
         self.path = path
     }
 
     /// The default directory of the apps' manifests: `apps`, next to the file.
-    package var appManifestDirectory: String {
+    public var appManifestDirectory: String {
         let directory = FilePathParts.parent(of: path)
         return directory.hasSuffix("/") ? directory + "apps" : directory + "/apps"
     }
@@ -38,7 +38,7 @@ package struct ManagedConfigurationFile: Sendable {
     ///
     /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`, and as
     ///   ``ManagedConfiguration/init(json:file:)``.
-    package func load() throws(ManagedConfigurationError) -> Content {
+    public func load() throws(ManagedConfigurationError) -> Content {
         guard let content = try content() else { return .missing }
         return .present(try ManagedConfiguration(json: content, file: path))
     }
@@ -46,7 +46,7 @@ package struct ManagedConfigurationFile: Sendable {
     /// The file's bytes; `nil` if there is no file. Blocks its thread for the file system.
     ///
     /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
-    package func content() throws(ManagedConfigurationError) -> Data? {
+    public func content() throws(ManagedConfigurationError) -> Data? {
         try AdministratorFile(path: path, maximumSize: 1_048_576, decides: "whether this device is shared").read()
     }
 
@@ -61,7 +61,7 @@ package struct ManagedConfigurationFile: Sendable {
     /// - Parameter quietPeriod: How long the directory has to be unchanged before the file is read: an editor empties a
     ///   file first and then fills it.
     /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
-    package func updates(
+    public func updates(
         quietPeriod: Duration = .milliseconds(250)
     ) throws(ManagedConfigurationError) -> AsyncStream<ManagedConfigurationUpdate> {
         let monitor = Locked(ManagedConfigurationMonitor())
@@ -83,12 +83,12 @@ package struct ManagedConfigurationFile: Sendable {
 
 /// The content in force, and the problem of the file, if it has one. Each update contains both, so a reader of the
 /// latest update has missed nothing.
-package struct ManagedConfigurationUpdate: Sendable, Equatable {
+public struct ManagedConfigurationUpdate: Sendable, Equatable {
     /// The last valid content, which stays in force while the file is invalid. `nil` means that no content was valid
     /// since the watch began; the mode in the store stays in force.
-    package let inForce: ManagedConfigurationFile.Content?
+    public let inForce: ManagedConfigurationFile.Content?
     /// Why the current file is not in force; `nil` if it is.
-    package let problem: ManagedConfigurationError?
+    public let problem: ManagedConfigurationError?
 }
 
 /// Decides which readings of the file are news. Pure.

@@ -1,4 +1,4 @@
-package import Glibc
+public import Glibc
 
 /// The users, besides administrators, who may see the device and sign out: users by name, and groups by name after a
 /// `%`, as in sudoers.
@@ -9,18 +9,18 @@ package import Glibc
 /// Only the members that the system's group database lists count, not the users whose primary group it is. A name that
 /// the system does not know, or cannot look up, gives no right. It does not make the file invalid, because a user may
 /// be removed after the file was written.
-package struct Operators: Sendable, Equatable {
+public struct Operators: Sendable, Equatable {
     /// The names as they are written.
-    package let names: [String]
+    public let names: [String]
     /// The users that the names stand for.
-    package let users: Set<uid_t>
+    public let users: Set<uid_t>
     /// The names that the system does not know.
-    package let unknown: [String]
+    public let unknown: [String]
 
-    package init() { (names, users, unknown) = ([], [], []) }
+    public init() { (names, users, unknown) = ([], [], []) }
 
     /// Looks up the names in the system's databases, and so may block.
-    package init(_ names: [String]) {
+    public init(_ names: [String]) {
         self.names = names
         var users: Set<uid_t> = []
         var unknown: [String] = []
@@ -66,7 +66,7 @@ package struct Operators: Sendable, Equatable {
 }
 
 extension Operators: Codable {
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let names = try decoder.singleValueContainer().decode([String].self)
         if names.contains("") || names.contains("%") {
             throw DecodingError.invalid(
@@ -78,7 +78,7 @@ extension Operators: Codable {
         self.init(names)
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(names)
     }

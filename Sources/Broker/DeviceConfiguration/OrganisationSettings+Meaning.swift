@@ -2,7 +2,7 @@ import Identity
 
 extension OrganisationSettings {
     /// The meaning of a key for this device in a sentence, with its value.
-    package func meaning(of key: Key) -> String {
+    public func meaning(of key: Key) -> String {
         switch key {
         case .issuer: "\(issuer.text) says who people are."
         case .clientIdentifier: "That provider knows this device as \(clientIdentifier)."

@@ -1,50 +1,50 @@
 import Basics
-package import Identity
+public import Identity
 
 /// The organisation's own identity provider (OpenID Connect), and how this device uses it: the keys of the managed
 /// configuration that apply if `identity` is `oidc`.
 ///
 /// The client's secret is not among them, because everyone may read the file.
-package struct OrganisationSettings: Sendable, Equatable {
+public struct OrganisationSettings: Sendable, Equatable {
     /// The provider's issuer identifier, compared exactly, including a trailing slash.
-    package var issuer: IssuerAddress
-    package var clientIdentifier: String
+    public var issuer: IssuerAddress
+    public var clientIdentifier: String
     /// The scopes of each sign-in. They include `openid`.
-    package var scopes = ["openid", "profile", "email"]
-    package var offlineAccess = OfflineAccess.never
+    public var scopes = ["openid", "profile", "email"]
+    public var offlineAccess = OfflineAccess.never
     /// The ways for people to reach the provider's page; at least one.
-    package var signInMethods = SignInStart.Method.allCases
+    public var signInMethods = SignInStart.Method.allCases
     /// The loopback ports of the redirect address that the provider accepts; empty means any free port.
-    package var loopbackPorts = PortList([])
+    public var loopbackPorts = PortList([])
     /// The absolute path of a PEM file with the trusted authorities for the provider; `nil` means the system's.
-    package var trustAnchors: String?
+    public var trustAnchors: String?
     /// The claim that contains the person's tenant.
-    package var tenantClaim = "tid"
-    package var endpoints = ProviderEndpoints()
+    public var tenantClaim = "tid"
+    public var endpoints = ProviderEndpoints()
     /// How often the provider is asked whether the person may still be signed in.
-    package var remoteCheckInterval = Seconds(300)
+    public var remoteCheckInterval = Seconds(300)
     /// How long a session lasts without a response of the provider.
-    package var offlineGrace = Seconds(43_200)
-    package var onProviderSessionEnd = SessionEndAction.signOut
+    public var offlineGrace = Seconds(43_200)
+    public var onProviderSessionEnd = SessionEndAction.signOut
     /// The address to which the provider reports the end of its sessions; `nil` means that it does not.
-    package var backChannelLogout: ListeningAddress?
+    public var backChannelLogout: ListeningAddress?
     /// The provider's event stream for this device; `nil` means that there is none.
-    package var sharedSignals: SignalStreamSettings?
+    public var sharedSignals: SignalStreamSettings?
 
-    package init(issuer: IssuerAddress, clientIdentifier: String) {
+    public init(issuer: IssuerAddress, clientIdentifier: String) {
         self.issuer = issuer
         self.clientIdentifier = clientIdentifier
     }
 
     /// Whether tokens that were issued under the other settings still belong to this client.
-    package func isSameClient(as other: OrganisationSettings) -> Bool {
+    public func isSameClient(as other: OrganisationSettings) -> Bool {
         issuer == other.issuer && clientIdentifier.utf8.elementsEqual(other.clientIdentifier.utf8)
     }
 }
 
 extension OrganisationSettings: Codable {
     /// The keys as they are written, in display order.
-    package enum Key: String, CodingKey, CaseIterable {
+    public enum Key: String, CodingKey, CaseIterable, Sendable {
         case issuer = "oidcIssuer"
         case clientIdentifier = "oidcClientID"
         case scopes = "oidcScopes"
@@ -57,9 +57,9 @@ extension OrganisationSettings: Codable {
         case remoteCheckInterval, offlineGrace, onProviderSessionEnd, backChannelLogout, sharedSignals
     }
 
-    package typealias CodingKeys = Key
+    public typealias CodingKeys = Key
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         issuer = try values.needed(
             .issuer,
@@ -106,7 +106,7 @@ extension OrganisationSettings: Codable {
         sharedSignals = try values.optional(.sharedSignals)
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var values = encoder.container(keyedBy: Key.self)
         try values.encode(issuer, forKey: .issuer)
         try values.encode(clientIdentifier, forKey: .clientIdentifier)
@@ -197,7 +197,7 @@ extension KeyedDecodingContainer {
 extension OrganisationSettings {
     /// The settings that affect sign-ins in progress. Defaults replace the others: the interval of checks, the
     /// reactions to their results, and the provider's ways of reporting events.
-    package var signInPart: OrganisationSettings {
+    public var signInPart: OrganisationSettings {
         let usual = OrganisationSettings(issuer: issuer, clientIdentifier: clientIdentifier)
         var part = self
         part.remoteCheckInterval = usual.remoteCheckInterval

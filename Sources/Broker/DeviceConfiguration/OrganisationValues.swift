@@ -7,14 +7,14 @@ import Identity
 // read.
 
 /// Whether to request tokens that outlive the provider's own session (`offline_access`). The raw values are in files.
-package enum OfflineAccess: String, Sendable, Codable, CaseIterable {
+public enum OfflineAccess: String, Sendable, Codable, CaseIterable {
     /// The end of the provider's session also ends the device's.
     case never
     case always
 }
 
 /// The reaction to the end of the provider's session. The raw values are in files.
-package enum SessionEndAction: String, Sendable, Codable, CaseIterable {
+public enum SessionEndAction: String, Sendable, Codable, CaseIterable {
     case signOut
     /// The session stays, and the person signs in again before the next token.
     case reauthenticate
@@ -22,10 +22,10 @@ package enum SessionEndAction: String, Sendable, Codable, CaseIterable {
 
 /// The issuer identifier of a provider, which is an address without a query (OpenID Connect Discovery 1.0, section
 /// 1.2).
-package struct IssuerAddress: Sendable, Equatable, Codable {
-    package let text: String
+public struct IssuerAddress: Sendable, Equatable, Codable {
+    public let text: String
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         text = try WebAddress(from: decoder).text
         // The address of the provider's metadata is longer than the identifier.
         guard let address = HTTPAddress(text + "/.well-known/oauth-authorization-server"), !address.hasQuery else {
@@ -48,27 +48,27 @@ package struct IssuerAddress: Sendable, Equatable, Codable {
         }
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(text)
     }
 
     /// Compares bytes, as the provider does. Swift's string comparison treats some different texts as equal.
-    package static func == (left: IssuerAddress, right: IssuerAddress) -> Bool {
+    public static func == (left: IssuerAddress, right: IssuerAddress) -> Bool {
         left.text.utf8.elementsEqual(right.text.utf8)
     }
 }
 
 /// Ports of this machine, without duplicates.
-package struct PortList: Sendable, Equatable, Codable, WrittenForm {
+public struct PortList: Sendable, Equatable, Codable, WrittenForm {
     static let form = "an array of numbers from 1024 to 65535, each once"
     private static let most = 16
 
-    package let ports: [UInt16]
+    public let ports: [UInt16]
 
-    package init(_ ports: [UInt16]) { self.ports = ports }
+    public init(_ ports: [UInt16]) { self.ports = ports }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let numbers: [Double]
         do {
             numbers = try decoder.singleValueContainer().decode([Double].self)
@@ -85,26 +85,26 @@ package struct PortList: Sendable, Equatable, Codable, WrittenForm {
         }
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(ports)
     }
 }
 
 /// Addresses that override the provider's metadata, by the metadata's names (RFC 8414, section 2).
-package struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
+public struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
     static let form = "an object of addresses, such as {\"token_endpoint\": \"https://login.example.com/token\"}"
     /// The valid names.
-    package static let names = [
+    public static let names = [
         "authorization_endpoint", "device_authorization_endpoint", "end_session_endpoint", "jwks_uri",
         "revocation_endpoint", "token_endpoint", "userinfo_endpoint",
     ]
 
-    package let addresses: [String: String]
+    public let addresses: [String: String]
 
-    package init() { addresses = [:] }
+    public init() { addresses = [:] }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let members: [String: WebAddress]
         do {
             members = try decoder.singleValueContainer().decode([String: WebAddress].self)
@@ -128,16 +128,16 @@ package struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
         }
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(addresses)
     }
 }
 
 /// An address to listen on: `ADDRESS:PORT` with a numeric address, or the absolute path of a socket.
-package enum ListeningAddress: Sendable, Equatable, WrittenText {
-    package static let flaw = "is no address to listen at"
-    package static let remedy =
+public enum ListeningAddress: Sendable, Equatable, WrittenText {
+    public static let flaw = "is no address to listen at"
+    public static let remedy =
         "write ADDRESS:PORT with a numeric address, such as 127.0.0.1:8443, or a socket's absolute path, or leave the key out"
 
     /// The address without brackets.
@@ -145,7 +145,7 @@ package enum ListeningAddress: Sendable, Equatable, WrittenText {
     case socket(path: String)
 
     /// Returns `nil` for anything else, such as host names, which would need a lookup.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         if text.hasPrefix("/") {
             // The kernel's limit for the path of a socket.
             guard text.utf8.count < 108, !text.hasSuffix("/"), !text.utf8.contains(0) else { return nil }
@@ -164,7 +164,7 @@ package enum ListeningAddress: Sendable, Equatable, WrittenText {
         return inet_pton(family, address, &bytes) == 1
     }
 
-    package var text: String {
+    public var text: String {
         switch self {
         case .network(let address, let port): address.contains(":") ? "[\(address)]:\(port)" : "\(address):\(port)"
         case .socket(let path): path

@@ -6,16 +6,16 @@ import Identity
 /// RFC 8936). Each stream belongs to one device, because acknowledged events are not delivered again.
 ///
 /// The token for the stream is not among the settings, because everyone may read the file.
-package struct SignalStreamSettings: Sendable, Equatable {
+public struct SignalStreamSettings: Sendable, Equatable {
     /// The address of the events: the stream's `endpoint_url`.
-    package var endpoint: String
+    public var endpoint: String
     /// The stream's `aud`; `nil` means the client ID.
-    package var audience: String?
+    public var audience: String?
     /// The device's identifier in the provider's events, as a subject of format `opaque`; `nil` means that no event is
     /// about the device.
-    package var device: String?
+    public var device: String?
     /// The scopes of the token for the stream, if the device obtains it with its client ID and secret.
-    package var scopes = ["ssf.read"]
+    public var scopes = ["ssf.read"]
 }
 
 extension SignalStreamSettings: Codable, WrittenForm {
@@ -25,7 +25,7 @@ extension SignalStreamSettings: Codable, WrittenForm {
         case endpoint, audience, device, scopes
     }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         do {
             try self.init(members: decoder)
         } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
@@ -75,7 +75,7 @@ extension SignalStreamSettings: Codable, WrittenForm {
         }
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var values = encoder.container(keyedBy: Key.self)
         try values.encode(endpoint, forKey: .endpoint)
         try values.encodeIfPresent(audience, forKey: .audience)

@@ -1,4 +1,4 @@
-package import Glibc
+public import Glibc
 
 enum SystemDatabase {
     /// A function such as `getpwnam_r` for one name. Its parameters: entry, buffer, length of the buffer, and a pointer
@@ -52,15 +52,15 @@ enum SystemDatabase {
 }
 
 /// A user of this system. A manifest names it by name or number.
-package struct SystemUser: Sendable, Equatable {
-    package let number: uid_t
-    package let group: gid_t
+public struct SystemUser: Sendable, Equatable {
+    public let number: uid_t
+    public let group: gid_t
     /// `nil` if the system does not know the number.
-    package let name: String?
+    public let name: String?
     /// The home directory, without a trailing slash; `nil` if the system knows none.
-    package let home: String?
+    public let home: String?
 
-    package init(number: uid_t, group: gid_t, name: String?, home: String?) {
+    public init(number: uid_t, group: gid_t, name: String?, home: String?) {
         self.number = number
         self.group = group
         self.name = name
@@ -68,11 +68,11 @@ package struct SystemUser: Sendable, Equatable {
     }
 
     /// The system's user databases do not respond, so that it is unknown whether the user exists.
-    package struct LookupFailure: Error, CustomStringConvertible {
+    public struct LookupFailure: Error, CustomStringConvertible {
         let user: String
         let code: CInt
 
-        package var description: String {
+        public var description: String {
             "the system's databases of users do not answer for “\(user)”: \(String(cString: strerror(code)))"
         }
     }
@@ -84,7 +84,7 @@ package struct SystemUser: Sendable, Equatable {
     /// The user with this name; `nil` if there is none. Asks the system's databases, and so may block.
     ///
     /// - Throws: ``LookupFailure``.
-    package init?(name: String) throws(LookupFailure) {
+    public init?(name: String) throws(LookupFailure) {
         guard !name.isEmpty, !name.utf8.contains(0),
             let user = try Self.lookUp(name, { getpwnam_r(name, $0, $1, $2, $3) })
         else { return nil }
@@ -94,7 +94,7 @@ package struct SystemUser: Sendable, Equatable {
     /// The user with this number, whether or not the system knows it. Asks the system's databases, and so may block.
     ///
     /// - Throws: ``LookupFailure``.
-    package init(number: uid_t) throws(LookupFailure) {
+    public init(number: uid_t) throws(LookupFailure) {
         self =
             try Self.lookUp("\(number)") { getpwuid_r(number, $0, $1, $2, $3) }
             ?? SystemUser(number: number, group: Self.unknownGroup, name: nil, home: nil)
@@ -121,7 +121,7 @@ package struct SystemUser: Sendable, Equatable {
 extension SystemUser: Decodable, WrittenForm {
     static let form = "a user's name as a string, or its number"
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let value = try decoder.singleValueContainer()
         if let number = try? value.decode(Int.self) {
             // The greatest number means “no user”.

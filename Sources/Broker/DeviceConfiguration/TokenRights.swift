@@ -4,27 +4,27 @@ import Identity
 
 /// The rights of an app to tokens: keys of its manifest. Every token is issued to one client, the device. The broker
 /// ensures that each app stays within its own rights.
-package struct TokenRights: Sendable, Equatable {
+public struct TokenRights: Sendable, Equatable {
     /// The scopes of the app's tokens. Without any, the app receives no token of an organisation's provider;
     /// `BrokerState` decides what it receives from the device itself.
-    package var scopes: Set<String> = []
+    public var scopes: Set<String> = []
     /// The client IDs, in lower case, of Microsoft's clients that this app serves.
-    package var microsoftClientIdentifiers: Set<String> = []
+    public var microsoftClientIdentifiers: Set<String> = []
     /// The replacements of scopes that such a client requests: the provider is asked for these instead.
-    package var microsoftScopes: [String: Set<String>] = [:]
+    public var microsoftScopes: [String: Set<String>] = [:]
 
-    package init() {}
+    public init() {}
 
     /// The scopes that the app may not request, in alphabetical order.
-    package func refused(of scopes: Set<String>) -> [String] { scopes.subtracting(self.scopes).sorted() }
+    public func refused(of scopes: Set<String>) -> [String] { scopes.subtracting(self.scopes).sorted() }
 }
 
 extension TokenRights: Decodable {
-    package enum Key: String, CodingKey, CaseIterable {
+    public enum Key: String, CodingKey, CaseIterable, Sendable {
         case scopes, microsoftClientIDs, microsoftScopes
     }
 
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         scopes = Set(try values.scopes(.scopes) ?? [])
         let clients: [String] = try values.optional(.microsoftClientIDs) ?? []

@@ -1,23 +1,23 @@
 import Basics
 import DBus
-import Glibc
-package import SQLite
+public import Glibc
+public import SQLite
 import Synchronization
 
 /// The device's SQLite file: the session, and the users of the embedded directory.
 ///
 /// The broker keeps it open while administration commands in other processes write to it. Every call blocks its thread
 /// until SQLite has finished, for a write until the data is on the disk. Calls from several threads are serialised.
-package final class DeviceDatabase: Sendable {
+public final class DeviceDatabase: Sendable {
     /// The behaviour if there is no database.
-    package enum Opening: Sendable {
+    public enum Opening: Sendable {
         case createIfMissing
         /// Fail with `notFound`.
         case existing
     }
 
-    package static let fileName = "shared-device.sqlite"
-    package let path: String
+    public static let fileName = "shared-device.sqlite"
+    public let path: String
 
     // Unsafe on its own; safe because only `onConnection` uses it, while it holds `turn`.
     private nonisolated(unsafe) let connection: SQLiteConnection
@@ -35,7 +35,7 @@ package final class DeviceDatabase: Sendable {
     ///     must not be reused even if the database was removed in between. The default is the clock's seconds: no
     ///     device signs in and out faster than that.
     /// - Throws: `StoreError`; a file that is damaged, foreign or of a newer version is not changed.
-    package init(
+    public init(
         directory: String,
         _ opening: Opening = .createIfMissing,
         busyTimeout: Duration = .seconds(5),
@@ -108,7 +108,7 @@ package final class DeviceDatabase: Sendable {
     }
 
     /// Runs `body` in a read-only transaction, which sees a consistent snapshot.
-    package func read<Value: Sendable>(
+    public func read<Value: Sendable>(
         _ attempted: String,
         _ body: (SQLiteConnection) throws -> Value
     ) throws(StoreError) -> Value {
@@ -122,7 +122,7 @@ package final class DeviceDatabase: Sendable {
     /// Runs `body` in a transaction. It is on the disk when this returns, and rolled back when this throws.
     ///
     /// Rethrows the errors of `body`, but wraps SQLite's errors in `StoreError`.
-    package func write<Value: Sendable>(
+    public func write<Value: Sendable>(
         _ attempted: String,
         _ body: (SQLiteConnection) throws -> Value
     ) throws -> Value {
@@ -138,13 +138,13 @@ package final class DeviceDatabase: Sendable {
     }
 
     /// The reason why removed data may still be in the write-ahead log; `nil` if it contains none.
-    package var remnants: StoreError? { pendingErasure.withLock { $0 } }
+    public var remnants: StoreError? { pendingErasure.withLock { $0 } }
 
     /// Empties the write-ahead log, which contains earlier versions of changed pages, also the names of removed users.
     ///
     /// Waits for readers in other processes, up to the busy timeout. `remnants` has a failure; the next removal or
     /// opening tries again.
-    package func eraseRemnants() {
+    public func eraseRemnants() {
         let failure: StoreError?
         do {
             try onConnection { try $0.emptyLog() }

@@ -4,7 +4,7 @@ import Glibc
 ///
 /// Files are created and checked by name, never opened: closing any descriptor of a database file drops the locks that
 /// SQLite holds on it elsewhere in this process.
-package enum PrivateFiles {
+public enum PrivateFiles {
     /// Prepares a directory for secrets at `path`.
     ///
     /// Creates a missing directory and its missing parents with mode 0700. A new directory never has more rights,
@@ -12,7 +12,7 @@ package enum PrivateFiles {
     /// rejected if other users may write to it.
     ///
     /// - Throws: ``StoreError``: `insecure`, `noPermission`, `noSpace`, `cannotCreate`.
-    package static func prepareDirectory(_ path: String) throws(StoreError) {
+    public static func prepareDirectory(_ path: String) throws(StoreError) {
         if mkdir(path, 0o700) == 0 {
             // mkdir applies the umask to the mode.
             guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
@@ -37,7 +37,7 @@ package enum PrivateFiles {
     /// changes the mode of an existing one to 0600.
     ///
     /// - Returns: Whether the file exists now; `false` only without `create`.
-    package static func prepareFile(_ path: String, create: Bool) throws(StoreError) -> Bool {
+    public static func prepareFile(_ path: String, create: Bool) throws(StoreError) -> Bool {
         var info = stat()
         if lstat(path, &info) != 0 {
             let code = errno
@@ -69,7 +69,7 @@ package enum PrivateFiles {
     /// Rejects a directory whose content other users can replace. A missing directory passes; the caller notices it.
     ///
     /// - Throws: ``StoreError``: `insecure`, `noPermission`.
-    package static func checkDirectory(_ path: String) throws(StoreError) {
+    public static func checkDirectory(_ path: String) throws(StoreError) {
         var info = stat()
         guard stat(path, &info) == 0 else {
             let code = errno
@@ -109,7 +109,7 @@ package enum PrivateFiles {
         failure(code, attempted: "open \(path)", otherwise: .failed)
     }
 
-    package static func failure(_ code: CInt, attempted: String, otherwise: StoreError.Code) -> StoreError {
+    public static func failure(_ code: CInt, attempted: String, otherwise: StoreError.Code) -> StoreError {
         let message = String(cString: strerror(code))
         return switch code {
         case EACCES, EPERM, EROFS:
@@ -128,15 +128,15 @@ package enum PrivateFiles {
 }
 
 /// The default directory of the device's state, for the broker and its administration.
-package enum StateDirectory {
-    package static let environmentVariable = "SHARED_DEVICE_STATE"
+public enum StateDirectory {
+    public static let environmentVariable = "SHARED_DEVICE_STATE"
     /// The directory of a broker that runs as a system service.
-    package static let ofSystem = "/var/lib/shared-device"
+    public static let ofSystem = "/var/lib/shared-device"
 
     /// The directory for a user with this ID and these variables: `SHARED_DEVICE_STATE`; else `/var/lib/shared-device`
     /// for root; else `shared-device` in `XDG_STATE_HOME`; else in `~/.local/state`. A relative `XDG_STATE_HOME` is
     /// ignored, as the XDG specification requires.
-    package static func path(environment: [String: String], effectiveUser: UInt32, home: String) -> String {
+    public static func path(environment: [String: String], effectiveUser: UInt32, home: String) -> String {
         if let path = environment[environmentVariable], !path.isEmpty { return path }
         if effectiveUser == 0 { return ofSystem }
         if let base = environment["XDG_STATE_HOME"], base.hasPrefix("/") { return base + "/shared-device" }
@@ -185,11 +185,11 @@ struct OpeningLock: ~Copyable {
 
 /// A lock that keeps a second broker out of a state directory. The kernel releases it with this object, or when the
 /// process ends.
-package final class ServiceLock: Sendable {
+public final class ServiceLock: Sendable {
     private let descriptor: CInt
 
     /// - Throws: ``StoreError``; `busy` if another broker holds it.
-    package init(directory: String) throws(StoreError) {
+    public init(directory: String) throws(StoreError) {
         let attempted = "keep \(directory) to this broker"
         let descriptor = open(Self.path(in: directory), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {
@@ -215,7 +215,7 @@ package final class ServiceLock: Sendable {
     deinit { close(descriptor) }
 
     /// Whether a broker uses this directory at the moment. Takes no lock, which could keep out a broker that starts.
-    package static func isHeld(in directory: String) -> Bool {
+    public static func isHeld(in directory: String) -> Bool {
         let descriptor = open(path(in: directory), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else { return false }
         defer { close(descriptor) }

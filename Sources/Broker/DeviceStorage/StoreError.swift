@@ -1,8 +1,9 @@
+import Glibc
 import SQLite
 
 /// An error of the device's database, with the failed operation, the cause and the remedy.
-package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
-    package enum Code: Sendable {
+public struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
+    public enum Code: Sendable {
         /// The directory has no database, and none was to be created.
         case notFound
         case noPermission
@@ -22,14 +23,14 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
         case failed
     }
 
-    package let code: Code
+    public let code: Code
     /// The failed operation.
-    package let attempted: String
-    package let message: String
+    public let attempted: String
+    public let message: String
     /// The remedy, if one is known.
-    package let remedy: String?
+    public let remedy: String?
 
-    package init(_ code: Code, attempted: String, message: String, remedy: String? = nil) {
+    public init(_ code: Code, attempted: String, message: String, remedy: String? = nil) {
         self.code = code
         self.attempted = attempted
         self.message = message
@@ -37,7 +38,7 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 
     /// One line: the failed operation, the cause and the remedy.
-    package var description: String {
+    public var description: String {
         let line = "could not \(attempted): \(message)"
         return remedy.map { "\(line); \($0)" } ?? line
     }
@@ -45,7 +46,7 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
 
 extension StoreError {
     /// Wraps `error`, which occurred during `attempted` on the database at `path`. A `StoreError` stays as it is.
-    package init(_ error: any Error, attempted: String, path: String) {
+    public init(_ error: any Error, attempted: String, path: String) {
         if let error = error as? StoreError {
             self = error
             return
@@ -68,10 +69,24 @@ extension StoreError {
         self.init(code, attempted: attempted, message: message, remedy: remedy)
     }
 
-    package static func damaged(attempted: String, message: String) -> StoreError {
+    public static func damaged(attempted: String, message: String) -> StoreError {
         StoreError(.damaged, attempted: attempted, message: message, remedy: remedyForDamage)
     }
 
     private static let remedyForDamage =
         "the file was left as it is: restore a backup, or move it and its -wal and -shm away to start with a new database"
+}
+
+extension StoreError {
+    /// The exit status of a command that this error ends (`<sysexits.h>`).
+    public var exitStatus: CInt {
+        switch code {
+        case .notFound: EX_NOINPUT
+        case .noPermission, .insecure: EX_NOPERM
+        case .cannotCreate: EX_CANTCREAT
+        case .damaged, .foreignFile, .newerVersion: EX_DATAERR
+        case .busy: EX_TEMPFAIL
+        default: EX_IOERR
+        }
+    }
 }

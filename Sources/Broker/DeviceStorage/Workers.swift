@@ -6,8 +6,8 @@ import Synchronization
 
 /// Threads for work that blocks or computes for long. The broker owns them. A flood of such work, or a disk that hangs,
 /// thus occupies no thread of Swift's pool or of libdispatch, which sign-outs need.
-package final class Workers: Sendable {
-    package struct Full: Error {}
+public final class Workers: Sendable {
+    public struct Full: Error {}
 
     /// The state that the threads share. They keep it alive, but not the `Workers`.
     private final class Queue: Sendable {
@@ -39,7 +39,7 @@ package final class Workers: Sendable {
     /// - Parameters:
     ///   - count: The most jobs that run at once.
     ///   - capacity: The most jobs that wait.
-    package init(label: StaticString, count: Int, capacity: Int) {
+    public init(label: StaticString, count: Int, capacity: Int) {
         self.label = label
         self.count = count
         self.capacity = capacity
@@ -52,7 +52,7 @@ package final class Workers: Sendable {
     ///
     /// - Returns: `false` if the queue is full, or if the system grants no thread at all. The job is not run then.
     @discardableResult
-    package func submit(_ job: @escaping @Sendable () -> Void) -> Bool {
+    public func submit(_ job: @escaping @Sendable () -> Void) -> Bool {
         let isTaken = queue.state.withLock { state in
             guard state.jobs.count < capacity + state.idle else { return false }
             // Without an idle thread, start one. If the system grants none, an existing thread does the job.
@@ -70,7 +70,7 @@ package final class Workers: Sendable {
     /// Runs `body` and returns its result. A cancelled task waits, too.
     ///
     /// - Throws: ``Full``; `body` is not run then.
-    package func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async throws(Full) -> Value {
+    public func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async throws(Full) -> Value {
         let value: Value? = await withCheckedContinuation { continuation in
             if !submit({ continuation.resume(returning: body()) }) { continuation.resume(returning: nil) }
         }

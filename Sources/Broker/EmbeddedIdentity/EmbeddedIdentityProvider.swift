@@ -2,17 +2,17 @@ import Basics
 import Cryptography
 // For `StoreError`: the compiler ignores types of thrown errors when it warns that the import is unused in package
 // declarations.
-package import DeviceStorage
-package import FoundationEssentials
-package import Identity
-package import SharedDevice
+public import DeviceStorage
+public import FoundationEssentials
+public import Identity
+public import SharedDevice
 
 /// The identity provider of a device without an organisation. Its users are in the device's `UserDirectory`.
 ///
 /// The caller cannot tell a wrong password from an unknown username, neither by the response nor by its time.
-package final class EmbeddedIdentityProvider: IdentityProvider {
+public final class EmbeddedIdentityProvider: IdentityProvider {
     /// The lifetime of an access token, in seconds.
-    package static let tokenLifetime: TimeInterval = 3600
+    public static let tokenLifetime: TimeInterval = 3600
 
     /// The time between two rounds of key maintenance. An expired key stays published for at most this much longer.
     private static let tendingPause = Duration.seconds(600)
@@ -37,7 +37,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
     ///     affects no sign-in.
     ///   - date: The clock for the lifetime of tokens.
     /// - Throws: `IdentityError`: `providerFailed` if libcrypt has no scrypt, or if the directory cannot be read.
-    package init(
+    public init(
         directory: UserDirectory,
         publish: @escaping @Sendable (String) throws(StoreError) -> Void = { _ in },
         report: @escaping @Sendable (String?) -> Void = { _ in },
@@ -65,7 +65,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
 
     deinit { tending.cancel() }
 
-    package func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
+    public func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
         guard let password = request.password else { throw .passwordRequired }
         let verdict: Verdict
         do {
@@ -84,7 +84,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         }
     }
 
-    package func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken {
+    public func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken {
         for scope in scopes where !AccessToken.isScope(scope) { throw .invalidScope(scope) }
         let issued: Result<AccessToken, IdentityError>
         do {
@@ -98,7 +98,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
     }
 
     /// The public keys of its tokens, with its issuer identifier.
-    package var signingKeys: String? { keys.published(at: date()) }
+    public var signingKeys: String? { keys.published(at: date()) }
 
     /// Blocks its thread for the database.
     private func token(for account: Account, _ scopes: Set<String>) throws(IdentityError) -> AccessToken {

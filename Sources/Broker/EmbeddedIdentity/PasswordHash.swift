@@ -1,24 +1,24 @@
 import CCrypt
 import Cryptography
 import Glibc
-package import Identity
+public import Identity
 
 /// A scrypt hash of a password, in libxcrypt's `$7$` form, which other tools can verify, too.
-package struct PasswordHash: Sendable {
+public struct PasswordHash: Sendable {
     /// The work for one hash, for this device and for an attacker who has the file. The hash contains it.
-    package struct Cost: Sendable {
+    public struct Cost: Sendable {
         /// The base-two logarithm of scrypt's N. r is 32 and p is 1, so a hash takes N · 4 KiB of memory.
         private let logN: Int
 
         /// N = 2^14, libxcrypt's default: 64 MiB and 113 ms a hash, measured on a virtual machine with two cores. 2^13
         /// takes 32 MiB and 56 ms, 2^15 takes 128 MiB and 227 ms.
-        package static let standard = Cost(logN: 14)
+        public static let standard = Cost(logN: 14)
         /// N = 4: 16 KiB and 0.1 ms. For tests.
-        package static let minimal = Cost(logN: 2)
+        public static let minimal = Cost(logN: 2)
 
         /// The standard cost. In a debug build, the minimal cost if the environment has `SHARED_DEVICE_TEST_HASHES`:
         /// the tests make and check some thousand passwords.
-        package static let ofNewHashes: Cost = {
+        public static let ofNewHashes: Cost = {
             #if DEBUG
             if getenv("SHARED_DEVICE_TEST_HASHES") != nil { return .minimal }
             #endif
@@ -51,12 +51,12 @@ package struct PasswordHash: Sendable {
     private static let scratchSize = 32_768
 
     /// The hash, with its cost and salt.
-    package let text: String
+    public let text: String
 
     /// Hashes `password` with a new salt. Blocks its thread for the time that the cost demands.
     ///
     /// - Throws: `PasswordError`: `containsNUL`, `tooLong`; `hashingFailed` if memory is exhausted.
-    package init(hashing password: Secret, cost: Cost = .standard) throws(PasswordError) {
+    public init(hashing password: Secret, cost: Cost = .standard) throws(PasswordError) {
         let setting = try cost.makeSetting()
         text = String(decoding: try Self.crypt(password, setting), as: UTF8.self)
     }
@@ -64,7 +64,7 @@ package struct PasswordHash: Sendable {
     /// A stored hash.
     ///
     /// - Throws: `PasswordError`: `malformedHash` if this program did not make it.
-    package init(stored text: String) throws(PasswordError) {
+    public init(stored text: String) throws(PasswordError) {
         guard text.utf8.starts(with: Self.prefix), !text.utf8.contains(0) else { throw .malformedHash }
         self.text = text
     }
@@ -74,7 +74,7 @@ package struct PasswordHash: Sendable {
     }
 
     /// A hash that no password matches. Checking it takes the time of a real hash of this cost.
-    package static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {
+    public static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {
         let setting = try cost.makeSetting()
         return PasswordHash(
             unchecked: String(decoding: setting, as: UTF8.self) + "$" + String(repeating: ".", count: 43)
@@ -84,7 +84,7 @@ package struct PasswordHash: Sendable {
     /// Whether this is the hash of `password`. Blocks its thread for the time that the hash's cost demands.
     ///
     /// - Throws: `PasswordError`: `containsNUL`, `tooLong`, `malformedHash`, `hashingFailed`.
-    package func matches(_ password: Secret) throws(PasswordError) -> Bool {
+    public func matches(_ password: Secret) throws(PasswordError) -> Bool {
         ConstantTime.areEqual(try Self.crypt(password, Array(text.utf8)), Array(text.utf8))
     }
 
@@ -111,7 +111,7 @@ package struct PasswordHash: Sendable {
 }
 
 /// The reason why a password cannot be hashed or checked.
-package enum PasswordError: Error, Sendable, Hashable, CustomStringConvertible {
+public enum PasswordError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The password contains a NUL character, where crypt would stop reading.
     case containsNUL
     /// The password has more than 511 bytes.
@@ -122,7 +122,7 @@ package enum PasswordError: Error, Sendable, Hashable, CustomStringConvertible {
     case hashingFailed(CInt, attempted: String)
 
     /// The cause and the remedy.
-    package var description: String {
+    public var description: String {
         switch self {
         case .containsNUL: "the password contains a NUL character; choose one without"
         case .tooLong: "the password is longer than 511 bytes; choose a shorter one"

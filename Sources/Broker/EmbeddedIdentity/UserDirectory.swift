@@ -1,9 +1,9 @@
 import Basics
-package import DeviceStorage
-package import FoundationEssentials
-package import Identity
-package import SQLite
-package import SharedDevice
+public import DeviceStorage
+public import FoundationEssentials
+public import Identity
+public import SQLite
+public import SharedDevice
 
 /// The users who may sign in on a device without an organisation's identity provider. They are stored in the device's
 /// database.
@@ -11,14 +11,14 @@ package import SharedDevice
 /// Every call blocks its thread for the database; `add` and `setPassword` also for the scrypt hash, which is computed
 /// outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other processes
 /// take effect at once.
-package final class UserDirectory: Sendable {
+public final class UserDirectory: Sendable {
     /// The minimum number of characters in a password (NIST SP 800-63B).
-    package static let minimumPasswordLength = 8
+    public static let minimumPasswordLength = 8
 
-    package let passwordCost: PasswordHash.Cost
-    package let database: DeviceDatabase
+    public let passwordCost: PasswordHash.Cost
+    public let database: DeviceDatabase
 
-    package init(database: DeviceDatabase, passwordCost: PasswordHash.Cost = .ofNewHashes) {
+    public init(database: DeviceDatabase, passwordCost: PasswordHash.Cost = .ofNewHashes) {
         self.database = database
         self.passwordCost = passwordCost
     }
@@ -29,7 +29,7 @@ package final class UserDirectory: Sendable {
     /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`,
     ///   `weakPassword`, `unusablePassword`, `storeFailed`.
     @discardableResult
-    package func add(
+    public func add(
         username: String,
         displayName: String? = nil,
         password: Secret,
@@ -73,7 +73,7 @@ package final class UserDirectory: Sendable {
     /// Checks that a user with this name can be added, before a password is requested.
     ///
     /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `storeFailed`.
-    package func checkIsFree(username: String) throws(UserDirectoryError) {
+    public func checkIsFree(username: String) throws(UserDirectoryError) {
         let name = try Username(username)
         guard try user(named: name.text) == nil else { throw .usernameTaken(name.text) }
     }
@@ -84,7 +84,7 @@ package final class UserDirectory: Sendable {
     /// - Throws: `UserDirectoryError`: `unknownUser`; `signedIn` if the user is the device's account: it has to be
     ///   signed out first, so that the device does not stay signed in as a removed user; `storeFailed`.
     @discardableResult
-    package func remove(username: String) throws(UserDirectoryError) -> DirectoryUser {
+    public func remove(username: String) throws(UserDirectoryError) -> DirectoryUser {
         let removed = try write("remove user \(username)") { db in
             guard let (user, _) = try Self.fetch(db, username: username) else {
                 throw UserDirectoryError.unknownUser(username)
@@ -114,7 +114,7 @@ package final class UserDirectory: Sendable {
     /// All users, sorted by name.
     ///
     /// - Throws: `UserDirectoryError`: `storeFailed`.
-    package func users() throws(UserDirectoryError) -> [DirectoryUser] {
+    public func users() throws(UserDirectoryError) -> [DirectoryUser] {
         try read("list the users") { db in
             try db.rows("\(Self.selection) ORDER BY username_key") { try Self.decode($0).user }
         }
@@ -123,14 +123,14 @@ package final class UserDirectory: Sendable {
     /// The user of this name, ignoring case; `nil` if there is none.
     ///
     /// - Throws: `UserDirectoryError`: `storeFailed`.
-    package func user(named username: String) throws(UserDirectoryError) -> DirectoryUser? {
+    public func user(named username: String) throws(UserDirectoryError) -> DirectoryUser? {
         try credentials(ofUserNamed: username)?.user
     }
 
     /// The user of this name, ignoring case.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
-    package func existingUser(named username: String) throws(UserDirectoryError) -> DirectoryUser {
+    public func existingUser(named username: String) throws(UserDirectoryError) -> DirectoryUser {
         guard let user = try user(named: username) else { throw .unknownUser(username) }
         return user
     }
@@ -138,7 +138,7 @@ package final class UserDirectory: Sendable {
     /// The user with this account identifier, ignoring case; `nil` if there is none.
     ///
     /// - Throws: `UserDirectoryError`: `storeFailed`.
-    package func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
+    public func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
         try read("look up a user") { db in
             try db.row("\(Self.selection) WHERE identifier = ?", identifier.lowercased()) {
                 try Self.decode($0).user
@@ -149,7 +149,7 @@ package final class UserDirectory: Sendable {
     /// Changes the user's password.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `weakPassword`, `unusablePassword`, `storeFailed`.
-    package func setPassword(_ password: Secret, ofUserNamed username: String) throws(UserDirectoryError) {
+    public func setPassword(_ password: Secret, ofUserNamed username: String) throws(UserDirectoryError) {
         let user = try existingUser(named: username)
         let hash = try makeHash(password, for: user.account.username)
         try update(username, "set the password of user \(username)", "password_hash = ?", hash.text)
@@ -160,7 +160,7 @@ package final class UserDirectory: Sendable {
     /// Enables or disables sign-ins of the user. An account that is signed in stays signed in, but gets no new tokens.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
-    package func setDisabled(_ isDisabled: Bool, forUserNamed username: String) throws(UserDirectoryError) {
+    public func setDisabled(_ isDisabled: Bool, forUserNamed username: String) throws(UserDirectoryError) {
         let attempted = "\(isDisabled ? "disable" : "enable") user \(username)"
         try update(username, attempted, "disabled = ?", isDisabled)
     }
@@ -168,12 +168,12 @@ package final class UserDirectory: Sendable {
     /// Changes the user's role.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
-    package func setRole(_ role: UserRole, ofUserNamed username: String) throws(UserDirectoryError) {
+    public func setRole(_ role: UserRole, ofUserNamed username: String) throws(UserDirectoryError) {
         try update(username, "set the role of user \(username)", "role = ?", role.rawValue)
     }
 
     /// The user of this name, with the stored password hash.
-    package func credentials(
+    public func credentials(
         ofUserNamed username: String
     ) throws(UserDirectoryError) -> (user: DirectoryUser, passwordHash: String)? {
         try read("look up a user") { db in try Self.fetch(db, username: username) }
@@ -213,7 +213,7 @@ extension UserDirectory {
     }
 
     /// This directory's tenant. Created on first use.
-    package static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
+    public static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
         if let stored: String = try db.value("SELECT tenant_identifier FROM directory WHERE id = 1") { return stored }
         let made = makeUUID()
         try db.run("INSERT INTO directory (id, tenant_identifier) VALUES (1, ?)", made)
@@ -289,18 +289,18 @@ extension UserDirectory {
     }
 }
 
-package enum UserRole: String, Sendable, CaseIterable {
+public enum UserRole: String, Sendable, CaseIterable {
     /// May sign in.
     case user
     /// May sign in, join the device to the organisation, and make it leave.
     case administrator
 }
 
-package struct DirectoryUser: Sendable {
-    package let account: Account
-    package let role: UserRole
+public struct DirectoryUser: Sendable {
+    public let account: Account
+    public let role: UserRole
     /// Whether sign-ins are refused at the moment.
-    package let isDisabled: Bool
+    public let isDisabled: Bool
     /// When the user was added, to the second.
-    package let createdAt: Date
+    public let createdAt: Date
 }

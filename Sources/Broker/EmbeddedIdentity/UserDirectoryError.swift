@@ -1,11 +1,11 @@
 import Basics
-package import DeviceStorage
+public import DeviceStorage
 import FoundationEssentials
 import Identity
 
 /// The reason why the directory refused a request. Nothing has changed.
-package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvertible {
-    package enum Code: Sendable {
+public struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvertible {
+    public enum Code: Sendable {
         /// Another user has this name, perhaps in another case.
         case usernameTaken
         case unknownUser
@@ -23,11 +23,11 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
         case storeFailed
     }
 
-    package let code: Code
+    public let code: Code
     /// The cause and the remedy.
-    package let description: String
+    public let description: String
     /// The database's error, for `storeFailed`.
-    package let storeError: StoreError?
+    public let storeError: StoreError?
 
     private init(_ code: Code, _ description: String, storeError: StoreError? = nil) {
         self.code = code

@@ -1,18 +1,18 @@
-package import FoundationEssentials
+public import FoundationEssentials
 
 /// A token that lets an app act for the account. Its description hides the value.
-package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDebugStringConvertible,
+public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDebugStringConvertible,
     CustomReflectable
 {
     /// The token itself, which is opaque to the app.
-    package let value: String
-    package let scopes: Set<String>
+    public let value: String
+    public let scopes: Set<String>
     /// The expiry, by the wall clock.
-    package let expiresAt: Date
+    public let expiresAt: Date
     /// The provider's ID token, if there is one.
-    package var identity: IdentityToken?
+    public var identity: IdentityToken?
 
-    package init(value: String, scopes: Set<String>, expiresAt: Date, identity: IdentityToken? = nil) {
+    public init(value: String, scopes: Set<String>, expiresAt: Date, identity: IdentityToken? = nil) {
         self.value = value
         self.scopes = scopes
         self.expiresAt = expiresAt
@@ -23,19 +23,19 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
     ///
     /// Providers omit the scopes that belong to every sign-in. Some return a service's scope with a longer name than
     /// the requested one, or in other capitals. A request for all configured scopes (`…/.default`) is never returned.
-    package static func scopes(_ wanted: Set<String>, notIn granted: Set<String>) -> Set<String> {
+    public static func scopes(_ wanted: Set<String>, notIn granted: Set<String>) -> Set<String> {
         wanted.filter { wanted in
             !ofSignIn.contains(wanted) && !isAll(wanted) && !granted.contains { isSame($0, wanted) }
         }
     }
 
     /// The scopes of `wanted` that are in `granted`, in any of the forms that a provider uses.
-    package static func scopes(_ wanted: Set<String>, in granted: Set<String>) -> Set<String> {
+    public static func scopes(_ wanted: Set<String>, in granted: Set<String>) -> Set<String> {
         wanted.filter { wanted in granted.contains { isSame($0, wanted) } }
     }
 
     /// The scopes of `granted` that go beyond `allowed`.
-    package static func scopes(_ granted: Set<String>, beyond allowed: Set<String>) -> Set<String> {
+    public static func scopes(_ granted: Set<String>, beyond allowed: Set<String>) -> Set<String> {
         granted.filter { granted in
             !ofSignIn.contains(granted)
                 && !allowed.contains { allowed in
@@ -63,49 +63,49 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
     /// ignore case, and a scope without a service belongs to Microsoft Graph. The provider may return either form
     /// (https://learn.microsoft.com/entra/identity-platform/scopes-oidc,
     /// https://learn.microsoft.com/entra/msal/javascript/browser/resources-and-scopes).
-    package static func inFull(_ scope: String) -> String {
+    public static func inFull(_ scope: String) -> String {
         let scope = scope.lowercased()
         return scope.contains("/") ? scope : "https://graph.microsoft.com/" + scope
     }
 
     /// Whether the text is a valid scope (RFC 6749, section 3.3): visible ASCII without the quotation mark and the
     /// backslash.
-    package static func isScope(_ text: String) -> Bool {
+    public static func isScope(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
     }
 
     /// The service in a scope of Entra's form: `https://orders.example/read` belongs to `https://orders.example`. `nil`
     /// for other scopes.
-    package static func service(ofScope scope: String) -> String? {
+    public static func service(ofScope scope: String) -> String? {
         guard let scheme = scope.firstRange(of: "://"), let slash = scope.lastIndex(of: "/"), slash > scheme.upperBound
         else { return nil }
         return String(scope[..<slash])
     }
 
     /// The scopes and the expiry, without the value.
-    package var description: String { "AccessToken(\(scopes.sorted().joined(separator: " ")), until \(expiresAt))" }
+    public var description: String { "AccessToken(\(scopes.sorted().joined(separator: " ")), until \(expiresAt))" }
 
-    package var debugDescription: String { description }
+    public var debugDescription: String { description }
 
-    package var customMirror: Mirror { Mirror(self, children: ["scopes": scopes, "expiresAt": expiresAt]) }
+    public var customMirror: Mirror { Mirror(self, children: ["scopes": scopes, "expiresAt": expiresAt]) }
 }
 
 /// The organisation's provider's ID token, as the provider signed it. Its description hides the text.
-package struct IdentityToken: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
-    package let text: String
+public struct IdentityToken: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
+    public let text: String
     /// The granted scopes about the person (OpenID Connect Core, section 5.4). An app that may not request all of them
     /// may not see the ID token.
-    package let scopes: Set<String>
+    public let scopes: Set<String>
 
-    package static let scopesOfPersons: Set = ["openid", "profile", "email", "address", "phone"]
+    public static let scopesOfPersons: Set = ["openid", "profile", "email", "address", "phone"]
 
     /// - Parameter granted: All scopes granted at the sign-in.
-    package init(text: String, granted: Set<String>) {
+    public init(text: String, granted: Set<String>) {
         self.text = text
         scopes = granted.intersection(Self.scopesOfPersons).union(["openid"])
     }
 
     /// The scopes, without the text.
-    package var description: String { "IdentityToken(\(scopes.sorted().joined(separator: " ")))" }
-    package var customMirror: Mirror { Mirror(self, children: ["scopes": scopes]) }
+    public var description: String { "IdentityToken(\(scopes.sorted().joined(separator: " ")))" }
+    public var customMirror: Mirror { Mirror(self, children: ["scopes": scopes]) }
 }

@@ -1,14 +1,14 @@
 /// The encoding of queries and of `application/x-www-form-urlencoded`.
-package enum FormFields {
+public enum FormFields {
     /// The media type of a request's body.
-    package static let contentType = "application/x-www-form-urlencoded"
+    public static let contentType = "application/x-www-form-urlencoded"
 
     /// Percent-encodes everything except letters, digits and `-._~`, also spaces.
-    package static func encode(_ fields: [(String, String)]) -> String {
+    public static func encode(_ fields: [(String, String)]) -> String {
         fields.map { encode($0) + "=" + encode($1) }.joined(separator: "&")
     }
 
-    package static func encode(_ text: String) -> String {
+    public static func encode(_ text: String) -> String {
         var encoded: [UInt8] = []
         let digits = Array("0123456789ABCDEF".utf8)
         for byte in text.utf8 {
@@ -24,7 +24,7 @@ package enum FormFields {
     ///
     /// - Returns: `nil` if a name is repeated, an escape is malformed, or a value is not UTF-8. No server that follows
     ///   the protocol sends such a query.
-    package static func decode(_ query: String) -> [String: String]? {
+    public static func decode(_ query: String) -> [String: String]? {
         var fields: [String: String] = [:]
         for field in query.utf8.split(separator: UInt8(ascii: "&")) {
             let parts = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)

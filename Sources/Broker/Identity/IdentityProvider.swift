@@ -1,4 +1,4 @@
-package import SharedDevice
+public import SharedDevice
 // The standard library's normal forms. swift-foundation uses them too, and its own functions for this need all of ICU.
 @_spi(_Unicode) import Swift
 
@@ -7,7 +7,7 @@ package import SharedDevice
 ///
 /// The broker calls it without a lock held, from any task, several calls at a time. A provider keeps no state about who
 /// is signed in on the device; the broker does.
-package protocol IdentityProvider: Sendable {
+public protocol IdentityProvider: Sendable {
     /// Authenticates the person who signs in.
     ///
     /// - Throws: `IdentityError`: `invalidGrant`, `accountDisabled`, `slowDown`, `interactionRequired`, `busy`,
@@ -28,48 +28,48 @@ package protocol IdentityProvider: Sendable {
     var signingKeys: String? { get }
 }
 
-package struct SignInRequest: Sendable {
+public struct SignInRequest: Sendable {
     /// The username; only a hint if the provider authenticates the person on its own page.
-    package let username: String
+    public let username: String
     /// The password; `nil` if the provider authenticates the person on its own page.
-    package let password: Secret?
+    public let password: Secret?
 
-    package init(username: String, password: Secret? = nil) {
+    public init(username: String, password: Secret? = nil) {
         self.username = username
         self.password = password
     }
 }
 
 /// The longest username, in bytes of UTF-8.
-package let longestUsername = 256
+public let longestUsername = 256
 
 /// The form in which two usernames are compared: it ignores case, and how Unicode composes a letter.
-package func usernameKey(_ name: String) -> String { name.composed.lowercased() }
+public func usernameKey(_ name: String) -> String { name.composed.lowercased() }
 
 extension String {
     /// The text in Unicode's normal form C: a letter with its accents is one scalar if Unicode has such a scalar.
-    package var composed: String {
+    public var composed: String {
         var scalars = UnicodeScalarView()
         scalars.append(contentsOf: _nfc)
         return String(scalars)
     }
 }
 
-package struct AuthenticatedIdentity: Sendable {
-    package let account: Account
+public struct AuthenticatedIdentity: Sendable {
+    public let account: Account
     /// Whether the person may join devices to the organisation and make them leave it.
-    package let isAdministrator: Bool
+    public let isAdministrator: Bool
 
-    package init(account: Account, isAdministrator: Bool = false) {
+    public init(account: Account, isAdministrator: Bool = false) {
         self.account = account
         self.isAdministrator = isAdministrator
     }
 }
 
 /// The reason why an authentication failed or no token was issued.
-package struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible {
+public struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The raw values go over the wire: they are the words of OAuth or OpenID Connect, if those have one.
-    package enum Code: String, Sendable {
+    public enum Code: String, Sendable {
         /// No user has this name and this password. The response does not tell which of the two is wrong.
         case invalidGrant = "invalid_grant"
         /// The name and password are right, but the user may not sign in.
@@ -95,15 +95,15 @@ package struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible
         case authenticationFailed = "authentication_failed"
     }
 
-    package let code: Code
+    public let code: Code
     /// The cause and the remedy.
-    package let description: String
+    public let description: String
     /// For `slowDown`: how long further attempts are refused from now on. For `providerUnavailable`: the provider's
     /// `Retry-After`, at most 300 s; `nil` if the provider sent none.
-    package let retryAfter: Duration?
+    public let retryAfter: Duration?
 
     /// An error with a text for people. The text must not reveal what `code` hides.
-    package init(_ code: Code, _ description: String, retryAfter: Duration? = nil) {
+    public init(_ code: Code, _ description: String, retryAfter: Duration? = nil) {
         self.code = code
         self.description = description
         self.retryAfter = retryAfter
@@ -111,25 +111,25 @@ package struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible
 }
 
 extension IdentityError {
-    package static let invalidGrant = IdentityError(
+    public static let invalidGrant = IdentityError(
         .invalidGrant,
         "the user name or the password is wrong; check both and try again"
     )
-    package static let accountDisabled = IdentityError(
+    public static let accountDisabled = IdentityError(
         .accountDisabled,
         "this account may not sign in; ask the device's administrator to enable it"
     )
-    package static let accountUnknown = IdentityError(
+    public static let accountUnknown = IdentityError(
         .accountUnknown,
         "the account does not exist any more; sign it out of this device"
     )
-    package static let passwordRequired = IdentityError(
+    public static let passwordRequired = IdentityError(
         .interactionRequired,
         "signing in needs a password; ask the person for it"
     )
-    package static let busy = IdentityError(.busy, "too many people are signing in at this moment; try again")
+    public static let busy = IdentityError(.busy, "too many people are signing in at this moment; try again")
 
-    package static func slowDown(_ wait: Duration) -> IdentityError {
+    public static func slowDown(_ wait: Duration) -> IdentityError {
         // Rounded up, so that waiting for the whole seconds is long enough.
         let seconds = wait.components.seconds + (wait.components.attoseconds > 0 ? 1 : 0)
         return IdentityError(
@@ -139,7 +139,7 @@ extension IdentityError {
         )
     }
 
-    package static func invalidScope(_ scope: String) -> IdentityError {
+    public static func invalidScope(_ scope: String) -> IdentityError {
         IdentityError(
             .invalidScope,
             "\(scope.debugDescription) is no OAuth scope; use visible ASCII characters other than \" and \\"

@@ -1,5 +1,5 @@
-package import FoundationEssentials
-package import SharedDevice
+public import FoundationEssentials
+public import SharedDevice
 
 /// The organisation's own provider, which authenticates the person on its own page: the device sees no password. The
 /// broker's reducer knows this protocol and nothing of OpenID Connect. The implementation may run in another process.
@@ -7,7 +7,7 @@ package import SharedDevice
 /// Calls may overlap. The broker runs at most one `renew` and one `end` at a time, and never both for one sign-in:
 /// providers revoke all tokens of a sign-in if one of them is used twice. Every call ends by itself within a minute.
 /// The provider keeps no state about signed-in people.
-package protocol OrganisationProvider: Sendable {
+public protocol OrganisationProvider: Sendable {
     /// Begins a sign-in.
     ///
     /// - Throws: `IdentityError`: `providerUnavailable`, `providerMisconfigured`, `busy`.
@@ -50,31 +50,31 @@ package protocol OrganisationProvider: Sendable {
 
 extension OrganisationProvider {
     /// Ends the session at the provider, including the provider's own session.
-    package func end(_ record: ProviderRecord) async throws(IdentityError) {
+    public func end(_ record: ProviderRecord) async throws(IdentityError) {
         try await end(record, keepsSession: false)
     }
 }
 
-package struct SignInStart: Sendable, Hashable {
+public struct SignInStart: Sendable, Hashable {
     /// How the person reaches the provider's page.
-    package enum Method: String, Sendable, Hashable, CaseIterable {
+    public enum Method: String, Sendable, Hashable, CaseIterable {
         /// In a browser of this device: authorization code with PKCE.
         case browser
         /// With a code, on another device.
         case deviceCode
     }
 
-    package var method: Method
+    public var method: Method
     /// The address that the browser comes back to: `http://127.0.0.1:PORT/callback`. Only for `browser`.
-    package var redirect: String?
+    public var redirect: String?
     /// The username that the page may suggest.
-    package var loginHint: String?
+    public var loginHint: String?
     /// The scopes of the first access token, in addition to the configured scopes.
-    package var scopes: Set<String>
+    public var scopes: Set<String>
     /// The person who has to sign in, for reauthentication; `nil` for any person.
-    package var only: ProviderRecord.Person?
+    public var only: ProviderRecord.Person?
 
-    package init(
+    public init(
         _ method: Method,
         redirect: String? = nil,
         loginHint: String? = nil,
@@ -91,7 +91,7 @@ package struct SignInStart: Sendable, Hashable {
 
 extension SignInStart {
     /// Whether the redirect stays on this machine (RFC 8252, section 7.3). `localhost` may be another machine's name.
-    package static func isLoopback(_ redirect: String) -> Bool {
+    public static func isLoopback(_ redirect: String) -> Bool {
         let (beginning, end) = ("http://127.0.0.1:", "/callback")
         guard redirect.hasPrefix(beginning), redirect.hasSuffix(end),
             redirect.utf8.count > beginning.utf8.count + end.utf8.count
@@ -102,20 +102,20 @@ extension SignInStart {
 }
 
 /// A pending sign-in, with the prompt for the person.
-package struct BegunSignIn: Sendable, Hashable {
-    package enum Prompt: Sendable, Hashable {
+public struct BegunSignIn: Sendable, Hashable {
+    public enum Prompt: Sendable, Hashable {
         case browser(address: String)
         /// The code to type in on another device, the page's address, and the same address with the code in it.
         case deviceCode(code: String, address: String, completeAddress: String?)
     }
 
     /// The provider's identifier of this sign-in. It cannot be guessed.
-    package let handle: String
-    package let prompt: Prompt
+    public let handle: String
+    public let prompt: Prompt
     /// How much time the person has.
-    package let lifetime: Duration
+    public let lifetime: Duration
 
-    package init(handle: String, prompt: Prompt, lifetime: Duration) {
+    public init(handle: String, prompt: Prompt, lifetime: Duration) {
         self.handle = handle
         self.prompt = prompt
         self.lifetime = lifetime
@@ -123,12 +123,12 @@ package struct BegunSignIn: Sendable, Hashable {
 }
 
 /// A completed sign-in. Everything in it has been checked.
-package struct ProviderSignIn: Sendable {
-    package let account: Account
-    package let record: ProviderRecord
-    package let token: AccessToken
+public struct ProviderSignIn: Sendable {
+    public let account: Account
+    public let record: ProviderRecord
+    public let token: AccessToken
 
-    package init(account: Account, record: ProviderRecord, token: AccessToken) {
+    public init(account: Account, record: ProviderRecord, token: AccessToken) {
         self.account = account
         self.record = record
         self.token = token
@@ -136,7 +136,7 @@ package struct ProviderSignIn: Sendable {
 }
 
 /// The outcome of ``OrganisationProvider/renew(_:scopes:mayBeUsed:)`` (RFC 6749, sections 5.2 and 6).
-package enum RenewalOutcome: Sendable {
+public enum RenewalOutcome: Sendable {
     /// A token. A record, if there is one, replaces the last one, and must be on the disk before the token is handed
     /// out.
     case renewed(AccessToken, ProviderRecord?)
@@ -156,48 +156,48 @@ package enum RenewalOutcome: Sendable {
 
 /// The data that is kept of a sign-in until its session is over. Secret: it is sealed on the disk, and its description
 /// hides it.
-package struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
+public struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
     /// A person, identified by the provider.
-    package struct Person: Sendable, Hashable {
-        package let issuer: String
+    public struct Person: Sendable, Hashable {
+        public let issuer: String
         /// `sub`.
-        package let subject: String
+        public let subject: String
 
-        package init(issuer: String, subject: String) {
+        public init(issuer: String, subject: String) {
             self.issuer = issuer
             self.subject = subject
         }
     }
 
-    package let person: Person
+    public let person: Person
     /// `sid`: the provider's identifier of its session, if it has one.
-    package let session: String?
+    public let session: String?
     /// Tokens and claims, in the provider implementation's own format. At most ``longestContent`` bytes.
-    package let content: Secret
+    public let content: Secret
 
-    package static let longestContent = 128 << 10
+    public static let longestContent = 128 << 10
 
-    package init(person: Person, session: String?, content: Secret) {
+    public init(person: Person, session: String?, content: Secret) {
         self.person = person
         self.session = session
         self.content = content
     }
 
-    package static func == (left: ProviderRecord, right: ProviderRecord) -> Bool {
+    public static func == (left: ProviderRecord, right: ProviderRecord) -> Bool {
         left.person == right.person && left.session == right.session && left.content.isEqual(to: right.content)
     }
 
-    package func hash(into hasher: inout Hasher) { hasher.combine(person) }
+    public func hash(into hasher: inout Hasher) { hasher.combine(person) }
 
     /// Hides the content.
-    package var description: String { "ProviderRecord(hidden)" }
-    package var customMirror: Mirror { Mirror(self, children: [:]) }
+    public var description: String { "ProviderRecord(hidden)" }
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// An event from the process that speaks to the provider: a session has ended, by a logout token or a security event,
 /// or the broker should ask the provider.
-package struct ProviderEvent: Sendable, Hashable {
-    package enum Kind: String, Sendable, Hashable, CaseIterable {
+public struct ProviderEvent: Sendable, Hashable {
+    public enum Kind: String, Sendable, Hashable, CaseIterable {
         /// The session is over: the broker signs out.
         case ended
         /// The person has to authenticate again; the session stays.
@@ -212,14 +212,14 @@ package struct ProviderEvent: Sendable, Hashable {
         case compliant
     }
 
-    package let kind: Kind
-    package let issuer: String
-    package let subject: String?
-    package let session: String?
+    public let kind: Kind
+    public let issuer: String
+    public let subject: String?
+    public let session: String?
     /// When it happened, by the provider's clock; `nil` for now.
-    package let date: Date?
+    public let date: Date?
 
-    package init(
+    public init(
         _ kind: Kind,
         issuer: String,
         subject: String? = nil,
@@ -235,14 +235,14 @@ package struct ProviderEvent: Sendable, Hashable {
 
     /// Whether the event concerns the sign-in of this record. A session in the event decides alone; the subject decides
     /// only if the event names no session (OpenID Connect Back-Channel Logout 1.0, section 2.6).
-    package func concerns(_ record: ProviderRecord) -> Bool {
+    public func concerns(_ record: ProviderRecord) -> Bool {
         guard issuer == record.person.issuer, subject == nil || subject == record.person.subject else { return false }
         return session.map { $0 == record.session } ?? (subject != nil)
     }
 }
 
 /// Encrypts a provider's record for the disk, and decrypts it.
-package protocol RecordSealer: Sendable {
+public protocol RecordSealer: Sendable {
     /// - Throws: ``RecordUnreadable`` if the record is too long.
     func seal(_ record: ProviderRecord, for use: RecordUse) throws(RecordUnreadable) -> [UInt8]
 
@@ -252,15 +252,15 @@ package protocol RecordSealer: Sendable {
 }
 
 /// The use that a record is kept for.
-package enum RecordUse: Sendable, Hashable {
+public enum RecordUse: Sendable, Hashable {
     /// The open session: its number, its issuer and the account.
     case session(epoch: UInt64, issuer: String, account: String)
     /// The provider still has to be told that the session is over.
     case ending(number: UInt64)
 }
 
-package struct RecordUnreadable: Error, Sendable, Hashable, CustomStringConvertible {
-    package let description: String
+public struct RecordUnreadable: Error, Sendable, Hashable, CustomStringConvertible {
+    public let description: String
 
-    package init(_ description: String) { self.description = description }
+    public init(_ description: String) { self.description = description }
 }

@@ -1,7 +1,7 @@
 /// One requirement that the device has of the organisation's provider, and the result of a test that needs no person.
-package struct ProviderCheckStep: Sendable, Hashable {
+public struct ProviderCheckStep: Sendable, Hashable {
     /// In the order of the tests. The raw values are in JSON.
-    package enum Name: String, Sendable, CaseIterable {
+    public enum Name: String, Sendable, CaseIterable {
         /// The server's certificate is valid.
         case tls
         /// The provider's metadata can be read, and names the configured issuer.
@@ -23,23 +23,23 @@ package struct ProviderCheckStep: Sendable, Hashable {
         case sharedSignals
 
         /// The steps that apply to every provider.
-        package static let ofEveryProvider = allCases.filter { ![.backChannelLogout, .sharedSignals].contains($0) }
+        public static let ofEveryProvider = allCases.filter { ![.backChannelLogout, .sharedSignals].contains($0) }
     }
 
     /// The raw values are in JSON.
-    package enum Outcome: String, Sendable {
+    public enum Outcome: String, Sendable {
         case works
         case fails
         /// The provider does not offer it, or a test needs a person. Not an error.
         case unknown
     }
 
-    package let name: Name
-    package let outcome: Outcome
+    public let name: Name
+    public let outcome: Outcome
     /// The result; after a failure also the remedy.
-    package let text: String
+    public let text: String
 
-    package init(_ name: Name, _ outcome: Outcome, _ text: String) {
+    public init(_ name: Name, _ outcome: Outcome, _ text: String) {
         self.name = name
         self.outcome = outcome
         self.text = text

@@ -7,19 +7,19 @@ import Glibc
 /// available without a `String`.
 ///
 /// Unchecked: the memory is written in `init`, wiped in `deinit`, and only read in between.
-package final class Secret: @unchecked Sendable, CustomStringConvertible, CustomReflectable {
+public final class Secret: @unchecked Sendable, CustomStringConvertible, CustomReflectable {
     /// The bytes, and a NUL for C.
     private let memory: UnsafeMutablePointer<UInt8>
     /// The number of bytes without the NUL.
-    package let count: Int
+    public let count: Int
 
     /// The secret with this text, in UTF-8. Canonically equivalent texts of different bytes are different secrets.
-    package convenience init(_ text: String) {
+    public convenience init(_ text: String) {
         self.init(bytes: text.utf8)
     }
 
     /// The secret with a copy of these bytes. The caller wipes the original.
-    package init(bytes: some Collection<UInt8>) {
+    public init(bytes: some Collection<UInt8>) {
         count = bytes.count
         memory = .allocate(capacity: count + 1)
         memory.initialize(repeating: 0, count: count + 1)
@@ -34,27 +34,27 @@ package final class Secret: @unchecked Sendable, CustomStringConvertible, Custom
     private var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(start: memory, count: count) }
 
     /// Whether C functions would take the secret for a shorter one.
-    package var containsNUL: Bool { bytes.contains(0) }
+    public var containsNUL: Bool { bytes.contains(0) }
 
     /// The number of Unicode code points: every byte that is not a continuation byte starts one.
-    package var codePointCount: Int { bytes.count { $0 & 0b1100_0000 != 0b1000_0000 } }
+    public var codePointCount: Int { bytes.count { $0 & 0b1100_0000 != 0b1000_0000 } }
 
     /// Compares the bytes in constant time.
-    package func isEqual(to other: Secret) -> Bool { ConstantTime.areEqual(bytes, other.bytes) }
+    public func isEqual(to other: Secret) -> Bool { ConstantTime.areEqual(bytes, other.bytes) }
 
     /// A copy that is not wiped, for interfaces that only take texts.
-    package var text: String { String(decoding: bytes, as: UTF8.self) }
+    public var text: String { String(decoding: bytes, as: UTF8.self) }
 
     /// Calls `body` with the bytes, without the NUL. The pointer is valid until `body` returns.
-    package func withBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result { body(bytes) }
+    public func withBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result { body(bytes) }
 
     /// Calls `body` with the bytes and a NUL after them. The pointer is valid until `body` returns.
-    package func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
+    public func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         memory.withMemoryRebound(to: CChar.self, capacity: count + 1) { body($0) }
     }
 
     /// Hides the secret.
-    package var description: String { "Secret(hidden)" }
+    public var description: String { "Secret(hidden)" }
 
-    package var customMirror: Mirror { Mirror(self, children: [:]) }
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -5,8 +5,8 @@ import Glibc
 ///
 /// Prepared statements are cached by their text. The texts are constants of the program, and few. They never contain
 /// values.
-package final class SQLiteConnection {
-    package enum Access: Sendable {
+public final class SQLiteConnection {
+    public enum Access: Sendable {
         case read
         /// Reads and writes an existing file.
         case write
@@ -27,7 +27,7 @@ package final class SQLiteConnection {
     private var statements: [String: SQLiteStatement] = [:]
 
     /// - Parameter busyTimeout: How long a call waits for another connection before it fails.
-    package init(path: String, _ access: Access = .write, busyTimeout: Duration = .zero) throws(SQLiteError) {
+    public init(path: String, _ access: Access = .write, busyTimeout: Duration = .zero) throws(SQLiteError) {
         var connection: OpaquePointer?
         // SQLite gives the files of its log the mode of this file. The umask belongs to the whole process, so it stays
         // unchanged.
@@ -53,12 +53,12 @@ package final class SQLiteConnection {
 
     /// Runs the statements of a script in order, until the first failure. Drops their rows, and does not cache the
     /// statements.
-    package func execute(_ script: String) throws(SQLiteError) {
+    public func execute(_ script: String) throws(SQLiteError) {
         let result = sqlite3_exec(handle, script, nil, nil, nil)
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
     }
 
-    package func run<each Value: SQLiteBindable>(
+    public func run<each Value: SQLiteBindable>(
         _ sql: String,
         _ values: repeat each Value
     ) throws(SQLiteError) {
@@ -67,7 +67,7 @@ package final class SQLiteConnection {
         while try statement.step() {}
     }
 
-    package func rows<each Value: SQLiteBindable, Result>(
+    public func rows<each Value: SQLiteBindable, Result>(
         _ sql: String,
         _ values: repeat each Value,
         as make: (borrowing SQLiteRow) throws -> Result
@@ -80,7 +80,7 @@ package final class SQLiteConnection {
     }
 
     /// The first row of a query; `nil` if it has none.
-    package func row<each Value: SQLiteBindable, Result>(
+    public func row<each Value: SQLiteBindable, Result>(
         _ sql: String,
         _ values: repeat each Value,
         as make: (borrowing SQLiteRow) throws -> Result
@@ -91,7 +91,7 @@ package final class SQLiteConnection {
     }
 
     /// The first value of the first row; `nil` if there is no row, or if the value is NULL or of another type.
-    package func value<each Value: SQLiteBindable, Result: SQLiteReadable>(
+    public func value<each Value: SQLiteBindable, Result: SQLiteReadable>(
         _ sql: String,
         _ values: repeat each Value
     ) throws(SQLiteError) -> Result? {
@@ -102,7 +102,7 @@ package final class SQLiteConnection {
     }
 
     /// The number of rows that the last INSERT, UPDATE or DELETE has changed.
-    package var changedRows: Int { Int(sqlite3_changes64(handle)) }
+    public var changedRows: Int { Int(sqlite3_changes64(handle)) }
 
     /// Takes the statement out of the cache, so that a nested query with the same text gets another statement.
     private func begin<each Value: SQLiteBindable>(
@@ -127,7 +127,7 @@ package final class SQLiteConnection {
 
     /// Runs `body` in a transaction that excludes other writers. The changes are on the disk when this returns. They
     /// are rolled back when this throws.
-    package func write<Value>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
+    public func write<Value>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
         try run("BEGIN IMMEDIATE")
         do {
             let value = try body(self)
@@ -140,7 +140,7 @@ package final class SQLiteConnection {
     }
 
     /// Runs `body` in a read-only transaction, which sees a consistent snapshot.
-    package func read<Value>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
+    public func read<Value>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
         try run("BEGIN")
         defer { rollBack() }
         return try body(self)
@@ -155,7 +155,7 @@ package final class SQLiteConnection {
 
     /// Keeps the files of the write-ahead log when the last connection closes, so that they exist on a full disk. The
     /// log is empty then.
-    package func keepLog() throws(SQLiteError) {
+    public func keepLog() throws(SQLiteError) {
         try execute("PRAGMA journal_size_limit = 0")
         var isOn: CInt = 1
         let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_PERSIST_WAL, &isOn)
@@ -164,7 +164,7 @@ package final class SQLiteConnection {
 
     /// Copies the write-ahead log into the database file, and truncates the log, which contains earlier versions of
     /// pages.
-    package func emptyLog() throws(SQLiteError) {
+    public func emptyLog() throws(SQLiteError) {
         let result = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil)
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
     }

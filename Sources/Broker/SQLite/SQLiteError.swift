@@ -1,9 +1,9 @@
 import CSQLite
 import Glibc
 
-package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
+public struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kinds of errors that a caller can act on.
-    package enum Kind: Sendable {
+    public enum Kind: Sendable {
         /// Another connection holds the database.
         case busy
         /// The disk is full.
@@ -18,11 +18,11 @@ package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The extended result code.
-    package let code: CInt
+    public let code: CInt
     /// SQLite's message. It may name tables and columns, but never contains values.
-    package let message: String
+    public let message: String
     /// The `errno` of a file operation that failed; otherwise 0.
-    package let systemError: CInt
+    public let systemError: CInt
 
     init(code: CInt, message: String, systemError: CInt = 0) {
         self.code = code
@@ -42,7 +42,7 @@ package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
 
     /// The kind, from the primary result code. For SQLITE_IOERR also from `errno`: SQLite writes the index of the
     /// write-ahead log through mapped memory, where a full disk appears as an I/O error.
-    package var kind: Kind {
+    public var kind: Kind {
         switch code & 0xFF {
         case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: .busy
         case SQLITE_FULL: .full
@@ -59,7 +59,7 @@ package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 
     /// SQLite's message, and the system's if there is one.
-    package var description: String {
+    public var description: String {
         systemError == 0 ? message : "\(message): \(String(cString: strerror(systemError)))"
     }
 }

@@ -101,12 +101,12 @@ final class SQLiteStatement {
 }
 
 /// One row of a result. It can be neither kept nor copied, because the next step overwrites it.
-package struct SQLiteRow: ~Copyable {
+public struct SQLiteRow: ~Copyable {
     let statement: SQLiteStatement
 
     /// The value of the column; `nil` if it is NULL or of another type, or if there is no such column.
-    package subscript<Value: SQLiteReadable>(_ column: String) -> Value? { Value(statement.value(of: column)) }
+    public subscript<Value: SQLiteReadable>(_ column: String) -> Value? { Value(statement.value(of: column)) }
 
     /// The value of the column at this index, from 0.
-    package subscript<Value: SQLiteReadable>(_ column: Int) -> Value? { Value(statement.value(of: CInt(column))) }
+    public subscript<Value: SQLiteReadable>(_ column: Int) -> Value? { Value(statement.value(of: CInt(column))) }
 }

@@ -1,10 +1,10 @@
 import Basics
 import DBus
 import DeviceStorage
-package import Dispatch
+public import Dispatch
 import FoundationEssentials
-import Glibc
-package import Logging
+public import Glibc
+public import Logging
 import Synchronization
 
 /// A log on standard error, for the journal or a terminal. Each entry is one line, even if it contains text from other
@@ -12,9 +12,9 @@ import Synchronization
 ///
 /// It has its own thread for writing. While the journal is stalled, lines are dropped and counted, so that logging
 /// never blocks.
-package final class LogOutput: Sendable {
+public final class LogOutput: Sendable {
     /// The maximum of queued lines. Each has at most 4,000 Unicode scalars.
-    package static let capacity = 256
+    public static let capacity = 256
     private static let longestLine = 4000
 
     private let descriptor: CInt
@@ -24,19 +24,19 @@ package final class LogOutput: Sendable {
     private let writer = Workers(label: "log", count: 1, capacity: LogOutput.capacity)
     private let leftOut = Locked(0)
 
-    package init(descriptor: CInt = STDERR_FILENO, environment: [String: String]) {
+    public init(descriptor: CInt = STDERR_FILENO, environment: [String: String]) {
         self.descriptor = descriptor
         var information = stat()
         let isOpen = fstat(descriptor, &information) == 0
         isJournal = isOpen && environment["JOURNAL_STREAM"] == "\(information.st_dev):\(information.st_ino)"
     }
 
-    package func logger(_ label: String, level: Logger.Level) -> Logger {
+    public func logger(_ label: String, level: Logger.Level) -> Logger {
         Logger(label: label) { LogLines(output: self, label: $0, logLevel: level) }
     }
 
     /// Waits until the log is written, up to the limit.
-    package func finish(within limit: DispatchTimeInterval = .seconds(1)) {
+    public func finish(within limit: DispatchTimeInterval = .seconds(1)) {
         let (deadline, isWritten) = (DispatchTime.now() + limit, DispatchSemaphore(value: 0))
         while !writer.submit({ isWritten.signal() }) {
             guard .now() < deadline else { return }

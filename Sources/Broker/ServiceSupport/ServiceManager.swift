@@ -4,15 +4,15 @@ import Glibc
 
 /// The service manager that started this process, reached as in sd_notify(3): by datagrams to the socket in
 /// `NOTIFY_SOCKET`.
-package struct ServiceManager: Sendable {
+public struct ServiceManager: Sendable {
     private let address: sockaddr_un
     private let length: socklen_t
     /// The watchdog's timeout, after which the service manager ends a silent process; `nil` without a watchdog.
-    package let watchdog: Duration?
+    public let watchdog: Duration?
 
     /// - Parameter environment: The environment of this process.
     /// - Returns: `nil` if no service manager asks for notifications.
-    package init?(environment: [String: String]) {
+    public init?(environment: [String: String]) {
         guard let path = environment["NOTIFY_SOCKET"], path.hasPrefix("/") || path.hasPrefix("@") else { return nil }
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
@@ -32,7 +32,7 @@ package struct ServiceManager: Sendable {
     /// Sends a message of sd_notify(3). Never blocks: a service manager that does not read soon has a full queue.
     ///
     /// - Returns: The reason if it cannot be sent now.
-    package func tell(_ word: String) -> String? {
+    public func tell(_ word: String) -> String? {
         let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { return "no socket: \(String(cString: strerror(errno)))" }
         defer { close(descriptor) }
@@ -51,7 +51,7 @@ package struct ServiceManager: Sendable {
     /// sent.
     ///
     /// - Parameter failed: Called once, with the reason, if the first report of readiness fails.
-    package func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
+    public func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
         let thread = QuietThread.start("watchdog") { [self] in
             if let problem = tell("READY=1") {
                 failed(problem)

@@ -1,14 +1,14 @@
-package import ArgumentParser
-package import DBus
+public import ArgumentParser
+public import DBus
 import DeviceConfiguration
 
 /// The command-line options of every service of a shared device.
-package struct ServiceOptions: ParsableArguments {
+public struct ServiceOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),
         help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus")
     )
-    package var busName: String?
+    public var busName: String?
 
     @Option(
         name: .customLong("configuration"),
@@ -17,20 +17,20 @@ package struct ServiceOptions: ParsableArguments {
             valueName: "file"
         )
     )
-    package var configurationFile: String = ManagedConfigurationFile.defaultPath
+    public var configurationFile: String = ManagedConfigurationFile.defaultPath
 
     @Option(
         help: ArgumentHelp("The least level to log.", valueName: "level")
     )
-    package var logLevel: LogLevel = .info
+    public var logLevel: LogLevel = .info
 
-    package init() {}
+    public init() {}
 
     /// The named bus; otherwise the one in the environment.
-    package var bus: Bus { busName.map(Bus.init(name:)) ?? .fromEnvironment }
+    public var bus: Bus { busName.map(Bus.init(name:)) ?? .fromEnvironment }
 }
 
-package enum LogLevel: String, ExpressibleByArgument, CaseIterable {
+public enum LogLevel: String, ExpressibleByArgument, CaseIterable, Sendable {
     case trace
     case debug
     case info

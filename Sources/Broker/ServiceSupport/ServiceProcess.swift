@@ -1,19 +1,19 @@
 import CLinux
 import FoundationEssentials
 import Glibc
-package import Logging
+public import Logging
 
 /// The common behaviour of programs that run as services: their memory is private, they log to standard error, and they
 /// report when they are ready and when they end.
-package struct ServiceProcess: Sendable {
-    package let log: Logger
+public struct ServiceProcess: Sendable {
+    public let log: Logger
     private let output: LogOutput
     private let manager: ServiceManager?
 
     /// Create it before any secret is read.
     ///
     /// - Parameter name: The program's name, for its log.
-    package init(_ name: String, level: LogLevel) {
+    public init(_ name: String, level: LogLevel) {
         // The memory contains secrets of people who sign in.
         CLinux_keepMemoryPrivate()
         var noCore = rlimit()
@@ -29,7 +29,7 @@ package struct ServiceProcess: Sendable {
     /// Reports that the service is ready: with a line on standard output, and to the service manager.
     ///
     /// - Parameter isAlive: Called repeatedly on its own thread while the service manager watches.
-    package func isReady(_ isAlive: @escaping @Sendable () -> Bool) {
+    public func isReady(_ isAlive: @escaping @Sendable () -> Bool) {
         // The error is ignored, because the parent may have closed the pipe.
         _ = Array("ready\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
         manager?.follow(isAlive) { [log] problem in
@@ -40,11 +40,11 @@ package struct ServiceProcess: Sendable {
         }
     }
 
-    package func isStopping() {
+    public func isStopping() {
         guard let problem = manager?.tell("STOPPING=1") else { return }
         log.warning("the service manager does not hear that the service ends", metadata: ["reason": "\(problem)"])
     }
 
     /// Waits until the log is written, for a second at most.
-    package func finish() { output.finish() }
+    public func finish() { output.finish() }
 }

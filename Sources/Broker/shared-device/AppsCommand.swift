@@ -1,10 +1,11 @@
 import ArgumentParser
+import CommandParts
 import DBus
 import DeviceConfiguration
 import DeviceStorage
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 struct AppsCommand: ParsableCommand {

@@ -1,10 +1,12 @@
 import ArgumentParser
+import Basics
+import CommandParts
 import DeviceConfiguration
 import Dispatch
 import FoundationEssentials
 import Glibc
-import NotifyCenterTestKit
-import SharedDeviceTestKit
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDeviceTestKit
 
 struct CheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -111,10 +113,12 @@ struct CheckCommand: ParsableCommand {
         let text =
             json == "-"
             ? try result.json : result.text(inColor: Terminal.isColoured, isVerbose: verbose, note: note)
-        do throws(POSIXError) {
-            try writeAll(text, to: STDOUT_FILENO)
-        } catch {
-            throw CommandFailure(status: EX_IOERR, description: "cannot write the result: \(systemReason(error))")
+        let code = writeAll(text, to: STDOUT_FILENO)
+        guard code == 0 else {
+            throw CommandFailure(
+                status: EX_IOERR,
+                description: "cannot write the result: \(String(cString: strerror(code)))"
+            )
         }
     }
 

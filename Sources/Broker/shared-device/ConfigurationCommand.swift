@@ -1,4 +1,5 @@
 import ArgumentParser
+import CommandParts
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
@@ -67,7 +68,7 @@ struct ConfigurationCheckCommand: ParsableCommand {
             let problems = ([error] + directory.load().problems).flatMap { [$0] + $0.further }
             if json { print(try Form.json(InvalidConfiguration(problems))) }
             for problem in problems { warn("\(problem)") }
-            throw ExitCode(exitStatus(for: error))
+            throw ExitCode(error.exitStatus)
         }
     }
 }

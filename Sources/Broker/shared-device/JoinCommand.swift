@@ -1,7 +1,8 @@
 import ArgumentParser
+import CommandParts
 import DBus
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 struct JoinCommand: ParsableCommand {

@@ -1,10 +1,10 @@
 import ArgumentParser
+import CommandParts
 import DBus
 import DeviceConfiguration
-import DeviceView
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 struct MetricsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -35,27 +35,6 @@ struct MetricsCommand: ParsableCommand {
         } catch {
             guard error.code == .brokerUnavailable else { throw error }
             return DeviceMetrics.text(nil, nil)
-        }
-    }
-}
-
-struct MetricsOutput: ParsableArguments {
-    @Option(
-        name: .customLong("output"),
-        help: ArgumentHelp("The file that is replaced, in one step; otherwise standard output.", valueName: "file")
-    )
-    var file: String?
-
-    func validate() throws {
-        if file?.isEmpty == true { throw ValidationError("--output needs the name of a file") }
-    }
-
-    func write(_ text: String) throws {
-        guard let file else { return try emit(String(text.dropLast())) }
-        do {
-            try replaceFile(file, by: text)
-        } catch {
-            throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(file): \(systemReason(error))")
         }
     }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import CommandParts
 import DBus
 import DeviceConfiguration
 import DeviceStorage
@@ -6,7 +7,7 @@ import EmbeddedIdentity
 import FoundationEssentials
 import Glibc
 import NotifyCenter
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 struct StateOptions: ParsableArguments {

@@ -1,6 +1,7 @@
 import AppAdapters
 import ArgumentParser
 import Basics
+import CommandParts
 import DBus
 import DeviceConfiguration
 import Glibc
@@ -123,7 +124,7 @@ struct RunCommand: ParsableCommand {
 
     private func reported(_ error: any Error) -> any Error {
         Self.say("\(error)")
-        return ExitCode((error as? CommandFailure)?.status ?? EX_USAGE)
+        return ExitCode((error as? CommandFailure)?.exitStatus ?? EX_USAGE)
     }
 
     /// - Parameter process: The process that was asked; `nil` if none could be asked.

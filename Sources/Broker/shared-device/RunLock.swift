@@ -1,7 +1,8 @@
+import CommandParts
 import Dispatch
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Prevents a second adapter of the same app, and forwards its request to start the program to the first.
 final class RunLock {

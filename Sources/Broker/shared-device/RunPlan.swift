@@ -1,4 +1,5 @@
 import AppAdapters
+import CommandParts
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc

@@ -1,6 +1,7 @@
 import AppAdapters
 import ArgumentParser
 import Basics
+import CommandParts
 import DBus
 import DeviceConfiguration
 import FoundationEssentials

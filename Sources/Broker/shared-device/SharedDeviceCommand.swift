@@ -12,7 +12,7 @@ struct SharedDeviceCommand: ParsableCommand {
             Exit status: 0 done; 64 wrong usage; 65 data that cannot be used; 66 not found; 67 unknown user; \
             69 the broker does not answer, or a needed program does not start; 70 the broker failed; 73 cannot be created; \
             74 input or output failed; 75 not now, try again later; 77 no permission.
-            """,
+            """ + FurtherCommands.help,
         version: ProjectVersion.line(of: "shared-device"),
         subcommands: [
             StatusCommand.self, WatchCommand.self, MetricsCommand.self, FollowCommand.self, RunCommand.self,
@@ -20,9 +20,14 @@ struct SharedDeviceCommand: ParsableCommand {
             SignOutCommand.self,
             AppsCommand.self, LogCommand.self, UserCommand.self, JoinCommand.self, LeaveCommand.self,
             ConfigurationCommand.self, BusPolicyCommand.self, ProviderCommand.self, CheckCommand.self,
-            FleetCommand.self,
         ]
     )
+
+    static func main() {
+        let known = configuration.subcommands.compactMap { $0.configuration.commandName }
+        FurtherCommands.runInstead(CommandLine.arguments, known: Set(known))
+        main(nil)
+    }
 }
 
 /// Runs asynchronous work for a command with a synchronous `run`. While a command asks for a password it has a single

@@ -1,9 +1,10 @@
 import ArgumentParser
+import CommandParts
 import DBus
 import DeviceConfiguration
 import DeviceStorage
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 struct SignOutCommand: ParsableCommand {

@@ -1,9 +1,10 @@
-import ArgumentParser
+public import ArgumentParser
+import CommandParts
 import DBus
 import DeviceStorage
 import EmbeddedIdentity
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 struct UserCommand: ParsableCommand {

@@ -80,7 +80,7 @@ extension DBusConnection {
     ///   ``keepMatch(_:fallback:settled:)``. The rule is kept, and requested again each time the bus is back.
     /// - Throws: ``DBusError/Code/disconnected`` and ``DBusError/Code/closed``, and the reason if the bus has refused
     ///   this rule before. The rule is not kept then.
-    package func addMatchInOrder(
+    public func addMatchInOrder(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
         failed: @escaping @Sendable (DBusError) -> Void
@@ -115,7 +115,7 @@ extension DBusConnection {
     ///   25 seconds at most. It runs here, on the reading thread, or on a thread that is using another rule of the
     ///   connection. So it must not take a lock that is held during the use of rules. After a timeout the rule is in
     ///   force once the bus grants it.
-    package func keepMatch(
+    public func keepMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
         settled: @escaping @Sendable (DBusError?) -> Void

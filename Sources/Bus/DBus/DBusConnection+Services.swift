@@ -60,12 +60,12 @@ extension DBusConnection {
     ///
     /// Each run of a bus makes a new identifier, which distinguishes connections with the same name on two buses. A bus
     /// has one identifier for each address that it listens on.
-    package var busIdentifier: String? { core.connectedSocket?.busIdentifier }
+    public var busIdentifier: String? { core.connectedSocket?.busIdentifier }
 
     /// Calls a method of the bus itself.
     ///
     /// - Throws: as ``call(_:timeout:)``.
-    package func callBus(_ member: StaticString, _ arguments: [DBusValue] = []) async throws(DBusError) -> [DBusValue] {
+    public func callBus(_ member: StaticString, _ arguments: [DBusValue] = []) async throws(DBusError) -> [DBusValue] {
         try await call(try .busCall(member, arguments))
     }
 
@@ -103,7 +103,7 @@ extension DBusConnection {
     }
 
     /// Lets `scheduler` decide on all calls to this connection. Holds it weakly.
-    package func schedule(by scheduler: any CallScheduler) {
+    public func schedule(by scheduler: any CallScheduler) {
         guard !core.isForeign else { return }
         core.state.withLock { $0.scheduler = scheduler }
     }
@@ -130,11 +130,11 @@ extension DBusConnection {
         public internal(set) var executable: String?
         /// A descriptor of the process (pidfd), which unlike a process ID never means another process. `nil` if the bus
         /// gives none (dbus-daemon before 1.15.8, dbus-broker before 35).
-        package let process: DBusDescriptor?
+        public let process: DBusDescriptor?
 
         /// Whether everything read through `processID` so far concerns the peer: the process has not ended, so its ID
         /// cannot have been reused. `nil` if only a second request to the bus can tell.
-        package var isRunning: Bool? {
+        public var isRunning: Bool? {
             guard let process else { return nil }
             // Readable once the process has ended.
             var watched = pollfd(fd: process.number, events: Int16(POLLIN), revents: 0)
@@ -166,7 +166,7 @@ extension DBusConnection {
     /// Asks once, for uses in which a wrong program does no harm: the process may have ended, and its ID been reused.
     ///
     /// - Throws: as ``credentials(of:)``.
-    package func firstCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
+    public func firstCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
         var credentials = try await rawCredentials(of: name)
         credentials.executable = credentials.processID.flatMap(executable)
         return credentials
@@ -174,7 +174,7 @@ extension DBusConnection {
 
     /// Asks once, without the program. `answered` is called on the reading thread, in the bus's order with other
     /// messages. If the call cannot be sent, it is called at once on this thread.
-    package func askCredentials(
+    public func askCredentials(
         of name: String,
         answered: @escaping @Sendable (Result<PeerCredentials, DBusError>) -> Void
     ) {

@@ -27,7 +27,7 @@ public final class DBusConnection: Sendable {
     }
 
     /// Connects as ``open(_:)`` does, until `deadline` at the latest.
-    package static func open(_ bus: Bus, by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {
+    public static func open(_ bus: Bus, by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: true, by: deadline))
     }
 
@@ -37,7 +37,7 @@ public final class DBusConnection: Sendable {
     /// rule or an event handler, the reading thread tries until there is a bus.
     ///
     /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left.
-    package static func whenThere(_ bus: Bus) throws(DBusError) -> DBusConnection {
+    public static func whenThere(_ bus: Bus) throws(DBusError) -> DBusConnection {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: false))
     }
 
@@ -45,14 +45,14 @@ public final class DBusConnection: Sendable {
     ///
     /// - Throws: as ``open(_:)``; ``DBusError/Code/disconnected`` if there was a bus before. Does not throw during an
     ///   outage that the reading thread handles.
-    package func connect() async throws(DBusError) { try await core.connectAside("connect to the bus") }
+    public func connect() async throws(DBusError) { try await core.connectAside("connect to the bus") }
 
     /// Connects as the form without a deadline does, but blocks the calling thread. If there is a reading thread, which
     /// handles outages, this does not wait.
     ///
     /// - Throws: as the other form; ``DBusError/Code/disconnected`` and ``DBusError/Code/noBus`` also during an outage
     ///   that the reading thread handles.
-    package func connect(by deadline: ContinuousClock.Instant) throws(DBusError) {
+    public func connect(by deadline: ContinuousClock.Instant) throws(DBusError) {
         _ = try core.socket("connect to the bus", by: deadline)
     }
 
@@ -62,7 +62,7 @@ public final class DBusConnection: Sendable {
     /// Returns the bus's address. Works in a forked child, whose ``ForkedPoster`` connects to it.
     ///
     /// - Throws: as ``Bus/resolvedAddress()``.
-    package func busAddress() throws(DBusError) -> String { try core.resolvedAddress() }
+    public func busAddress() throws(DBusError) -> String { try core.resolvedAddress() }
 
     /// The name that the bus assigned to this connection (`:1.42`); `nil` while the bus is lost.
     public var uniqueName: String? { core.connectedSocket?.uniqueName }
@@ -90,14 +90,14 @@ public final class DBusConnection: Sendable {
     }
 
     /// Sends a copy of a message that other threads may send at the same time; otherwise as ``send(_:)``.
-    package func send(copyOf message: borrowing DBusMessage) throws(DBusError) { try core.send(message, copies: true) }
+    public func send(copyOf message: borrowing DBusMessage) throws(DBusError) { try core.send(message, copies: true) }
 
     /// Sends as ``send(_:)`` does, but never waits: the reading thread later writes what the socket does not accept at
     /// once. For a connection that has a reading thread. The caller may hold a lock.
     ///
     /// - Throws: ``DBusError/Code/disconnected``, ``DBusError/Code/closed``; ``DBusError/Code/limitsExceeded`` if the
     ///   bus has left 64 MiB unread.
-    package func queue(_ message: borrowing DBusMessage) throws(DBusError) { try core.queue(message) }
+    public func queue(_ message: borrowing DBusMessage) throws(DBusError) { try core.queue(message) }
 
     /// Waits until the bus has read everything that this connection sent before, and this process has read everything
     /// that the bus had sent by then. Afterwards the handlers have seen the process's own signals. Blocks the calling
@@ -154,7 +154,7 @@ public final class DBusConnection: Sendable {
     }
 
     /// Calls a method as ``call(_:timeout:)`` does, but a cancelled task keeps waiting.
-    package func callUncancelled(
+    public func callUncancelled(
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
@@ -173,7 +173,7 @@ public final class DBusConnection: Sendable {
     ///
     /// - Parameter largestAnswer: the largest body of a response, in bytes. A larger one is not read, and the call
     ///   fails with ``DBusError/Code/limitsExceeded``. 32 MiB by default.
-    package func call(
+    public func call(
         _ message: consuming DBusMessage,
         timeout: Duration? = .seconds(25),
         largestAnswer: Int? = nil,
@@ -205,7 +205,7 @@ public final class DBusConnection: Sendable {
     }
 
     /// Calls a method as ``callAndWait(_:timeout:)`` does, and takes the message over instead of copying it.
-    package func callAndWait(
+    public func callAndWait(
         taking message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) throws(DBusError) -> [DBusValue] {
@@ -255,7 +255,7 @@ public final class DBusConnection: Sendable {
 
     /// Lets large signals from `sender` to this connection alone be read, until the bus is lost. Applies to the latest
     /// four senders.
-    package func expectSignals(from sender: String) {
+    public func expectSignals(from sender: String) {
         guard !core.isForeign else { return }
         core.state.withLock { state in
             state.signalSenders.removeAll { $0 == sender }
@@ -295,7 +295,7 @@ public final class DBusConnection: Sendable {
     /// Lets the reading thread find a lost bus: from here on, calls on this connection do not wait for a bus.
     ///
     /// - Throws: ``DBusError/Code/noResources`` if the thread cannot be started.
-    package func reconnectOnReadingThread() throws(DBusError) {
+    public func reconnectOnReadingThread() throws(DBusError) {
         try core.checkProcess("reconnect to the bus")
         try core.startReading()
     }
@@ -305,7 +305,7 @@ public final class DBusConnection: Sendable {
     public func perform(_ job: @escaping @Sendable () -> Void) { core.perform(job) }
 
     /// Whether this is the reading thread, for an actor that lives there.
-    package var isOnReadingThread: Bool { core.isOnReadingThread }
+    public var isOnReadingThread: Bool { core.isOnReadingThread }
 
     // MARK: Looking in
 
@@ -349,7 +349,7 @@ public final class Observation: Sendable {
     private let process = ForkedChild.Process()
     private let remove: Locked<(@Sendable () -> Void)?>
 
-    package init(_ remove: @escaping @Sendable () -> Void) { self.remove = Locked(remove) }
+    public init(_ remove: @escaping @Sendable () -> Void) { self.remove = Locked(remove) }
 
     deinit { cancel() }
 

@@ -1,4 +1,4 @@
-package import Basics
+public import Basics
 
 /// A failure on the bus: the attempted action, the cause, and the remedy if one is known.
 ///
@@ -122,7 +122,7 @@ extension DBusError {
         )
     }
 
-    package init(_ error: OutOfDescriptors) {
+    public init(_ error: OutOfDescriptors) {
         self.init(.noResources, message: error.message, attempted: error.attempted, remedy: error.remedy)
     }
 

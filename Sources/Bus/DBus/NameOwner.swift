@@ -3,7 +3,7 @@ import Synchronization
 
 /// Tracks the owner of a bus name, in order with the other messages of a connection: when a call from a new owner is
 /// handled, this already knows the owner.
-package final class NameOwner: Sendable {
+public final class NameOwner: Sendable {
     private struct State {
         var owner: String?
         /// Incremented with each announcement of the bus, to recognise an outdated response.
@@ -17,17 +17,17 @@ package final class NameOwner: Sendable {
     private let state = Locked(State())
 
     /// - Parameter changed: called for each change, on the reading thread or on the requesting thread.
-    package init(of name: String, on connection: DBusConnection, changed: @escaping @Sendable (String?) -> Void) {
+    public init(of name: String, on connection: DBusConnection, changed: @escaping @Sendable (String?) -> Void) {
         self.name = name
         self.connection = connection
         self.changed = changed
     }
 
     /// The connection that owns the name; `nil` if there is none, or the bus is lost.
-    package var current: String? { state.withLock { $0.owner } }
+    public var current: String? { state.withLock { $0.owner } }
 
     /// Starts to watch. On return the current owner is known.
-    package func start() async throws(DBusError) {
+    public func start() async throws(DBusError) {
         // First, and without holding a thread of the concurrency pool: otherwise `onEvent` connects, and blocks this
         // thread.
         try await connection.connect()

@@ -1,6 +1,6 @@
 import DBus
 import Dispatch
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 // MARK: The current account

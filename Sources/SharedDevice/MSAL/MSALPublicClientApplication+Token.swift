@@ -1,7 +1,7 @@
 import DBus
 import Dispatch
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// The completion block of the token requests.

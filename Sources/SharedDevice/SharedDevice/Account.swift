@@ -57,7 +57,7 @@ public struct DeviceInformation: Sendable {
     /// Why the mode is unknown; `nil` if it is known.
     public let problem: SharedDeviceError?
 
-    package init(
+    @_spi(Extensions) public init(
         deviceMode: DeviceMode,
         organization: String? = nil,
         isJoined: Bool? = nil,

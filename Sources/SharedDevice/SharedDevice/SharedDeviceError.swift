@@ -80,10 +80,10 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         /// The code's text, which also travels on the bus.
         public var description: String { kind.rawValue }
 
-        package static let all: [Code] = Kind.allCases.map(Code.init(kind:))
+        @_spi(Extensions) public static let all: [Code] = Kind.allCases.map(Code.init(kind:))
 
         /// Returns the code of this text, or `nil` if this version does not know it.
-        package init?(_ text: String) {
+        @_spi(Extensions) public init?(_ text: String) {
             guard let kind = Kind(rawValue: text) else { return nil }
             self.kind = kind
         }

@@ -206,7 +206,7 @@ public final class ChildProcess: Sendable {
     ///
     /// - Throws: ``Failure`` with the process's output, if it ends for another reason or no instance is free within
     ///   `timeout`.
-    package static func service(
+    @_spi(Extensions) public static func service(
         _ program: String,
         _ arguments: [String],
         environment: [String: String] = [:],

@@ -1,13 +1,13 @@
 import Basics
-package import DBus
+public import DBus
 import Glibc
 import NotifyCenter
 import Synchronization
 
 /// A bus that accepts connections, replies to Hello, and then hangs up; alternatively it leaves Hello unanswered. It
 /// records the time of each connection.
-package final class HangingUpBus: Sendable {
-    package let bus: Bus
+@_spi(Extensions) public final class HangingUpBus: Sendable {
+    @_spi(Extensions) public let bus: Bus
     private let directory: TemporaryDirectory
     private let listener: CInt
     private final class Arrivals: Sendable {
@@ -18,18 +18,18 @@ package final class HangingUpBus: Sendable {
     private let arrivals = Arrivals()
     private let isListening = Locked(true)
 
-    package var connections: [ContinuousClock.Instant] { arrivals.times.withLock { $0 } }
+    @_spi(Extensions) public var connections: [ContinuousClock.Instant] { arrivals.times.withLock { $0 } }
 
-    package var greetings: Int { arrivals.unanswered.withLock { $0.count } }
+    @_spi(Extensions) public var greetings: Int { arrivals.unanswered.withLock { $0.count } }
 
     /// Disconnects the connections with an unanswered Hello.
-    package func hangUp() {
+    @_spi(Extensions) public func hangUp() {
         // Under the lock, because the thread closes a connection after removing it from the list.
         arrivals.unanswered.withLock { for client in $0 { shutdown(client, CInt(SHUT_RDWR)) } }
     }
 
     /// - Parameter stopped: a stopped bus whose address this one takes over; `nil` means a new address.
-    package init(inPlaceOf stopped: PrivateBus? = nil, answersHello: Bool = true) throws {
+    @_spi(Extensions) public init(inPlaceOf stopped: PrivateBus? = nil, answersHello: Bool = true) throws {
         let directory = try TemporaryDirectory("hanging-up-bus")
         let own = "unix:path=\(directory.path)/bus"
         self.directory = directory
@@ -74,7 +74,7 @@ package final class HangingUpBus: Sendable {
 
     deinit { stop() }
 
-    package func stop() {
+    @_spi(Extensions) public func stop() {
         isListening.withLock { isListening in
             // The thread then closes the socket, and its descriptor may be reused, so shut it down only once.
             if isListening { shutdown(listener, CInt(SHUT_RDWR)) }

@@ -12,7 +12,7 @@ import Synchronization
 /// One lock orders everything: it is held while folders are created and processes started, and the thread that ends
 /// this process takes it and never releases it. Finally this process executes a shell, which ends all other threads at
 /// once: nothing can recreate a folder during its removal.
-package enum Interruption {
+@_spi(Extensions) public enum Interruption {
     private static let folders = Locked<Set<String>>([])
     private static let signals = [SIGINT, SIGTERM, SIGHUP]
     private static let handled = Locked(false)
@@ -27,7 +27,7 @@ package enum Interruption {
     ///   - name: the program's name in the message on standard error.
     ///   - adoptsOrphans: whether to end processes whose parents have ended, too. They become children of this process;
     ///     when they end, they stay zombies until this process ends. Do not use it in a process that runs for hours.
-    package static func handle(by name: String, adoptsOrphans: Bool = true) {
+    @_spi(Extensions) public static func handle(by name: String, adoptsOrphans: Bool = true) {
         let isFirst = handled.withLock { handled in
             defer { handled = true }
             return !handled
@@ -124,7 +124,7 @@ package enum Interruption {
 
     /// Kills all descendants of this process, including adopted ones. Processes of another user, and processes that
     /// wait for a device, may survive. For a program that is about to end.
-    package static func endDescendants() {
+    @_spi(Extensions) public static func endDescendants() {
         for _ in 0..<2000 {
             let living = descendants()
             if living.isEmpty { return }

@@ -255,12 +255,12 @@ public final class PrivateBus: Sendable {
 
 /// The single bus of this test process, for code that takes its bus from the environment: the centers that Apple's
 /// functions return, and notify(3). A suite that tests such code calls ``use()`` first.
-package enum ProcessBus {
+@_spi(Extensions) public enum ProcessBus {
     private static let running = Locked<PrivateBus?>(nil)
 
     /// The bus's environment, which also becomes this process's environment. The bus starts with the first use;
     /// dbus-daemon starts notifyd on demand.
-    package static let environment: [String: String] = {
+    @_spi(Extensions) public static let environment: [String: String] = {
         let options = PrivateBus.Options(services: ["org.notifycenter.Notifyd1": ChildProcess.built("notifyd")])
         // Without a bus there is nothing to test, so a crash of the test process is acceptable.
         let bus = try! PrivateBus(options)
@@ -271,5 +271,5 @@ package enum ProcessBus {
         return bus.environment
     }()
 
-    package static func use() { _ = environment }
+    @_spi(Extensions) public static func use() { _ = environment }
 }

@@ -8,9 +8,9 @@ extension PrivateBus.Options {
     /// but the bus.
     ///
     /// - Parameters:
-    ///   - policies: the names of files in this package's `Service/system-bus`.
+    ///   - policies: the names of files in this package's `Packaging/system/system-bus`.
     ///   - standIns: replacements for the users in those files.
-    package static func likeSystemBus(policies: [String], standIns: [String: String] = [:]) -> Self {
+    @_spi(Extensions) public static func likeSystemBus(policies: [String], standIns: [String: String] = [:]) -> Self {
         var options = Self(denials: [
             #"<deny own="*"/>"#, #"<deny send_type="method_call"/>"#,
             #"<allow send_destination="org.freedesktop.DBus"/>"#,
@@ -22,20 +22,20 @@ extension PrivateBus.Options {
     }
 }
 
-/// The path of a file in this package's folder `Service`, which contains the files that are installed with the
+/// The path of a file in this package's folder `Packaging/system`, which has the files that are installed with the
 /// programs.
-package func shippedFile(_ name: String) -> String {
+@_spi(Extensions) public func shippedFile(_ name: String) -> String {
     let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-    return folder.appending(path: "../../../Service/\(name)").standardized.path
+    return folder.appending(path: "../../../Packaging/system/\(name)").standardized.path
 }
 
 extension ChildProcess {
     /// The setpriv(1) options that run a program as another user, who is only in the user's own group.
-    package static func identity(_ user: UInt32) -> [String] {
+    @_spi(Extensions) public static func identity(_ user: UInt32) -> [String] {
         ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
     }
 
-    package convenience init(
+    @_spi(Extensions) public convenience init(
         as user: UInt32,
         _ program: String,
         _ arguments: [String],
@@ -47,7 +47,7 @@ extension ChildProcess {
     /// The processor time used so far, in steps of the kernel's clock (10 ms on most machines).
     ///
     /// - Throws: an error if it has ended.
-    package func processorTime() throws -> Duration {
+    @_spi(Extensions) public func processorTime() throws -> Duration {
         let text = try String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8)
         // The program's name precedes this and may contain blanks.
         let fields = text[(text.lastIndex(of: ")") ?? text.startIndex)...].split(separator: " ")
@@ -57,15 +57,15 @@ extension ChildProcess {
         return .seconds(own + kernel) / Double(sysconf(CInt(_SC_CLK_TCK)))
     }
 
-    package struct Memory: Sendable {
-        package let resident: Int
-        package let peak: Int
+    @_spi(Extensions) public struct Memory: Sendable {
+        @_spi(Extensions) public let resident: Int
+        @_spi(Extensions) public let peak: Int
     }
 
     /// The memory of the process itself, without its children.
     ///
     /// - Throws: an error if it has ended.
-    package func memory() throws -> Memory {
+    @_spi(Extensions) public func memory() throws -> Memory {
         let status = try String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8)
         func bytes(_ field: String) -> Int {
             let line = status.split(separator: "\n").first { $0.hasPrefix(field) }

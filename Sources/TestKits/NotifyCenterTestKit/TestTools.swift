@@ -33,7 +33,7 @@ extension TemporaryDirectory {
     ///
     /// A separate process writes it. If this process wrote it, children started by other threads could inherit the open
     /// descriptor for a moment. The kernel refuses to execute a file that is open for writing (`ETXTBSY`).
-    package func writeScript(_ name: String, _ body: String) throws -> String {
+    @_spi(Extensions) public func writeScript(_ name: String, _ body: String) throws -> String {
         let script = "\(path)/\(name)"
         let writer = try ChildProcess(
             "/bin/sh",
@@ -86,7 +86,7 @@ public struct WaitFailure: Error, CustomStringConvertible {
 /// has started.
 ///
 /// - Throws: ``ChildProcess/Failure`` if no port is free.
-package func freePort() throws -> UInt16 {
+@_spi(Extensions) public func freePort() throws -> UInt16 {
     for _ in handedOut.all {
         let port = handedOut.next()
         if isFree(port) { return port }
@@ -134,7 +134,7 @@ private func isFree(_ port: UInt16) -> Bool {
 /// queues.
 ///
 /// - Throws: the errors of `body`.
-package func onThread<Value: Sendable, Failure: Error>(
+@_spi(Extensions) public func onThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let result: Result<Value, Failure> = await withCheckedContinuation { continuation in
@@ -152,12 +152,12 @@ func detachThread(_ body: @escaping @Sendable () -> Void) {
 
 /// Runs the tasks of a timing-sensitive test on a thread that other tests cannot occupy: their computations can block
 /// the two pool threads of a small machine for seconds. Use it with `withTaskExecutorPreference(_:operation:)`.
-package final class OwnThread: TaskExecutor {
+@_spi(Extensions) public final class OwnThread: TaskExecutor {
     private let queue = DispatchQueue(label: "own thread")
 
-    package init() {}
+    @_spi(Extensions) public init() {}
 
-    package func enqueue(_ job: consuming ExecutorJob) {
+    @_spi(Extensions) public func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }

@@ -1,9 +1,9 @@
 import DeviceConfiguration
 import Foundation
 import Glibc
-import NotifyCenterTestKit
-import SharedDevice
-import SharedDeviceTestKit
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
 import Testing
 
 @testable import AppAdapters

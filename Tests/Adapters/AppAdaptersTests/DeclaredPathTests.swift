@@ -1,9 +1,9 @@
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 @Suite("The paths of a manifest, and nothing else, are deleted")
 struct DeclaredPathTests {

@@ -1,9 +1,9 @@
 import DBus
 import Foundation
 import Glibc
-import NotifyCenterTestKit
-import SharedDevice
-import SharedDeviceTestKit
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
 import Testing
 
 /// A device with an enforced cleanup policy, on a bus that many users reach. It has a tidy app that signs in users, a

@@ -3,7 +3,7 @@ import DBus
 import Dispatch
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 

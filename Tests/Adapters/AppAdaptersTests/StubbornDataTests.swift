@@ -2,10 +2,10 @@ import CLinux
 import DeviceConfiguration
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 /// The deletion runs in a child with the rights of one user, as the adapter does it. Root's rights would hide the
 /// effect of what a user can do.

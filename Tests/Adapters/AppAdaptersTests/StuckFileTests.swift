@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import AppAdapters

@@ -5,7 +5,7 @@ import Testing
 @Suite("The systemd units of programs that clean up")
 struct UnitFileTests {
     private static let directory = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        .appendingPathComponent("../../../Service").standardizedFileURL
+        .appendingPathComponent("../../../Packaging/system").standardizedFileURL
 
     private static func settings(_ unit: String) throws -> [String: [String]] {
         let text = try String(contentsOf: directory.appendingPathComponent(unit), encoding: .utf8)

@@ -1,7 +1,7 @@
 import DBus
 import Dispatch
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 

@@ -1,10 +1,9 @@
 import Basics
 import DBus
 import Dispatch
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
-
-import func NotifyCenterTestKit.onThread
 
 @testable import DeviceStorage
 

@@ -1,7 +1,7 @@
+import CommandParts
 import DBus
-import DeviceView
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @Suite("The console on a terminal")

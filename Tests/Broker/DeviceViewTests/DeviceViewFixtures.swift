@@ -1,7 +1,7 @@
+import CommandParts
 import DBus
-import DeviceView
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The time of Ada's sign-out.
 let ended = Date(timeIntervalSince1970: 1_000_000)

@@ -4,8 +4,8 @@ import DeviceStorage
 import Foundation
 import Glibc
 import Identity
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// A device on a bus for many users. The real broker runs as `daemon` with the capabilities that its unit names. The

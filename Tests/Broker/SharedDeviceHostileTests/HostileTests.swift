@@ -3,8 +3,8 @@ import DBus
 import DeviceConfiguration
 import Foundation
 import Glibc
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 import Testing
 

@@ -1,5 +1,5 @@
 import Foundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @Suite("Random schedules of sign-ins, kills, restarts, hostile clients and full disks", .serialized)

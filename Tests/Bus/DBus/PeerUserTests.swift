@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @Suite("The user at the other end of a TCP connection")

@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @testable import DBus

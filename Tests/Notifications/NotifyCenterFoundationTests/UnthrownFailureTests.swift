@@ -1,7 +1,7 @@
 import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 

@@ -1,7 +1,7 @@
 import Basics
 import DBus
 import Dispatch
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 

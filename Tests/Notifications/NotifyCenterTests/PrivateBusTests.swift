@@ -1,6 +1,6 @@
 import DBus
 import Foundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @Suite struct PrivateBusTests {

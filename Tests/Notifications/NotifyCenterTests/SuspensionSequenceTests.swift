@@ -1,4 +1,4 @@
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @testable import NotifyCenter

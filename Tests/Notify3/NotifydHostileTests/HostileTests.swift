@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 /// Attacks by another user's processes on the real notifyd, on a bus with the policies for the system bus. Honest

@@ -2,7 +2,7 @@ import Basics
 import DBus
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import NotifydProtocol
 
 /// A bus like the system bus with the installed policies, the real notifyd as its unit runs it, and two honest

@@ -1,8 +1,8 @@
 import Basics
 import DBus
 import MSAL
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Synchronization
 import Testing
 

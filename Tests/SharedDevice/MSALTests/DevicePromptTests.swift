@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @testable import MSAL

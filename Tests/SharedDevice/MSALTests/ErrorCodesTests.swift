@@ -1,6 +1,6 @@
 import DBus
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import MSAL

@@ -1,6 +1,6 @@
 import Foundation
 import MSAL
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @Suite("A ported app in Swift 5 mode")

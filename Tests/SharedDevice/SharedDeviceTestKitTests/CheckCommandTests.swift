@@ -1,6 +1,6 @@
 import Foundation
-import NotifyCenterTestKit
-import SharedDeviceTestKit
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDeviceTestKit
 import Testing
 
 #if canImport(FoundationXML)

@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import Testing
 
-@testable import SharedDeviceTestKit
+@_spi(Extensions) @testable import SharedDeviceTestKit
 
 @Suite("Reports of checks")
 struct ReportTests {

@@ -1,7 +1,7 @@
 import Foundation
-import NotifyCenterTestKit
-import SharedDevice
-import SharedDeviceTestKit
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
 import Testing
 
 @Suite("A test device")

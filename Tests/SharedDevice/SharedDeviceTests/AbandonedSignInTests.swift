@@ -1,11 +1,11 @@
 import Basics
 import DBus
 import NotifyCenter
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 @Suite("Abandoned sign-ins", .timeLimit(.minutes(10)))
 struct AbandonedSignInTests {

@@ -5,10 +5,10 @@ import Dispatch
 import Foundation
 import Glibc
 import Logging
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import SQLite
 import ServiceSupport
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 import Testing
 

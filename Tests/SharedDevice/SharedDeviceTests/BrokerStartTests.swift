@@ -1,9 +1,9 @@
 import DBus
 import FoundationEssentials
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import SQLite
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @Suite("The start of a broker", .timeLimit(.minutes(10)))

@@ -6,8 +6,8 @@ import ExampleSupport
 import Foundation
 import Identity
 import NotifyCenter
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 import Synchronization
 

@@ -1,9 +1,9 @@
 import DBus
 import Foundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 @Suite("shared-device follow: programs in any language")
 struct FollowCommandTests {

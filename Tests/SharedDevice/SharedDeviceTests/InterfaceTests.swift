@@ -1,10 +1,10 @@
 import DBus
 import Foundation
 import NotifyCenter
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 #if canImport(FoundationXML)
 import FoundationXML

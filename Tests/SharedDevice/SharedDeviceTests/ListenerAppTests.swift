@@ -1,8 +1,8 @@
 import ExampleSupport
 import Foundation
 import Glibc
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @Suite("Global sign-out across real processes", .serialized)

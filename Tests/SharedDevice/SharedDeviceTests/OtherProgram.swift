@@ -1,6 +1,6 @@
 import DBus
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 
 /// A program without the library, as the broker sees it: a separate connection that calls the D-Bus interface.
 struct OtherProgram {

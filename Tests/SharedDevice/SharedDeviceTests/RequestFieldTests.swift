@@ -1,6 +1,6 @@
 import DBus
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @Suite("Request fields as programs in other languages write them")

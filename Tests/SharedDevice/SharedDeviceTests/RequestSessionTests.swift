@@ -1,11 +1,11 @@
 import DBus
 import Foundation
 import NotifyCenter
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 @Suite("A request belongs to the session that the app knows", .timeLimit(.minutes(10)))
 struct RequestSessionTests {

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 /// The vectors that test the libraries of all languages (`session-record.json`): each case is a sequence of operations
 /// on a record, with the result of each and the record after it.

@@ -2,8 +2,8 @@ import Basics
 import DBus
 import Dispatch
 import NotifyCenter
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Synchronization
 import Testing
 

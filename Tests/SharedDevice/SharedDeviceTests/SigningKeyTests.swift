@@ -2,8 +2,8 @@ import Basics
 import Cryptography
 import DBus
 import Foundation
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @Suite("Tokens that services can verify")

@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Testing
 
 /// The policy that is installed for the system bus, tested on a bus that denies by default like the system bus. These
@@ -21,7 +21,7 @@ struct SystemBusTests {
             #"<allow send_destination="org.freedesktop.DBus"/>"#,
         ])
         options.admitsOtherUsers = true
-        options.configurationFiles = ["\(root)/Service/system-bus/org.notifycenter.SharedDevice1.conf"]
+        options.configurationFiles = ["\(root)/Packaging/system/system-bus/org.notifycenter.SharedDevice1.conf"]
         options.standIns = ["shared-device": "root"]
         device = try await DeviceOnPrivateBus(bus: PrivateBus(options))
     }

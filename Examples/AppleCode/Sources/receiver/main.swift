@@ -1,4 +1,5 @@
 import Foundation
+
 #if canImport(AppleNotifications)
 import AppleNotifications  // The one line for Linux.
 #endif

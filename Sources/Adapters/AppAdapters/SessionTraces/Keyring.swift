@@ -2,7 +2,7 @@ import Basics
 import DBus
 import DeviceConfiguration
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The secrets that a session's programs have stored, in the running Secret Service and in files.
 ///

@@ -1,12 +1,12 @@
 import DBus
 
 /// The items of one program, or of a family of programs, in the session's keyring.
-package enum SecretItems {
+public enum SecretItems {
     /// Deletes the items that programs stored under a schema (`xdg:schema`).
     ///
     /// - Returns: the number of deleted items; 0 if no Secret Service runs.
     /// - Throws: ``AdapterFailure`` if an item is left, or if a locked keyring could hold one.
-    package static func remove(schema: String) async throws(AdapterFailure) -> Int {
+    public static func remove(schema: String) async throws(AdapterFailure) -> Int {
         let (items, locked) = try await search(schema)
         guard locked.isEmpty else {
             throw AdapterFailure(

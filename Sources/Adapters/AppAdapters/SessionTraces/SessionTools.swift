@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The session's command-line tools that remove traces.
 struct SessionTools: Sendable {

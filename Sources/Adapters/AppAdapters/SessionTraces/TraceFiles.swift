@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Counts and deletes traces that are files. Each path is first checked as text, as in manifests, and then deleted by
 /// ``DeclaredPath``.

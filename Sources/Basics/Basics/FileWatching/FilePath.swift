@@ -1,16 +1,16 @@
 /// An absolute path. Stored as bytes, as in the kernel.
-package struct FilePath: Hashable, Sendable {
+public struct FilePath: Hashable, Sendable {
     /// The name of one entry of a directory.
     typealias Name = [UInt8]
 
-    package let bytes: [UInt8]
+    public let bytes: [UInt8]
 
     static let root = FilePath(bytes: [slash])
     private static let slash = UInt8(ascii: "/")
 
     private init(bytes: [UInt8]) { self.bytes = bytes }
 
-    package init(_ text: String) { bytes = Array(text.utf8) }
+    public init(_ text: String) { bytes = Array(text.utf8) }
 
     func appending(_ name: Name) -> FilePath {
         FilePath(bytes: bytes == [Self.slash] ? bytes + name : bytes + [Self.slash] + name)
@@ -40,5 +40,5 @@ package struct FilePath: Hashable, Sendable {
 }
 
 extension FilePath: CustomStringConvertible {
-    package var description: String { String(decoding: bytes, as: UTF8.self) }
+    public var description: String { String(decoding: bytes, as: UTF8.self) }
 }

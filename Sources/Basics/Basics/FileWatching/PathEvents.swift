@@ -22,10 +22,10 @@ import Glibc
 /// - changes that another machine makes on a network file system
 /// - file systems mounted over a directory of the path
 /// - writes through another link of an unreadable file, until something else happens to the file
-package struct PathEvents: OptionSet, Hashable, Sendable {
-    package let rawValue: UInt32
+public struct PathEvents: OptionSet, Hashable, Sendable {
+    public let rawValue: UInt32
 
-    package init(rawValue: UInt32) { self.rawValue = rawValue }
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
 
     static let delete = PathEvents(rawValue: 0x1)
     static let write = PathEvents(rawValue: 0x2)
@@ -37,10 +37,10 @@ package struct PathEvents: OptionSet, Hashable, Sendable {
     static let create = PathEvents(rawValue: 0x80)
     static let mtime = PathEvents(rawValue: 0x100)
     static let ctime = PathEvents(rawValue: 0x200)
-    package static let all = PathEvents(rawValue: 0x3FF)
+    public static let all = PathEvents(rawValue: 0x3FF)
 
     /// Returns the events that a registration wants; 0 means all.
-    package static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
+    public static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
 }
 
 /// The kernel's events for a path, collected until the path is looked at again.

@@ -5,8 +5,8 @@ import Synchronization
 /// Watches paths with one inotify instance on its own thread, which blocks all signals (Rules, a.13).
 ///
 /// Releasing the watcher ends the thread.
-package final class PathWatcher: Sendable {
-    package enum Outcome: Hashable, Sendable {
+public final class PathWatcher: Sendable {
+    public enum Outcome: Hashable, Sendable {
         /// From now on, changes are reported. Also the result if the path was removed first.
         case watched
         /// This process may not search a directory of the path.
@@ -21,11 +21,11 @@ package final class PathWatcher: Sendable {
         case end
     }
 
-    package struct Figures: Hashable, Sendable {
-        package var paths = 0
-        package var watches = 0
+    public struct Figures: Hashable, Sendable {
+        public var paths = 0
+        public var watches = 0
 
-        package init(paths: Int = 0, watches: Int = 0) { (self.paths, self.watches) = (paths, watches) }
+        public init(paths: Int = 0, watches: Int = 0) { (self.paths, self.watches) = (paths, watches) }
     }
 
     private let core: Core
@@ -54,15 +54,15 @@ package final class PathWatcher: Sendable {
     }
 
     /// The kernel has no inotify instance or thread left.
-    package struct Failure: Error {
+    public struct Failure: Error {
         /// The reason, and the remedy.
-        package let message: String
+        public let message: String
     }
 
     /// - Parameters:
     ///   - patience: How long a caller waits for its path.
     ///   - changed: Called on the thread with the paths at which a wanted event happened.
-    package init(
+    public init(
         patience: Duration = .seconds(20),
         changed: @escaping @Sendable ([UInt64]) -> Void
     ) throws(Failure) {
@@ -86,7 +86,7 @@ package final class PathWatcher: Sendable {
 
     /// Watches a path. Calls `done` once, on the thread. If ``remove(_:)`` is called before the thread has begun, it
     /// calls `done` instead.
-    package func add(
+    public func add(
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
@@ -99,7 +99,7 @@ package final class PathWatcher: Sendable {
     ///
     /// Waits for `patience` at most, and not beyond `deadline`: a path may be on a file system that does not respond,
     /// and then delays the others.
-    package func addAndWait(
+    public func addAndWait(
         _ id: UInt64,
         _ path: FilePath,
         _ wanted: PathEvents,
@@ -121,7 +121,7 @@ package final class PathWatcher: Sendable {
     }
 
     /// Stops watching a path. One call of `changed` with it may still follow.
-    package func remove(_ id: UInt64) {
+    public func remove(_ id: UInt64) {
         let done = core.commands.withLock { commands -> (@Sendable (Outcome) -> Void)? in
             for (index, command) in commands.enumerated().reversed() {
                 guard case .add(id, _, _, let done) = command else { continue }
@@ -135,7 +135,7 @@ package final class PathWatcher: Sendable {
         if let done { done(.watched) } else { core.event.signal() }
     }
 
-    package var figures: Figures { core.figures.withLock { $0 } }
+    public var figures: Figures { core.figures.withLock { $0 } }
 
     private func send(_ command: Command) {
         core.commands.withLock { $0.append(command) }

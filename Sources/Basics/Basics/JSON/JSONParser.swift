@@ -3,7 +3,7 @@ extension JSONValue {
     /// number beyond the range of `Double`.
     ///
     /// - Throws: `JSONError`. The size is checked before the first byte is read.
-    package init(parsing bytes: [UInt8], limits: JSONLimits) throws(JSONError) {
+    public init(parsing bytes: [UInt8], limits: JSONLimits) throws(JSONError) {
         guard bytes.count <= limits.size else {
             throw JSONError(what: "it has more than \(limits.size) bytes", offset: nil)
         }

@@ -1,6 +1,6 @@
 extension JSONValue {
     /// The canonical text of the value: members sorted by name, no spaces. Parsing it returns the same value.
-    package var text: String {
+    public var text: String {
         var bytes: [UInt8] = []
         write(to: &bytes)
         return String(decoding: bytes, as: UTF8.self)
@@ -52,11 +52,11 @@ extension JSONValue {
     }
 
     /// A whole number from 0 to 2⁵³ - 1, which every JSON reader represents exactly; otherwise `nil`.
-    package var wholeNumber: UInt64? {
+    public var wholeNumber: UInt64? {
         guard let number, number < 0x1p53 else { return nil }
         return UInt64(exactly: number)
     }
 
     /// A whole number. Numbers above 2⁵³ lose precision.
-    package static func number(_ value: some BinaryInteger) -> JSONValue { .number(Double(value)) }
+    public static func number(_ value: some BinaryInteger) -> JSONValue { .number(Double(value)) }
 }

@@ -1,5 +1,5 @@
 /// Base64 with the URL-safe alphabet and without padding (RFC 4648, section 5; RFC 7515, section 2).
-package enum Base64URL {
+public enum Base64URL {
     private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
     /// The value of each digit; 0xFF for other bytes.
@@ -9,7 +9,7 @@ package enum Base64URL {
         return values
     }()
 
-    package static func encode(_ bytes: some Sequence<UInt8>) -> String {
+    public static func encode(_ bytes: some Sequence<UInt8>) -> String {
         var text: [UInt8] = []
         var buffer: UInt32 = 0
         var bits = 0
@@ -27,7 +27,7 @@ package enum Base64URL {
     }
 
     /// Decodes the canonical text of bytes; `nil` for other characters, padding, or trailing bits that are not zero.
-    package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+    public static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         guard text.count % 4 != 1 else { return nil }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)

@@ -2,7 +2,7 @@ import Basics
 
 /// The accepted signature algorithms (RFC 7518, RFC 8037). Rejected are `none`, algorithms with a shared secret (HS256
 /// …), which would turn a public key into a secret, and algorithms that no provider needs.
-package enum SignatureAlgorithm: String, Sendable, Hashable, CaseIterable {
+public enum SignatureAlgorithm: String, Sendable, Hashable, CaseIterable {
     /// RSA with PKCS #1 1.5 and SHA-256.
     case rs256 = "RS256"
     /// RSA with PSS and SHA-256.
@@ -15,9 +15,9 @@ package enum SignatureAlgorithm: String, Sendable, Hashable, CaseIterable {
 
 /// A JSON Web Signature in compact form (RFC 7515, section 3.1) whose payload is a set of claims (RFC 7519). The
 /// content must not be trusted until ``JSONWebKeySet/verify(_:)`` has returned it.
-package struct CompactSignature: Sendable {
+public struct CompactSignature: Sendable {
     /// In bytes.
-    package static let maximumSize = 64 * 1024
+    public static let maximumSize = 64 * 1024
 
     /// Header members that would supply the token's own key, change what is signed, or require an understanding of
     /// their meaning (RFC 8725).
@@ -28,13 +28,13 @@ package struct CompactSignature: Sendable {
     let type: String?
     let claims: JSONValue
     /// The header and the payload as encoded in the token.
-    package let signedBytes: [UInt8]
+    public let signedBytes: [UInt8]
     let signature: [UInt8]
 
     /// Parses a token. Its size is checked before anything is read or copied.
     ///
     /// - Throws: `SignatureError` if the text is not a signed token, or has a form that is never accepted.
-    package init(parsing text: String) throws(SignatureError) {
+    public init(parsing text: String) throws(SignatureError) {
         guard text.utf8.count <= Self.maximumSize else { throw .tooLarge(limit: Self.maximumSize) }
         let bytes = Array(text.utf8)
         let parts = bytes.split(separator: UInt8(ascii: "."), maxSplits: 5, omittingEmptySubsequences: false)

@@ -1,18 +1,18 @@
 import Basics
 
 /// A public key of a signer (RFC 7517).
-package struct JSONWebKey: Sendable {
+public struct JSONWebKey: Sendable {
     /// `kid`, which identifies the key in tokens.
-    package let identifier: String?
-    package let algorithms: Set<SignatureAlgorithm>
+    public let identifier: String?
+    public let algorithms: Set<SignatureAlgorithm>
     private let key: PublicKey
 
     /// The sizes of RSA keys in bits. Smaller keys are too weak. Larger keys take long to verify with, and a stranger
     /// may choose them.
-    package static let rsaSizes = 2048...8192
+    public static let rsaSizes = 2048...8192
 
     /// The reason why a key of a key set is not used.
-    package enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
+    public enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
         /// The key is not for signatures that this module verifies: another `use`, `key_ops` or type.
         case otherPurpose
         /// `kty`, `crv` and `alg` contradict each other.
@@ -25,7 +25,7 @@ package struct JSONWebKey: Sendable {
         case malformed(String)
 
         /// The flaw as the end of a sentence about the key.
-        package var description: String {
+        public var description: String {
             switch self {
             case .otherPurpose: "is for another purpose"
             case .contradiction: "has “kty”, “crv” and “alg” that do not fit each other"

@@ -1,26 +1,26 @@
-package import Basics
+public import Basics
 
 /// The published public keys of a signer (RFC 7517, section 5).
-package struct JSONWebKeySet: Sendable {
+public struct JSONWebKeySet: Sendable {
     /// In bytes of the text.
-    package static let maximumSize = 512 * 1024
-    package static let maximumCount = 100
+    public static let maximumSize = 512 * 1024
+    public static let maximumCount = 100
 
     /// The keys that can verify tokens.
-    package let keys: [JSONWebKey]
+    public let keys: [JSONWebKey]
     /// The reasons why the other keys are not used, in the order of the text.
-    package let unused: [JSONWebKey.Flaw]
+    public let unused: [JSONWebKey.Flaw]
     /// The flaws of unusable keys by key identifier.
     private let unusable: [String: JSONWebKey.Flaw]
 
     /// The reason why a text is not a key set.
-    package enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
+    public enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
         case json(JSONError)
         /// The array `keys` is missing.
         case noKeys
         case tooMany
 
-        package var description: String {
+        public var description: String {
             switch self {
             case .json(let error): "it is not JSON: \(error)"
             case .noKeys: "it has no “keys”"
@@ -32,7 +32,7 @@ package struct JSONWebKeySet: Sendable {
     /// Parses a key set. An unusable key does not affect the others, because providers publish some for other purposes.
     ///
     /// - Throws: `Flaw` if the text is not a key set.
-    package init(parsing bytes: [UInt8]) throws(Flaw) {
+    public init(parsing bytes: [UInt8]) throws(Flaw) {
         let json: JSONValue
         do throws(JSONError) {
             json = try JSONValue(parsing: bytes, limits: JSONLimits(size: Self.maximumSize))
@@ -60,7 +60,7 @@ package struct JSONWebKeySet: Sendable {
     ///
     /// - Returns: The signed content.
     /// - Throws: `SignatureError`. It contains unverified parts of the token, for messages only.
-    package func verify(_ token: CompactSignature) throws(SignatureError) -> VerifiedToken {
+    public func verify(_ token: CompactSignature) throws(SignatureError) -> VerifiedToken {
         let (algorithm, identifier) = (token.algorithm, token.keyIdentifier)
         let candidates = keys.filter { key in
             key.algorithms.contains(algorithm)
@@ -82,12 +82,12 @@ package struct JSONWebKeySet: Sendable {
 }
 
 /// The content of a token whose signature is verified. Only ``JSONWebKeySet/verify(_:)`` creates it.
-package struct VerifiedToken: Sendable, Hashable {
+public struct VerifiedToken: Sendable, Hashable {
     /// `typ` of the header.
-    package let type: String?
-    package let algorithm: SignatureAlgorithm
+    public let type: String?
+    public let algorithm: SignatureAlgorithm
     /// Always an object.
-    package let claims: JSONValue
+    public let claims: JSONValue
 
     fileprivate init(type: String?, algorithm: SignatureAlgorithm, claims: JSONValue) {
         self.type = type

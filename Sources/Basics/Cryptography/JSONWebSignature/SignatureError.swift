@@ -1,7 +1,7 @@
 import Basics
 
 /// The reason why a token's signature is rejected.
-package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible {
+public enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The token has more bytes than the limit.
     case tooLarge(limit: Int)
     /// The token is not a JSON Web Signature in compact form, for this reason.
@@ -20,7 +20,7 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
     case wrongSignature(SignatureAlgorithm, identifier: String?)
 
     /// Whether the signer may have changed its keys since they were read, so that reading them again may help.
-    package var mayBeNewKey: Bool {
+    public var mayBeNewKey: Bool {
         switch self {
         case .unknownKey, .unusableKey, .ambiguousKey, .wrongSignature: true
         case .tooLarge, .malformed, .refusedHeader, .refusedAlgorithm: false
@@ -28,7 +28,7 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
     }
 
     /// Whether the token could not be parsed.
-    package var isUnreadable: Bool {
+    public var isUnreadable: Bool {
         switch self {
         case .tooLarge, .malformed: true
         default: false
@@ -36,7 +36,7 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
     }
 
     /// The reason as the end of a sentence about the token, with the algorithm and the key if the token names them.
-    package var description: String {
+    public var description: String {
         switch self {
         case .tooLarge(let limit): "it has more than \(limit) bytes"
         case .malformed(let reason): "it is no signed token: \(reason)"

@@ -1,17 +1,17 @@
-package import Basics
+public import Basics
 
 /// A key that signs tokens with ECDSA on P-256. Its description hides the secret half.
-package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable {
-    package static let algorithm = SignatureAlgorithm.es256
+public struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable {
+    public static let algorithm = SignatureAlgorithm.es256
 
     private let key: P256PrivateKey
     /// The thumbprint of the public half (RFC 7638), which identifies the key in tokens.
-    package let identifier: String
+    public let identifier: String
 
-    package init() { self.init(P256PrivateKey()) }
+    public init() { self.init(P256PrivateKey()) }
 
     /// The key with this ``secret``; `nil` if the bytes are not a secret half.
-    package init?(secret: [UInt8]) {
+    public init?(secret: [UInt8]) {
         guard let key = P256PrivateKey(secret: secret) else { return nil }
         self.init(key)
     }
@@ -22,10 +22,10 @@ package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable 
     }
 
     /// The secret half: 32 bytes, with which tokens of this device are signed.
-    package var secret: [UInt8] { key.secret }
+    public var secret: [UInt8] { key.secret }
 
     /// The public half (RFC 7517), with which tokens are verified.
-    package var publicKey: JSONValue {
+    public var publicKey: JSONValue {
         var members = Self.members(of: key).object ?? [:]
         members["alg"] = .string(Self.algorithm.rawValue)
         members["kid"] = .string(identifier)
@@ -46,7 +46,7 @@ package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable 
     ///
     /// - Parameter type: `typ`, which keeps a token of one kind from passing for another kind.
     /// - Throws: ``CryptographyError`` if the system has no random numbers or no memory.
-    package func sign(_ claims: JSONValue, type: String) throws(CryptographyError) -> String {
+    public func sign(_ claims: JSONValue, type: String) throws(CryptographyError) -> String {
         let header: JSONValue = .object([
             "alg": .string(Self.algorithm.rawValue), "kid": .string(identifier), "typ": .string(type),
         ])
@@ -54,8 +54,8 @@ package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable 
         return content + "." + Base64URL.encode(try key.signature(of: Array(content.utf8)))
     }
 
-    package var description: String { "SigningKey(\(identifier))" }
+    public var description: String { "SigningKey(\(identifier))" }
 
     /// Hides the secret half.
-    package var customMirror: Mirror { Mirror(self, children: ["identifier": identifier]) }
+    public var customMirror: Mirror { Mirror(self, children: ["identifier": identifier]) }
 }

@@ -1,6 +1,6 @@
 /// The arguments that make a widespread program keep all its data in one directory, for a manifest or `shared-device
 /// run`. Each preset was tested with the program; the documentation's table lists the exceptions.
-package enum AdapterPreset: String, Sendable, CaseIterable {
+public enum AdapterPreset: String, Sendable, CaseIterable {
     /// Chromium and browsers based on it.
     case chromium
     case firefox
@@ -11,7 +11,7 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
     case flatpak
 
     /// The arguments after the program's name that keep its data below `data`.
-    package func arguments(data: String) -> [String] {
+    public func arguments(data: String) -> [String] {
         let more =
             switch self {
             case .chromium:
@@ -29,7 +29,7 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
 
     /// The first of these arguments, which name the place. They also identify processes: a process with them among its
     /// arguments works there.
-    package func place(data: String) -> [String] {
+    public func place(data: String) -> [String] {
         switch self {
         case .chromium, .electron: ["--user-data-dir=\(data)/profile"]
         case .firefox: ["--profile", "\(data)/profile"]
@@ -41,7 +41,7 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
     /// Checks that the program can work below this directory.
     ///
     /// - Throws: ``CleanupFlaw``.
-    package func check(data: String) throws(CleanupFlaw) {
+    public func check(data: String) throws(CleanupFlaw) {
         switch self {
         case .chromium, .electron:
             // Chromium creates a socket in TMPDIR, and exits if its path has more than 107 bytes.
@@ -56,7 +56,7 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
     }
 
     /// Directories that the program does not create itself.
-    package func directories(data: String) -> [String] {
+    public func directories(data: String) -> [String] {
         switch self {
         case .firefox, .chromium, .electron, .libreoffice: ["\(data)/profile"]
         case .flatpak: []
@@ -64,7 +64,7 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
     }
 
     /// Environment variables that the program needs in addition to ``AdapterEnvironment``.
-    package var environment: [String: String] {
+    public var environment: [String: String] {
         switch self {
         // Crash reports contain pages, and would otherwise be stored below the home directory.
         case .firefox: ["MOZ_CRASHREPORTER_DISABLE": "1"]
@@ -87,9 +87,9 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
 }
 
 /// The environment variables that place a program's files below one directory.
-package enum AdapterEnvironment {
+public enum AdapterEnvironment {
     /// - Parameter data: The directory that is deleted after each session.
-    package static func variables(data: String) -> [String: String] {
+    public static func variables(data: String) -> [String: String] {
         let home = "\(data)/home"
         return [
             "HOME": home,
@@ -103,7 +103,7 @@ package enum AdapterEnvironment {
     }
 
     /// The directories that programs expect to exist, with the common parent first.
-    package static func directories(data: String) -> [String] {
+    public static func directories(data: String) -> [String] {
         [data] + variables(data: data).values.sorted()
     }
 }

@@ -9,7 +9,7 @@ extension AppCleanup: Codable {
     }
 
     /// Asks the system for the user, and so may block.
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         let number = try values.decode(UInt32.self, forKey: .user)
         // As in a manifest: root's files are never deleted, even if the record was altered.
@@ -37,7 +37,7 @@ extension AppCleanup: Codable {
         )
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var values = encoder.container(keyedBy: Key.self)
         try values.encode(user.number, forKey: .user)
         switch program {

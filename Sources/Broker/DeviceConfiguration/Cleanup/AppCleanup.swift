@@ -7,8 +7,8 @@ import Glibc
 /// "cleanup": { "unit": "kiosk-browser.service", "delete": ["/var/lib/kiosk/profile"], "start": "always" }
 /// "cleanup": { "by": "app", "delete": ["/var/lib/orders/database"] }
 /// ```
-package struct AppCleanup: Sendable, Equatable {
-    package enum Program: Sendable, Equatable {
+public struct AppCleanup: Sendable, Equatable {
+    public enum Program: Sendable, Equatable {
         case unit(String)
         /// A Flatpak, which the adapter starts and ends.
         case flatpak(String)
@@ -17,7 +17,7 @@ package struct AppCleanup: Sendable, Equatable {
         /// The processes of the app's user that run this program, by absolute path. The adapter does not start them.
         case processes(String)
 
-        package var description: String {
+        public var description: String {
             switch self {
             case .unit(let name): name
             case .flatpak(let name): "the Flatpak \(name)"
@@ -28,14 +28,14 @@ package struct AppCleanup: Sendable, Equatable {
     }
 
     /// The party that cleans up after a session. Under an enforced policy both have the same deadline.
-    package enum Cleaner: String, Sendable, CaseIterable {
+    public enum Cleaner: String, Sendable, CaseIterable {
         /// The adapter, for a program that does not clean up.
         case adapter
         case app
     }
 
     /// When the adapter starts the program and lets it run.
-    package enum Start: String, Sendable, CaseIterable {
+    public enum Start: String, Sendable, CaseIterable {
         /// While no user is signed in.
         case nobody
         /// While a user is signed in.
@@ -46,36 +46,36 @@ package struct AppCleanup: Sendable, Equatable {
         /// Whether the program runs.
         ///
         /// - Parameter isSignedIn: Whether a user is signed in and no cleanup is pending.
-        package func runs(isSignedIn: Bool) -> Bool { self == .always || (self == .signedIn) == isSignedIn }
+        public func runs(isSignedIn: Bool) -> Bool { self == .always || (self == .signedIn) == isSignedIn }
     }
 
-    package let cleaner: Cleaner
-    package let program: Program
+    public let cleaner: Cleaner
+    public let program: Program
     /// The user that owns the data. The deletion runs as this user.
-    package let user: SystemUser
+    public let user: SystemUser
     /// Absolute paths, checked by ``CleanupPath``. A directory is emptied, but not removed.
-    package let delete: [String]
+    public let delete: [String]
     /// `nil` means that neither the adapter nor the enforcement starts the program.
-    package let start: Start?
+    public let start: Start?
     /// The directory in which the preset keeps the program's data.
-    package let data: String?
-    package let preset: AdapterPreset?
+    public let data: String?
+    public let preset: AdapterPreset?
 
     /// Whether a cleanup by this manifest also does everything that `other` asks for.
-    package func includes(_ other: AppCleanup) -> Bool {
+    public func includes(_ other: AppCleanup) -> Bool {
         cleaner == other.cleaner && program == other.program && user.number == other.user.number
             // By bytes: paths that are equal as text may be different files.
             && Set(delete.map { Array($0.utf8) }).isSuperset(of: other.delete.map { Array($0.utf8) })
     }
 
     /// The unit that identifies an app's adapter.
-    package static func unit(of identifier: String) -> String { "shared-device-cleanup@\(identifier).service" }
+    public static func unit(of identifier: String) -> String { "shared-device-cleanup@\(identifier).service" }
 
     /// The unit that enforces cleanups. The broker on the system bus identifies the enforcer by it.
-    package static let enforcementUnit = "shared-device-enforcement.service"
+    public static let enforcementUnit = "shared-device-enforcement.service"
 
     /// The directory of the adapters' records if root runs them.
-    package static let stateDirectory = "/var/lib/shared-device-cleanup"
+    public static let stateDirectory = "/var/lib/shared-device-cleanup"
 }
 
 struct WrittenCleanup: Decodable, WrittenForm {
@@ -300,7 +300,7 @@ extension AppCleanup {
 
 extension AppCleanup {
     /// The command line that the adapter owns; `nil` for a unit or processes.
-    package var command: [String]? {
+    public var command: [String]? {
         switch program {
         case .unit, .processes: nil
         case .flatpak(let name): ["/usr/bin/flatpak", "run", name]

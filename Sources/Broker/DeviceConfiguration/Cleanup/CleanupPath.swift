@@ -4,7 +4,7 @@
 /// A valid path is absolute and contains neither `.` nor `..`. It is neither a directory that other programs need, nor
 /// above one. It does not lead into system directories, the home directories of other users, or the records of the
 /// broker and the adapters.
-package enum CleanupPath {
+public enum CleanupPath {
     /// The longest accepted path, in bytes.
     static let longest = 4000
 
@@ -26,13 +26,13 @@ package enum CleanupPath {
     /// nothing was deleted.
     ///
     /// - Throws: ``CleanupFlaw``.
-    package static func written(_ text: String, home: String?) throws(CleanupFlaw) -> String {
+    public static func written(_ text: String, home: String?) throws(CleanupFlaw) -> String {
         try refusePattern(in: text)
         return try checked(text, home: home)
     }
 
     /// - Throws: ``CleanupFlaw`` for a text that a shell would expand.
-    package static func refusePattern(in text: String) throws(CleanupFlaw) {
+    public static func refusePattern(in text: String) throws(CleanupFlaw) {
         guard !text.utf8.contains(UInt8(ascii: "$")) else {
             throw CleanupFlaw("“\(text)” has a variable in it", "write the whole path; ~/ is the user's home directory")
         }
@@ -50,7 +50,7 @@ package enum CleanupPath {
     ///   - home: The user's home directory; `nil` if there is none.
     ///   - kept: Further directories that must survive the deletion.
     /// - Throws: ``CleanupFlaw`` with the reason for the refusal.
-    package static func checked(
+    public static func checked(
         _ text: String,
         home: String?,
         keeping kept: [String] = []
@@ -89,7 +89,7 @@ package enum CleanupPath {
         return path
     }
 
-    package static func isSame(_ path: String, orBelow directory: String) -> Bool {
+    public static func isSame(_ path: String, orBelow directory: String) -> Bool {
         // By bytes, as the file system does. Swift compares characters: a combining mark after a slash changes the
         // slash, and characters of different bytes may be equal.
         path.utf8.elementsEqual(directory.utf8)
@@ -123,14 +123,14 @@ package enum CleanupPath {
 }
 
 /// The problem with a manifest's `cleanup`, and the remedy.
-package struct CleanupFlaw: Error, Sendable, Hashable, CustomStringConvertible {
-    package let message: String
-    package let remedy: String
+public struct CleanupFlaw: Error, Sendable, Hashable, CustomStringConvertible {
+    public let message: String
+    public let remedy: String
 
     init(_ message: String, _ remedy: String) {
         self.message = message
         self.remedy = remedy
     }
 
-    package var description: String { "\(message); \(remedy)" }
+    public var description: String { "\(message); \(remedy)" }
 }

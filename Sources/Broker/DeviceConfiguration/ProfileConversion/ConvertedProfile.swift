@@ -1,23 +1,22 @@
-package import DeviceConfiguration
-package import FoundationEssentials
+public import FoundationEssentials
 
 /// A profile for iOS, converted to the broker's configuration.
 ///
 /// A profile may configure the device in two places: in the payload of the SSO extension, and in the app configuration
 /// of the Authenticator. On iOS `sharedDeviceMode` has to be in both. Here one is enough, because one program does the
 /// work of both. If both have a key, their values must be equal.
-package struct ConvertedProfile: Sendable {
-    package let json: Data
-    package let configuration: ManagedConfiguration
+public struct ConvertedProfile: Sendable {
+    public let json: Data
+    public let configuration: ManagedConfiguration
     /// The omitted parts, one per line.
-    package let omissions: [String]
+    public let omissions: [String]
 
     /// Converts a profile (`.mobileconfig`), one payload of a profile, or only the keys of the extension or the app.
     /// Each is a property list in XML or binary form.
     ///
     /// - Parameter file: The path, for the error.
     /// - Throws: `ManagedConfigurationError`: `profile`, `wrongType`, `invalidValue`, `contradiction`.
-    package init(_ content: Data, file: String) throws(ManagedConfigurationError) {
+    public init(_ content: Data, file: String) throws(ManagedConfigurationError) {
         let payloads = try ProfilePayloads(PropertyList.dictionary(content, file: file), file: file)
         var settings: [String: ProfileValue] = [:]
         var omissions = payloads.ignored.map { "the payload \($0) is about something else" }

@@ -1,5 +1,3 @@
-import DeviceConfiguration
-
 /// The keys of a profile's payloads that configure the device.
 struct ProfilePayloads {
     /// A key's value, and the place where it was found; `nil` is the outermost dictionary.

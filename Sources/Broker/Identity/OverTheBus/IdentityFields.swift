@@ -1,20 +1,20 @@
-package import DBus
+public import DBus
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// A dictionary of the protocol. It comes from another process, so the type of each value is checked.
-package struct IdentityFields: Sendable {
-    package var values: [String: DBusValue]
+public struct IdentityFields: Sendable {
+    public var values: [String: DBusValue]
 
-    package init(_ values: [String: DBusValue] = [:]) { self.values = values }
+    public init(_ values: [String: DBusValue] = [:]) { self.values = values }
 
     /// - Throws: `IdentityError` if the first argument is not a dictionary.
-    package init(_ arguments: [DBusValue]) throws(IdentityError) {
+    public init(_ arguments: [DBusValue]) throws(IdentityError) {
         guard let values = arguments.first?.fieldsValue else { throw .malformed("request") }
         self.values = values
     }
 
-    package var value: DBusValue { .fields(values) }
+    public var value: DBusValue { .fields(values) }
 
     func text(_ key: String) throws(IdentityError) -> String {
         guard let text = try optionalText(key) else { throw .malformed(key) }
@@ -61,7 +61,7 @@ package struct IdentityFields: Sendable {
 // MARK: Requests
 
 extension SignInStart {
-    package var fields: IdentityFields {
+    public var fields: IdentityFields {
         var fields = IdentityFields(["method": .string(method.rawValue), "scopes": .strings(scopes)])
         fields.values["redirect"] = redirect.map { .string($0) }
         fields.values["loginHint"] = loginHint.map { .string($0) }
@@ -70,7 +70,7 @@ extension SignInStart {
         return fields
     }
 
-    package init(_ fields: IdentityFields) throws(IdentityError) {
+    public init(_ fields: IdentityFields) throws(IdentityError) {
         let issuer = try fields.optionalText("onlyIssuer")
         let only: ProviderRecord.Person? =
             if let issuer { .init(issuer: issuer, subject: try fields.text("onlySubject")) } else { nil }
@@ -85,7 +85,7 @@ extension SignInStart {
 }
 
 extension ProviderRecord {
-    package var fields: IdentityFields {
+    public var fields: IdentityFields {
         var fields = IdentityFields([
             "issuer": .string(person.issuer), "subject": .string(person.subject), "content": .bytes(content.copy),
         ])
@@ -93,7 +93,7 @@ extension ProviderRecord {
         return fields
     }
 
-    package init(_ fields: IdentityFields) throws(IdentityError) {
+    public init(_ fields: IdentityFields) throws(IdentityError) {
         guard let content = fields.values["content"]?.bytesValue, content.count <= Self.longestContent else {
             throw .malformed("content")
         }
@@ -108,7 +108,7 @@ extension ProviderRecord {
 // MARK: Responses
 
 extension BegunSignIn {
-    package var fields: IdentityFields {
+    public var fields: IdentityFields {
         var fields = IdentityFields(["handle": .string(handle), "lifetime": .double(lifetime / .seconds(1))])
         switch prompt {
         case .browser(let address): fields.values["address"] = .string(address)
@@ -120,7 +120,7 @@ extension BegunSignIn {
         return fields
     }
 
-    package init(_ fields: IdentityFields) throws(IdentityError) {
+    public init(_ fields: IdentityFields) throws(IdentityError) {
         let address = try fields.text("address")
         let prompt: Prompt =
             if let code = try fields.optionalText("code") {
@@ -160,13 +160,13 @@ extension AccessToken {
 }
 
 extension ProviderSignIn {
-    package var fields: IdentityFields {
+    public var fields: IdentityFields {
         IdentityFields([
             "account": account.fields, "record": record.fields.value, "token": token.fields.value,
         ])
     }
 
-    package init(_ fields: IdentityFields) throws(IdentityError) {
+    public init(_ fields: IdentityFields) throws(IdentityError) {
         guard let account = try? Account(fields.values["account"]) else { throw .malformed("account") }
         self.init(
             account: account,
@@ -181,7 +181,7 @@ extension RenewalOutcome {
         case renewed, sessionOver, reauthenticationNeeded, misconfigured, scopeRefused, unavailable
     }
 
-    package var fields: IdentityFields {
+    public var fields: IdentityFields {
         func fields(_ word: Word, _ error: IdentityError? = nil) -> IdentityFields {
             var fields = IdentityFields(["outcome": .string(word.rawValue)])
             fields.values["code"] = error.map { .string($0.code.rawValue) }
@@ -206,7 +206,7 @@ extension RenewalOutcome {
         }
     }
 
-    package init(_ fields: IdentityFields) throws(IdentityError) {
+    public init(_ fields: IdentityFields) throws(IdentityError) {
         func error() throws(IdentityError) -> IdentityError {
             let wait: Duration? =
                 fields.values["retryAfter"] == nil ? nil : .seconds(max(0, min(try fields.number("retryAfter"), 300)))

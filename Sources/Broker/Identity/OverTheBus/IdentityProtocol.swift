@@ -1,28 +1,28 @@
-package import DBus
+public import DBus
 
 /// The D-Bus interface between the broker and the process that speaks to the organisation's provider:
 /// `org.notifycenter.SharedDeviceIdentity1`. Its methods are those of `OrganisationProvider`. Requests and responses
 /// are dictionaries, so that both sides can add members.
-package enum IdentityProtocol {
-    package static let busName = "org.notifycenter.SharedDeviceIdentity1"
-    package static let path = "/org/notifycenter/SharedDeviceIdentity"
-    package static let interface = "org.notifycenter.SharedDeviceIdentity1"
+public enum IdentityProtocol {
+    public static let busName = "org.notifycenter.SharedDeviceIdentity1"
+    public static let path = "/org/notifycenter/SharedDeviceIdentity"
+    public static let interface = "org.notifycenter.SharedDeviceIdentity1"
     /// The prefix of D-Bus errors that stand for an `IdentityError`; the rest of the name is its code.
-    package static let errorPrefix = "org.notifycenter.SharedDeviceIdentity1.Error."
+    public static let errorPrefix = "org.notifycenter.SharedDeviceIdentity1.Error."
     /// How long the broker waits for a response.
-    package static let patience: Duration = .seconds(60)
+    public static let patience: Duration = .seconds(60)
     /// The time limit of a call. It is shorter than ``patience``, so that the response arrives before the broker gives
     /// up.
-    package static let longestCall: Duration = .seconds(55)
+    public static let longestCall: Duration = .seconds(55)
     /// The largest body of a call, in bytes: a record and the members around it.
-    package static let longestBody = ProviderRecord.longestContent + (32 << 10)
+    public static let longestBody = ProviderRecord.longestContent + (32 << 10)
     /// The most calls that may be in flight.
-    package static let mostCalls = 32
+    public static let mostCalls = 32
 
     /// For administrators: tests what the device needs of its provider.
-    package static let checkMethod = "Check"
+    public static let checkMethod = "Check"
 
-    package enum Method: String, Sendable, CaseIterable {
+    public enum Method: String, Sendable, CaseIterable {
         case begin = "BeginSignIn"
         case complete = "CompleteSignIn"
         case poll = "PollSignIn"
@@ -34,12 +34,12 @@ package enum IdentityProtocol {
 
 extension IdentityError {
     /// Turns the error into the D-Bus error of a call.
-    package var failure: MethodFailure {
+    public var failure: MethodFailure {
         MethodFailure(name: IdentityProtocol.errorPrefix + code.rawValue, message: description)
     }
 
     /// The D-Bus error of the process, or the reason why it did not respond.
-    package init(_ error: DBusError) {
+    public init(_ error: DBusError) {
         guard let name = error.name, name.hasPrefix(IdentityProtocol.errorPrefix) else {
             self.init(
                 .providerUnavailable,
@@ -53,7 +53,7 @@ extension IdentityError {
     }
 
     /// - Parameter field: The missing or malformed member of a request or response.
-    package static func malformed(_ field: String) -> IdentityError {
+    public static func malformed(_ field: String) -> IdentityError {
         IdentityError(
             .providerFailed,
             "the broker and the identity process differ in version: “\(field)” is missing or malformed; install both again"

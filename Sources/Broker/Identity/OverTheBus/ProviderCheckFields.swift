@@ -2,7 +2,7 @@ import DBus
 
 extension ProviderCheckStep {
     /// The steps as the response to ``IdentityProtocol/checkMethod``.
-    package static func fields(_ steps: [ProviderCheckStep]) -> IdentityFields {
+    public static func fields(_ steps: [ProviderCheckStep]) -> IdentityFields {
         let elements = steps.map { step in
             DBusValue.fields([
                 "name": .string(step.name.rawValue), "outcome": .string(step.outcome.rawValue),
@@ -13,7 +13,7 @@ extension ProviderCheckStep {
     }
 
     /// - Throws: `IdentityError` if the response is malformed.
-    package static func steps(_ fields: IdentityFields) throws(IdentityError) -> [ProviderCheckStep] {
+    public static func steps(_ fields: IdentityFields) throws(IdentityError) -> [ProviderCheckStep] {
         guard let elements = fields.values["steps"]?.elementsValue else { throw .malformed("steps") }
         var steps: [ProviderCheckStep] = []
         for element in elements {

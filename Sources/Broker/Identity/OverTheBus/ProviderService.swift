@@ -1,15 +1,15 @@
 import Basics
-package import DBus
-import SharedDevice
+public import DBus
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// The process's side of the interface: it passes the broker's calls to a provider.
 ///
 /// The broker is the connection that owns the broker's bus name. The service refuses calls of other connections before
 /// it reads their bodies.
-package final class ProviderService: Sendable {
+public final class ProviderService: Sendable {
     /// The current provider, or the reason why there is none.
-    package typealias Current = @Sendable () -> Result<any OrganisationProvider, IdentityError>
+    public typealias Current = @Sendable () -> Result<any OrganisationProvider, IdentityError>
 
     private let connection: DBusConnection
     private let provider: Current
@@ -20,7 +20,7 @@ package final class ProviderService: Sendable {
     /// - Parameters:
     ///   - longestCall: The time limit of a call; a longer one is cancelled.
     ///   - abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any more.
-    package init(
+    public init(
         connection: DBusConnection,
         longestCall: Duration = IdentityProtocol.longestCall,
         provider: @escaping Current,
@@ -36,7 +36,7 @@ package final class ProviderService: Sendable {
     ///
     /// - Parameter more: Further methods of the interface. Each checks its caller itself.
     /// - Throws: `DBusError`; `nameTaken` if another process serves this bus.
-    package func start(_ more: [DBusInterface.Method] = []) async throws(DBusError) {
+    public func start(_ more: [DBusInterface.Method] = []) async throws(DBusError) {
         try await broker.start()
         let methods = IdentityProtocol.Method.allCases.map(method) + more
         let ownNames = Set(IdentityProtocol.Method.allCases.map(\.rawValue))
@@ -59,7 +59,7 @@ package final class ProviderService: Sendable {
     }
 
     /// The broker's connection; `nil` if the broker is not on the bus.
-    package var brokerConnection: String? { broker.current }
+    public var brokerConnection: String? { broker.current }
 
     private static var limits: CallLimits {
         var limits = CallLimits()

@@ -1,34 +1,34 @@
-package import DBus
+public import DBus
 
 /// The organisation's provider in another process, `shared-device-identity`, which the bus starts with the first call.
 ///
 /// That process may use the network, and reads untrusted data; the caller does neither. Its responses are checked like
 /// any message.
-package final class RemoteProvider: OrganisationProvider {
+public final class RemoteProvider: OrganisationProvider {
     private let connection: DBusConnection
 
     /// - Parameter connection: The connection that owns the broker's name. The process answers no other.
-    package init(connection: DBusConnection) { self.connection = connection }
+    public init(connection: DBusConnection) { self.connection = connection }
 
-    package func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
+    public func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
         try BegunSignIn(await call(.begin, start.fields))
     }
 
-    package func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
+    public func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
         let fields = IdentityFields(["handle": .string(handle), "query": .string(query)])
         return try ProviderSignIn(await call(.complete, fields))
     }
 
-    package func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? {
+    public func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? {
         let answer = try await call(.poll, IdentityFields(["handle": .string(handle)]))
         return answer.values.isEmpty ? nil : try ProviderSignIn(answer)
     }
 
-    package func cancel(_ handle: String) async {
+    public func cancel(_ handle: String) async {
         _ = try? await call(.cancel, IdentityFields(["handle": .string(handle)]))
     }
 
-    package func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
+    public func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
         let fields = IdentityFields([
             "record": record.fields.value, "mayBeUsed": .boolean(mayBeUsed),
             "scopes": .array(scopes.sorted().map { .string($0) }, of: "s"),
@@ -46,7 +46,7 @@ package final class RemoteProvider: OrganisationProvider {
         }
     }
 
-    package func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
+    public func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
         let fields = IdentityFields(["record": record.fields.value, "keepsSession": .boolean(keepsSession)])
         _ = try await call(.end, fields)
     }

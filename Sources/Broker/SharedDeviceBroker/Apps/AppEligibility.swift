@@ -1,5 +1,5 @@
 package import DeviceConfiguration
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Decides which apps take part in shared device mode. Pure: it uses only the configuration and the manifests.
 ///

@@ -3,7 +3,7 @@ package import DeviceStorage
 package import FoundationEssentials
 package import Identity
 package import Logging
-package import SharedDevice
+@_spi(Extensions) package import SharedDevice
 
 // The events and effects of the broker: the input and output of ``BrokerState/reduce(_:at:)``.
 

@@ -2,7 +2,7 @@ import DBus
 import DeviceConfiguration
 import DeviceStorage
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The requests of administrators, and the check of their rights.
 extension BrokerState {

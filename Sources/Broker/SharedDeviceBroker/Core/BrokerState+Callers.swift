@@ -1,7 +1,7 @@
 import DBus
 import DeviceConfiguration
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The apps behind the connections: how they are identified, and how they end.
 extension BrokerState {

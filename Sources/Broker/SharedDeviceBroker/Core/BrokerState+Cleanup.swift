@@ -2,7 +2,7 @@ import Basics
 import DBus
 import DeviceConfiguration
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The cleanup rounds after each session (architecture, D10), and the automatic end of a session.
 extension BrokerState {

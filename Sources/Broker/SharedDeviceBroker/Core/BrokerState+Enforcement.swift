@@ -3,7 +3,7 @@ import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Logging
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The state of enforced cleanup: the late apps, and the enforcement programs that stop them and delete their data.
 ///

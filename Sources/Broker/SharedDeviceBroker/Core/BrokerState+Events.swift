@@ -2,7 +2,7 @@ import DeviceConfiguration
 package import FoundationEssentials
 import Identity
 import Logging
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The last report of the organisation's provider on the compliance of this device.
 package struct ComplianceWord: Sendable, Equatable {

@@ -2,7 +2,7 @@ import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Sign-in at a prompt: a program that asks the person for authentication, and receives neither account nor token.
 ///

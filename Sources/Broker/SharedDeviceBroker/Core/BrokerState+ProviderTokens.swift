@@ -2,7 +2,7 @@ import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Tokens of the organisation's provider: which app receives which token, and which apps wait.
 extension BrokerState {

@@ -4,7 +4,7 @@ import DeviceConfiguration
 import FoundationEssentials
 import Identity
 import Logging
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 extension BrokerState {
     /// A request that waits for the identity provider.

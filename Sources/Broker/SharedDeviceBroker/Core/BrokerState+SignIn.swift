@@ -3,7 +3,7 @@ import DeviceConfiguration
 import FoundationEssentials
 import Identity
 import Logging
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Signing in, joining and leaving: the requests that need the identity provider.
 extension BrokerState {

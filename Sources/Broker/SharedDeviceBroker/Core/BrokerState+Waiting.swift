@@ -1,7 +1,7 @@
 import DBus
 import DeviceConfiguration
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Requests that wait for a commit, a change or a time.
 extension BrokerState {

@@ -1,5 +1,5 @@
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Enforced cleanup: another program cleans up for an app that is late.
 ///

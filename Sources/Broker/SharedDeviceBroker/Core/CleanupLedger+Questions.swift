@@ -1,5 +1,5 @@
 import FoundationEssentials
-package import SharedDevice
+@_spi(Extensions) package import SharedDevice
 
 extension Account {
     /// A placeholder account for a session whose account name the ledger has deleted. The app still owes the cleanup:

@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import FoundationEssentials
 package import Identity
-package import SharedDevice
+@_spi(Extensions) package import SharedDevice
 
 /// A refused request: the error that the caller receives, with a code that is sent over the bus.
 ///

@@ -1,3 +1,4 @@
+package import DeviceConfiguration
 package import FoundationEssentials
 
 /// Decides when a session ends automatically: after a time of inactivity, or at the end of a shift.

@@ -3,7 +3,7 @@ import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// The broker's D-Bus interface: turns calls into requests, and the broker's replies into responses.

@@ -7,7 +7,7 @@ import FoundationEssentials
 import Identity
 import Logging
 import NotifyCenter
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 extension BrokerService {

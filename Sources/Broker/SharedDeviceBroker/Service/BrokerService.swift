@@ -8,7 +8,7 @@ import Glibc
 package import Identity
 package import Logging
 import NotifyCenter
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface around one

@@ -1,7 +1,7 @@
 import Basics
 import DBus
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// Identifies the caller behind each connection by asking the bus and the kernel (architecture, D11), and notices when

@@ -1,7 +1,7 @@
 import DBus
 import FoundationEssentials
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The typed and bounded fields of a request from another process.
 struct RequestFields {

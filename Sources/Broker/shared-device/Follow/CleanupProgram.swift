@@ -3,7 +3,7 @@ import DBus
 import Dispatch
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// The command that deletes a person's data: a shell command, run once for each person. It has its own process group

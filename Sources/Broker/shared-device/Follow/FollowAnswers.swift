@@ -1,4 +1,5 @@
 import Basics
+import CommandParts
 import DBus
 import Dispatch
 import FoundationEssentials

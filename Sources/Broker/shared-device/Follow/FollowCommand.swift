@@ -1,5 +1,6 @@
 import ArgumentParser
 import Basics
+import CommandParts
 import DBus
 import DeviceConfiguration
 import Dispatch

@@ -1,9 +1,10 @@
 import Basics
+import CommandParts
 import DBus
 import Dispatch
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 struct FollowLine: Encodable {

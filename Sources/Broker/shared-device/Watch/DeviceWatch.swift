@@ -1,8 +1,8 @@
 import Basics
+import CommandParts
 import DBus
-import DeviceView
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// Follows the broker with requests that wait for a change, so that a response arrives as soon as there is something to

@@ -1,6 +1,6 @@
 import ArgumentParser
+import CommandParts
 import DBus
-import DeviceView
 import FoundationEssentials
 import Glibc
 import SharedDevice

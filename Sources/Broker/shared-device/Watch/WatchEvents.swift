@@ -1,4 +1,5 @@
 import CLinux
+import CommandParts
 import Glibc
 
 /// The events that the command waits for: keys, signals and responses of the broker. It is created before the first

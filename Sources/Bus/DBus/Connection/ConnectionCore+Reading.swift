@@ -4,9 +4,9 @@ import Glibc
 import Synchronization
 
 /// A message on the heap, because an array takes no move-only elements.
-package final class HeldMessage: Sendable {
-    package let message: DBusMessage
-    package init(_ message: consuming DBusMessage) { self.message = message }
+public final class HeldMessage: Sendable {
+    public let message: DBusMessage
+    public init(_ message: consuming DBusMessage) { self.message = message }
 }
 
 // MARK: - The reading thread
@@ -223,7 +223,7 @@ extension ConnectionCore {
 
 extension DBusMessage {
     /// The approximate size of the message in bytes.
-    package var size: Int { headerSize + bodySize }
+    public var size: Int { headerSize + bodySize }
 
     /// The approximate size of the message in bytes without its body. The path has no limit below that of the message.
     var headerSize: Int { 256 + pathLength }

@@ -11,12 +11,12 @@ import Synchronization
 /// So this type replaces each inherited socket by a dead end in the child before `fork` returns. In the child of a
 /// process that had used a bus, no connection works, neither an inherited nor a new one. Until it calls exec, such a
 /// child can only post, by ``ForkedPoster``.
-package enum ForkedChild {
+public enum ForkedChild {
     /// The number of forks between this process and its first ancestor that used a bus; 0 without such a fork.
     static var generation: UInt { CLinux_forkGeneration() }
 
     /// Whether this process is a forked child of a process that had used a bus.
-    package static var isCurrent: Bool { generation > 0 }
+    public static var isCurrent: Bool { generation > 0 }
 
     /// Whether a thread was inside libdbus during the fork, or the fork interrupted a function of libdbus. The locks of
     /// libdbus may then be held forever.
@@ -25,24 +25,24 @@ package enum ForkedChild {
     /// Notes that this process uses a bus. Called before the first lock is taken for it.
     ///
     /// - Returns: ``isCurrent``.
-    package static func useBus() -> Bool { CLinux_useBus() > 0 }
+    public static func useBus() -> Bool { CLinux_useBus() > 0 }
 
     /// - Throws: ``DBusError/Code/closed`` in a forked child.
-    package static func check(_ attempted: @autoclosure () -> String) throws(DBusError) {
+    public static func check(_ attempted: @autoclosure () -> String) throws(DBusError) {
         if useBus() { throw .forked(attempted()) }
     }
 
     /// The process that created an object. The object must not be used in a forked child.
-    package struct Process: Sendable {
+    public struct Process: Sendable {
         private let generation = ForkedChild.generation
 
-        package init() {}
+        public init() {}
 
-        package var isCurrent: Bool { generation == ForkedChild.generation }
+        public var isCurrent: Bool { generation == ForkedChild.generation }
     }
 
     /// Does the work of the fork handlers in a child that was made without fork(3). No effect otherwise.
-    package static func notice() { if CLinux_noticeFork() != 0 { begin() } }
+    public static func notice() { if CLinux_noticeFork() != 0 { begin() } }
 
     /// The sockets of all connections; ``OwnedDescriptor/none`` in free places. With more than 256 connections at a
     /// time, the rest stay open in a child.

@@ -5,7 +5,7 @@ import Synchronization
 /// Posts in the forked child of a process that had used a bus (``ForkedChild``). It has a separate connection to each
 /// bus, without a reading thread: the posting thread waits until the bus has read the post, so that the child may end
 /// at once.
-package enum ForkedPoster {
+public enum ForkedPoster {
     /// How long a post waits for the bus and for posts of other threads.
     static let patience: Duration = .seconds(10)
 
@@ -22,14 +22,14 @@ package enum ForkedPoster {
     /// - Throws: ``DBusError/Code/noBus``, also after ``patience`` if a stopped bus does not accept a connection;
     ///   ``DBusError/Code/disconnected``; ``DBusError/Code/timedOut`` after ``patience``: the bus may still get the
     ///   signal then; ``DBusError/Code/noResources``; ``DBusError/Code/closed`` if libdbus was in use during the fork.
-    package static func send(_ message: consuming DBusMessage, to address: String) throws(DBusError) {
+    public static func send(_ message: consuming DBusMessage, to address: String) throws(DBusError) {
         _ = try link(to: address).exchange(message)
     }
 
     /// Calls a method, and returns the values of the response.
     ///
     /// - Throws: as ``send(_:to:)``, and ``DBusError/Code/refused`` with the error of the peer.
-    package static func call(_ message: consuming DBusMessage, at address: String) throws(DBusError) -> [DBusValue] {
+    public static func call(_ message: consuming DBusMessage, at address: String) throws(DBusError) -> [DBusValue] {
         let attempted = ConnectionCore.attempt(message)
         let answer = try link(to: address).exchange(message)
         let arguments = try answer.arguments()
@@ -41,7 +41,7 @@ package enum ForkedPoster {
     /// Called before a message is made.
     ///
     /// - Throws: ``DBusError/Code/closed`` if libdbus may block forever in this process.
-    package static func check() throws(DBusError) {
+    public static func check() throws(DBusError) {
         guard ForkedChild.isTorn else { return }
         throw DBusError(
             .closed,

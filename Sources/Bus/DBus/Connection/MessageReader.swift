@@ -322,14 +322,14 @@ struct MessagePrefix {
 ///
 /// It refers to the reader's buffer, and must not be kept. A flood is refused by its sender alone, so the other strings
 /// are made only on demand.
-package struct MessageHeader: ~Copyable {
+public struct MessageHeader: ~Copyable {
     let kind: DBusMessage.Kind
     let serial: UInt32
-    package let expectsReply: Bool
+    public let expectsReply: Bool
     /// The unique name of the sending connection.
-    package private(set) var sender: String?
+    public private(set) var sender: String?
     let bodyBytes: Int
-    package let bytes: Int
+    public let bytes: Int
     /// Whether the header exceeds the limit for messages that are read. Fields that have not arrived are then missing.
     let isTooLong: Bool
     /// The serial of the call that this responds to; 0 if there is none.
@@ -344,7 +344,7 @@ package struct MessageHeader: ~Copyable {
 
     var path: String? { Self.string(texts.path) }
     var interface: String? { Self.string(texts.interface) }
-    package var member: String? { Self.string(texts.member) }
+    public var member: String? { Self.string(texts.member) }
     var signature: String { Self.string(texts.signature) ?? "" }
 
     var hasDescriptors: Bool { descriptors > 0 }
@@ -468,5 +468,5 @@ extension DBusMessage {
         return Unmanaged<Descriptors>.fromOpaque(data).takeUnretainedValue().numbers
     }
 
-    package var hasDescriptors: Bool { descriptors != nil || dbus_message_contains_unix_fds(pointer) != 0 }
+    public var hasDescriptors: Bool { descriptors != nil || dbus_message_contains_unix_fds(pointer) != 0 }
 }

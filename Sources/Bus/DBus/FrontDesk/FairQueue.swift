@@ -3,19 +3,19 @@
 
 /// A first-in, first-out queue. It frees removed elements early, because a user could keep the queue from ever being
 /// empty.
-package struct Queue<Element> {
+public struct Queue<Element> {
     @usableFromInline var elements: [Element] = []
     @usableFromInline var head = 0
 
-    @inlinable package init() {}
+    @inlinable public init() {}
 
-    @inlinable package var isEmpty: Bool { head == elements.count }
-    @inlinable package var count: Int { elements.count - head }
-    @inlinable package var first: Element? { isEmpty ? nil : elements[head] }
+    @inlinable public var isEmpty: Bool { head == elements.count }
+    @inlinable public var count: Int { elements.count - head }
+    @inlinable public var first: Element? { isEmpty ? nil : elements[head] }
 
-    @inlinable package mutating func append(_ element: Element) { elements.append(element) }
+    @inlinable public mutating func append(_ element: Element) { elements.append(element) }
 
-    @inlinable package mutating func popFirst() -> Element? {
+    @inlinable public mutating func popFirst() -> Element? {
         guard head < elements.count else { return nil }
         defer {
             head += 1
@@ -30,12 +30,12 @@ package struct Queue<Element> {
         return elements[head]
     }
 
-    @inlinable package mutating func prepend(_ others: some Sequence<Element>) {
+    @inlinable public mutating func prepend(_ others: some Sequence<Element>) {
         elements = Array(others) + Array(elements[head...])
         head = 0
     }
 
-    @inlinable package mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
+    @inlinable public mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
         let removed = Array(elements[head...].filter(isRemoved))
         if !removed.isEmpty {
             elements = Array(elements[head...].filter { !isRemoved($0) })
@@ -49,11 +49,11 @@ package struct Queue<Element> {
 ///
 /// A bus allows a connection 128 unanswered calls, so a user with delayed responses floods the bus less. Otherwise all
 /// users would wait in dbus-daemon's own queue for the service.
-package struct CallPace: Sendable, Hashable {
-    package var atOnce: Int
-    package var interval: Duration
+public struct CallPace: Sendable, Hashable {
+    public var atOnce: Int
+    public var interval: Duration
 
-    package init(atOnce: Int, interval: Duration) {
+    public init(atOnce: Int, interval: Duration) {
         self.atOnce = atOnce
         self.interval = interval
     }
@@ -63,23 +63,22 @@ package struct CallPace: Sendable, Hashable {
 ///
 /// The oldest element comes first, with two exceptions. A user has at most one lap of turns before all other waiting
 /// users had a turn, and no turns above the user's pace. The elements of one user stay in order.
-package struct FairQueue<Element> {
+public struct FairQueue<Element> {
     @usableFromInline var elements: [UInt32: Queue<Element>] = [:]
     @usableFromInline var order: TurnOrder
 
     /// - Parameter lap: the number of turns that one user has before the others. With 1, a flood delays other callers
     ///   least; with more, calls that several users make shortly after each other keep their order.
-    @inlinable package init(lap: Int) { order = TurnOrder(lap: lap) }
+    @inlinable public init(lap: Int) { order = TurnOrder(lap: lap) }
 
-    @inlinable package var isEmpty: Bool { elements.isEmpty }
+    @inlinable public var isEmpty: Bool { elements.isEmpty }
 
-    @inlinable package func count(of user: UInt32) -> Int { elements[user]?.count ?? 0 }
+    @inlinable public func count(of user: UInt32) -> Int { elements[user]?.count ?? 0 }
 
     /// - Parameters:
     ///   - isFree: whether the element is exempt from the user's pace. It keeps its place in the order.
     ///   - pace: the user's pace; `nil` for no limit.
-    @inlinable package mutating func append(_ element: Element, of user: UInt32, isFree: Bool = false, pace: CallPace?)
-    {
+    @inlinable public mutating func append(_ element: Element, of user: UInt32, isFree: Bool = false, pace: CallPace?) {
         elements[user, default: Queue()].append(element)
         order.append(user, isFree: isFree, pace)
     }
@@ -88,19 +87,19 @@ package struct FairQueue<Element> {
     /// the element, which saves memory.
     ///
     /// - Returns: whether the user has had the turn.
-    @inlinable package mutating func pass(of user: UInt32, now: ContinuousClock.Instant, pace: CallPace?) -> Bool {
+    @inlinable public mutating func pass(of user: UInt32, now: ContinuousClock.Instant, pace: CallPace?) -> Bool {
         elements.isEmpty && order.pass(user, now, pace)
     }
 
     /// The time of the next turn: `now` at the earliest; `nil` if no element waits.
-    @inlinable package func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+    @inlinable public func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         order.timeOfNext(now)
     }
 
     /// Removes and returns the element whose turn it is by now.
     ///
     /// - Parameter pace: returns a user's pace; `nil` for no limit.
-    @inlinable package mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> Element? {
+    @inlinable public mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> Element? {
         guard let user = order.next(now, pace), let element = elements[user]?.popFirst() else { return nil }
         if elements[user]?.isEmpty == true { elements[user] = nil }
         return element
@@ -108,7 +107,7 @@ package struct FairQueue<Element> {
 }
 
 /// The order of the users' turns. Each operation takes time logarithmic in the number of users.
-package struct TurnOrder {
+public struct TurnOrder {
     private struct Line {
         /// The waiting elements: the order of arrival, and whether they are exempt from the user's pace.
         var numbers = Queue<(number: UInt64, isFree: Bool)>()
@@ -152,26 +151,26 @@ package struct TurnOrder {
 
     private let turnsOfLap: Int
 
-    package init(lap: Int) { turnsOfLap = lap }
+    public init(lap: Int) { turnsOfLap = lap }
 
-    package mutating func append(_ user: UInt32, isFree: Bool, _ pace: CallPace?) {
+    public mutating func append(_ user: UInt32, isFree: Bool, _ pace: CallPace?) {
         lastNumber += 1
         let isFirst = lines[user] == nil
         lines[user, default: Line(lap: currentLap)].numbers.append((lastNumber, isFree))
         if isFirst { queue(user, pace) }
     }
 
-    package mutating func pass(_ user: UInt32, _ now: ContinuousClock.Instant, _ pace: CallPace?) -> Bool {
+    public mutating func pass(_ user: UInt32, _ now: ContinuousClock.Instant, _ pace: CallPace?) -> Bool {
         guard start(of: user, pace) ?? now <= now else { return false }
         note(pace, of: user, now)
         return true
     }
 
-    package func timeOfNext(_ now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+    public func timeOfNext(_ now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         ready.first != nil ? now : paused.first.map { max(now, $0.end) }
     }
 
-    package mutating func next(_ now: ContinuousClock.Instant, _ pace: (UInt32) -> CallPace?) -> UInt32? {
+    public mutating func next(_ now: ContinuousClock.Instant, _ pace: (UInt32) -> CallPace?) -> UInt32? {
         while let pause = paused.first, pause.end <= now {
             _ = paused.popFirst()
             place(pause.user)

@@ -2,42 +2,42 @@ import Basics
 
 // Inlinable for the same reason as the fair queue: services use it for each call.
 
-package struct CallAmount: Sendable, Hashable {
-    package var calls: Int
-    package var bytes: Int
+public struct CallAmount: Sendable, Hashable {
+    public var calls: Int
+    public var bytes: Int
 
-    @inlinable package init(calls: Int = 0, bytes: Int = 0) { (self.calls, self.bytes) = (calls, bytes) }
+    @inlinable public init(calls: Int = 0, bytes: Int = 0) { (self.calls, self.bytes) = (calls, bytes) }
 
-    @inlinable package func hasRoom(for bytes: Int, within limit: CallAmount) -> Bool {
+    @inlinable public func hasRoom(for bytes: Int, within limit: CallAmount) -> Bool {
         calls < limit.calls && bytes <= limit.bytes - self.bytes
     }
 }
 
 /// The calls that each of many parties has waiting or in progress. Uses memory only for parties with calls. Pure.
-package struct Quotas<Party: Hashable> {
+public struct Quotas<Party: Hashable> {
     @usableFromInline var amounts: [Party: CallAmount] = [:]
-    package private(set) var total = CallAmount()
+    public private(set) var total = CallAmount()
 
-    package init() {}
+    public init() {}
 
-    @inlinable package subscript(party: Party) -> CallAmount { amounts[party] ?? CallAmount() }
+    @inlinable public subscript(party: Party) -> CallAmount { amounts[party] ?? CallAmount() }
 
-    @inlinable package var parties: Int { amounts.count }
+    @inlinable public var parties: Int { amounts.count }
 
-    package mutating func begin(_ bytes: Int, of party: Party) {
+    public mutating func begin(_ bytes: Int, of party: Party) {
         amounts[party, default: CallAmount()].calls += 1
         amounts[party]?.bytes += bytes
         total = CallAmount(calls: total.calls + 1, bytes: total.bytes + bytes)
     }
 
-    package mutating func begin(_ bytes: Int, of party: Party, within limit: CallAmount) -> Bool {
+    public mutating func begin(_ bytes: Int, of party: Party, within limit: CallAmount) -> Bool {
         guard self[party].hasRoom(for: bytes, within: limit) else { return false }
         begin(bytes, of: party)
         return true
     }
 
     /// Stops counting a call. No effect for a party without calls.
-    package mutating func end(_ bytes: Int, of party: Party) {
+    public mutating func end(_ bytes: Int, of party: Party) {
         guard var amount = amounts[party] else { return }
         amount = CallAmount(calls: amount.calls - 1, bytes: amount.bytes - bytes)
         amounts[party] = amount.calls > 0 ? amount : nil
@@ -48,17 +48,17 @@ package struct Quotas<Party: Hashable> {
 /// Admission to a service that many users call: each user's quota, and whose turn is next. Pure.
 ///
 /// A call counts for its user. Until the bus has named the user, it counts for its connection.
-package struct ServiceFrontDesk<Work> {
-    package var users = Quotas<UInt32>()
-    package var strangers = Quotas<String>()
-    package var queue: FairQueue<Work>
+public struct ServiceFrontDesk<Work> {
+    public var users = Quotas<UInt32>()
+    public var strangers = Quotas<String>()
+    public var queue: FairQueue<Work>
 
     /// - Parameter lap: the number of calls of one user that have their turn before other users' calls.
-    @inlinable package init(lap: Int) { queue = FairQueue(lap: lap) }
+    @inlinable public init(lap: Int) { queue = FairQueue(lap: lap) }
 
     /// The first call of a connection whose user is unknown always has room up to this size. So other processes cannot
     /// make the service refuse a new process.
-    package static var smallFirstCall: Int { 4 << 10 }
+    public static var smallFirstCall: Int { 4 << 10 }
 
     /// Whether there is room for a call with this many bytes.
     ///
@@ -66,7 +66,7 @@ package struct ServiceFrontDesk<Work> {
     ///   - limit: the limit of the user or of the connection.
     ///   - limitOfStrangers: the limit of all connections with unknown users together: one user may have hundreds of
     ///     them.
-    package func hasRoom(
+    public func hasRoom(
         for bytes: Int,
         of connection: String,
         _ user: UInt32?,
@@ -81,11 +81,11 @@ package struct ServiceFrontDesk<Work> {
     }
 
     /// Counts a call until ``end(_:of:_:)``.
-    package mutating func begin(_ bytes: Int, of connection: String, _ user: UInt32?) {
+    public mutating func begin(_ bytes: Int, of connection: String, _ user: UInt32?) {
         if let user { users.begin(bytes, of: user) } else { strangers.begin(bytes, of: connection) }
     }
 
-    package mutating func end(_ bytes: Int, of connection: String, _ user: UInt32?) {
+    public mutating func end(_ bytes: Int, of connection: String, _ user: UInt32?) {
         if let user { users.end(bytes, of: user) } else { strangers.end(bytes, of: connection) }
     }
 }
@@ -93,13 +93,13 @@ package struct ServiceFrontDesk<Work> {
 extension CallScheduler {
     /// How long a service works before it reads again. It must read faster than the bus writes, or calls wait in the
     /// bus.
-    package static var shift: Duration { .milliseconds(1) }
+    public static var shift: Duration { .milliseconds(1) }
 
     /// Works until the shift is over or the work is done.
     ///
     /// - Parameter step: does the next piece of work. Returns false if there is none.
     /// - Returns: the time of the end.
-    package func work(
+    public func work(
         since start: ContinuousClock.Instant = .now,
         _ step: (ContinuousClock.Instant) -> Bool
     ) -> ContinuousClock.Instant {

@@ -7,24 +7,24 @@ import Synchronization
 /// nothing more from that service, which then serves no caller at all. So the service sends each connection a `Ping`
 /// from time to time. It stops responding to a connection while the ping is open and too much is unread. No time limit
 /// is involved: a stopped process has as much room as any other.
-package struct UnreadAnswers {
+public struct UnreadAnswers {
     /// The limits on unread messages, in bytes.
-    package struct Room: Sendable, Hashable {
+    public struct Room: Sendable, Hashable {
         /// The limit for one connection.
-        package var connection: Int
+        public var connection: Int
         /// The limit for all connections of its user.
-        package var user: Int
+        public var user: Int
 
-        package init(connection: Int, user: Int) {
+        public init(connection: Int, user: Int) {
             self.connection = connection
             self.user = user
         }
 
         /// The limit for a connection whose user has not been looked up. A bus has 2048 connections.
-        package static let ofStrangers = Room(connection: 32 << 10, user: .max)
+        public static let ofStrangers = Room(connection: 32 << 10, user: .max)
     }
 
-    package enum Standing: Sendable { case anything, refusals, nothing }
+    public enum Standing: Sendable { case anything, refusals, nothing }
 
     private struct Use {
         var user: UInt32?
@@ -235,9 +235,9 @@ struct BusQuestions {
 ///
 /// Counts the unread bytes of each connection (``UnreadAnswers``), and pings the connections. A ``CallScheduler`` uses
 /// it, and decides by ``standing(of:_:_:)``. Thread-safe.
-package final class UnreadAnswerGuard: Sendable {
+public final class UnreadAnswerGuard: Sendable {
     /// The text of a refusal to a caller that has room for refusals only.
-    package static let remedy =
+    public static let remedy =
         "too many responses to this connection or its user are unread; read them, and respond to org.freedesktop.DBus.Peer.Ping"
 
     private weak let connection: DBusConnection?
@@ -246,25 +246,24 @@ package final class UnreadAnswerGuard: Sendable {
     private let busPatience: Duration
 
     /// How long the bus may take to respond.
-    package static let busPatience = BusQuestions.patience
+    public static let busPatience = BusQuestions.patience
 
     /// - Parameters:
     ///   - connection: the service's connection, on which it sends the pings. Held weakly.
     ///   - busPatience: how long the bus may take to respond.
-    package init(_ connection: DBusConnection, busPatience: Duration = UnreadAnswerGuard.busPatience) {
+    public init(_ connection: DBusConnection, busPatience: Duration = UnreadAnswerGuard.busPatience) {
         self.connection = connection
         self.busPatience = busPatience
         bus = Locked(BusQuestions(patience: busPatience))
     }
 
     /// Connections with unread bytes.
-    package var connections: [String] { unread.withLock { Array($0.connections) } }
+    public var connections: [String] { unread.withLock { Array($0.connections) } }
 
     /// The kinds of message that may be sent to a connection now.
     ///
     /// - Parameter user: `nil` if the user has not been looked up.
-    package func standing(of connection: String, _ user: UInt32?, _ room: UnreadAnswers.Room) -> UnreadAnswers.Standing
-    {
+    public func standing(of connection: String, _ user: UInt32?, _ room: UnreadAnswers.Room) -> UnreadAnswers.Standing {
         unread.withLock { $0.standing(of: connection, user, room) }
     }
 
@@ -272,27 +271,27 @@ package final class UnreadAnswerGuard: Sendable {
     ///
     /// - Parameter isLate: whether the connection may be gone. It is then pinged at once, so that no entry stays for
     ///   it.
-    package func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) {
+    public func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) {
         if unread.withLock({ $0.sent(bytes, to: connection, user, isLate: isLate) }) { ask(connection) }
         sentToAll()
     }
 
     /// Counts a dropped call of a connection with too much unread, and pings it if needed.
-    package func dropped(_ connection: String) {
+    public func dropped(_ connection: String) {
         if unread.withLock({ $0.dropped(connection) }) { ask(connection) }
     }
 
     /// A connection is gone, and the bus keeps nothing for it.
-    package func gone(_ connection: String) { unread.withLock { $0.gone(connection) } }
+    public func gone(_ connection: String) { unread.withLock { $0.gone(connection) } }
 
     /// The bus is gone, and all connections with it.
-    package func forgetAll() {
+    public func forgetAll() {
         unread.withLock { $0 = UnreadAnswers() }
         bus.withLock { $0 = BusQuestions(patience: busPatience) }
     }
 
     /// The service has sent a message, for instance a broadcast.
-    package func sentToAll() {
+    public func sentToAll() {
         // The reading thread asks the bus before it sleeps.
         if bus.withLock({ $0.sent() }), let connection, !connection.isOnReadingThread { connection.perform {} }
     }
@@ -305,7 +304,7 @@ package final class UnreadAnswerGuard: Sendable {
     ///
     /// - Parameter leaves: receives the reason before ``ConnectionEvent/lost``; called on the reading thread.
     /// - Returns: when to call this again.
-    package func askBus(leaves: @escaping @Sendable (String) -> Void) -> ContinuousClock.Instant? {
+    public func askBus(leaves: @escaping @Sendable (String) -> Void) -> ContinuousClock.Instant? {
         switch bus.withLock({ [connection] bus in bus.next(now: .now, unread: connection?.unreadBytes) }) {
         case .wait(let time): return time.map { .now + $0 }
         case .ask:

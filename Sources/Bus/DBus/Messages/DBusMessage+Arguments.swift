@@ -20,19 +20,19 @@ extension DBusMessage {
 
 /// A message that is sent repeatedly with different arguments. A copy costs a fraction of making a message and checking
 /// its names.
-package final class MessageTemplate: Sendable {
+public final class MessageTemplate: Sendable {
     private let message: DBusMessage
     /// Made before other threads see the message: libdbus caches the positions of its fields at the first access, even
     /// if threads share it.
     private let attempted: String
 
     /// - Parameter message: a message without arguments that was not sent.
-    package init(_ message: consuming DBusMessage) {
+    public init(_ message: consuming DBusMessage) {
         attempted = ConnectionCore.attempt(message)
         self.message = message
     }
 
-    package func filled(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+    public func filled(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let copy = try message.copy()
         try copy.append(arguments, attempted: attempted)
         return copy
@@ -41,7 +41,7 @@ package final class MessageTemplate: Sendable {
     /// Returns a copy with one text (`s`), or with a list that holds this text alone (`as`).
     ///
     /// - Throws: ``DBusError/Code/invalidArgument`` for a text with U+0000.
-    package func filled(with text: String, isList: Bool = false) throws(DBusError) -> DBusMessage {
+    public func filled(with text: String, isList: Bool = false) throws(DBusError) -> DBusMessage {
         guard !text.containsNUL, text.utf8.count < DBusValueLimits.bodyBytes / 2 else {
             return try filled(isList ? [.array([.string(text)], of: "s")] : [.string(text)])
         }

@@ -17,14 +17,14 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
 
     /// Returns a new message with the same content. It gets a new serial when it is sent.
-    package func copy() throws(DBusError) -> DBusMessage {
+    public func copy() throws(DBusError) -> DBusMessage {
         try DBusMessage.adopt(onLibdbus { dbus_message_copy(pointer) }, "copy a message")
     }
 
     /// Returns a copy with this path and destination.
     ///
     /// - Throws: ``DBusError/Code/invalidArgument`` for a path or a bus name that D-Bus does not accept.
-    package func readdressed(from path: String, to destination: String) throws(DBusError) -> DBusMessage {
+    public func readdressed(from path: String, to destination: String) throws(DBusError) -> DBusMessage {
         let attempted = "readdress a message"
         try Self.check(path, "object path", dbus_validate_path, attempted)
         try Self.check(destination, "bus name", dbus_validate_bus_name, attempted)
@@ -81,8 +81,8 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     /// The serial of the call that this responds to; 0 if there is none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
     /// Whether the caller accepts that a user is asked for a password during the call.
-    package var allowsInteraction: Bool { dbus_message_get_allow_interactive_authorization(pointer) != 0 }
-    package var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
+    public var allowsInteraction: Bool { dbus_message_get_allow_interactive_authorization(pointer) != 0 }
+    public var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
 
     /// Whether this is the signal `member` from the bus itself. No other peer can send under the bus's name.
     public func isBusSignal(_ member: StaticString) -> Bool {
@@ -99,10 +99,10 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
         dbus_message_has_path(pointer, cString(path)) != 0 && dbus_message_has_member(pointer, cString(member)) != 0
     }
 
-    package func has(member: StaticString) -> Bool { dbus_message_has_member(pointer, cString(member)) != 0 }
+    public func has(member: StaticString) -> Bool { dbus_message_has_member(pointer, cString(member)) != 0 }
 
     /// Whether the message has this path. Does not copy the message's path, which may fill the largest message.
-    package func has(path: String) -> Bool { dbus_message_has_path(pointer, path) != 0 }
+    public func has(path: String) -> Bool { dbus_message_has_path(pointer, path) != 0 }
 
     /// Whether the body has this signature. Compares without making strings.
     public func has(signature: StaticString) -> Bool {
@@ -110,7 +110,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     }
 
     /// Whether the body begins with these types. Reads only the header.
-    package func has(signaturePrefix prefix: StaticString) -> Bool {
+    public func has(signaturePrefix prefix: StaticString) -> Bool {
         strncmp(dbus_message_get_signature(pointer), cString(prefix), prefix.utf8CodeUnitCount) == 0
     }
 
@@ -162,7 +162,7 @@ extension DBusMessage {
     /// Returns a signal whose path, interface and member are known to be valid. A post does not check them again.
     ///
     /// - Throws: ``DBusError/Code/invalidArgument`` for values that D-Bus does not accept, ``DBusError/Code/tooLarge``.
-    package static func signal(
+    public static func signal(
         path: StaticString,
         validInterface interface: String,
         member: StaticString,
@@ -333,9 +333,9 @@ extension DBusMessage {
 
 // MARK: - Names and texts
 
-package enum BusName {
+public enum BusName {
     /// Whether a program may request this name. Only the bus assigns unique names (“:1.7”).
-    package static func isWellKnown(_ name: String) -> Bool {
+    public static func isWellKnown(_ name: String) -> Bool {
         !name.hasPrefix(":") && !name.containsNUL && name.withCString { dbus_validate_bus_name($0, nil) } != 0
     }
 }

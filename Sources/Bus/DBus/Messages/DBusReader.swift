@@ -3,10 +3,10 @@ import Glibc
 
 /// Reads the values of a message in place, so that a receiver can measure a value before it copies it. A copy of a
 /// reader keeps its position when the original advances. Valid while the message exists.
-package struct DBusReader {
+public struct DBusReader {
     /// The type of a value. Two kinds of array have separate cases: bytes, because they lie in one block, and
     /// dictionaries.
-    package enum Kind: Sendable {
+    public enum Kind: Sendable {
         case byte, boolean, int16, uint16, int32, uint32, int64, uint64, double
         case string, objectPath, signature
         case bytes, array, dictionary, entry, structure, variant
@@ -17,7 +17,7 @@ package struct DBusReader {
         case end
     }
 
-    package enum Number: Sendable {
+    public enum Number: Sendable {
         case signed(Int64)
         case unsigned(UInt64)
         case double(Double)
@@ -26,7 +26,7 @@ package struct DBusReader {
 
     private var iterator = DBusMessageIter()
     /// The type of the current value.
-    package private(set) var kind = Kind.end
+    public private(set) var kind = Kind.end
 
     fileprivate init(_ message: borrowing DBusMessage) {
         if dbus_message_iter_init(message.pointer, &iterator) != 0 { findKind() }
@@ -39,14 +39,14 @@ package struct DBusReader {
     }
 
     /// Advances to the next value of this message or container.
-    package mutating func next() {
+    public mutating func next() {
         guard kind != .end else { return }
         if dbus_message_iter_next(&iterator) != 0 { findKind() } else { kind = .end }
     }
 
     /// A reader of the values in a container: the pairs of a dictionary, the key and value of a pair, the one value of
     /// a variant. Empty for any other type.
-    package var inner: DBusReader {
+    public var inner: DBusReader {
         switch kind {
         case .array, .dictionary, .entry, .structure, .variant: return DBusReader(inside: self)
         default:
@@ -57,7 +57,7 @@ package struct DBusReader {
     }
 
     /// The UTF-8 of a string, object path or signature, in the message's own memory; `nil` for any other type.
-    package var text: UnsafeBufferPointer<UInt8>? {
+    public var text: UnsafeBufferPointer<UInt8>? {
         switch kind {
         case .string, .objectPath, .signature: break
         default: return nil
@@ -70,13 +70,13 @@ package struct DBusReader {
 
     /// Overwrites the string in the message, which reads as empty from then on. Not for a message that is still to be
     /// sent.
-    package func wipe() {
+    public func wipe() {
         guard kind == .string, let text, let start = UnsafeMutableRawPointer(mutating: text.baseAddress) else { return }
         explicit_bzero(start, text.count)
     }
 
     /// An array of bytes, in the message's own memory; `nil` for any other type.
-    package var bytes: UnsafeBufferPointer<UInt8>? {
+    public var bytes: UnsafeBufferPointer<UInt8>? {
         guard kind == .bytes else { return nil }
         var (outer, inner) = (iterator, DBusMessageIter())
         dbus_message_iter_recurse(&outer, &inner)
@@ -87,7 +87,7 @@ package struct DBusReader {
     }
 
     /// A number or boolean; `nil` for any other type.
-    package var number: Number? {
+    public var number: Number? {
         switch kind {
         case .byte: .unsigned(UInt64(basic(UInt8(0))))
         case .boolean: .boolean(basic(dbus_bool_t(0)) != 0)
@@ -103,7 +103,7 @@ package struct DBusReader {
     }
 
     /// Whether the current value has this type. In an empty array it is the type of the elements.
-    package func has(signature: StaticString) -> Bool { withSignature { strcmp($0, cString(signature)) == 0 } ?? false }
+    public func has(signature: StaticString) -> Bool { withSignature { strcmp($0, cString(signature)) == 0 } ?? false }
 
     /// The value's type in D-Bus's notation, also in an empty array.
     var signature: String { withSignature { String(cString: $0) } ?? "" }
@@ -154,13 +154,13 @@ package struct DBusReader {
 
 extension DBusMessage {
     /// A reader at the beginning of the body. Valid while the message exists.
-    package var reader: DBusReader { DBusReader(self) }
+    public var reader: DBusReader { DBusReader(self) }
 
     /// Passes the text under this key to `body`, and overwrites it in the message. The first argument must be a
     /// dictionary of strings to variants (`a{sv}`). Later readers of the message find an empty text.
     ///
     /// - Returns: the result of `body`; `nil` if there is no such text. If a key occurs twice, the last one counts.
-    package func takeText<Result>(_ key: StaticString, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result? {
+    public func takeText<Result>(_ key: StaticString, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result? {
         var result: Result?
         var pairs = reader.inner
         while pairs.kind == .entry {

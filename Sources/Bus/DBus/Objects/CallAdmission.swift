@@ -58,7 +58,7 @@ public enum CallAdmission: Sendable {
 ///
 /// It decides on each call to its connection before the call is processed further, and learns of each response. It gets
 /// the reading thread when all messages that had arrived have been dispatched.
-package protocol CallScheduler: AnyObject, Sendable {
+public protocol CallScheduler: AnyObject, Sendable {
     /// Decides on a call. Called on the reading thread.
     func admit(_ call: borrowing MessageHeader) -> CallPermission
     /// A response of about this many bytes is on its way to a connection. Called on the thread that responds.
@@ -70,7 +70,7 @@ package protocol CallScheduler: AnyObject, Sendable {
     func carryOut() -> ContinuousClock.Instant?
 }
 
-package enum CallPermission: Sendable {
+public enum CallPermission: Sendable {
     case take
     case refuse(MethodFailure)
     /// The call is neither processed nor answered.

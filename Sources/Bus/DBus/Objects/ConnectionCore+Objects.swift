@@ -155,15 +155,15 @@ public struct CallReply: Sendable {
     }
 
     /// The size of the call's message in bytes.
-    package var callBytes: Int { admitted.bytes }
+    public var callBytes: Int { admitted.bytes }
 
     /// The call's arguments in the message's own memory. Valid while this reply is held.
-    package var arguments: DBusReader { call.message.reader }
+    public var arguments: DBusReader { call.message.reader }
 
     /// The arguments of the call as values, decoded anew at each access.
     ///
     /// - Throws: ``DBusError``, ``DBusError/Code/malformed``.
-    package func readArguments() throws(DBusError) -> [DBusValue] { try call.message.arguments() }
+    public func readArguments() throws(DBusError) -> [DBusValue] { try call.message.arguments() }
 
     /// Sends the output arguments, or a refusal. Callable from any thread.
     public func send(_ result: Result<[DBusValue], MethodFailure>) {
@@ -173,7 +173,7 @@ public struct CallReply: Sendable {
     }
 
     /// Sends output arguments that are already encoded; otherwise as ``send(_:)``.
-    package func send(_ answer: PreparedAnswer) {
+    public func send(_ answer: PreparedAnswer) {
         admitted.end()
         core.answer(call, answer, on: socket)
     }
@@ -188,11 +188,11 @@ public struct CallReply: Sendable {
 }
 
 /// Output arguments for many callers or repeated calls. They are encoded once, and copied for each response.
-package final class PreparedAnswer: Sendable {
+public final class PreparedAnswer: Sendable {
     private let message: DBusMessage
 
     /// - Throws: ``DBusError``, as for a response with these values.
-    package init(_ values: [DBusValue]) throws(DBusError) {
+    public init(_ values: [DBusValue]) throws(DBusError) {
         message = try .answerToNobody(values)
     }
 

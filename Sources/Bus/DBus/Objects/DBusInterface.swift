@@ -82,7 +82,7 @@ public struct DBusInterface: Sendable {
 
         /// Creates a method whose calls are handled in order, and whose handler decodes the arguments itself: for
         /// arguments that must not leave a copy in memory.
-        package init(
+        public init(
             _ name: String,
             in inputs: [Argument] = [],
             out outputs: [Argument] = [],
@@ -145,7 +145,7 @@ public struct DBusInterface: Sendable {
     ///
     /// - Parameter document: an introspection document with one `<interface>` element, formatted as introspection
     ///   formats it: each tag on a separate line. The caller makes sure that it matches the methods' arguments.
-    package init(
+    public init(
         _ name: String,
         methods: [Method] = [],
         signals: [Signal] = [],

@@ -202,7 +202,7 @@ enum Introspection {
 extension String {
     /// Escaped for XML text and attributes. By scalars: a quotation mark with a combining mark is a different
     /// `Character`.
-    package var escapedForXML: String {
+    public var escapedForXML: String {
         unicodeScalars.reduce(into: "") { result, scalar in
             switch scalar {
             case "&": result += "&amp;"

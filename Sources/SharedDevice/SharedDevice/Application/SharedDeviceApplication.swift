@@ -19,7 +19,7 @@ public import NotifyCenter
 public final class SharedDeviceApplication: Sendable {
     /// The app's identity, which names its record of whose data it holds.
     public let identifier: String
-    package let stateDirectory: String
+    @_spi(Extensions) public let stateDirectory: String
     let broker: BrokerClient
     let keeper: SessionKeeper
     let activity = ActivityReporter()
@@ -89,11 +89,15 @@ public final class SharedDeviceApplication: Sendable {
     }
 
     /// Like ``getCurrentAccount()``, together with the pending cleanups.
-    package func reportCurrentAccount() async throws(SharedDeviceError) -> AccountReport { try await keeper.report() }
+    @_spi(Extensions) public func reportCurrentAccount() async throws(SharedDeviceError) -> AccountReport {
+        try await keeper.report()
+    }
 
     /// Returns the current account. Unlike ``getCurrentAccount()`` it does not count as a report: the next call of that
     /// function is unaffected.
-    package func currentAccount() async throws(SharedDeviceError) -> Account? { try await keeper.current() }
+    @_spi(Extensions) public func currentAccount() async throws(SharedDeviceError) -> Account? {
+        try await keeper.current()
+    }
 
     /// The changes of the device's account since this app was last told.
     public var accountChanges: AccountChanges { accountChanges { _ in } }
@@ -132,7 +136,7 @@ public final class SharedDeviceApplication: Sendable {
 
     /// Like ``cleanupDone(_:detail:)``, for an app that has continued as if it had cleaned up. Under a strict policy,
     /// which demands an explicit report, this does nothing.
-    package func cleanupImplied(_ change: AccountChange) async throws(SharedDeviceError) {
+    @_spi(Extensions) public func cleanupImplied(_ change: AccountChange) async throws(SharedDeviceError) {
         _ = try await keeper.cleaned(change, detail: "implied: the app went on to its next request", isImplied: true)
     }
 

@@ -1,14 +1,14 @@
 import Basics
-package import DBus
+public import DBus
 import FoundationEssentials
 import NotifyCenter
 
 /// Runs `shared-device-sign-in`, the program that asks a person to sign in on the app's behalf. It returns the account,
 /// and no secret.
-package struct SignInProgram: Sendable {
-    package struct Person: Sendable, Hashable {
-        package let username: String
-        package let epoch: UInt64
+@_spi(Extensions) public struct SignInProgram: Sendable {
+    @_spi(Extensions) public struct Person: Sendable, Hashable {
+        @_spi(Extensions) public let username: String
+        @_spi(Extensions) public let epoch: UInt64
     }
 
     /// The environment variable that names another program, for tests and development. It is ignored in a program with
@@ -16,7 +16,7 @@ package struct SignInProgram: Sendable {
     static let variable = "SHARED_DEVICE_SIGN_IN"
     /// The environment variable with the user name to offer. A command line would be readable by all users of the
     /// machine.
-    package static let loginHintVariable = "SHARED_DEVICE_LOGIN_HINT"
+    @_spi(Extensions) public static let loginHintVariable = "SHARED_DEVICE_LOGIN_HINT"
     /// The installation paths. `PATH` is not searched, because any program found there could ask people for their
     /// passwords.
     private static let places = ["/usr/bin/shared-device-sign-in", "/usr/local/bin/shared-device-sign-in"]
@@ -26,15 +26,15 @@ package struct SignInProgram: Sendable {
     private let bus: Bus
     /// The program, which may be looked up in `PATH`; `nil` means the installed one.
     private let program: String?
-    package var loginHint: String?
+    @_spi(Extensions) public var loginHint: String?
     /// The scopes that the app needs later: a provider may restrict later tokens to the scopes of the sign-in (RFC
     /// 6749, section 6).
-    package var scopes: [String] = []
-    package var patience = Duration.seconds(15)
-    package var showsPage = false
-    package var grace = Duration.seconds(20)
+    @_spi(Extensions) public var scopes: [String] = []
+    @_spi(Extensions) public var patience = Duration.seconds(15)
+    @_spi(Extensions) public var showsPage = false
+    @_spi(Extensions) public var grace = Duration.seconds(20)
 
-    package init(_ program: String? = nil, bus: Bus) {
+    @_spi(Extensions) public init(_ program: String? = nil, bus: Bus) {
         self.program = program
         self.bus = bus
     }
@@ -65,7 +65,7 @@ package struct SignInProgram: Sendable {
 
     /// Like ``run(attempted:)``, but signs in without scopes if the provider refuses them: the person may be allowed to
     /// sign in without such a token. The later token request then reports the refused scopes.
-    package func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> Person {
+    @_spi(Extensions) public func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> Person {
         do throws(SharedDeviceError) {
             return try await run(attempted: attempted)
         } catch {

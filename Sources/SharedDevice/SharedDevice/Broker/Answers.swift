@@ -1,28 +1,28 @@
-package import DBus
+public import DBus
 import FoundationEssentials
 
 /// A session whose data an app still has to delete, according to the broker's ledger.
-package struct OwedSession: Sendable, Hashable {
-    package let epoch: UInt64
-    package let account: Account?
+@_spi(Extensions) public struct OwedSession: Sendable, Hashable {
+    @_spi(Extensions) public let epoch: UInt64
+    @_spi(Extensions) public let account: Account?
     /// A number that changes when a process of the app that had the account ends without a report, and after that at
     /// each start of the broker. 0 if no process ended that way.
     ///
     /// Such a process may have stored data after another one's cleanup. A receipt therefore returns the mark under
     /// which its cleanup began, and counts only under that mark.
-    package let mark: UInt64
+    @_spi(Extensions) public let mark: UInt64
     /// Whether the broker also waits for another process of the app. Until that process learns of the sign-out, it may
     /// store data.
-    package let isShared: Bool
+    @_spi(Extensions) public let isShared: Bool
 
-    package init(epoch: UInt64, account: Account?, mark: UInt64 = 0, isShared: Bool = false) {
+    @_spi(Extensions) public init(epoch: UInt64, account: Account?, mark: UInt64 = 0, isShared: Bool = false) {
         self.epoch = epoch
         self.account = account
         self.mark = mark
         self.isShared = isShared
     }
 
-    package var fields: DBusValue {
+    @_spi(Extensions) public var fields: DBusValue {
         var fields: BrokerProtocol.Fields = ["epoch": .uint64(epoch)]
         if let account { fields["account"] = account.fields }
         if mark > 0 { fields["mark"] = .uint64(mark) }
@@ -30,7 +30,7 @@ package struct OwedSession: Sendable, Hashable {
         return .fields(fields)
     }
 
-    package init(_ value: DBusValue) throws(BrokerProtocol.Malformed) {
+    @_spi(Extensions) public init(_ value: DBusValue) throws(BrokerProtocol.Malformed) {
         guard let fields = value.fieldsValue, let epoch = fields["epoch"]?.unsignedValue else {
             throw BrokerProtocol.Malformed("owed")
         }
@@ -41,16 +41,16 @@ package struct OwedSession: Sendable, Hashable {
     }
 }
 
-package struct SessionAnswer: Sendable, Hashable {
-    package let session: DeviceSession
+@_spi(Extensions) public struct SessionAnswer: Sendable, Hashable {
+    @_spi(Extensions) public let session: DeviceSession
     /// The sessions that this app has to clean up according to the ledger, oldest first.
-    package let owed: [OwedSession]
+    @_spi(Extensions) public let owed: [OwedSession]
     /// Whether an account is signed in that is withheld from this app until it has cleaned up.
-    package let isWithheld: Bool
+    @_spi(Extensions) public let isWithheld: Bool
     /// Whether an app must finish its pending cleanup first.
-    package let isStrict: Bool
+    @_spi(Extensions) public let isStrict: Bool
 
-    package init(
+    @_spi(Extensions) public init(
         session: DeviceSession,
         owed: [OwedSession] = [],
         isWithheld: Bool = false,
@@ -62,7 +62,7 @@ package struct SessionAnswer: Sendable, Hashable {
         self.isWithheld = isWithheld
     }
 
-    package var fields: BrokerProtocol.Fields {
+    @_spi(Extensions) public var fields: BrokerProtocol.Fields {
         var fields = session.fields
         if !owed.isEmpty { fields["owed"] = .array(owed.map(\.fields), of: "a{sv}") }
         if isWithheld { fields["withheld"] = .boolean(true) }
@@ -70,7 +70,7 @@ package struct SessionAnswer: Sendable, Hashable {
         return fields
     }
 
-    package init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
+    @_spi(Extensions) public init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
         session = try DeviceSession(fields)
         var owed: [OwedSession] = []
         for value in fields["owed"]?.elementsValue ?? [] { owed.append(try OwedSession(value)) }
@@ -81,14 +81,14 @@ package struct SessionAnswer: Sendable, Hashable {
 }
 
 extension CleanupReport {
-    package var fields: DBusValue {
+    @_spi(Extensions) public var fields: DBusValue {
         .fields([
             "session": .uint64(session), "endedAt": .double(endedAt.timeIntervalSince1970),
             "outcome": .string(outcome.rawValue), "apps": .array(apps.map(\.fields), of: "a{sv}"),
         ])
     }
 
-    package init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
+    @_spi(Extensions) public init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
         guard let fields = value?.fieldsValue, let session = fields["session"]?.unsignedValue,
             // The limit is the year 9999, which every calendar supports.
             case .double(let endedAt)? = fields["endedAt"], (0...253_402_300_799).contains(endedAt),

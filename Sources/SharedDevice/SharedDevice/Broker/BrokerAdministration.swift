@@ -1,12 +1,12 @@
-package import DBus
+public import DBus
 
-package struct BrokerAdministration: Sendable {
-    package let connection: DBusConnection
+@_spi(Extensions) public struct BrokerAdministration: Sendable {
+    @_spi(Extensions) public let connection: DBusConnection
 
     /// Connects to the broker's bus. Whether a broker is there shows with the first call.
     ///
     /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no such bus.
-    package init(bus: Bus) throws(SharedDeviceError) {
+    @_spi(Extensions) public init(bus: Bus) throws(SharedDeviceError) {
         do throws(DBusError) {
             connection = try DBusConnection.open(bus)
         } catch {
@@ -21,7 +21,7 @@ package struct BrokerAdministration: Sendable {
     ///   - attempted: the operation, for the error.
     /// - Throws: ``SharedDeviceError``: the broker's refusal, or `brokerUnavailable` if there is no response for any
     ///   reason.
-    package func call(
+    @_spi(Extensions) public func call(
         _ method: BrokerProtocol.Method,
         _ fields: BrokerProtocol.Fields? = [:],
         attempted: String = "ask the broker",
@@ -35,7 +35,7 @@ package struct BrokerAdministration: Sendable {
     }
 
     /// Like ``call(_:_:attempted:timeout:)``, but blocks this thread, for a program that has nothing else to do.
-    package func callAndWait(
+    @_spi(Extensions) public func callAndWait(
         _ method: BrokerProtocol.Method,
         _ fields: BrokerProtocol.Fields? = [:],
         attempted: String = "ask the broker",

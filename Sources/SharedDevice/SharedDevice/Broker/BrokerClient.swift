@@ -1,5 +1,5 @@
 import Basics
-package import DBus
+public import DBus
 public import NotifyCenter
 import Synchronization
 
@@ -341,7 +341,7 @@ final class ChangeSubscription: Sendable {
 }
 
 extension SharedDeviceError {
-    package init(_ error: DBusError, attempted: String) {
+    @_spi(Extensions) public init(_ error: DBusError, attempted: String) {
         if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix) {
             let text = String(name.dropFirst(BrokerProtocol.errorPrefix.count))
             // A later version of the broker may have more reasons to refuse. It has responded, so it is not

@@ -1,19 +1,19 @@
-package import DBus
+public import DBus
 
 /// The protocol between broker and apps: the D-Bus service `org.notifycenter.SharedDevice1`.
 ///
 /// Requests and responses are dictionaries, so that both sides can add fields. A refusal is a D-Bus error whose name
 /// ends in the ``SharedDeviceError/Code``. The broadcast of a change is the Darwin notification
 /// `SHARED_MODE_CURRENT_ACCOUNT_CHANGED`, sent by the connection that owns the service's name.
-package enum BrokerProtocol {
-    package static let busName = "org.notifycenter.SharedDevice1"
-    package static let path = "/org/notifycenter/SharedDevice"
-    package static let interface = "org.notifycenter.SharedDevice1"
+@_spi(Extensions) public enum BrokerProtocol {
+    @_spi(Extensions) public static let busName = "org.notifycenter.SharedDevice1"
+    @_spi(Extensions) public static let path = "/org/notifycenter/SharedDevice"
+    @_spi(Extensions) public static let interface = "org.notifycenter.SharedDevice1"
     /// Grows by one with each added method, field or error. An incompatible change gets an interface with a new name.
-    package static let version: UInt32 = 4
-    package static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
+    @_spi(Extensions) public static let version: UInt32 = 4
+    @_spi(Extensions) public static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
-    package enum Method: String, Sendable, CaseIterable {
+    @_spi(Extensions) public enum Method: String, Sendable, CaseIterable {
         case getDeviceInformation = "GetDeviceInformation"
         case getCurrentAccount = "GetCurrentAccount"
         case signIn = "SignIn"
@@ -50,37 +50,37 @@ package enum BrokerProtocol {
         case reportEnforcement = "ReportEnforcement"
     }
 
-    package enum SignInMethod: String, Sendable, Hashable, CaseIterable {
+    @_spi(Extensions) public enum SignInMethod: String, Sendable, Hashable, CaseIterable {
         /// The prompt asks for the name and password of a user in the device's own directory.
         case password
         case browser
         case deviceCode
     }
 
-    package static let promptIdentifier = "org.notifycenter.shared-device-sign-in"
+    @_spi(Extensions) public static let promptIdentifier = "org.notifycenter.shared-device-sign-in"
 
     /// The Darwin notification of a change of the device's mode. It is posted together with the broadcast of every
     /// change, for apps that do not follow the account.
-    package static let modeChangedNotification = "SHARED_MODE_DEVICE_MODE_CHANGED"
+    @_spi(Extensions) public static let modeChangedNotification = "SHARED_MODE_DEVICE_MODE_CHANGED"
 
     /// A dictionary of the protocol in which a field is missing or has the wrong type.
-    package struct Malformed: Error {
-        package let field: String
+    @_spi(Extensions) public struct Malformed: Error {
+        @_spi(Extensions) public let field: String
 
-        package init(_ field: String) { self.field = field }
+        @_spi(Extensions) public init(_ field: String) { self.field = field }
     }
 
-    package typealias Fields = [String: DBusValue]
+    @_spi(Extensions) public typealias Fields = [String: DBusValue]
 }
 
 extension Account {
-    package var fields: DBusValue {
+    @_spi(Extensions) public var fields: DBusValue {
         var fields: BrokerProtocol.Fields = ["identifier": .string(identifier), "username": .string(username)]
         if let displayName { fields["displayName"] = .string(displayName) }
         return .fields(fields)
     }
 
-    package init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
+    @_spi(Extensions) public init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
         guard let fields = value?.fieldsValue, let identifier = fields["identifier"]?.stringValue, !identifier.isEmpty,
             let username = fields["username"]?.stringValue
         else { throw BrokerProtocol.Malformed("account") }
@@ -89,44 +89,44 @@ extension Account {
 }
 
 /// The current account and the epoch of the change that made it current: the response to “get current account”.
-package struct DeviceSession: Sendable, Hashable {
-    package let account: Account?
-    package let epoch: UInt64
+@_spi(Extensions) public struct DeviceSession: Sendable, Hashable {
+    @_spi(Extensions) public let account: Account?
+    @_spi(Extensions) public let epoch: UInt64
 
-    package init(account: Account?, epoch: UInt64) {
+    @_spi(Extensions) public init(account: Account?, epoch: UInt64) {
         self.account = account
         self.epoch = epoch
     }
 
-    package var fields: BrokerProtocol.Fields {
+    @_spi(Extensions) public var fields: BrokerProtocol.Fields {
         var fields: BrokerProtocol.Fields = ["epoch": .uint64(epoch)]
         if let account { fields["account"] = account.fields }
         return fields
     }
 
-    package init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
+    @_spi(Extensions) public init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
         guard let epoch = fields["epoch"]?.unsignedValue else { throw BrokerProtocol.Malformed("epoch") }
         self.epoch = epoch
         account = if let value = fields["account"] { try Account(value) } else { nil }
     }
 }
 
-package struct WireToken: Sendable {
-    package let value: String
-    package let scopes: [String]
+@_spi(Extensions) public struct WireToken: Sendable {
+    @_spi(Extensions) public let value: String
+    @_spi(Extensions) public let scopes: [String]
     /// In seconds since 1970, UTC.
-    package let expiresAt: Double
+    @_spi(Extensions) public let expiresAt: Double
     /// The provider's ID token, if the app may have it.
-    package let idToken: String?
+    @_spi(Extensions) public let idToken: String?
 
-    package init(value: String, scopes: [String], expiresAt: Double, idToken: String? = nil) {
+    @_spi(Extensions) public init(value: String, scopes: [String], expiresAt: Double, idToken: String? = nil) {
         self.value = value
         self.scopes = scopes
         self.expiresAt = expiresAt
         self.idToken = idToken
     }
 
-    package var fields: DBusValue {
+    @_spi(Extensions) public var fields: DBusValue {
         var fields: BrokerProtocol.Fields = [
             "value": .string(value), "scopes": .array(scopes.map(DBusValue.string), of: "s"),
             "expiresAt": .double(expiresAt),
@@ -135,7 +135,7 @@ package struct WireToken: Sendable {
         return .fields(fields)
     }
 
-    package init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
+    @_spi(Extensions) public init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
         guard let fields = value?.fieldsValue, let text = fields["value"]?.stringValue,
             let scopes = fields["scopes"]?.stringsValue, case .double(let expiresAt)? = fields["expiresAt"]
         else { throw BrokerProtocol.Malformed("token") }

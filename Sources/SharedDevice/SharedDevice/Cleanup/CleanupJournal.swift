@@ -3,28 +3,28 @@ import Glibc
 
 /// The progress of a cleanup. A pure value; ``CleanupJournalStore`` keeps it on disk, so that a run after a crash
 /// begins with the first unfinished step.
-package struct CleanupJournal: Codable, Equatable {
+@_spi(Extensions) public struct CleanupJournal: Codable, Equatable, Sendable {
     /// A session whose data must be deleted. It contains no user names: the journal must not keep what the cleanup
     /// removes.
-    package struct Session: Codable, Hashable {
-        package let account: String
-        package let epoch: UInt64
+    @_spi(Extensions) public struct Session: Codable, Hashable, Sendable {
+        @_spi(Extensions) public let account: String
+        @_spi(Extensions) public let epoch: UInt64
 
-        package init(account: String, epoch: UInt64) {
+        @_spi(Extensions) public init(account: String, epoch: UInt64) {
             self.account = account
             self.epoch = epoch
         }
     }
 
-    package struct Finished: Codable, Equatable {
-        package let step: String
-        package let result: String?
+    @_spi(Extensions) public struct Finished: Codable, Equatable, Sendable {
+        @_spi(Extensions) public let step: String
+        @_spi(Extensions) public let result: String?
     }
 
-    package let sessions: [Session]
-    package private(set) var finished: [Finished] = []
+    @_spi(Extensions) public let sessions: [Session]
+    @_spi(Extensions) public private(set) var finished: [Finished] = []
 
-    package init(sessions: [Session]) { self.sessions = sessions }
+    @_spi(Extensions) public init(sessions: [Session]) { self.sessions = sessions }
 
     /// Whether the finished steps are finished for all of `sessions`. For a later session every step still has to run.
     func covers(_ sessions: [Session]) -> Bool { Set(sessions).isSubset(of: self.sessions) }
@@ -50,7 +50,7 @@ extension AccountChange {
         stale.map { CleanupJournal.Session(account: $0.account.identifier, epoch: $0.epoch) }
     }
 
-    package init(previous: [(account: Account, epoch: UInt64)], current: Account?, epoch: UInt64) {
+    @_spi(Extensions) public init(previous: [(account: Account, epoch: UInt64)], current: Account?, epoch: UInt64) {
         self.init(
             stale: previous.map { SessionRecord.Session(account: $0.account, epoch: $0.epoch) },
             current: current,

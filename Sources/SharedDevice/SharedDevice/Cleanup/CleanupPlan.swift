@@ -4,8 +4,8 @@
 /// The steps come in the order of their registration, without the steps that are finished in the journal. A failed step
 /// is retried at once, a bounded number of times. Then the later steps run nevertheless, because that leaves less data.
 /// The cleanup is done when all steps are finished.
-package struct CleanupPlan {
-    package enum Action: Equatable {
+@_spi(Extensions) public struct CleanupPlan: Sendable {
+    @_spi(Extensions) public enum Action: Equatable, Sendable {
         case run(String, attempt: Int)
         case reportDone
         /// All steps have run, and these have failed.
@@ -14,7 +14,7 @@ package struct CleanupPlan {
 
     private let steps: [String]
     private let attempts: Int
-    package private(set) var journal: CleanupJournal
+    @_spi(Extensions) public private(set) var journal: CleanupJournal
     private var position = 0
     private var attempt = 1
     private var failures: [CleanupFailure.Step]
@@ -24,7 +24,7 @@ package struct CleanupPlan {
     ///   - attempts: the maximum number of attempts of a step, at least one.
     ///   - failures: failures before the first step. If there are any, the cleanup counts as failed even if all steps
     ///     succeed.
-    package init(
+    @_spi(Extensions) public init(
         steps: [String],
         sessions: [CleanupJournal.Session],
         journal: CleanupJournal?,
@@ -42,19 +42,19 @@ package struct CleanupPlan {
         skipFinished()
     }
 
-    package var next: Action {
+    @_spi(Extensions) public var next: Action {
         if position < steps.count { return .run(steps[position], attempt: attempt) }
         return failures.isEmpty ? .reportDone : .fail(failures)
     }
 
     /// Marks the step in `next` as finished. ``journal`` has to be on disk before the next step begins.
-    package mutating func succeeded(_ result: String?) {
+    @_spi(Extensions) public mutating func succeeded(_ result: String?) {
         guard position < steps.count else { return }
         journal.finish(steps[position], result: result)
         advance()
     }
 
-    package mutating func failed(_ reason: String) {
+    @_spi(Extensions) public mutating func failed(_ reason: String) {
         guard position < steps.count else { return }
         guard attempt >= attempts else {
             attempt += 1
@@ -64,7 +64,7 @@ package struct CleanupPlan {
         advance()
     }
 
-    package var summary: CleanupSummary { journal.summary(of: steps) }
+    @_spi(Extensions) public var summary: CleanupSummary { journal.summary(of: steps) }
 
     private mutating func advance() {
         position += 1

@@ -5,22 +5,22 @@ import Glibc
 import Synchronization
 
 extension HelperProcess {
-    package struct End: Sendable {
+    @_spi(Extensions) public struct End: Sendable {
         /// The exit status, or 128 plus the signal. `nil` if the program has not ended although it was killed, or if
         /// other code in this process has collected its status.
-        package var status: Int32?
-        package var isLate = false
+        @_spi(Extensions) public var status: Int32?
+        @_spi(Extensions) public var isLate = false
     }
 
-    package struct Patience: Sendable {
-        package let run: Duration
+    @_spi(Extensions) public struct Patience: Sendable {
+        @_spi(Extensions) public let run: Duration
         /// The time for it to end after SIGTERM; if zero, it is killed at once.
-        package let grace: Duration
+        @_spi(Extensions) public let grace: Duration
         /// The time for it to end after SIGKILL. A program that waits in the kernel for an unresponsive file system
         /// ends only when the file system responds.
-        package let killed: Duration
+        @_spi(Extensions) public let killed: Duration
 
-        package init(_ run: Duration, grace: Duration = .zero, killed: Duration = .seconds(10)) {
+        @_spi(Extensions) public init(_ run: Duration, grace: Duration = .zero, killed: Duration = .seconds(10)) {
             self.run = run
             self.grace = grace
             self.killed = killed
@@ -40,7 +40,7 @@ extension HelperProcess {
     ///   - take: receives each piece of output, on this thread.
     /// - Throws: ``Failure`` if the program does not start, or if an earlier run of the same command line was killed
     ///   and has not ended.
-    package static func runToEnd(
+    @_spi(Extensions) public static func runToEnd(
         _ program: String,
         _ arguments: [String],
         _ settings: Settings,
@@ -96,7 +96,7 @@ extension HelperProcess {
     ///   - patience: the time until the program is killed.
     ///   - killed: the time for it to end after that.
     /// - Throws: ``Failure`` if the program does not start.
-    package static func output(
+    @_spi(Extensions) public static func output(
         of program: String,
         _ arguments: [String],
         limit: Int = 65_536,
@@ -119,7 +119,7 @@ extension HelperProcess {
     ///   - settings: its `output` is ignored.
     ///   - withErrors: whether to include standard error.
     ///   - patience: its grace period also applies to a cancelled task.
-    package static func output(
+    @_spi(Extensions) public static func output(
         of program: String,
         _ arguments: [String],
         _ settings: Settings,

@@ -1,47 +1,52 @@
-package import Basics
+public import Basics
 import DBus
 import FoundationEssentials
-import Glibc
+public import Glibc
 import Synchronization
 
 /// A program that this process has started. Its process id is not reused until its status is collected.
-package final class HelperProcess: Sendable {
-    package struct Failure: Error, CustomStringConvertible {
-        package let description: String
+@_spi(Extensions) public final class HelperProcess: Sendable {
+    @_spi(Extensions) public struct Failure: Error, CustomStringConvertible {
+        @_spi(Extensions) public let description: String
         /// The description without the program's name at its beginning.
-        package let reason: String
+        @_spi(Extensions) public let reason: String
 
         /// - Parameter reason: `nil` if the description does not name the program.
-        package init(_ description: String, reason: String? = nil) {
+        @_spi(Extensions) public init(_ description: String, reason: String? = nil) {
             self.description = description
             self.reason = reason ?? description
         }
     }
 
     /// How to start a program. By default it inherits nothing from this process but the environment variables.
-    package struct Settings: Sendable {
-        package var environment = ProcessEnvironment.isIgnored ? [:] : ProcessInfo.processInfo.environment
-        package var output = ProgramStart.Descriptor.nothing
-        package var errors = ProgramStart.Descriptor.nothing
-        package var third: CInt?
+    @_spi(Extensions) public struct Settings: Sendable {
+        @_spi(Extensions) public var environment =
+            ProcessEnvironment.isIgnored ? [:] : ProcessInfo.processInfo.environment
+        @_spi(Extensions) public var output = ProgramStart.Descriptor.nothing
+        @_spi(Extensions) public var errors = ProgramStart.Descriptor.nothing
+        @_spi(Extensions) public var third: CInt?
         /// Whether the program gets its own process group. It can then be killed together with its children, and the
         /// terminal's signals do not reach it.
-        package var leadsGroup = false
+        @_spi(Extensions) public var leadsGroup = false
 
-        package init() {}
+        @_spi(Extensions) public init() {}
     }
 
-    package let identifier: Int32
+    @_spi(Extensions) public let identifier: Int32
     private let isCollected = Locked(false)
     private static let started = Locked<Set<Int32>>([])
 
     /// The processes that this one has started and not yet collected. Its other children were adopted.
-    package static var own: Set<Int32> { started.withLock { $0 } }
+    @_spi(Extensions) public static var own: Set<Int32> { started.withLock { $0 } }
 
     /// Starts the program, which is looked up in `PATH`.
     ///
     /// - Throws: ``Failure``.
-    package init(_ program: String, _ arguments: [String], _ settings: Settings = Settings()) throws(Failure) {
+    @_spi(Extensions) public init(
+        _ program: String,
+        _ arguments: [String],
+        _ settings: Settings = Settings()
+    ) throws(Failure) {
         identifier = try Self.started.withLock { started throws(Failure) in
             do throws(ProgramStart.Failure) {
                 // Under the lock, so that the child is not mistaken for an adopted one.
@@ -62,11 +67,11 @@ package final class HelperProcess: Sendable {
     }
 
     /// Sends a signal. Does nothing after the status is collected.
-    package func kill(_ signal: Int32 = SIGKILL) {
+    @_spi(Extensions) public func kill(_ signal: Int32 = SIGKILL) {
         isCollected.withLock { if !$0 { _ = Glibc.kill(identifier, signal) } }
     }
 
-    package func killGroup(_ signal: Int32) {
+    @_spi(Extensions) public func killGroup(_ signal: Int32) {
         isCollected.withLock { if !$0 { _ = Glibc.kill(-identifier, signal) } }
     }
 
@@ -74,7 +79,7 @@ package final class HelperProcess: Sendable {
     ///
     /// - Returns: the exit status, or 128 plus the signal; `nil` if other code in this process has collected the
     ///   status.
-    package func end() -> Int32? {
+    @_spi(Extensions) public func end() -> Int32? {
         // Wait first and collect under the lock, so that no signal reaches a different process with the same id.
         ProgramStart.waitForEnd(of: identifier)
         return isCollected.withLock { isCollected in
@@ -85,7 +90,7 @@ package final class HelperProcess: Sendable {
     }
 
     /// Like ``end()``, without blocking a thread of Swift's pool. Cancelling the task kills the program.
-    package func waitUntilEnd() async -> Int32? {
+    @_spi(Extensions) public func waitUntilEnd() async -> Int32? {
         await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: CheckedContinuation<Int32?, Never>) in
                 let wait: @Sendable () -> Void = { continuation.resume(returning: self.end()) }
@@ -100,7 +105,7 @@ package final class HelperProcess: Sendable {
     /// Runs a program to its end. Cancelling the task kills it.
     ///
     /// - Throws: ``Failure`` if it does not start, or ends with a status other than 0.
-    package static func run(_ program: String, _ arguments: [String]) async throws {
+    @_spi(Extensions) public static func run(_ program: String, _ arguments: [String]) async throws {
         let status = await (try HelperProcess(program, arguments)).waitUntilEnd()
         guard let status, status != 0 else { return }
         throw Failure("\(program) ended with status \(status)")

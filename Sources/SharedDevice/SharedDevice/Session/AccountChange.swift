@@ -34,7 +34,7 @@ public struct AccountChange: Sendable {
 }
 
 extension AccountChange {
-    package func part(of account: Account) -> AccountChange? {
+    @_spi(Extensions) public func part(of account: Account) -> AccountChange? {
         let sessions = stale.filter { $0.account == account }
         return sessions.isEmpty
             ? nil
@@ -49,9 +49,9 @@ extension AccountChange {
     }
 }
 
-package struct AccountReport: Sendable {
-    package let change: AccountChange
-    package let previous: Account?
+@_spi(Extensions) public struct AccountReport: Sendable {
+    @_spi(Extensions) public let change: AccountChange
+    @_spi(Extensions) public let previous: Account?
 }
 
 /// The changes of the device's account. The sequence asks the broker at the start, on each of its broadcasts, and when

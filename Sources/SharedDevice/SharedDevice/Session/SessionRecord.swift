@@ -6,31 +6,31 @@ import Glibc
 /// A session enters the record before the app learns of it, and leaves when the app reports that its data is deleted. A
 /// crash at any time therefore leaves a pending cleanup, never a leak: the next start cleans up the recorded sessions
 /// (architecture, D10).
-package struct SessionRecord: Codable, Equatable {
+@_spi(Extensions) public struct SessionRecord: Codable, Equatable, Sendable {
     /// A period in which one account is signed in. The same account after a sign-out is a new session, because another
     /// person may have used the device in between (edge cases E1, E2).
-    package struct Session: Codable, Equatable {
-        package let account: Account
-        package let epoch: UInt64
+    @_spi(Extensions) public struct Session: Codable, Equatable, Sendable {
+        @_spi(Extensions) public let account: Account
+        @_spi(Extensions) public let epoch: UInt64
 
-        package init(account: Account, epoch: UInt64) {
+        @_spi(Extensions) public init(account: Account, epoch: UInt64) {
             self.account = account
             self.epoch = epoch
         }
 
-        package static func == (left: Session, right: Session) -> Bool {
+        @_spi(Extensions) public static func == (left: Session, right: Session) -> Bool {
             left.account == right.account && left.epoch == right.epoch
         }
     }
 
     /// A finished cleanup that the broker has not confirmed yet.
-    package struct Receipt: Codable, Equatable {
-        package let epoch: UInt64
-        package let detail: String?
+    @_spi(Extensions) public struct Receipt: Codable, Equatable, Sendable {
+        @_spi(Extensions) public let epoch: UInt64
+        @_spi(Extensions) public let detail: String?
         /// The broker's mark when the cleanup began; `nil` if there was none.
-        package let mark: UInt64?
+        @_spi(Extensions) public let mark: UInt64?
 
-        package init(epoch: UInt64, detail: String?, mark: UInt64) {
+        @_spi(Extensions) public init(epoch: UInt64, detail: String?, mark: UInt64) {
             self.epoch = epoch
             self.detail = detail
             self.mark = mark == 0 ? nil : mark
@@ -38,18 +38,18 @@ package struct SessionRecord: Codable, Equatable {
     }
 
     /// The account that ``SharedDeviceApplication/getCurrentAccount()`` reported last: MSAL's previous account.
-    package private(set) var lastReported: Account?
+    @_spi(Extensions) public private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
-    package private(set) var mayHoldData: [Session] = []
+    @_spi(Extensions) public private(set) var mayHoldData: [Session] = []
     /// Receipts that the broker may still need.
-    package private(set) var receiptsDue: [Receipt] = []
+    @_spi(Extensions) public private(set) var receiptsDue: [Receipt] = []
     /// The epochs of sessions that more than one process of this app handles. While one process cleans up, another may
     /// store data: a finished step may have to run again.
-    package private(set) var shared: Set<UInt64> = []
+    @_spi(Extensions) public private(set) var shared: Set<UInt64> = []
 
-    package init() {}
+    @_spi(Extensions) public init() {}
 
-    package init(from decoder: any Decoder) throws {
+    @_spi(Extensions) public init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: CodingKeys.self)
         lastReported = try container.decodeIfPresent(Account.self, forKey: .lastReported)
         mayHoldData = try container.decode([Session].self, forKey: .mayHoldData)
@@ -59,13 +59,17 @@ package struct SessionRecord: Codable, Equatable {
     }
 
     /// Returns the session that the app takes for the account's current one, or `nil` if it knows of none.
-    package func session(of account: Account) -> UInt64? { mayHoldData.last { $0.account == account }?.epoch }
+    @_spi(Extensions) public func session(of account: Account) -> UInt64? {
+        mayHoldData.last { $0.account == account }?.epoch
+    }
 
     /// Whether another process of the app may have stored data of these sessions after this process has deleted it.
-    package func isShared(_ sessions: [Session]) -> Bool { sessions.contains { shared.contains($0.epoch) } }
+    @_spi(Extensions) public func isShared(_ sessions: [Session]) -> Bool {
+        sessions.contains { shared.contains($0.epoch) }
+    }
 
     /// Records that the app is told of `session`; returns the previously reported account.
-    package mutating func report(_ session: DeviceSession) -> Account? {
+    @_spi(Extensions) public mutating func report(_ session: DeviceSession) -> Account? {
         defer { lastReported = session.account }
         return lastReported
     }
@@ -77,7 +81,11 @@ package struct SessionRecord: Codable, Equatable {
     ///     removed them from the record, and this process may have stored data since.
     ///   - known: the sessions in the record before the broker was asked. They have ended if the response does not name
     ///     them, even if their epochs are later: the broker may have been restored from a backup.
-    package mutating func enter(_ session: DeviceSession, held: [Session] = [], known: [Session] = []) -> [Session] {
+    @_spi(Extensions) public mutating func enter(
+        _ session: DeviceSession,
+        held: [Session] = [],
+        known: [Session] = []
+    ) -> [Session] {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
         let forgotten = held.filter { $0 != current && !mayHoldData.contains($0) }
         if !forgotten.isEmpty { mayHoldData = (mayHoldData + forgotten).sorted { $0.epoch < $1.epoch } }
@@ -97,7 +105,7 @@ package struct SessionRecord: Codable, Equatable {
     /// Merges the record and the broker's ledger: a cleanup is due if either contains it. A receipt stands for a
     /// finished cleanup. It is dropped when the broker no longer asks for it, and when a process of the app has ended
     /// since the cleanup began.
-    package mutating func reconcile(owed: [OwedSession]) {
+    @_spi(Extensions) public mutating func reconcile(owed: [OwedSession]) {
         receiptsDue.removeAll { receipt in
             !owed.contains { $0.epoch == receipt.epoch && $0.mark == receipt.mark ?? 0 }
                 || mayHoldData.contains { $0.epoch == receipt.epoch }
@@ -121,7 +129,7 @@ package struct SessionRecord: Codable, Equatable {
 
     /// The receipts that this process may send. For a session that it holds itself, another process's cleanup does not
     /// count.
-    package func receipts(held: [Session]) -> [Receipt] {
+    @_spi(Extensions) public func receipts(held: [Session]) -> [Receipt] {
         receiptsDue.filter { receipt in !held.contains { $0.epoch == receipt.epoch } }
     }
 
@@ -131,7 +139,7 @@ package struct SessionRecord: Codable, Equatable {
     /// - Returns: the receipts for all of them. Another process of the app may have removed a session from the record,
     ///   and the broker waits for each process that it told of the cleanup.
     @discardableResult
-    package mutating func cleaned(
+    @_spi(Extensions) public mutating func cleaned(
         _ sessions: [Session],
         detail: String? = nil,
         marks: [UInt64: UInt64] = [:]
@@ -151,7 +159,7 @@ package struct SessionRecord: Codable, Equatable {
 
     /// Makes the cleanup of these sessions due again, so that every step runs again. The broker does not count their
     /// receipts, because another process may have stored data.
-    package mutating func reopen(_ sessions: [Session]) {
+    @_spi(Extensions) public mutating func reopen(_ sessions: [Session]) {
         shared.formUnion(sessions.map(\.epoch))
         mayHoldData = (mayHoldData + sessions.filter { !mayHoldData.contains($0) }).sorted { $0.epoch < $1.epoch }
         receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
@@ -159,7 +167,7 @@ package struct SessionRecord: Codable, Equatable {
 
     /// Whether this record contains information that must survive a crash and that `other` lacks. A receipt that the
     /// broker has taken may stay on disk: the broker no longer asks for it, or says that the cleanup is due again.
-    package func hasNews(since other: SessionRecord) -> Bool {
+    @_spi(Extensions) public func hasNews(since other: SessionRecord) -> Bool {
         lastReported != other.lastReported || mayHoldData != other.mayHoldData || shared != other.shared
             || !receiptsDue.allSatisfy(other.receiptsDue.contains)
     }

@@ -1,7 +1,7 @@
 import Basics
 import DBus
 import Dispatch
-package import FoundationEssentials
+public import FoundationEssentials
 import Glibc
 
 /// The app's record, shared by all processes of the app. A change by one process is visible to the others at their next
@@ -121,7 +121,7 @@ final class HeldFile: Sendable {
 
 /// Runs `body`, which may wait for the disk or for another process, on a separate thread: Dispatch's global queues
 /// share their few threads with Swift's tasks. If the system grants no thread, `body` runs on such a queue.
-package func onSystemThread<Value: Sendable, Failure: Error>(
+@_spi(Extensions) public func onSystemThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let result: Result<Value, Failure> = await withCheckedContinuation { continuation in
@@ -169,22 +169,22 @@ final class FileLock {
 
 /// A small file that is replaced atomically: after a crash or a power cut it has either the old or the new content. It
 /// supports one writer at a time.
-package struct AtomicFile: Sendable {
-    package let path: String
+@_spi(Extensions) public struct AtomicFile: Sendable {
+    @_spi(Extensions) public let path: String
 
     /// The file at this path, which need not exist. Its directory must exist.
-    package init(path: String) { self.path = path }
+    @_spi(Extensions) public init(path: String) { self.path = path }
 
     /// A failed system call and the reason.
-    package struct Failure: Error, CustomStringConvertible {
-        package let description: String
+    @_spi(Extensions) public struct Failure: Error, CustomStringConvertible {
+        @_spi(Extensions) public let description: String
 
         /// Takes the reason from `errno`.
         init(_ what: String) { description = "\(what): \(String(cString: strerror(errno)))" }
     }
 
     /// Writes a second file, forces it to the disk, renames it, and forces the directory to the disk.
-    package func write(_ data: Data) throws(Failure) { _ = try replace([UInt8](data)) }
+    @_spi(Extensions) public func write(_ data: Data) throws(Failure) { _ = try replace([UInt8](data)) }
 
     /// Like ``write(_:)``.
     ///
@@ -215,7 +215,7 @@ package struct AtomicFile: Sendable {
     }
 
     /// Removes the file and its temporary file from a crash, if they exist. On return the removal is on disk.
-    package func remove() throws(Failure) {
+    @_spi(Extensions) public func remove() throws(Failure) {
         var removed = false
         for name in [path + ".new", path] {
             if unlink(name) == 0 {

@@ -14,9 +14,9 @@ import Glibc
 /// extended attributes (`user.*`), set-ID and sticky bits, and the write rights of group and others. In these, one
 /// person could leave data for the next. If its owner, which is this user, lacks rights to it or to the directories
 /// above, they are restored first.
-package struct DeclaredPath: Sendable {
+@_spi(Extensions) public struct DeclaredPath: Sendable {
     /// A point in the removal at which tests can intervene.
-    package enum Checkpoint: String, Sendable {
+    @_spi(Extensions) public enum Checkpoint: String, Sendable {
         case opened
         case buried
         case unlinked
@@ -28,10 +28,10 @@ package struct DeclaredPath: Sendable {
     /// The number of attempts to empty a directory in which another program creates entries.
     private static let patience = 10
 
-    package let path: String
+    @_spi(Extensions) public let path: String
     private let checkpoint: @Sendable (Checkpoint) -> Void
 
-    package init(_ path: String, checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }) {
+    @_spi(Extensions) public init(_ path: String, checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }) {
         self.path = path
         self.checkpoint = checkpoint
     }
@@ -42,7 +42,7 @@ package struct DeclaredPath: Sendable {
     /// - Throws: ``UserDataError`` with the path that cannot be deleted. It belongs to another user, is a symbolic link
     ///   or is reached through one, is a mount point, or the system refuses. Everything else in the directory is
     ///   deleted even then.
-    package func remove() throws(UserDataError) -> UserDataDirectory.Removed {
+    @_spi(Extensions) public func remove() throws(UserDataError) -> UserDataDirectory.Removed {
         do throws(UserDataError) {
             return try removeWithPresentRights()
         } catch {

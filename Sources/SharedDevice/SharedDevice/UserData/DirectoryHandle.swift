@@ -217,5 +217,5 @@ enum AccountDirectoryName {
 
 extension Account {
     /// The name of the account's directory in a ``UserDataDirectory``; `nil` if the identifier is too long.
-    package var directoryName: String? { AccountDirectoryName.name(for: identifier) }
+    @_spi(Extensions) public var directoryName: String? { AccountDirectoryName.name(for: identifier) }
 }

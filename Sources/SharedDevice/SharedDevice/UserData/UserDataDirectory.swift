@@ -34,7 +34,7 @@ public struct UserDataDirectory: Sendable {
         /// The sum of the regular files' lengths.
         public package(set) var bytes = 0
 
-        package init() {}
+        @_spi(Extensions) public init() {}
 
         mutating func add(bytes: Int) {
             var file = Removed()
@@ -43,7 +43,7 @@ public struct UserDataDirectory: Sendable {
         }
 
         /// Saturates at the maximum, because the length of a sparse file can be arbitrary.
-        package mutating func add(_ other: Removed) {
+        @_spi(Extensions) public mutating func add(_ other: Removed) {
             files += other.files
             let (sum, isTooLarge) = bytes.addingReportingOverflow(other.bytes)
             bytes = isTooLarge ? .max : sum
@@ -59,7 +59,7 @@ public struct UserDataDirectory: Sendable {
     }
 
     /// A point in an opening or a removal at which tests can intervene.
-    package enum Checkpoint: Sendable {
+    @_spi(Extensions) public enum Checkpoint: Sendable {
         /// The opening has found that its generation is current.
         case checked
         /// The accounts' directories are tombstones.
@@ -110,7 +110,7 @@ public struct UserDataDirectory: Sendable {
         try self.init(path: path, truncates: truncates) { _ in }
     }
 
-    package init(
+    @_spi(Extensions) public init(
         path: String,
         truncates: Bool = true,
         checkpoint: @escaping @Sendable (Checkpoint) -> Void

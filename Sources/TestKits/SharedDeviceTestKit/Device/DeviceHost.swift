@@ -4,8 +4,8 @@ import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 import NotifyCenter
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// The base of a test device: directory, bus and broker. Every object that uses it keeps it alive.

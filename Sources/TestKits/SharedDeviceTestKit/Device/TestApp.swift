@@ -2,7 +2,7 @@ import DBus
 import FoundationEssentials
 import NotifyCenter
 import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// An app of a test device: how it is started, and where its data is.

@@ -155,11 +155,11 @@ extension CheckResult {
     static func timestamp(_ date: Date) -> String { date.formatted(.iso8601) }
 }
 
-package enum Text {
+@_spi(Extensions) public enum Text {
     static func milliseconds(_ duration: Duration?) -> String { duration.map { milliseconds(number($0)) } ?? "–" }
 
     /// Formats milliseconds: without decimals from ten on, with one decimal below.
-    package static func milliseconds(_ milliseconds: Double) -> String {
+    @_spi(Extensions) public static func milliseconds(_ milliseconds: Double) -> String {
         guard milliseconds.isFinite, abs(milliseconds) < 1e12 else { return "–" }
         let tenths = Int((milliseconds * 10).rounded())
         guard abs(tenths) < 100, tenths % 10 != 0 else { return "\(Int(milliseconds.rounded())) ms" }
@@ -167,14 +167,14 @@ package enum Text {
     }
 
     /// Formats a count; the plural is formed with an s.
-    package static func count(_ number: Int, _ thing: String) -> String {
+    @_spi(Extensions) public static func count(_ number: Int, _ thing: String) -> String {
         "\(number) \(thing)\(number == 1 ? "" : "s")"
     }
 
     static func number(_ duration: Duration) -> Double { duration / .milliseconds(1) }
 
     /// Aligns the columns, and removes control characters.
-    package static func table(_ head: [String], _ rows: [[String]]) -> String {
+    @_spi(Extensions) public static func table(_ head: [String], _ rows: [[String]]) -> String {
         let all = [head] + rows.map { $0.map(printable) }
         let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
         return all.map { row in
@@ -186,7 +186,7 @@ package enum Text {
     }
 
     /// Removes control characters, because other programs choose the names.
-    package static func printable(_ text: String) -> String {
+    @_spi(Extensions) public static func printable(_ text: String) -> String {
         String(
             String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 })
         )

@@ -3,7 +3,7 @@ import EmbeddedIdentity
 import Foundation
 import Glibc
 import Identity
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 import func NotifyCenterTestKit.onThread

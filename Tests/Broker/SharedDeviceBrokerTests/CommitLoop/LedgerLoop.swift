@@ -3,7 +3,7 @@ import DeviceConfiguration
 import DeviceStorage
 import Foundation
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// A broker without a bus: its state, and a store that commits each batch before the next event.

@@ -3,7 +3,7 @@ import DBus
 import DeviceConfiguration
 import Foundation
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceSimulation
 import Testing
 

@@ -2,7 +2,7 @@ import Basics
 import DBus
 import DeviceConfiguration
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceSimulation
 import Testing
 

@@ -1,6 +1,7 @@
+import DeviceConfiguration
 import DeviceStorage
 import Foundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @testable import SharedDeviceBroker

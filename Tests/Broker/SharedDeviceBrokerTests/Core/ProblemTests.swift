@@ -1,7 +1,7 @@
 import DBus
 import DeviceConfiguration
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceSimulation
 import Testing
 

@@ -1,7 +1,7 @@
 import DBus
 import DeviceConfiguration
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import SharedDeviceBroker

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import Foundation
 import SharedDeviceBroker
 import Testing

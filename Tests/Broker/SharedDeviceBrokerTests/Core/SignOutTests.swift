@@ -1,7 +1,7 @@
 import Basics
 import DBus
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceSimulation
 import Testing
 

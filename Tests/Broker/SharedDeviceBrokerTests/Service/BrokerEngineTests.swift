@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import Foundation
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import SharedDeviceSimulation
 import Synchronization
 import Testing

@@ -5,8 +5,8 @@ import EmbeddedIdentity
 import Foundation
 import Identity
 import Logging
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import SharedDeviceBroker

@@ -1,5 +1,5 @@
 import DBus
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import SharedDeviceBroker

@@ -4,12 +4,10 @@ import Dispatch
 import EmbeddedIdentity
 import Foundation
 import Identity
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import SQLite
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
-
-import func NotifyCenterTestKit.onThread
 
 @testable import SharedDeviceBroker
 

@@ -2,9 +2,9 @@ import DeviceConfiguration
 import DeviceStorage
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import SQLite
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import SharedDeviceBroker

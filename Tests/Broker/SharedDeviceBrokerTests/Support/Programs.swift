@@ -1,7 +1,6 @@
 import Foundation
 import Glibc
-
-import func NotifyCenterTestKit.onThread
+@_spi(Extensions) import NotifyCenterTestKit
 
 enum Program: String {
     case sharedDevice = "shared-device"

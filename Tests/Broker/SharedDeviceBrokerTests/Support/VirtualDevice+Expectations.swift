@@ -1,6 +1,6 @@
 import DBus
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceSimulation
 import Testing
 

@@ -1,7 +1,7 @@
 import DBus
 import Foundation
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceSimulation
 import Testing
 

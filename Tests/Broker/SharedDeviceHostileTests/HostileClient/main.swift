@@ -5,7 +5,7 @@ import Basics
 import DBus
 import Foundation
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// Bypasses stdio, whose buffered lines would be lost when the process is killed.

@@ -5,10 +5,10 @@ import Foundation
 import Glibc
 import Identity
 import NotifyCenter
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import SharedDeviceBroker
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 /// A device under torture: a bus, the broker and its apps, each as a process. If this process is root, it is a device
 /// of many users: the bus has the policy of the system bus, and the broker runs as its own user with the capabilities
@@ -87,7 +87,7 @@ final class TortureDevice {
         ])
         options.admitsOtherUsers = true
         options.configurationFiles = [
-            "\(root.standardized.path)/Service/system-bus/org.notifycenter.SharedDevice1.conf"
+            "\(root.standardized.path)/Packaging/system/system-bus/org.notifycenter.SharedDevice1.conf"
         ]
         options.standIns = ["shared-device": "daemon"]
         return options

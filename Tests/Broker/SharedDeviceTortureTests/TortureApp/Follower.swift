@@ -1,7 +1,7 @@
 import Basics
 import DBus
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// Follows the device's account as each app does: with a cleanup, and a handler that hides and shows.

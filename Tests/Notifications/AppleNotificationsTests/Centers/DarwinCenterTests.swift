@@ -1,7 +1,7 @@
 import AppleNotifications
 import Foundation
 import NotifyCenter
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @Suite("The Darwin center", .timeLimit(.minutes(10)))

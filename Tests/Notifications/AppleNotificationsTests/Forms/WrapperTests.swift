@@ -1,6 +1,6 @@
 import AppleNotifications
 import Foundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 

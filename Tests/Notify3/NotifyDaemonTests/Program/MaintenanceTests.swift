@@ -87,7 +87,7 @@ import Testing
 
     @Test func theShippedConfigurationIsValid() async throws {
         let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appendingPathComponent("../../../../Service/notify.conf").standardizedFileURL.path
+            .appendingPathComponent("../../../../Packaging/system/notify.conf").standardizedFileURL.path
         let text = try String(contentsOfFile: file, encoding: .utf8)
         let (configuration, errors) = ConfigurationParser.parse(Array(text.utf8))
         #expect(errors.isEmpty)

@@ -2,7 +2,7 @@ import Basics
 import DBus
 import Dispatch
 import NotifyCenter
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 import notify

@@ -1,5 +1,5 @@
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 /// The functions while the bus is lost, stopped, back, or has never been there (Rules, a.12).

@@ -37,10 +37,12 @@ struct DocumentationTests {
 
     @Test("all three completions have each option", arguments: options)
     func completions(option: String) throws {
-        for path in ["Completions/notifyutil.bash", "Completions/_notifyutil"] {
+        for path in [
+            "Packaging/notifyutil-completions/notifyutil.bash", "Packaging/notifyutil-completions/_notifyutil",
+        ] {
             #expect(try file(path).contains(option), "\(path)")
         }
-        let fish = try file("Completions/notifyutil.fish")
+        let fish = try file("Packaging/notifyutil-completions/notifyutil.fish")
         let name = option.drop { $0 == "-" }
         let form = option.hasPrefix("--") ? "-l \(name) " : name.count == 1 ? "-s \(name) " : "-o \(name) "
         #expect(fish.contains(form))

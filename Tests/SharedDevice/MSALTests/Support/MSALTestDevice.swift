@@ -2,8 +2,8 @@ import Basics
 import DBus
 import Foundation
 import MSAL
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// A device for one test: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords

@@ -1,8 +1,8 @@
 import Foundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 @Suite("A cleanup in steps")
 struct CleanupCoordinatorTests {

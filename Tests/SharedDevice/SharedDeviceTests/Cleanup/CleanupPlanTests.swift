@@ -1,6 +1,6 @@
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 @Suite("The plan of a cleanup")
 struct CleanupPlanTests {

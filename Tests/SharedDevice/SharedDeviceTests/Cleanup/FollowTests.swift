@@ -1,11 +1,11 @@
 import Basics
 import DBus
 import Foundation
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@testable import SharedDevice
+@_spi(Extensions) @testable import SharedDevice
 
 @Suite("An app that follows the account", .timeLimit(.minutes(10)))
 struct FollowTests {

@@ -1,6 +1,6 @@
 import Glibc
 import NotifyCenter
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 func remove(base: String, identifier: String, deadlyPoint: String, user: String) async {
     if let number = uid_t(user) {

@@ -1,5 +1,5 @@
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// Runs three steps, each of which removes the file of its name in `data`. The file `log` records the events.
 func runSteps(in directory: String, deadlyPoint: String) async {

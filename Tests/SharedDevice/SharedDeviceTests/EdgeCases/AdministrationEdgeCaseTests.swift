@@ -1,7 +1,7 @@
 import DBus
 import Foundation
-import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @Suite("Edge cases of browsers, organisations and administrators")

@@ -4,7 +4,7 @@ import DBus
 import FoundationEssentials
 import Glibc
 import NotifyCenter
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// An app that follows the account of its device, keeps three files for each session, and obeys commands on standard
 /// input (``Commands``). `DIRECTORY/events` records its ``Event``s as lines of JSON, across its processes.

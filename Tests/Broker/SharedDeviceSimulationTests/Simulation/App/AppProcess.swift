@@ -1,4 +1,4 @@
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// A process of an app that uses the library `SharedDevice`: `SessionKeeper` calls the broker and keeps the record;

@@ -1,4 +1,4 @@
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// An app of one user, with the data that all of its processes share on the disk. Each change of the record is forced

@@ -1,5 +1,5 @@
 import DeviceConfiguration
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 struct LastUse {

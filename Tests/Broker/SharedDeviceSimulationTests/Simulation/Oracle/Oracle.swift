@@ -2,7 +2,7 @@ import DBus
 import DeviceConfiguration
 import Foundation
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// Knows what has really happened, from all messages, and reports when the broker or an app breaks a promise. It relies

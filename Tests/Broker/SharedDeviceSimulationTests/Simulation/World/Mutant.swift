@@ -1,5 +1,5 @@
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// Deliberate mistakes. Each changes the events or effects between the broker's reducer and the simulated world, and

@@ -1,6 +1,6 @@
 import DeviceConfiguration
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// The apps, users and configurations of the simulation. There are few of each, so that they interact often.

@@ -1,7 +1,7 @@
 import DBus
 import DeviceConfiguration
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// Processes and their connections. The bus preserves the order of messages from one connection to another, and no

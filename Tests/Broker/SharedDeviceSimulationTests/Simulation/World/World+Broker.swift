@@ -2,7 +2,7 @@ import DBus
 import DeviceConfiguration
 import Foundation
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// The broker's shell. It feeds the reducer and performs its effects in order, as `BrokerEngine` and `BrokerService`

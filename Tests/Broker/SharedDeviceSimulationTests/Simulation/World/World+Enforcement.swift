@@ -1,7 +1,7 @@
 import DBus
 import DeviceConfiguration
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// The enforcer, which works as `Enforcer` does: it asks for overdue apps, stops their processes, deletes their data

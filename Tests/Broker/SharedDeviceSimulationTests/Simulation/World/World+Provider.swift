@@ -2,7 +2,7 @@ import DBus
 import DeviceConfiguration
 import Foundation
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// The organisation's provider: the open sessions, their refresh tokens and the undelivered events.

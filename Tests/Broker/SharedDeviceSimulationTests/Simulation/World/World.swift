@@ -1,7 +1,7 @@
 import DBus
 import DeviceConfiguration
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 /// A device in one process: the broker's own reducer, apps, bus, identity provider and disk, on a simulated clock. Only

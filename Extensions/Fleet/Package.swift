@@ -1,0 +1,121 @@
+// swift-tools-version:6.2
+
+import PackageDescription
+
+let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+
+/// A library or program of the root package.
+func root(_ name: String) -> Target.Dependency { .product(name: name, package: "notify-center") }
+
+let package = Package(
+    name: "fleet",
+    products: [
+        .executable(name: "shared-device-agent", targets: ["shared-device-agent"]),
+        .executable(name: "shared-device-controller", targets: ["shared-device-controller"]),
+        .executable(name: "shared-device-fleet", targets: ["shared-device-fleet"]),
+    ],
+    dependencies: [
+        .package(name: "notify-center", path: "../.."),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    ],
+    targets: [
+        // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along; libmosquitto is mended by the distribution.
+        .systemLibrary(
+            name: "CMosquitto",
+            path: "Sources/CMosquitto",
+            pkgConfig: "libmosquitto",
+            providers: [.apt(["libmosquitto-dev"])]
+        ),
+        .target(
+            name: "MQTTClient",
+            dependencies: ["CMosquitto", root("Basics"), root("DBus")],
+            path: "Sources/MQTTClient"
+        ),
+        // What agent, controller and command say to each other, and the decisions of the first two.
+        .target(name: "Fleet", dependencies: [root("Basics")], path: "Sources/Fleet"),
+        .target(
+            name: "FleetService",
+            dependencies: [
+                "Fleet", "MQTTClient", root("Basics"), root("DBus"), root("ServiceSupport"), argumentParser, logging,
+            ],
+            path: "Sources/FleetService"
+        ),
+        .executableTarget(
+            name: "shared-device-agent",
+            dependencies: [
+                "Fleet", "FleetService", "MQTTClient", root("Basics"), root("CLinux"), root("DBus"),
+                root("SharedDevice"), argumentParser,
+            ],
+            path: "Sources/shared-device-agent"
+        ),
+        .executableTarget(
+            name: "shared-device-controller",
+            dependencies: [
+                "Fleet", "FleetService", "MQTTClient", root("Basics"), root("DBus"), root("SQLite"), argumentParser,
+            ],
+            path: "Sources/shared-device-controller"
+        ),
+        .executableTarget(
+            name: "shared-device-fleet",
+            dependencies: [
+                "Fleet", root("Basics"), root("CommandParts"), root("DBus"), root("DeviceConfiguration"),
+                root("DeviceStorage"), root("SharedDevice"), argumentParser,
+            ],
+            path: "Sources/shared-device-fleet"
+        ),
+        .target(
+            name: "FleetStage",
+            dependencies: ["MQTTClient", root("Basics"), root("DBus"), root("NotifyCenterTestKit")],
+            path: "Tests/FleetTests/Stage"
+        ),
+        .target(
+            name: "FleetLoad",
+            dependencies: [
+                "Fleet", "FleetStage", "MQTTClient", root("Basics"), root("DBus"), root("NotifyCenterTestKit"),
+            ],
+            path: "Tests/FleetTests/Load"
+        ),
+        .executableTarget(
+            name: "fleet-load",
+            dependencies: ["FleetLoad", argumentParser],
+            path: "Tests/FleetTests/LoadProgram"
+        ),
+        .testTarget(
+            name: "FleetTests",
+            dependencies: [
+                "Fleet", "FleetLoad", "FleetStage", "MQTTClient", root("Basics"), root("DBus"),
+                root("NotifyCenterTestKit"), root("SharedDevice"), root("SharedDeviceTestKit"), root("SQLite"),
+                "fleet-load", "shared-device-fleet", "shared-device-agent", "shared-device-controller",
+                root("point-of-sale"), root("flight-briefing"), root("shared-device"), root("shared-device-broker"),
+            ],
+            path: "Tests",
+            exclude: ["FleetTests/Load", "FleetTests/LoadProgram", "FleetTests/Stage", "device-certificates"]
+        ),
+        .executableTarget(
+            name: "demo-fleet",
+            dependencies: [
+                "FleetStage", root("NotifyCenterTestKit"), root("SharedDeviceTestKit"), argumentParser,
+                "shared-device-fleet", "shared-device-agent", "shared-device-controller", root("point-of-sale"),
+                root("flight-briefing"), root("shared-device"), root("shared-device-broker"),
+            ],
+            path: "Sources/demo-fleet"
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+for target in package.targets where [.executable, .test, .regular].contains(target.type) {
+    target.swiftSettings =
+        (target.swiftSettings ?? []) + [
+            // `any` is written where an existential costs something (SE-0335).
+            .enableUpcomingFeature("ExistentialAny"),
+            // A file sees the members of the modules that it imports, and of no others (SE-0444).
+            .enableUpcomingFeature("MemberImportVisibility"),
+            // An import is an implementation detail unless it says `public` (SE-0409).
+            .enableUpcomingFeature("InternalImportsByDefault"),
+            // A nonisolated async function runs on its caller's actor (SE-0461).
+            .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        ]
+}

@@ -1,0 +1,422 @@
+import Basics
+public import CommandParts
+import DBus
+import DeviceConfiguration
+public import DeviceStorage
+import Fleet
+import FoundationEssentials
+import Glibc
+@_spi(Extensions) import SharedDevice
+
+/// A fleet's own certificate authority: a folder with its key, its certificates and its revocation list. openssl(1)
+/// does the work.
+struct FleetAuthority {
+    enum Kind: String {
+        case client
+        /// The MQTT server, certified under the name that clients connect to.
+        case server
+    }
+
+    /// The maximum size of a request or a certificate, in bytes.
+    static let largest = 64 << 10
+    private static let days = 397
+    /// The lifetime of the authority's certificate and of the revocation list. With an expired list, the MQTT server
+    /// refuses every device at once.
+    private static let authorityDays = 3650
+
+    let folder: String
+    private let lock: CInt
+
+    /// Opens the authority in this folder and locks it until this process ends.
+    ///
+    /// - Throws: ``CommandFailure`` if there is none, or if others may read its key; `StoreError` if others may write
+    ///   into the folder.
+    init(folder: String) throws {
+        self.folder = try Self.absolute(folder)
+        guard access(self.folder + "/authority.key", F_OK) == 0 else {
+            throw CommandFailure(
+                status: EX_NOINPUT,
+                description: "\(folder) has no authority; make one with “fleet authority \(folder)”"
+            )
+        }
+        // Others could put settings there that make openssl sign or run anything.
+        try PrivateFiles.checkDirectory(self.folder)
+        if let objection = FleetFiles.objection(toKey: self.folder + "/authority.key") {
+            throw CommandFailure(status: EX_NOPERM, description: objection)
+        }
+        lock = try Self.lock(self.folder)
+    }
+
+    /// Creates an authority in a folder that has none.
+    ///
+    /// - Throws: ``CommandFailure``; `StoreError` if the folder cannot be created, or if others may write into it: they
+    ///   could make openssl write the key to their file.
+    static func make(in folder: String) throws {
+        try PrivateFiles.prepareDirectory(folder)
+        let path = try absolute(folder)
+        let key = path + "/authority.key"
+        guard access(key, F_OK) != 0 else {
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description:
+                    "\(folder) has an authority already; a new authority would make its certificates worthless"
+            )
+        }
+        let lock = try lock(path)
+        defer { close(lock) }
+        try write(settings, to: path + "/settings")
+        try write("", to: path + "/index.txt")
+        try write("1000\n", to: path + "/serial")
+        let tool = OpenSSL(folder: path)
+        try tool.makeKey(key + ".new")
+        try tool.run(
+            [
+                "req", "-new", "-x509", "-key", key + ".new", "-subj", "/CN=fleet authority", "-days",
+                "\(authorityDays)",
+                "-config", path + "/settings", "-extensions", "authority", "-out", path + "/authority.pem",
+            ]
+        )
+        // Last: until the key exists there is no authority, and another attempt starts over.
+        try tool.move(key + ".new", to: key)
+        try FleetAuthority(folder: path, lock: lock).writeRevoked()
+    }
+
+    private init(folder: String, lock: CInt) {
+        self.folder = folder
+        self.lock = lock
+    }
+
+    // MARK: Certificates
+
+    /// Certifies a name, for the key in a request, or without one for a new key in this folder.
+    ///
+    /// - Returns: The certificate and the authority's own, in PEM.
+    func certify(_ name: String, _ kind: Kind, request: String?) throws(CommandFailure) -> String {
+        try check(name, kind)
+        try makeIssued(beside: name)
+        let (file, certificate) = ("\(folder)/\(name).csr", "\(folder)/\(name).pem")
+        let tool = OpenSSL(folder: folder, names: kind == .server ? Self.names(name) : nil)
+        defer { unlink(file) }
+        if let request {
+            try Self.write(request, to: file)
+        } else {
+            let key = "\(folder)/\(name).key"
+            guard access(key, F_OK) != 0 else {
+                throw CommandFailure(
+                    status: EX_CANTCREAT,
+                    description: "\(key) is there already; remove it for a new key, or certify a request for it"
+                )
+            }
+            try tool.makeKey(key)
+            try tool.request(name, key: key, settings: "\(folder)/settings", to: file)
+        }
+        // The administrator's name replaces the one in the request.
+        try tool.run(
+            [
+                "ca", "-batch", "-notext", "-config", "\(folder)/settings", "-extensions", kind.rawValue, "-subj",
+                "/CN=\(name)", "-days", "\(Self.days)", "-in", file, "-out", certificate + ".new", "-outdir", issued,
+            ]
+        )
+        try tool.move(certificate + ".new", to: certificate)
+        return try text(certificate) + text(folder + "/authority.pem")
+    }
+
+    /// Revokes all valid certificates of these names, and renews the list that the MQTT server reads.
+    ///
+    /// - Throws: ``CommandFailure``; before anything is revoked, if a name has no certificate or if a certificate's
+    ///   file is missing.
+    func revoke(_ names: [String]) throws(CommandFailure) {
+        var files: [String] = []
+        for name in names {
+            let serials = try serials(of: name)
+            guard !serials.isEmpty else {
+                throw CommandFailure(
+                    status: EX_NOINPUT,
+                    description: "\(folder) has no certificate of \(name) that is in force"
+                )
+            }
+            for serial in serials { files.append(try file(of: serial, name)) }
+        }
+        let tool = OpenSSL(folder: folder)
+        for file in files { try tool.run(["ca", "-config", "\(folder)/settings", "-revoke", file]) }
+        try writeRevoked()
+        // Verify with openssl's own list, because administrators rely on a reported success.
+        for name in names {
+            let left = try serials(of: name)
+            guard left.isEmpty else {
+                throw CommandFailure(
+                    status: EX_SOFTWARE,
+                    description:
+                        "\(name) is still certified: \(left.joined(separator: ", ")) in \(folder)/index.txt; revoke it again"
+                )
+            }
+        }
+    }
+
+    /// Replaces the list atomically, so that the server reads the old or the new one.
+    private func writeRevoked() throws(CommandFailure) {
+        let (tool, list) = (OpenSSL(folder: folder), folder + "/authority.crl")
+        try tool.run(
+            [
+                "ca", "-config", "\(folder)/settings", "-gencrl", "-crldays", "\(Self.authorityDays)", "-out",
+                list + ".new",
+            ]
+        )
+        try tool.move(list + ".new", to: list)
+    }
+
+    /// The end of a certificate or of the revocation list, in seconds since 1970.
+    struct Term {
+        let name: String
+        let end: Double
+
+        var words: String { CertificateTerm.words(end, now: Date().timeIntervalSince1970) }
+        var isNear: Bool { CertificateTerm.isNear(end, now: Date().timeIntervalSince1970) }
+    }
+
+    /// The names of the authority's own files in lists of terms. No other name contains a blank.
+    private static let (ownName, listName) = ("the authority", "the revocation list")
+
+    /// The terms of the newest certificate of each name, of the authority's certificate and of its list, by time of
+    /// expiry.
+    func terms() throws(CommandFailure) -> [Term] {
+        var ends: [String: Double] = [:]
+        for line in try text(folder + "/index.txt").split(separator: "\n") {
+            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
+            // V: valid, or expired since; E: expired; R: revoked.
+            guard fields.count == 6, fields[0] != "R", fields[5].hasPrefix("/CN="),
+                let end = CertificateTerm.time(Array(fields[1].utf8))
+            else { continue }
+            let name = String(fields[5].dropFirst("/CN=".count))
+            // Later lines are newer.
+            ends[name] = end
+        }
+        for (name, file) in [(Self.ownName, "authority.pem"), (Self.listName, "authority.crl")] {
+            if let end = CertificateTerm.end(inPEM: try text("\(folder)/\(file)").utf8) { ends[name] = end }
+        }
+        return ends.map(Term.init).sorted { ($0.end, $0.name) < ($1.end, $1.name) }
+    }
+
+    /// The serial numbers of this name's certificates that are not revoked. A renewed name has several.
+    private func serials(of name: String) throws(CommandFailure) -> [String] {
+        try text(folder + "/index.txt").split(separator: "\n").compactMap { line in
+            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
+            guard fields.count == 6, fields[0] == "V", fields[5] == "/CN=\(name)" else { return nil }
+            return String(fields[3])
+        }
+    }
+
+    /// The folder where openssl stores each certificate by its number. It is separate from the files by name, because a
+    /// name may consist of digits.
+    private var issued: String { folder + "/issued" }
+
+    /// Creates the folder of issued certificates, which authorities of older versions lack. Those versions stored
+    /// certificates by number where the certificate of `name` is about to be written. If that file is the certificate
+    /// with this number, it is moved away.
+    private func makeIssued(beside name: String) throws(CommandFailure) {
+        // Independent of the umask.
+        guard mkdir(issued, 0o700) == 0 ? chmod(issued, 0o700) == 0 : errno == EEXIST else {
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description: "\(issued) cannot be made: \(String(cString: strerror(errno)))"
+            )
+        }
+        let (old, new) = ("\(folder)/\(name).pem", "\(issued)/\(name).pem")
+        guard access(new, F_OK) != 0, serial(in: old) == name else { return }
+        try OpenSSL(folder: folder).move(old, to: new)
+    }
+
+    /// The file of the certificate with this number. Authorities of older versions stored it in the folder itself,
+    /// where the certificate of another name may have replaced it. The number in the certificate therefore decides.
+    private func file(of serial: String, _ name: String) throws(CommandFailure) -> String {
+        let places = ["\(issued)/\(serial).pem", "\(folder)/\(serial).pem", "\(folder)/\(name).pem"]
+        if let file = places.first(where: { self.serial(in: $0) == serial }) { return file }
+        throw CommandFailure(
+            status: EX_NOINPUT,
+            description:
+                "certificate \(serial) of \(name) is not in \(folder), and nothing was revoked; copy it to \(places[0]) from where it is used"
+        )
+    }
+
+    /// The number in a certificate; `nil` if the file is not a certificate.
+    private func serial(in file: String) -> String? {
+        guard access(file, F_OK) == 0,
+            let text = try? OpenSSL(folder: folder).run(["x509", "-in", file, "-noout", "-serial"])
+        else { return nil }
+        let words = text.split(whereSeparator: \.isNewline)
+        return words.count == 1 && words[0].hasPrefix("serial=") ? String(words[0].dropFirst("serial=".count)) : nil
+    }
+
+    private func check(_ name: String, _ kind: Kind) throws(CommandFailure) {
+        let isHost =
+            (1...253).contains(name.utf8.count) && name.first != "-"
+            && name.split(separator: ".", omittingEmptySubsequences: false).allSatisfy {
+                FleetTopics.isName(String($0))
+            }
+        guard name != "authority" else {
+            throw CommandFailure(
+                status: EX_DATAERR,
+                description: "“authority” is the authority's own name: its certificate would be lost; choose another"
+            )
+        }
+        guard kind == .server ? isHost : FleetTopics.isName(name) else {
+            throw CommandFailure(
+                status: EX_DATAERR,
+                description: kind == .server
+                    ? "\(name) is no name of a host; use small letters, digits, dashes and dots"
+                    : "\(name) is no name; names have up to 64 small letters, digits and dashes"
+            )
+        }
+    }
+
+    /// The alternative names in a server's certificate.
+    private static func names(_ host: String) -> String {
+        let isAddress = host.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
+        return isAddress ? "IP:\(host)" : host == "localhost" ? "DNS:localhost,IP:127.0.0.1" : "DNS:\(host)"
+    }
+
+    // MARK: Files
+
+    private func text(_ path: String) throws(CommandFailure) -> String {
+        do throws(FleetRefusal) {
+            return String(decoding: try FleetFiles.read(path, atMost: 64 << 20) ?? [], as: UTF8.self)
+        } catch {
+            throw CommandFailure(status: EX_IOERR, description: error.description)
+        }
+    }
+
+    private static func write(_ text: String, to path: String) throws(CommandFailure) {
+        do {
+            try AtomicFile(path: path).write(Data(text.utf8))
+        } catch {
+            throw CommandFailure(status: EX_CANTCREAT, description: "\(path) cannot be written: \(error)")
+        }
+        // A umask may also have removed rights of the owner.
+        chmod(path, 0o600)
+    }
+
+    private static func absolute(_ folder: String) throws(CommandFailure) -> String {
+        guard let path = realpath(folder, nil) else {
+            throw CommandFailure(
+                status: EX_NOINPUT,
+                description: "\(folder): \(String(cString: strerror(errno))); make it with “fleet authority \(folder)”"
+            )
+        }
+        defer { free(path) }
+        return String(cString: path)
+    }
+
+    /// Locks the folder. Without the lock, two processes that write the list of certificates at once would lose an
+    /// entry.
+    private static func lock(_ folder: String) throws(CommandFailure) -> CInt {
+        let descriptor = open(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description: "\(folder) cannot be written: \(String(cString: strerror(errno)))"
+            )
+        }
+        fchmod(descriptor, 0o600)
+        while flock(descriptor, LOCK_EX) != 0, errno == EINTR {}
+        return descriptor
+    }
+
+    private static let settings = """
+        [ca]
+        default_ca = fleet
+        [fleet]
+        new_certs_dir = $ENV::FLEET_FOLDER/issued
+        database = $ENV::FLEET_FOLDER/index.txt
+        serial = $ENV::FLEET_FOLDER/serial
+        certificate = $ENV::FLEET_FOLDER/authority.pem
+        private_key = $ENV::FLEET_FOLDER/authority.key
+        default_md = sha256
+        unique_subject = no
+        policy = any
+        [any]
+        commonName = supplied
+        [req]
+        distinguished_name = any
+        [authority]
+        basicConstraints = critical,CA:true,pathlen:0
+        keyUsage = critical,keyCertSign,cRLSign
+        subjectKeyIdentifier = hash
+        [server]
+        extendedKeyUsage = serverAuth
+        keyUsage = critical,digitalSignature
+        subjectAltName = $ENV::FLEET_NAMES
+        [client]
+        extendedKeyUsage = clientAuth
+        keyUsage = critical,digitalSignature
+
+        """
+}
+
+struct OpenSSL {
+    private let environment: [String: String]
+
+    /// - Parameters:
+    ///   - folder: The folder in the authority's settings.
+    ///   - names: The alternative names of a server's certificate.
+    init(folder: String = "", names: String? = nil) {
+        environment = ["FLEET_FOLDER": folder, "FLEET_NAMES": names ?? "DNS:localhost"]
+    }
+
+    /// Runs openssl under a strict umask: openssl does not set the rights of its files, and a key must never be
+    /// readable by others. This process keeps its own umask, because others have to enter the folders that it creates.
+    ///
+    /// - Returns: The output.
+    @discardableResult
+    func run(_ words: [String]) throws(CommandFailure) -> String {
+        var settings = HelperProcess.Settings()
+        settings.environment.merge(environment) { $1 }
+        var output: [UInt8] = []
+        let end: HelperProcess.End
+        do throws(HelperProcess.Failure) {
+            end = try HelperProcess.runToEnd(
+                "sh",
+                ["-c", "umask 077; exec openssl \"$@\"", "openssl"] + words,
+                settings,
+                withErrors: true,
+                within: HelperProcess.Patience(.seconds(60))
+            ) { output += $0.prefix(FleetAuthority.largest - output.count) }
+        } catch {
+            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
+        }
+        let text = String(decoding: output, as: UTF8.self)
+        // The status of sh(1) for a missing program.
+        if end.status == 127 {
+            throw CommandFailure(
+                status: EX_UNAVAILABLE,
+                description: "openssl is not there: \(Terminal.printable(text)); install the package openssl"
+            )
+        }
+        guard end.status == 0 else {
+            let reason = text.split(separator: "\n").last { !$0.isEmpty } ?? "no reason"
+            throw CommandFailure(
+                status: EX_DATAERR,
+                description: "openssl \(words[0]) has failed: \(Terminal.printable(String(reason)))"
+            )
+        }
+        return text
+    }
+
+    /// Creates a key of the curve P-256 that only this user may read.
+    func makeKey(_ path: String) throws(CommandFailure) {
+        try run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path])
+    }
+
+    func request(_ name: String, key: String, settings: String, to path: String) throws(CommandFailure) {
+        try run(["req", "-new", "-key", key, "-subj", "/CN=\(name)", "-config", settings, "-out", path])
+    }
+
+    func move(_ path: String, to other: String) throws(CommandFailure) {
+        guard rename(path, other) != 0 else { return }
+        throw CommandFailure(
+            status: EX_CANTCREAT,
+            description: "\(other) cannot be written: \(String(cString: strerror(errno)))"
+        )
+    }
+}
+
+extension StoreError: @retroactive HasExitStatus {}

@@ -1,0 +1,333 @@
+import Basics
+import DBus
+import Fleet
+import FleetStage
+import Foundation
+import Glibc
+import MQTTClient
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+@_spi(Extensions) import SharedDeviceTestKit
+import Synchronization
+import Testing
+
+/// Attacks and overload: floods, clients that never read, replayed orders, and kills at every message.
+@Suite("A fleet under attack", .serialized)
+struct FleetHostileTests {
+    private static let app = TestApp(
+        "org.notifycenter.example.point-of-sale",
+        executable: TestApp.built("point-of-sale"),
+        arguments: ["--stay", "--bus", "{bus}", "--data", "{data}"]
+    )
+
+    private static func order(_ topic: String, _ number: UInt64, session: UInt64? = nil) -> MQTTMessage {
+        let order = FleetOrder(number: number, session: session, reason: "x")
+        return MQTTMessage(
+            topic: "sd/1/clinic/\(topic)",
+            payload: FleetEvent(.desired(order), source: "/test", identifier: "\(number)", time: nil).bytes,
+            isRetained: true
+        )
+    }
+
+    private static func report(_ sequence: UInt64, seen: UInt64 = 0, padding: Int = 0) -> MQTTMessage {
+        var report = DeviceReport()
+        (report.mode, report.sequence, report.seen.all) = ("shared", sequence, seen)
+        if seen > 0 { report.result = .init(order: seen, outcome: .nobody, ended: 7) }
+        report.problems = Array(repeating: String(repeating: "x", count: 200), count: padding)
+        let event = FleetEvent(.reported(report), source: "/test", identifier: "\(sequence)", time: nil)
+        return MQTTMessage(topic: "", payload: event.bytes, isRetained: true)
+    }
+
+    private static func lastReport(_ heard: FleetStage.Heard) -> DeviceReport? {
+        heard.messages.lazy.reversed().compactMap { message in
+            guard case .reported(let report)? = try? FleetEvent(parsing: message.payload).message else { return nil }
+            return report
+        }
+        .first
+    }
+
+    @Test("FL-3: replayed and reordered orders do not end a later session")
+    func replayed() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("ward-1")
+        let device = try await TestDevice()
+        // This test acts as the controller, or as an attacker with its certificate or the server.
+        let (controller, heard) = try stage.client("controller")
+        try await eventually("the controller is connected") { heard.isConnected }
+        try controller.subscribe(to: ["sd/1/clinic/dev/+/reported"])
+        let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
+        let epoch = { Self.lastReport(heard)?.session }
+        try await device.signIn("ada")
+        try await eventually("ada's session is reported") { epoch() != nil }
+        let first = try #require(epoch())
+        try controller.publish(Self.order("all/desired", 100))
+        try await eventually("ada is signed out") { Self.lastReport(heard)?.seen.all == 100 && epoch() == nil }
+        try await device.signIn("grace")
+        try await eventually("grace's session is reported") { epoch().map { $0 > first } ?? false }
+        let second = epoch()
+        for _ in 0..<100 {
+            for number: UInt64 in [100, 99, 1] { try controller.publish(Self.order("all/desired", number)) }
+        }
+        // The server keeps the order of a topic and its neighbours: once this one is seen, the others were handled.
+        try controller.publish(Self.order("dev/ward-1/desired", 101, session: first))
+        try await eventually("the last order is seen") { Self.lastReport(heard)?.seen.own == 101 }
+        #expect(Self.lastReport(heard)?.result == .init(order: 101, outcome: .sessionOver, ended: (second ?? 0) - 1))
+        #expect(epoch() == second, "grace is still signed in: \(agent.errorText)")
+        #expect(agent.isRunning)
+    }
+
+    /// The process that is killed, right after an acknowledged message passed.
+    enum Victim: String, CaseIterable {
+        case engine, agent, controller, broker
+    }
+
+    @Test(
+        "FL-1, FL-3: after any kill the order is carried out and never counted early",
+        arguments: Victim.allCases
+    )
+    func killedAtEachMessage(victim: Victim) async throws {
+        let stage = try await FleetStage()
+        for name in ["ward-1", "auditor"] { try await stage.enrol(name) }
+        try await stage.startController()
+        let device = try await TestDevice(apps: [Self.app])
+        var agent = try await stage.startAgent("ward-1", bus: device.bus.address)
+        _ = try await stage.fleet("device", "add", "ward-1")
+        try await device.waitUntilRunning()
+        let (auditor, heard) = try stage.client("auditor")
+        // The order and the reports that follow it.
+        for message in 1...2 {
+            let mark = device.apps[0].lines.count
+            try await device.signIn("ada")
+            try await device.apps[0].line(after: mark) { $0.contains("signed in: Ada") }
+            try device.apps[0].write("work")
+            try await eventually("something is kept") { try !device.apps[0].findings(of: ["Ada <ada>"]).isEmpty }
+            try await eventually("the auditor is connected") { (try? auditor.subscribe(to: ["sd/1/clinic/#"])) != nil }
+            try await eventually("the session is reported") { Self.lastReport(heard)?.session != nil }
+            let before = heard.messages.count
+            let words = ["sign-out", "--all", "--reason", "x", "--wait", "0"]
+            #expect(try await stage.fleet(words).status != EX_NOPERM)
+            try? await eventually("the message went by", within: .seconds(3)) {
+                heard.messages.dropFirst(before).count { !$0.isRetained && $0.isAcknowledged } >= message
+            }
+            switch victim {
+            case .engine:
+                try await stage.killEngine(losesData: true)
+                try await stage.startEngine()
+            case .agent:
+                agent.kill()
+                _ = await agent.exitStatus()
+                agent = try await stage.startAgent("ward-1", bus: device.bus.address)
+            case .controller:
+                await stage.killController()
+                try await stage.startController()
+            case .broker: try await device.restartBroker()
+            }
+            try await eventually("the order is carried out") {
+                let isDone = try await stage.fleet("status").status == 0
+                let isClean = try device.apps[0].findings(of: ["Ada <ada>"]).isEmpty
+                #expect(!isDone || isClean, "done, and not clean")
+                return isDone && isClean
+            }
+        }
+    }
+
+    @Test("a device that never reads costs the server and other devices nothing")
+    func neverReads() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b"] { try await stage.enrol(name) }
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a", "b")
+        let topics = try #require(FleetTopics(fleet: "clinic"))
+        let isOver = DispatchSemaphore(value: 0)
+        let isConnected = Counter()
+        var options = MQTTOptions(
+            host: "localhost",
+            port: stage.port,
+            clientIdentifier: "a",
+            certificates: stage.files("a")
+        )
+        options.firstDelay = .milliseconds(50)
+        let deaf = try MQTTClient(options) { event in
+            if case .connected = event { isConnected.add() }
+            // From the first message on it reads nothing.
+            if case .message = event { isOver.wait() }
+        }
+        defer { for _ in 0..<1000 { isOver.signal() } }
+        try await eventually("a is connected") { isConnected.value > 0 }
+        try deaf.subscribe(to: topics.forDevice("a"))
+        let (b, heard) = try stage.client("b")
+        try await eventually("b is connected") { heard.isConnected }
+        try b.subscribe(to: topics.forDevice("b"))
+        var number: UInt64 = 0
+        for _ in 0..<20 {
+            let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
+            number = try #require(UInt64((outcome.lines.first { $0.contains("\"order\"") } ?? "").filter(\.isNumber)))
+        }
+        try await eventually("b has the last order") {
+            heard.messages.contains { message in
+                guard case .desired(let order)? = try? FleetEvent(parsing: message.payload).message else {
+                    return false
+                }
+                return order.number == number
+            }
+        }
+        #expect(try stage.engineMemory < 64 << 20)
+        withExtendedLifetime(deaf) {}
+    }
+
+    @Test("FL-11: endless reports delay no order and do not make the controller grow")
+    func flood() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeFlood() } }
+
+    private func judgeFlood() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b"] { try await stage.enrol(name) }
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a", "b")
+        let (hostile, heardByA) = try stage.client("a")
+        let (b, heard) = try stage.client("b")
+        try await eventually("both are connected") { heardByA.isConnected && heard.isConnected }
+        try b.subscribe(to: try #require(FleetTopics(fleet: "clinic")).forDevice("b"))
+        let (isOver, sent) = (Counter(), Counter())
+        // Also if the test fails.
+        defer { isOver.add() }
+        let flood = Task { await onThread { Self.reportWithoutEnd(hostile, until: isOver, sent) } }
+        try await eventually("the flood is under way") { sent.value > 1000 }
+        let begin = ContinuousClock.now
+        for _ in 0..<3 {
+            let outcome = try await stage.fleet("sign-out", "--device", "b", "--reason", "x", "--wait", "0", "--json")
+            let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
+            let number = try #require(UInt64(line.filter(\.isNumber)), "\(outcome)")
+            var report = DeviceReport()
+            (report.mode, report.sequence, report.seen.own) = ("shared", number, number)
+            report.result = .init(order: number, outcome: .nobody, ended: 7)
+            let event = FleetEvent(.reported(report), source: "/test", identifier: "1", time: nil)
+            try b.publish(MQTTMessage(topic: "sd/1/clinic/dev/b/reported", payload: event.bytes, isRetained: true))
+            try await eventually("b is done") { try await stage.fleet("status").status == 0 }
+        }
+        #expect(ContinuousClock.now - begin < .seconds(60))
+        isOver.add()
+        await flood.value
+        #expect(try stage.controllerMemory < 128 << 20)
+    }
+
+    private static func reportWithoutEnd(_ hostile: MQTTClient, until isOver: Counter, _ sent: Counter) {
+        var sequence: UInt64 = 1
+        while isOver.value == 0 {
+            let message = report(sequence, padding: 8)
+            do throws(MQTTError) {
+                try hostile.publish(
+                    MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: message.payload, isRetained: true)
+                )
+                sequence += 1
+                sent.add()
+            } catch {
+                // As fast as the server acknowledges.
+                usleep(500)
+            }
+        }
+    }
+
+    @Test("a last report that was lost among too many is fetched from the server")
+    func lastReportIsLost() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (device, heard) = try stage.client("a")
+        try await eventually("a is connected") { heard.isConnected }
+        let online = FleetEvent(.presence(isOnline: true), source: "/test", identifier: "1", time: nil).bytes
+        try device.publish(MQTTMessage(topic: "sd/1/clinic/dev/a/presence", payload: online, isRetained: true))
+        let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
+        let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
+        let number = try #require(UInt64(line.filter(\.isNumber)), "\(outcome)")
+        // The last of so many reports in one window is not read.
+        for sequence in 1...100 {
+            let message = Self.report(UInt64(sequence), seen: sequence == 100 ? number : 0)
+            try device.publish(
+                MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: message.payload, isRetained: true)
+            )
+        }
+        try await eventually("what is too much is passed over") {
+            stage.controllerText.contains("too many messages for an agent")
+        }
+        try await eventually("the device is done", within: .seconds(60)) { try await stage.fleet("status").status == 0 }
+        #expect(!stage.controllerText.contains("refuses it"), "\(stage.controllerText)")
+    }
+
+    private final class Counter: Sendable {
+        private let count = Locked(0)
+        var value: Int { count.withLock { $0 } }
+        func add() { count.withLock { $0 += 1 } }
+    }
+
+    /// - Returns: whether the controller has responded, even with a refusal for overload.
+    private static func giveOrder(_ connection: DBusConnection, refused: Counter) async -> Bool {
+        let request: [String: DBusValue] = ["all": .boolean(true), "reason": .string("flood")]
+        do throws(DBusError) {
+            let call = try DBusMessage.methodCall(
+                destination: FleetProtocol.busName,
+                path: FleetProtocol.path,
+                interface: FleetProtocol.interface,
+                member: FleetProtocol.Method.signOut.rawValue,
+                arguments: [.fields(request)]
+            )
+            _ = try await connection.call(call)
+        } catch {
+            guard error.name == "org.freedesktop.DBus.Error.LimitsExceeded" else { return false }
+            refused.add()
+            try? await Task.sleep(for: .milliseconds(5))
+        }
+        return true
+    }
+
+    @Test("a script that floods orders is limited, and other callers are served")
+    func floodOfOrders() async throws {
+        let stage = try await FleetStage()
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let connections = try (0..<4).map { _ in try DBusConnection.open(stage.bus.bus) }
+        let refused = Counter()
+        var lanes: [Task<Void, Never>] = []
+        for lane in 0..<120 {
+            let connection = connections[lane % connections.count]
+            lanes.append(
+                Task.detached {
+                    while !Task.isCancelled, await Self.giveOrder(connection, refused: refused) {}
+                }
+            )
+        }
+        try await eventually("some are refused") { refused.value > 100 }
+        var waits: [Duration] = []
+        for _ in 0..<5 {
+            let begin = ContinuousClock.now
+            // Connections take turns, so that the flood is limited and this call is not.
+            let outcome = try await stage.fleet("sign-out", "--device", "a", "--reason", "x", "--wait", "0")
+            #expect(outcome.status == EX_TEMPFAIL, "it waits for nobody: \(outcome)")
+            #expect(outcome.lines.first?.hasPrefix("recorded") == true, "\(outcome)")
+            waits.append(.now - begin)
+        }
+        for lane in lanes { lane.cancel() }
+        print("flood of orders: an order of somebody else's took \(waits.sorted())")
+        #expect(try stage.controllerMemory < 128 << 20)
+    }
+
+    @Test(
+        "a caller other than root and the controller's user gets exit status 77",
+        .enabled(if: geteuid() == 0, "root alone has several users")
+    )
+    func notPermitted() async throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        let stage = try await FleetStage(bus: options)
+        try await stage.startController()
+        for words in [["orders"], ["sign-out", "--all", "--reason", "x"], ["device", "add", "a"]] {
+            let stranger = try ChildProcess(
+                as: 65534,
+                ChildProcess.built("shared-device"),
+                ["fleet"] + words + ["--bus", stage.bus.address]
+            )
+            #expect(await stranger.exitStatus() == EX_NOPERM, "\(words): \(stranger.errorText)")
+        }
+        #expect(try await stage.fleet("devices", "--json").lines.joined() == "[]")
+    }
+}

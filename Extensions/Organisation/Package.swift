@@ -1,0 +1,163 @@
+// swift-tools-version:6.2
+
+import PackageDescription
+
+let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+
+/// A library or program of the root package.
+func root(_ name: String) -> Target.Dependency { .product(name: name, package: "notify-center") }
+
+let package = Package(
+    name: "organisation",
+    products: [
+        .executable(name: "shared-device-identity", targets: ["shared-device-identity"]),
+        .executable(name: "shared-device-sign-in", targets: ["shared-device-sign-in"]),
+        .executable(name: "shared-device-microsoft-broker", targets: ["shared-device-microsoft-broker"]),
+    ],
+    dependencies: [
+        .package(name: "notify-center", path: "../.."),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    ],
+    targets: [
+        // Not async-http-client, which would bring a dozen packages and a second BoringSSL along: libcurl is on every Linux, and its flaws are mended
+        // by the distribution.
+        .systemLibrary(
+            name: "CCurl",
+            path: "Sources/CCurl",
+            pkgConfig: "libcurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]
+        ),
+        .target(
+            name: "HTTPClient",
+            dependencies: ["CCurl", root("Basics"), root("DBus"), root("Identity")],
+            path: "Sources/HTTPClient"
+        ),
+        // Serves what strangers on the network, and the browser of a sign-in, ask for.
+        .target(name: "HTTPListening", dependencies: [root("Basics"), root("DBus")], path: "Sources/HTTPListening"),
+        // An organisation's provider: what is asked, and what its answers mean.
+        .target(
+            name: "OpenIDConnect",
+            dependencies: ["HTTPClient", root("Basics"), root("Cryptography"), root("DBus"), root("Identity")],
+            path: "Sources/OpenIDConnect"
+        ),
+        // What the broker asks of a provider, answered by one that speaks OpenID Connect.
+        .target(
+            name: "OrganisationIdentity",
+            dependencies: [
+                "HTTPClient", "HTTPListening", "OpenIDConnect", root("Basics"), root("Cryptography"), root("DBus"),
+                root("Identity"), root("SharedDevice"),
+            ],
+            path: "Sources/OrganisationIdentity"
+        ),
+        // The only program of the device that speaks to the network.
+        .executableTarget(
+            name: "shared-device-identity",
+            dependencies: [
+                "HTTPClient", "HTTPListening", "OpenIDConnect", "OrganisationIdentity", root("Basics"), root("CLinux"),
+                root("DBus"), root("DeviceConfiguration"), root("Identity"), root("ServiceSupport"),
+                root("SharedDevice"), argumentParser, logging,
+            ],
+            path: "Sources/shared-device-identity"
+        ),
+        // QR codes. It needs nothing but the C library; the Swift packages for it bring CoreGraphics or Foundation.
+        .systemLibrary(
+            name: "CQRCode",
+            path: "Sources/CQRCode",
+            pkgConfig: "libqrencode",
+            providers: [.apt(["libqrencode-dev"])]
+        ),
+        .target(
+            name: "SignInPrompt",
+            dependencies: [
+                "CQRCode", "HTTPListening", root("AppAdapters"), root("Basics"), root("CLinux"), root("CommandParts"),
+                root("DBus"), root("DeviceConfiguration"), root("Identity"), root("SharedDevice"),
+            ],
+            path: "Sources/SignInPrompt"
+        ),
+        .executableTarget(
+            name: "shared-device-sign-in",
+            dependencies: [
+                "SignInPrompt", root("Basics"), root("CLinux"), root("CommandParts"), root("DBus"),
+                root("NotifyCenter"), root("SharedDevice"), argumentParser,
+            ],
+            path: "Sources/shared-device-sign-in"
+        ),
+        // The device's account for Microsoft's own clients on Linux.
+        .target(
+            name: "MicrosoftBroker",
+            dependencies: [
+                root("Basics"), root("DBus"), root("DeviceConfiguration"), root("Identity"), root("SharedDevice"),
+            ],
+            path: "Sources/MicrosoftBroker"
+        ),
+        .executableTarget(
+            name: "shared-device-microsoft-broker",
+            dependencies: [
+                "MicrosoftBroker", root("AppAdapters"), root("Basics"), root("CLinux"), root("DBus"),
+                root("DeviceConfiguration"), root("NotifyCenter"), root("SharedDevice"), argumentParser,
+            ],
+            path: "Sources/shared-device-microsoft-broker"
+        ),
+        // A provider that makes mistakes, a real one, and who signs in there.
+        .target(
+            name: "TestProviders",
+            dependencies: [
+                "HTTPClient", "OpenIDConnect", root("Basics"), root("DBus"), root("Identity"),
+                root("NotifyCenterTestKit"),
+            ],
+            path: "Tests/OpenIDConnectTests/TestProviders"
+        ),
+        // An app that signs somebody in at the prompt.
+        .executableTarget(
+            name: "sign-in-app",
+            dependencies: [root("DBus"), root("NotifyCenter"), root("SharedDevice")],
+            path: "Tests/SignInPromptTests/SignInApp"
+        ),
+        .testTarget(
+            name: "OrganisationTests",
+            dependencies: [
+                "HTTPClient", "HTTPListening", "MicrosoftBroker", "OpenIDConnect", "OrganisationIdentity",
+                "SignInPrompt", "TestProviders", root("Basics"), root("Cryptography"), root("DBus"),
+                root("DeviceConfiguration"), root("DeviceStorage"), root("EmbeddedIdentity"), root("Identity"),
+                root("NotifyCenterTestKit"), root("SharedDevice"), "sign-in-app", "demo-identity",
+                "shared-device-microsoft-broker", "shared-device-identity", "shared-device-sign-in",
+                root("shared-device"), root("shared-device-broker"), root("point-of-sale"), root("flight-briefing"),
+                root("field-service"),
+            ],
+            path: "Tests",
+            exclude: [
+                "OpenIDConnectTests/TestProviders", "Providers", "SignInPromptTests/SignInApp",
+                "SignInPromptTests/login-page", "SignInPromptTests/page-visitor", "django-check", "django_device.py",
+                "msal-check", "msal_client.py", "msal_device.py", "msal_statuses.py",
+            ]
+        ),
+        .executableTarget(
+            name: "demo-identity",
+            dependencies: [
+                "OpenIDConnect", "TestProviders", root("Basics"), root("DemoStage"), root("ExampleSupport"),
+                root("NotifyCenterTestKit"), root("SharedDevice"), root("SharedDeviceTestKit"), argumentParser,
+                "shared-device-identity", "shared-device-sign-in", root("shared-device"), root("shared-device-broker"),
+                root("point-of-sale"), root("flight-briefing"), root("field-service"),
+            ],
+            path: "Sources/demo-identity",
+            exclude: ["person"]
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+for target in package.targets where [.executable, .test, .regular].contains(target.type) {
+    target.swiftSettings =
+        (target.swiftSettings ?? []) + [
+            // `any` is written where an existential costs something (SE-0335).
+            .enableUpcomingFeature("ExistentialAny"),
+            // A file sees the members of the modules that it imports, and of no others (SE-0444).
+            .enableUpcomingFeature("MemberImportVisibility"),
+            // An import is an implementation detail unless it says `public` (SE-0409).
+            .enableUpcomingFeature("InternalImportsByDefault"),
+            // A nonisolated async function runs on its caller's actor (SE-0461).
+            .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        ]
+}

@@ -1,0 +1,355 @@
+import Basics
+package import Identity
+@_spi(Extensions) package import SharedDevice
+
+/// The state machine of a sign-in at the prompt: takes events and returns effects. It uses no socket, process, terminal
+/// or clock.
+package struct SignInPrompt: Sendable {
+    package enum Surface: Sendable, Hashable {
+        case terminal
+        /// A page of this program, in a browser.
+        case page
+    }
+
+    package struct Wishes: Sendable, Hashable {
+        /// The methods that this prompt supports; the broker chooses.
+        package var methods: [BrokerProtocol.SignInMethod]
+        package var loginHint: String?
+        /// The scopes that the calling app wants tokens for. The broker drops scopes that no manifest has.
+        package var scopes: [String]
+        package var surface: Surface
+
+        package init(
+            methods: [BrokerProtocol.SignInMethod] = BrokerProtocol.SignInMethod.allCases,
+            loginHint: String? = nil,
+            scopes: [String] = [],
+            surface: Surface
+        ) {
+            self.methods = methods
+            self.loginHint = loginHint
+            self.scopes = scopes
+            self.surface = surface
+        }
+
+        /// Whether a page may be needed.
+        var needsListener: Bool { surface == .page || methods.contains(.browser) }
+    }
+
+    /// The address at which this program serves pages.
+    package struct Place: Sendable, Hashable {
+        package let port: UInt16
+        /// The unguessable path of the page, so that only a user who sees the window can sign in.
+        package let path: String
+        /// The reason why the provider's page cannot redirect here: each port that the provider accepts is in use.
+        package let problem: SharedDeviceError?
+
+        package init(port: UInt16, path: String, problem: SharedDeviceError? = nil) {
+            self.port = port
+            self.path = path
+            self.problem = problem
+        }
+
+        package var host: String { "127.0.0.1:\(port)" }
+        package var address: String { "http://\(host)\(path)" }
+        package static let callback = "/callback"
+        var redirect: String? { problem == nil ? "http://\(host)\(Self.callback)" : nil }
+    }
+
+    /// A browser's request in flight.
+    package struct Visitor: Sendable, Hashable {
+        package let number: UInt64
+        package init(_ number: UInt64) { self.number = number }
+    }
+
+    package enum Event: Sendable {
+        case started
+        case listening(Place)
+        case visited(Visitor, LoopbackRequest)
+        /// The broker has begun the sign-in.
+        case opened(OpenRequest)
+        /// The user's input at the terminal; `nil` at its end.
+        case typed(Credentials?)
+        case signedIn(SignedIn)
+        /// The user has not finished on the other device.
+        case pending
+        /// The broker or this program failed to perform the last effect.
+        case failed(SharedDeviceError)
+        case browserClosed
+        case timeOver
+        /// The broker or its bus has ended, and the sign-in is lost.
+        case brokerGone
+        /// The program was interrupted, for instance by Ctrl-C.
+        case interrupted
+    }
+
+    package struct Credentials: Sendable {
+        package let username: String
+        package let password: Secret
+
+        package init(username: String, password: Secret) {
+            self.username = username
+            self.password = password
+        }
+    }
+
+    /// The data that the broker needs to complete a sign-in.
+    package enum Answer: Sendable {
+        case credentials(Credentials)
+        /// The query with which the provider redirected the browser.
+        case query(String)
+    }
+
+    package enum Effect: Sendable {
+        case listen
+        case begin(redirect: String?)
+        case startTimer(Duration)
+        case askAtTerminal(username: String?, notice: String?)
+        case showAtTerminal(DeviceCode)
+        case openBrowser(address: String)
+        case complete(OpenRequest, Answer)
+        case awaitPerson(OpenRequest)
+        case respond(Visitor, LoopbackResponse)
+        case cancel(OpenRequest)
+        case finish(Outcome)
+    }
+
+    package enum Outcome: Sendable, Hashable {
+        case signedIn(SignedIn)
+        case failed(SharedDeviceError)
+    }
+
+    private enum Phase {
+        case starting
+        /// The broker was asked to begin.
+        case opening
+        /// The user is being asked.
+        case asking(OpenRequest)
+        /// The broker has the user's input.
+        case completing(OpenRequest, Visitor?)
+        case ended
+    }
+
+    private let wishes: Wishes
+    private var phase = Phase.starting
+    private var place: Place?
+    /// The name that was typed last.
+    private var username: String
+    /// The reason why the user is asked again.
+    private var notice: String?
+    package private(set) var hasShownFailure = false
+    /// The response for a page that reloads after the end: the time was over, or the broker has ended. `nil` if there
+    /// is no page, or the sign-in ended otherwise.
+    package private(set) var lastPage: LoopbackResponse?
+    /// The user's remaining time at the next event; `nil` before there is a request.
+    package var timeLeft: Duration?
+
+    package init(_ wishes: Wishes) {
+        self.wishes = wishes
+        username = wishes.loginHint ?? ""
+    }
+
+    // MARK: What happens
+
+    /// Returns the effects of an event; none for a late event.
+    package mutating func handle(_ event: Event) -> [Effect] {
+        switch (phase, event) {
+        case (.ended, .visited(let visitor, let request)):
+            let isPage = request.path == place?.path || request.path == Place.callback
+            return [.respond(visitor, isPage ? lastPage ?? .refusal(.notFound) : .refusal(.notFound))]
+        case (.ended, _):
+            return []
+        case (_, .visited(let visitor, let request)):
+            return visit(visitor, request)
+        case (.starting, .started) where wishes.needsListener:
+            return [.listen]
+        case (.starting, .started):
+            return begin()
+        case (.starting, .listening(let place)):
+            self.place = place
+            if let problem = place.problem, wishes.methods == [.browser] { return failed(problem) }
+            return begin()
+        case (.opening, .opened(let request)):
+            return ask(request)
+        case (.asking(let request), .typed(let credentials?)):
+            username = credentials.username
+            return complete(request, .credentials(credentials), nil)
+        case (.asking(let request), .pending):
+            return [.awaitPerson(request)]
+        case (_, .signedIn(let person)):
+            return signedIn(person)
+        case (_, .failed(let error)):
+            return failed(error)
+        case (_, .typed(nil)), (_, .browserClosed), (_, .interrupted):
+            return cancel(.userCanceled, "the sign-in was cancelled")
+        case (_, .timeOver):
+            return cancel(.loginExpired, "the time for this sign-in is over; begin again")
+        case (.opening, .brokerGone), (.asking, .brokerGone):
+            return cancel(
+                .brokerUnavailable,
+                "the broker of this device has ended, and this sign-in with it; begin again"
+            )
+        // While the broker has the user's input, the response to that call tells the result.
+        case (_, .started), (_, .listening), (_, .opened), (_, .typed), (_, .pending), (_, .brokerGone):
+            return []
+        }
+    }
+
+    private mutating func begin() -> [Effect] {
+        phase = .opening
+        let redirect = wishes.methods.contains(.browser) ? place?.redirect : nil
+        return [.begin(redirect: redirect)]
+    }
+
+    private mutating func ask(_ request: OpenRequest) -> [Effect] {
+        phase = .asking(request)
+        let isFirst = notice == nil
+        switch request.way {
+        case .password where wishes.surface == .terminal:
+            return timer(request, isFirst)
+                + [.askAtTerminal(username: username.isEmpty ? nil : username, notice: notice)]
+        case .password:
+            return timer(request, isFirst) + (isFirst ? openPage() : [])
+        case .browser(let address):
+            return timer(request, isFirst) + [.openBrowser(address: address)]
+        case .deviceCode(let code):
+            let show = wishes.surface == .terminal ? [Effect.showAtTerminal(code)] : openPage()
+            return timer(request, isFirst) + show + [.awaitPerson(request)]
+        }
+    }
+
+    private func timer(_ request: OpenRequest, _ isFirst: Bool) -> [Effect] {
+        isFirst ? [.startTimer(request.lifetime)] : []
+    }
+
+    private func openPage() -> [Effect] { place.map { [.openBrowser(address: $0.address)] } ?? [] }
+
+    private mutating func complete(_ request: OpenRequest, _ answer: Answer, _ visitor: Visitor?) -> [Effect] {
+        phase = .completing(request, visitor)
+        return [.complete(request, answer)]
+    }
+
+    // MARK: Ends
+
+    private mutating func signedIn(_ person: SignedIn) -> [Effect] {
+        let page = LoopbackResponse(
+            .ok,
+            .message("You are signed in", "\(person.username) is signed in on this device. You can close this window.")
+        )
+        defer { phase = .ended }
+        return respond(page) + [.finish(.signedIn(person))]
+    }
+
+    private mutating func failed(_ error: SharedDeviceError) -> [Effect] {
+        guard case .completing(let request, let visitor) = phase, request.way == .password, Self.isForPerson(error.code)
+        else {
+            let page = LoopbackResponse(.ok, .message("You are not signed in", error.message))
+            let answers = respond(page)
+            hasShownFailure = !answers.isEmpty
+            if error.code == .loginExpired, !hasShownFailure, isOnPage { lastPage = page }
+            defer { phase = .ended }
+            return answers + cancelOpen() + [.finish(.failed(error))]
+        }
+        notice = error.message
+        // The broker keeps the same request until the user is authenticated.
+        guard let visitor else { return ask(request) }
+        phase = .asking(request)
+        return [.respond(visitor, form())]
+    }
+
+    /// Whether the user can try again.
+    private static func isForPerson(_ code: SharedDeviceError.Code) -> Bool {
+        [.authenticationFailed, .tooManyAttempts, .tenantMismatch, .cleanupPending].contains(code)
+    }
+
+    private mutating func cancel(_ code: SharedDeviceError.Code, _ message: String) -> [Effect] {
+        let page = LoopbackResponse(.ok, .message("You are not signed in", message))
+        if code != .userCanceled, isOnPage { lastPage = page }
+        defer { phase = .ended }
+        return respond(page) + (code == .brokerUnavailable ? [] : cancelOpen()) + [
+            .finish(.failed(SharedDeviceError(code, attempted: "sign in", message: message)))
+        ]
+    }
+
+    private func cancelOpen() -> [Effect] {
+        switch phase {
+        case .asking(let request), .completing(let request, _): [.cancel(request)]
+        case .starting, .opening, .ended: []
+        }
+    }
+
+    /// Whether the user is at a page that this program serves or that redirects to it.
+    private var isOnPage: Bool {
+        switch openRequest?.way {
+        case .browser: true
+        case .password, .deviceCode: wishes.surface == .page
+        case nil: false
+        }
+    }
+
+    /// Responds to the request that waits for the result.
+    private func respond(_ response: LoopbackResponse) -> [Effect] {
+        guard case .completing(_, let visitor?) = phase else { return [] }
+        return [.respond(visitor, response)]
+    }
+
+    // MARK: Visitors
+
+    private mutating func visit(_ visitor: Visitor, _ request: LoopbackRequest) -> [Effect] {
+        guard let place, let open = openRequest else { return [.respond(visitor, .refusal(.notFound))] }
+        switch (open.way, request.method) {
+        case (.password, _) where wishes.surface == .terminal || request.path != place.path:
+            break
+        case (.password, .get):
+            return [.respond(visitor, form())]
+        case (.password, .post):
+            return take(request.form, visitor, open)
+        case (.deviceCode(let code), .get) where request.path == place.path:
+            return [.respond(visitor, LoopbackResponse(.ok, .deviceCode(code, picture: QRCode(code)?.svg)))]
+        case (.browser(let address), .get) where request.path == Place.callback:
+            guard case .asking = phase, let query = request.query, Self.answers(query, address) else { break }
+            return complete(open, .query(query), visitor)
+        case (.browser, _), (.deviceCode, _):
+            break
+        }
+        return [.respond(visitor, .refusal(.notFound))]
+    }
+
+    private var openRequest: OpenRequest? {
+        switch phase {
+        case .asking(let request), .completing(let request, _): request
+        case .starting, .opening, .ended: nil
+        }
+    }
+
+    /// Whether the query has the address's `state`. Otherwise any page in the browser could end the sign-in. The broker
+    /// checks it again.
+    private static func answers(_ query: String, _ address: String) -> Bool {
+        let asked = address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init) ?? ""
+        guard let state = FormFields.decode(asked)?["state"] else { return false }
+        return FormFields.decode(query)?["state"] == state
+    }
+
+    private mutating func take(_ form: String, _ visitor: Visitor, _ open: OpenRequest) -> [Effect] {
+        guard case .asking = phase else {
+            let text = "Another sign-in attempt is being checked. Go back, and try again in a moment."
+            return [.respond(visitor, LoopbackResponse(.conflict, .message("One moment", text)))]
+        }
+        let fields = FormFields.decode(form) ?? [:]
+        username = fields["username"] ?? ""
+        let password = fields["password"] ?? ""
+        guard !username.isEmpty, !password.isEmpty else {
+            notice = "Type in both the user name and the password."
+            return [.respond(visitor, self.form())]
+        }
+        return complete(
+            open,
+            .credentials(Credentials(username: username, password: Secret(password))),
+            visitor
+        )
+    }
+
+    private func form() -> LoopbackResponse {
+        let action = place?.path ?? ""
+        return LoopbackResponse(.ok, .form(action: action, username: username, notice: notice, timeLeft: timeLeft))
+    }
+}

@@ -1,0 +1,297 @@
+import Basics
+import DBus
+import DeviceConfiguration
+import Foundation
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+import Synchronization
+import Testing
+
+@testable import MicrosoftBroker
+
+/// A step whose first run waits until it is told to end.
+private final class SlowStep: Sendable {
+    private let begun = AsyncStream<Void>.makeStream()
+    private let ended = AsyncStream<Void>.makeStream()
+
+    func pass() async {
+        begun.continuation.yield()
+        for await _ in ended.stream { return }
+    }
+
+    func isBegun() async { for await _ in begun.stream { return } }
+
+    func end() { ended.continuation.finish() }
+}
+
+@Suite("The limits of the bridge to Microsoft's clients")
+struct BoundTests {
+    /// A substitute for shared-device-sign-in, with a bus that it does not call.
+    private func program(_ path: String) -> SignInProgram { SignInProgram(path, bus: .address("unix:path=/nowhere")) }
+
+    private static let cancelled = #"echo '{"code": "user_canceled", "message": "no"}'; exit 1"#
+
+    @Test("a prompt that takes too long is ended and reported as expired")
+    func patience() async throws {
+        let directory = try TemporaryDirectory("patience")
+        let (ready, mark) = (directory.path + "/ready", directory.path + "/ended")
+        func outcome(_ trap: String, _ grace: Duration) async throws -> Prompter.Outcome {
+            let script = "trap '\(trap)' TERM; touch \(ready); while :; do sleep 0.02; done"
+            var program = program(try directory.writeScript("slow", script))
+            program.grace = grace
+            let start = Prompter.program(program) {
+                while !FileManager.default.fileExists(atPath: ready) {
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+            }
+            return await start([])
+        }
+        #expect(try await outcome("touch \(mark); exit 1", .seconds(60)) == .expired)
+        #expect(FileManager.default.fileExists(atPath: mark))
+        // A prompt that ignores SIGTERM must not block the bridge.
+        try FileManager.default.removeItem(atPath: ready)
+        #expect(try await outcome("", .milliseconds(20)) == .expired)
+        let start = Prompter.program(program(try directory.writeScript("quick", Self.cancelled)))
+        guard case .failed(let error) = await start([]) else { throw NotExpected() }
+        #expect(error.code == .userCanceled)
+    }
+
+    private struct NotExpected: Error {}
+
+    @Test(
+        "a prompt retries without the client's scopes only if they are refused",
+        arguments: [
+            (code: SharedDeviceError.Code.scopesDeclined, starts: 2), (.providerMisconfigured, 1), (.userCanceled, 1),
+        ]
+    )
+    func scopes(code: SharedDeviceError.Code, starts: Int) async throws {
+        let directory = try TemporaryDirectory("scopes")
+        let calls = directory.path + "/calls"
+        let script = """
+            echo "$*" >>\(calls)
+            case "$*" in *refused*) echo '{"code": "\(code)", "message": "no"}'; exit 78; esac
+            echo '{"username": "ada", "epoch": 7}'
+            """
+        var program = program(try directory.writeScript("prompt", script))
+        program.showsPage = true
+        let start = Prompter.program(program)
+        let outcome = await start(["openid", "refused"])
+        #expect((outcome == .signedIn) == (starts == 2))
+        let arguments = "--json --bus unix:path=/nowhere --wait 15.0"
+        let lines = ["\(arguments) --scope=openid --scope=refused --page", "\(arguments) --page"]
+        #expect(
+            try String(contentsOfFile: calls, encoding: .utf8) == lines.prefix(starts).map { $0 + "\n" }.joined()
+        )
+    }
+
+    @Test("an expired sign-in has status 8, and the client may try again")
+    func expired() async throws {
+        let device = try await Device()
+        let asked = Locked<[String]>([])
+        let broker = MicrosoftBroker(
+            MicrosoftBroker.Parts(
+                connection: try DBusConnection.open(device.bus.bus),
+                application: device.app,
+                prompt: nil,
+                removeSecrets: { "" }
+            ),
+            prompter: Prompter { scopes in
+                asked.withLock { $0 = scopes }
+                return .expired
+            }
+        )
+        var rights = TokenRights()
+        rights.scopes = ["openid", "profile"]
+        rights.microsoftClientIdentifiers = [Device.client]
+        rights.microsoftScopes = ["https://graph.microsoft.com/.default": ["openid", "profile"]]
+        broker.use(rights)
+        let answer = await broker.answer(.acquireTokenInteractively, correlation: "c", Device.parameters().text)
+        #expect(answer.status == 8 && answer.context.contains("ten minutes"), "\(answer.text)")
+        // The provider's scopes, not the client's.
+        #expect(asked.withLock { $0 } == ["openid", "profile"])
+    }
+
+    @Test("a dead client frees its places, and the last one ends the prompt")
+    func deadClient() async throws {
+        let device = try await Device()
+        let marks = "\(device.directory.path)/marks"
+        let program = try device.directory.writeScript("prompt", "echo started >> \(marks); exec sleep 300")
+        let bridge = try await device.bridge(["--sign-in", program], ["DISPLAY": ":7"])
+        defer { bridge.kill() }
+        let client = try DBusConnection.open(device.bus.bus)
+        let refused = Locked(0)
+        // One more than the limit: its refusal shows that all others are waiting.
+        for number in 0...BrokerContract.interactiveRequests {
+            let call = try DBusMessage.methodCall(
+                destination: BrokerContract.busName,
+                path: BrokerContract.path,
+                interface: BrokerContract.interface,
+                member: "acquireTokenInteractively",
+                arguments: [.string("0.0"), .string("c-\(number)"), .string(Device.parameters().text)]
+            )
+            client.call(call, timeout: nil) { result in
+                guard case .success(let values) = result else { return }
+                if values.first?.stringValue?.contains("too many sign-ins") == true { refused.withLock { $0 += 1 } }
+            }
+        }
+        #expect(try await eventually { refused.withLock { $0 } == 1 })
+        func starts() -> Int {
+            ((try? String(contentsOfFile: marks, encoding: .utf8)) ?? "").split(separator: "\n").count
+        }
+        #expect(try await eventually { starts() == 1 })
+        client.close()
+        let next = Task { () async throws -> Double? in
+            while true {
+                let answer = try await device.call("acquireTokenInteractively", Device.parameters(), correlation: "n")
+                if answer.status != 15 { return answer.status }
+            }
+        }
+        #expect(try await eventually { starts() == 2 })
+        _ = try await device.call("cancelInteractiveFlow", .object([:]), correlation: "n")
+        #expect(try await next.value == 8)
+    }
+
+    /// Retries a few times if there is no place: the check whether all places are taken briefly takes one itself.
+    private func admitted(_ method: String, _ request: JSONValue, on device: Device) async throws -> JSONValue {
+        for _ in 0..<20 {
+            let answer = try await device.call(method, request)
+            if answer.status != 15 { return answer }
+        }
+        return try await device.call(method, request)
+    }
+
+    @Test("at most 32 requests are in flight; a further one is told to retry")
+    func requests() async throws {
+        // All requests must be in flight before the first ends, which the suspended broker ensures.
+        let own = OwnThread()
+        try await withTaskExecutorPreference(own) { try await judgeRequests(on: own) }
+    }
+
+    private func judgeRequests(on own: OwnThread) async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        let version: JSONValue = .object(["msalCppVersion": .string("1")])
+        device.broker.suspend()
+        defer { device.broker.resume() }
+        // Each waits for the suspended broker.
+        let waiting = (1...BrokerContract.requests).map { _ in
+            Task(executorPreference: own) { try await admitted("getAccounts", .object([:]), on: device)["accounts"] }
+        }
+        #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
+        device.broker.resume()
+        for task in waiting { #expect(try await task.value == .array([])) }
+        #expect(try await device.call("getLinuxBrokerVersion", version)["linuxBrokerVersion"] != nil)
+    }
+
+    @Test(
+        "the last configuration wins while the name is requested or released",
+        arguments: [true, false]
+    )
+    func name(isWanted: Bool) async throws {
+        let isOwned = Locked(isWanted)
+        let slow = SlowStep()
+        // The first change is in flight when the second arrives, and reaches the bus after it.
+        let name = KeptName { () throws(DBusError) in
+            if !isWanted { await slow.pass() }
+            isOwned.withLock { $0 = true }
+        } give: { () throws(DBusError) in
+            if isWanted { await slow.pass() }
+            isOwned.withLock { $0 = false }
+        }
+        let before = Task { try await name.want(!isWanted) }
+        await slow.isBegun()
+        try await name.want(isWanted)
+        slow.end()
+        try await before.value
+        #expect(isOwned.withLock { $0 } == isWanted)
+        #expect(name.isWanted == isWanted)
+    }
+
+    @Test("while another program has the name, cleanups continue; later clients are served")
+    func takenName() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge(["--retry-pause", "0.2"])
+        defer { bridge.kill() }
+        let ada = try await device.signIn("ada")
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
+        try device.configure(microsoftBroker: false)
+        #expect(try await eventually { bridge.errorText.contains("no longer served") })
+        let other = try DBusConnection.open(device.bus.bus)
+        try await other.requestName(BrokerContract.busName)
+        try device.configure(microsoftBroker: true)
+        #expect(try await eventually { bridge.errorText.contains("tried again") })
+        let session = try await device.app.signout(with: ada).session
+        #expect(try await device.hasCleanedUp(after: session))
+        try await other.releaseName(BrokerContract.busName)
+        #expect(try await eventually { bridge.errorText.contains("served again") })
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
+    }
+
+    @Test("a program that queues for the name gets it at a cleanup without a lost receipt")
+    func queuedName() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge(["--retry-pause", "0.2"])
+        defer { bridge.kill() }
+        let other = try DBusConnection.open(device.bus.bus)
+        try await other.requestName(BrokerContract.busName, options: [])
+        let ada = try await device.signIn("ada")
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
+        let session = try await device.app.signout(with: ada).session
+        #expect(try await device.hasCleanedUp(after: session))
+        #expect(try await eventually { bridge.errorText.contains("tried again") })
+        try await other.releaseName(BrokerContract.busName)
+        #expect(try await eventually { bridge.errorText.contains("served again") })
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
+    }
+
+    @Test("a client that waits while the bridge is disabled gets no token")
+    func unwantedMeanwhile() async throws {
+        let own = OwnThread()
+        try await withTaskExecutorPreference(own) { try await judgeUnwantedMeanwhile(on: own) }
+    }
+
+    private func judgeUnwantedMeanwhile(on own: OwnThread) async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        try await device.signIn("ada")
+        device.broker.suspend()
+        defer { device.broker.resume() }
+        let token = Task(executorPreference: own) {
+            try await admitted("acquireTokenSilently", Device.parameters(), on: device)
+        }
+        let others = (2...BrokerContract.requests).map { _ in
+            Task(executorPreference: own) { try await admitted("getAccounts", .object([:]), on: device) }
+        }
+        let version: JSONValue = .object(["msalCppVersion": .string("1")])
+        #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
+        try device.configure(microsoftBroker: false)
+        #expect(try await eventually { bridge.errorText.contains("no longer served") })
+        device.broker.resume()
+        for task in others { _ = await task.result }
+        let answer = try await token.value
+        #expect(answer.status != nil && answer.context.contains("does not serve"), "\(answer.text)")
+    }
+
+    @Test("a disabled bridge serves no client but cleans up, and can be enabled again")
+    func unwanted() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        let ada = try await device.signIn("ada")
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
+        let connection = try DBusConnection.open(device.bus.bus)
+        func isServed() async throws -> Bool { try await connection.owner(of: BrokerContract.busName) != nil }
+        try device.configure(microsoftBroker: false)
+        #expect(try await eventually { try await !isServed() })
+        await #expect(throws: DBusError.self) { try await device.call("getAccounts", .object([:])) }
+        let session = try await device.app.signout(with: ada).session
+        #expect(try await device.hasCleanedUp(after: session))
+        #expect(try await !isServed())
+        #expect(bridge.isRunning)
+        try device.configure(microsoftBroker: true)
+        #expect(try await eventually { try await isServed() })
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
+    }
+}

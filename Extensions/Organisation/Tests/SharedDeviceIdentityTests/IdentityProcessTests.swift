@@ -1,0 +1,320 @@
+import DBus
+import FoundationEssentials
+import Glibc
+import Identity
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+import TestProviders
+import Testing
+
+@Suite("The identity service process")
+struct IdentityProcessTests {
+    private func browse(_ fault: String) async throws -> TestClient {
+        try await FaultyProvider.shared.value.client(fault)
+    }
+
+    @Test("Ada signs in over the bus, her record is renewed, and its end is reported")
+    func whole() async throws {
+        let device = try await IdentityDevice(fault: "process")
+        let test = try await browse("process")
+        let signIn = try await device.signIn(test.browse)
+        #expect(signIn.account.username == "ada@example.com")
+        #expect(signIn.record.session == "session-1" && signIn.token.scopes == ["openid", "profile"])
+        guard
+            case .renewed(let token, let record?) = await device.provider.renew(
+                signIn.record,
+                scopes: [],
+                mayBeUsed: false
+            )
+        else {
+            Issue.record("not renewed")
+            return
+        }
+        #expect(token.value != signIn.token.value)
+        try await device.provider.end(record)
+        #expect(try await test.page("ended").hasPrefix("end-session\nrevoke refresh_token\nrevoke access_token"))
+        guard case .sessionOver = await device.provider.renew(record, scopes: [], mayBeUsed: false) else {
+            Issue.record("the session goes on")
+            return
+        }
+        let error = await #expect(throws: IdentityError.self) {
+            try await device.provider.complete("a", query: "b")
+        }
+        #expect(error?.code == .loginExpired)
+    }
+
+    @Test("a device-code sign-in completes once the user is done, and can be cancelled")
+    func deviceCode() async throws {
+        let device = try await IdentityDevice(fault: "device-process")
+        let begun = try await device.provider.begin(SignInStart(.deviceCode))
+        guard case .deviceCode("WDJB-MJHT", _, _?) = begun.prompt else { throw NoAddress() }
+        #expect(try await device.provider.poll(begun.handle) == nil)
+        await device.provider.cancel(begun.handle)
+        let error = await #expect(throws: IdentityError.self) { try await device.provider.poll(begun.handle) }
+        #expect(error?.code == .loginExpired)
+    }
+
+    @Test("the process ends with the bus that started it, or else waits for the next bus")
+    func endOfTheBus() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let bus = try PrivateBus()
+        let started = try await IdentityDevice.start(
+            bus,
+            device.directory,
+            environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
+        )
+        bus.stop()
+        #expect(await started.exitStatus() == EX_UNAVAILABLE)
+        #expect(started.errorText.contains("the bus that has started this program is gone"))
+        let other = try PrivateBus()
+        // As in a terminal that the first bus has started.
+        let lasting = try await IdentityDevice.start(
+            other,
+            device.directory,
+            environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
+        )
+        try other.restart()
+        let connection = try DBusConnection.open(other.bus)
+        try await eventually("it has its name again") {
+            try await connection.owner(of: IdentityProtocol.busName) != nil
+        }
+        #expect(lasting.isRunning)
+    }
+
+    @Test("calls from a stranger, or from a broker that gave up its name, are refused")
+    func strangers() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let stranger = try DBusConnection.open(device.bus.bus)
+        for method in IdentityProtocol.Method.allCases {
+            let error = await #expect(throws: DBusError.self) {
+                try await device.call(method.rawValue, SignInStart(.browser).fields, on: stranger)
+            }
+            #expect(error?.name == "org.freedesktop.DBus.Error.AccessDenied", "\(method)")
+        }
+        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        try await device.broker.releaseName(BrokerProtocol.busName)
+        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
+        await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
+        // The new owner of the broker's name is answered at once.
+        try await stranger.requestName(BrokerProtocol.busName)
+        _ = try await device.call("BeginSignIn", start.fields, on: stranger)
+    }
+
+    @Test("sign-ins of a broker that has left the bus free their places")
+    func goneBroker() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
+        for _ in 0..<8 { _ = try await device.provider.begin(start) }
+        let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
+        #expect(error?.code == .busy)
+        try await device.broker.releaseName(BrokerProtocol.busName)
+        try await device.broker.requestName(BrokerProtocol.busName)
+        _ = try await device.provider.begin(start)
+    }
+
+    @Test("malformed or oversized requests are refused by name, and the process goes on")
+    func malformed() async throws {
+        let device = try await IdentityDevice(fault: "none")
+        let record = ProviderRecord(
+            person: .init(issuer: "i", subject: "s"),
+            session: nil,
+            content: Secret(bytes: [UInt8](repeating: 0x20, count: ProviderRecord.longestContent + 1))
+        )
+        for (method, fields) in [
+            ("BeginSignIn", IdentityFields()), ("BeginSignIn", IdentityFields(["method": .string("password")])),
+            ("BeginSignIn", IdentityFields(["method": .boolean(true), "scopes": .boolean(true)])),
+            (
+                "CompleteSignIn",
+                IdentityFields(["handle": .string("a"), "query": .string(String(repeating: "q", count: 20_000))])
+            ),
+            ("Renew", IdentityFields(["record": record.fields.value])),
+            ("Renew", IdentityFields(["record": .bytes([UInt8](repeating: 0, count: 200_000))])),
+            ("EndSession", IdentityFields(["record": .string("r")])),
+        ] {
+            let error = await #expect(throws: DBusError.self) {
+                try await device.call(method, fields, on: device.broker)
+            }
+            let name = error?.name ?? ""
+            #expect(
+                name == IdentityProtocol.errorPrefix + "server_error" || name.hasSuffix("LimitsExceeded"),
+                "\(name)"
+            )
+        }
+        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+    }
+
+    @Test("a hanging provider delays no other call, and excess calls are refused")
+    func hangs() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeHanging() } }
+
+    private func judgeHanging() async throws {
+        let listener = try SilentServer()
+        let device = try await IdentityDevice(issuer: "http://127.0.0.1:\(listener.port)/")
+        let start = ContinuousClock.now
+        let errors = await withTaskGroup(of: IdentityError?.self, returning: [IdentityError].self) { group in
+            for _ in 0..<60 {
+                group.addTask {
+                    do throws(IdentityError) {
+                        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+            }
+            group.addTask {
+                await device.provider.cancel("a")
+                #expect(ContinuousClock.now - start < .seconds(8))
+                return nil
+            }
+            return await group.reduce(into: []) { if let error = $1 { $0.append(error) } }
+        }
+        #expect(errors.count == 60)
+        // Eight requests wait for the provider. The others are refused at once.
+        #expect(errors.count { $0.description.contains("cannot be reached") } >= 1)
+        #expect(errors.count { $0.code == .busy || $0.description.contains("LimitsExceeded") } >= 50)
+        #expect(ContinuousClock.now - start < .seconds(40))
+    }
+
+    @Test("after a kill during a refresh the broker learns that the token may be used up")
+    func killed() async throws {
+        let device = try await IdentityDevice(fault: "refresh-hang")
+        let test = try await browse("refresh-hang")
+        let record = try await device.signIn(test.browse).record
+        let process = device.process
+        async let outcome = device.provider.renew(record, scopes: [], mayBeUsed: false)
+        try await eventually("the refresh at the provider") { try await test.page("away") == "True" }
+        process.kill()
+        guard case .unavailable(let error, mayBeUsed: true) = await outcome else {
+            Issue.record("it is not known that the token may be used up")
+            return
+        }
+        #expect(error.code == .providerUnavailable)
+        // Without the process no request is sent, so the token stays unused.
+        guard case .unavailable(_, mayBeUsed: false) = await device.provider.renew(record, scopes: [], mayBeUsed: false)
+        else {
+            Issue.record("a call that nobody got has used the token up")
+            return
+        }
+        let next = try await IdentityDevice.start(device.bus, device.directory)
+        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        withExtendedLifetime(next) {}
+    }
+
+    @Test(
+        "the bus starts the process on a call of the broker",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "without systemd, dbus-broker starts no services")
+    )
+    func activation() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let directory = try TemporaryDirectory("shared-device-identity")
+        let path = directory.path + "/managed-configuration.json"
+        try #"""
+        {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(faulty.issuer("none"))", "oidcClientID": "device-7",
+        "oidcTrustAnchors": "\#(faulty.trustAnchors)"}
+        """#
+        .write(toFile: path, atomically: true, encoding: .utf8)
+        let program = ChildProcess.built("shared-device-identity")
+        let bus = try PrivateBus(
+            .init(services: [IdentityProtocol.busName: "\(program) --configuration \(path)"])
+        )
+        let broker = try DBusConnection.open(bus.bus)
+        try await broker.requestName(BrokerProtocol.busName)
+        let begun = try await RemoteProvider(connection: broker)
+            .begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        #expect(begun.lifetime == .seconds(600))
+    }
+
+    @Test("a provider that is configured later is used at once, and none is an error")
+    func configuration() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let device = try await IdentityDevice(issuer: nil)
+        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
+        let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
+        #expect(error?.code == .providerMisconfigured && error?.description.contains("oidcIssuer") == true)
+        try device.configure(issuer: faulty.issuer("none"), trustAnchors: faulty.trustAnchors)
+        try await eventually("the provider") { (try? await device.provider.begin(start)) != nil }
+    }
+
+    @Test(
+        "on a system bus only root and the broker's user may call the process",
+        .enabled(if: geteuid() == 0, "only root can be several users")
+    )
+    func severalUsers() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        // Users that exist on each system: daemon and bin.
+        let (own, stranger): (UInt32, UInt32) = (1, 2)
+        let policies = ["org.notifycenter.SharedDevice1.conf", "org.notifycenter.SharedDeviceIdentity1.conf"]
+        let standIns = ["shared-device": "root", "shared-device-identity": "daemon"]
+        let bus = try PrivateBus(.likeSystemBus(policies: policies, standIns: standIns))
+        let directory = try TemporaryDirectory("shared-device-identity")
+        chmod(directory.path, 0o755)
+        let file = directory.path + "/managed-configuration.json"
+        let issuer = faulty.issuer("none")
+        try #"{"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(issuer)", "oidcClientID": "a"}"#
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        let broker = try DBusConnection.open(bus.bus)
+        try await broker.requestName(BrokerProtocol.busName)
+        let program = ChildProcess.built("shared-device-identity")
+        let arguments = ["--bus", bus.address, "--configuration", file]
+        // The bus policy refuses the name to another user.
+        let impostor = try ChildProcess(as: stranger, program, arguments)
+        #expect(await impostor.exitStatus() == 69)
+        let process = try ChildProcess(as: own, program, arguments)
+        _ = try await process.line { $0 == "ready" }
+        let check = ["provider", "check", "--bus", bus.address]
+        let refused = try ChildProcess(as: stranger, ChildProcess.built("shared-device"), check)
+        #expect(await refused.exitStatus() == 69)
+        #expect(refused.errorText.contains("AccessDenied"), "\(refused.errorText)")
+        // Root may run the check. The test's certificate authority is not trusted by the system, so the check fails.
+        let checked = try ChildProcess(ChildProcess.built("shared-device"), check)
+        #expect(await checked.exitStatus() == 1)
+        let error = await #expect(throws: IdentityError.self) {
+            try await RemoteProvider(connection: broker)
+                .begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        }
+        #expect(error?.code == .providerUnavailable && error?.description.contains("oidcTrustAnchors") == true)
+    }
+
+    @Test("an unusable credential and a missing bus have distinct exit statuses")
+    func exits() async throws {
+        let directory = try TemporaryDirectory("shared-device-identity")
+        let program = ChildProcess.built("shared-device-identity")
+        let file = directory.path + "/managed-configuration.json"
+        try String(repeating: "s", count: 5000)
+            .write(toFile: directory.path + "/oidc-client-secret", atomically: true, encoding: .utf8)
+        let large = try ChildProcess(
+            program,
+            ["--bus", "unix:path=/nowhere", "--configuration", file],
+            environment: ["CREDENTIALS_DIRECTORY": directory.path]
+        )
+        #expect(await large.exitStatus() == 78)
+        let noBus = try ChildProcess(program, ["--bus", "unix:path=/nowhere", "--configuration", file])
+        #expect(await noBus.exitStatus() == 69)
+        let version = try ChildProcess(program, ["--version"])
+        #expect(await version.exitStatus() == 0 && version.lines.first?.hasPrefix("shared-device-identity ") == true)
+    }
+}
+
+private final class SilentServer: Sendable {
+    let port: UInt16
+    private let descriptor: CInt
+
+    init() throws {
+        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        self.descriptor = descriptor
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isListening = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, length) == 0 && listen(descriptor, 64) == 0
+                    && getsockname(descriptor, $0, &length) == 0
+            }
+        }
+        port = UInt16(bigEndian: address.sin_port)
+        guard isListening else { throw NoAddress() }
+    }
+
+    deinit { close(descriptor) }
+}

@@ -1,0 +1,171 @@
+import Foundation
+import Glibc
+import Identity
+@_spi(Extensions) import NotifyCenterTestKit
+import OpenIDConnect
+@_spi(Extensions) import SharedDevice
+import TestProviders
+import Testing
+
+@Suite("shared-device provider check")
+struct ProviderCheckTests {
+    private struct Report: Decodable {
+        struct Step: Decodable {
+            let name: String
+            let outcome: String
+            let text: String
+        }
+
+        let works: Bool
+        let steps: [Step]
+
+        func outcome(_ name: String) -> String? { steps.first { $0.name == name }?.outcome }
+        func text(_ name: String) -> String { steps.first { $0.name == name }?.text ?? "" }
+    }
+
+    private func run(_ device: IdentityDevice, _ arguments: String...) async throws -> (status: Int32, output: String) {
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["provider", "check", "--bus", device.bus.address] + arguments
+        )
+        let status = await process.exitStatus()
+        return (status, process.lines.joined(separator: "\n") + process.errorText)
+    }
+
+    private func report(_ device: IdentityDevice) async throws -> (status: Int32, report: Report) {
+        let (status, output) = try await run(device, "--json")
+        return (status, try JSONDecoder().decode(Report.self, from: Data(output.utf8)))
+    }
+
+    @Test("each step of the check passes with a correct provider, one line a step")
+    func works() async throws {
+        let device = try await IdentityDevice(fault: "check")
+        let (status, output) = try await run(device)
+        #expect(status == 0, "\(output)")
+        let lines = output.split(separator: "\n")
+        #expect(lines.count == 9 && lines.allSatisfy { $0.hasPrefix("✓ ") }, "\(output)")
+        // The check leaves no trace that would end a session.
+        #expect(try await report(device).report.works)
+    }
+
+    @Test("a wrong secret is reported by the steps that use it, with the remedy")
+    func wrongSecret() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let device = try await IdentityDevice(
+            issuer: faulty.issuer("check-secret"),
+            secret: "wrong",
+            trustAnchors: faulty.trustAnchors
+        )
+        let (status, report) = try await report(device)
+        #expect(status == 1 && !report.works)
+        for step in ["client", "refresh", "revocation"] { #expect(report.outcome(step) == "fails", "\(step)") }
+        for step in ["tls", "discovery", "keys", "redirect"] { #expect(report.outcome(step) == "works", "\(step)") }
+        #expect(report.text("client").contains("oidc-client-secret"))
+    }
+
+    @Test("an untrusted server or a wrong issuer leaves the later steps untried")
+    func first() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let untrusted = try await report(IdentityDevice(issuer: faulty.issuer("none")))
+        #expect(untrusted.status == 1 && untrusted.report.outcome("tls") == "fails")
+        #expect(untrusted.report.text("tls").contains("oidcTrustAnchors"))
+        #expect(untrusted.report.outcome("client") == "unknown")
+        let other = try await report(IdentityDevice(fault: "discovery-issuer-mismatch"))
+        #expect(other.report.outcome("tls") == "works" && other.report.outcome("discovery") == "fails")
+        #expect(other.report.text("discovery").contains("to the last slash"))
+    }
+
+    @Test("a provider that refuses revocation fails that step only")
+    func later() async throws {
+        let denied = try await report(IdentityDevice(fault: "revoke-denied")).report
+        #expect(denied.outcome("revocation") == "fails" && denied.outcome("refresh") == "works")
+        #expect(denied.text("revocation").contains("give the client a secret"))
+    }
+
+    @Test("the check tries the end-session page but ends no session")
+    func endOfSession() async throws {
+        let page = try await report(IdentityDevice(fault: "check.end"))
+        #expect(page.status == 0 && page.report.outcome("endSession") == "works")
+        #expect(page.report.text("endSession").contains("not tried"), "\(page.report.text("endSession"))")
+        let none = try await report(IdentityDevice(fault: "no-end-session-page"))
+        #expect(none.status == 0 && none.report.outcome("endSession") == "unknown")
+        #expect(none.report.text("endSession").contains("status 404"), "\(none.report.text("endSession"))")
+        let test = try await FaultyProvider.shared.value.client("check.end")
+        #expect(try await !test.page("ended").contains("end-session"))
+    }
+
+    @Test("the check reports if the device can receive logouts and the provider sends any")
+    func logouts() async throws {
+        func step(_ fault: String, _ address: String) async throws -> (outcome: String?, text: String) {
+            let device = try await IdentityDevice(fault: fault, more: #", "backChannelLogout": "\#(address)""#)
+            let report = try await report(device).report
+            return (report.outcome("backChannelLogout"), report.text("backChannelLogout"))
+        }
+        let address = "127.0.0.1:\(try freePort())"
+        let works = try await step("backchannel-none.check", address)
+        #expect(works.outcome == "works" && works.text.contains(address) && works.text.contains("not tried"))
+        let silent = try await step("check.logouts", "127.0.0.1:\(try freePort())")
+        #expect(silent.outcome == "unknown" && silent.text.contains("does not say"), "\(silent.text)")
+        let never = try await step("backchannel-unsupported", "127.0.0.1:\(try freePort())")
+        #expect(never.outcome == "fails" && never.text.contains("leave backChannelLogout out"), "\(never.text)")
+        let deaf = try await step("backchannel-none.deaf", "/nowhere/logout.socket")
+        #expect(deaf.outcome == "fails" && deaf.text.contains("shared-device-identity.socket"), "\(deaf.text)")
+        let directory = try TemporaryDirectory("check-logouts")
+        let passed = directory.path + "/logout.socket"
+        let (fault, key) = ("backchannel-none.passed-check", #", "backChannelLogout": "\#(address)""#)
+        let elsewhere = try await report(IdentityDevice(fault: fault, more: key, passed: passed)).report
+        let text = elsewhere.text("backChannelLogout")
+        #expect(text.contains("listens at \(passed)") && text.contains("not at \(address)"), "\(text)")
+    }
+
+    @Test("a missing provider and a missing process have distinct exit statuses")
+    func nobody() async throws {
+        let device = try await IdentityDevice(issuer: nil)
+        let none = try await run(device)
+        #expect(none.status == 78 && none.output.contains("oidcIssuer"), "\(none.output)")
+        device.process.kill()
+        device.process.waitUntilExit()
+        let gone = try await run(device)
+        #expect(gone.status == 69 && gone.output.contains("shared-device-identity"), "\(gone.output)")
+    }
+}
+
+@Suite(
+    "With glewlwyd, an independent provider",
+    .serialized,
+    .enabled(
+        if: access(Glewlwyd.program, X_OK) == 0,
+        "glewlwyd is not installed: apt-get install --no-install-recommends glewlwyd"
+    )
+)
+struct GlewlwydProcessTests {
+    @Test("the check recognises a registered redirect and a wrong secret")
+    func check() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let ports = #", "oidcLoopbackPorts": [8976]"#
+        let right = try await outcomes(glewlwyd, secret: "device-secret-7", more: ports)
+        #expect(
+            right["redirect"] == "works" && right["client"] == "works" && right["deviceCode"] == "works",
+            "\(right)"
+        )
+        #expect(right["refresh"] == "works" && right["revocation"] == "works" && right["tls"] == "unknown", "\(right)")
+        let wrong = try await outcomes(glewlwyd, secret: "wrong", more: #", "oidcLoopbackPorts": [8977]"#)
+        #expect(
+            wrong["redirect"] == "fails" && wrong["client"] == "fails" && wrong["revocation"] == "fails",
+            "\(wrong)"
+        )
+    }
+
+    private func outcomes(_ glewlwyd: Glewlwyd, secret: String, more: String) async throws -> [String: String] {
+        let device = try await IdentityDevice(issuer: glewlwyd.issuer.text, secret: secret, more: more)
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["provider", "check", "--json", "--bus", device.bus.address]
+        )
+        _ = await process.exitStatus()
+        let data = Data(process.lines.joined(separator: "\n").utf8)
+        let report = try JSONSerialization.jsonObject(with: data) as? [String: Any]
+        let steps = report?["steps"] as? [[String: String]] ?? []
+        return steps.reduce(into: [:]) { if let name = $1["name"] { $0[name] = $1["outcome"] } }
+    }
+}

@@ -1,0 +1,169 @@
+import Foundation
+import Glibc
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+import Testing
+
+@Suite("An app's sign-in at the device's own prompt")
+struct AppSignInTests {
+    /// An app whose prompt is a page that the test opens.
+    private func app(
+        _ device: PromptDevice,
+        _ arguments: String...,
+        program: String? = nil
+    ) throws -> ChildProcess {
+        try ChildProcess(
+            "setsid",
+            ["--wait", ChildProcess.built("sign-in-app"), device.bus.address, state(device)] + arguments,
+            environment: device.environment.merging([
+                "SHARED_DEVICE_SIGN_IN": try program ?? withoutBrowser(device)
+            ]) { $1 }
+        )
+    }
+
+    private func state(_ device: PromptDevice) -> String { "\(device.directory.path)/apps/signing-in" }
+
+    /// The prompt program, which prints the address of its page instead of opening it.
+    private func withoutBrowser(_ device: PromptDevice) throws -> String {
+        try device.directory.writeScript("prompt", #"exec "\#(device.program)" "$@" --browser none"#)
+    }
+
+    private func address(_ app: ChildProcess) async throws -> String {
+        var address = ""
+        try await eventually("the page is there") {
+            try #require(app.isRunning, "\(app.lines) \(app.errorText)")
+            address = app.errorText.split(separator: " ").last.map(String.init) ?? ""
+            return address.hasPrefix("http://")
+        }
+        return address
+    }
+
+    @Test("the app gets its token and no password")
+    func page() async throws {
+        let device = try await PromptDevice()
+        let app = try app(device, "ada")
+        let address = try await address(app)
+        #expect(try await Page.get(address).text.contains(#"value="ada""#))
+        _ = try await Page.post(address, "ada", "correct horse ada")
+        try await app.line { $0 == "signed in ada with a token" }
+        #expect(await app.exitStatus() == 0)
+        // The app now counts as holding data of the session.
+        let record = try String(contentsOfFile: "\(state(device))/shared-device-sessions.json", encoding: .utf8)
+        #expect(record.contains("ada"))
+    }
+
+    @Test("the prompt asks at the app's terminal")
+    func terminal() async throws {
+        let device = try await PromptDevice()
+        let terminal = """
+            import os, pty, sys
+            shown = lambda screen: os.read(screen, 4096).replace(b": ", b": \\n")
+            sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], shown)))
+            """
+        let app = try ChildProcess(
+            "python3",
+            ["-c", terminal, ChildProcess.built("sign-in-app"), device.bus.address, state(device)],
+            environment: device.environment.merging(["SHARED_DEVICE_SIGN_IN": device.program]) { $1 }
+        )
+        try await app.line { $0.contains("User name: ") }
+        try app.write("grace")
+        try await app.line { $0.contains("Password: ") }
+        try app.write("correct horse grace")
+        try await app.line { $0.contains("signed in grace with a token") }
+        #expect(await app.exitStatus() == 0)
+    }
+
+    @Test("cancelling the task ends the prompt without a sign-in")
+    func cancelled() async throws {
+        let device = try await PromptDevice()
+        let app = try app(device)
+        let address = try await address(app)
+        try app.write("cancel")
+        try await app.line { $0 == "error user_canceled" }
+        #expect(try await Page.get(address).status != 200)
+        #expect(try await device.user() == nil)
+    }
+
+    @Test("cancelling the task right after the sign-in signs the user out")
+    func cancelledLate() async throws {
+        let device = try await PromptDevice()
+        let go = "\(device.directory.path)/go"
+        let slow = try device.directory.writeScript(
+            "slow",
+            #"""
+            trap "" TERM
+            result=$("\#(device.program)" "$@" --browser none) || exit
+            while [ ! -e "\#(go)" ]; do sleep 0.01; done
+            echo "$result"
+            """#
+        )
+        let app = try app(device, program: slow)
+        _ = try await Page.post(try await address(app), "ada", "correct horse ada")
+        try await eventually("ada is signed in") { try await device.user() == "ada" }
+        try app.write("cancel")
+        try await app.line { $0 == "cancelled" }
+        _ = FileManager.default.createFile(atPath: go, contents: nil)
+        try await app.line { $0 == "error user_canceled" }
+        #expect(try await device.user() == nil)
+    }
+
+    @Test("a provider's refusal of the app's scopes does not prevent the sign-in")
+    func refusedScopes() async throws {
+        let device = try await PromptDevice()
+        let strict = try device.directory.writeScript(
+            "strict",
+            #"""
+            case "$*" in
+            *--scope=orders.read*) echo '{"code":"declined_scope_error","message":"m"}'; exit 78;;
+            esac
+            exec "\#(device.program)" "$@" --browser none
+            """#
+        )
+        let app = try app(device, program: strict)
+        _ = try await Page.post(try await address(app), "ada", "correct horse ada")
+        try await app.line { $0 == "signed in ada with a token" }
+        #expect(await app.exitStatus() == 0)
+    }
+
+    @Test("a missing, silent or lying prompt is an error")
+    func brokenPrograms() async throws {
+        let device = try await PromptDevice()
+        for (script, code) in [
+            ("exit 0", "broker_failed"), ("exit 3", "broker_failed"), ("kill -9 $$", "broker_failed"),
+            (#"echo '{"username":"ada","epoch":99}'"#, "current_account_mismatch"),
+            (#"echo '{"code":"login_expired","message":"m"}'; exit 75"#, "login_expired"),
+            (#"echo '{"code":"of a later version","message":"m"}'; exit 70"#, "broker_failed"),
+            ("head -c 100000000 /dev/zero; exit 1", "broker_failed"),
+        ] {
+            let program = try device.directory.writeScript("broken", script)
+            let app = try app(device, program: program)
+            try await app.line { $0 == "error \(code)" }
+        }
+        let app = try app(device, program: "/nonexistent/sign-in")
+        try await app.line { $0 == "error interaction_required" }
+    }
+
+    @Test("no password is in the arguments or environment of the app or the prompt")
+    func secrets() async throws {
+        let device = try await PromptDevice()
+        let app = try app(device)
+        let address = try await address(app)
+        let path = try #require(address.split(separator: "/").last.map(String.init))
+        let wrong = try await Page.post(address, "ada", "a-known-and-wrong-password")
+        #expect(wrong.text.contains("is wrong"))
+        let state = state(device)
+        let ours = try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { process -> Data? in
+            guard Int(process) != nil,
+                let arguments = FileManager.default.contents(atPath: "/proc/\(process)/cmdline"),
+                [state, device.bus.address].contains(where: { arguments.range(of: Data($0.utf8)) != nil })
+            else { return nil }
+            return arguments + (FileManager.default.contents(atPath: "/proc/\(process)/environ") ?? Data())
+        }
+        #expect(ours.count >= 3, "app, prompt and broker")
+        for secret in ["a-known-and-wrong-password", path] {
+            #expect(!ours.contains { $0.range(of: Data(secret.utf8)) != nil }, "\(secret)")
+        }
+        try app.write("cancel")
+        try await app.line { $0 == "error user_canceled" }
+    }
+}

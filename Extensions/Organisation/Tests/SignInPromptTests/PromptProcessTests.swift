@@ -1,0 +1,245 @@
+import Basics
+import DBus
+import Foundation
+import Glibc
+@_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
+import Testing
+
+@testable import SignInPrompt
+
+@Suite("The prompt with the broker and the device's own directory")
+struct PromptProcessTests {
+    // MARK: At a terminal
+
+    @Test("the terminal hides the password and asks again after a wrong one")
+    func terminal() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal(hint: "ada")
+        try await sees(prompt, "User name [ada]: ")
+        try prompt.write("")
+        try await sees(prompt, "Password: ")
+        try prompt.write("incorrect horse")
+        try await sees(prompt, "the user name or the password is wrong")
+        try await sees(prompt, "User name [ada]: ", times: 2)
+        try prompt.write("grace")
+        try await sees(prompt, "Password: ", times: 2)
+        try prompt.write("correct horse grace")
+        #expect(await prompt.exitStatus() == 0)
+        let screen = prompt.lines.joined(separator: "\n")
+        #expect(screen.contains("signed in as grace") && !screen.contains("horse"))
+        #expect(try await device.user() == "grace")
+    }
+
+    @Test("Ctrl-C at the password and the end of the input cancel the sign-in")
+    func interruptedTerminal() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal(hint: "ada")
+        try await sees(prompt, "User name [ada]: ")
+        try prompt.write("")
+        try await sees(prompt, "Password: ")
+        try prompt.write("\u{3}")
+        #expect(await prompt.exitStatus() == 1)
+        #expect(prompt.lines.joined().contains("user_canceled"))
+        let other = try device.terminal()
+        try await sees(other, "User name: ")
+        try other.write("\u{4}")
+        #expect(await other.exitStatus() == 1)
+        #expect(try await device.user() == nil)
+    }
+
+    @Test("without a display the prompt opens no browser and tells the reason")
+    func nowhere() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.prompt("--json")
+        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        #expect(try PromptResult(prompt).code == "interaction_required")
+        #expect(try PromptResult(prompt).message?.contains("neither a terminal nor a display") == true)
+        // The user would open the address in their own browser, which keeps the provider's cookie.
+        let terminal = try device.terminal("--method", "browser")
+        #expect(await terminal.exitStatus() == EX_UNAVAILABLE)
+        #expect(terminal.lines.joined().contains("a browser needs a display"))
+    }
+
+    @Test("without a browser with a temporary profile no provider's page is requested")
+    func ownBrowser() async throws {
+        let bus = try PrivateBus()
+        let broker = try await FakeBroker(bus) { method, _ in
+            throw FakeBroker.refusal(.providerUnavailable, "the provider cannot be reached")
+        }
+        func prompt(_ arguments: String...) throws -> ChildProcess {
+            try ChildProcess(
+                ChildProcess.built("shared-device-sign-in"),
+                ["--bus", bus.address, "--page", "--browser", "none", "--json"] + arguments
+            )
+        }
+        #expect(await (try prompt()).exitStatus() == EX_UNAVAILABLE)
+        #expect(broker.asked(.beginSignIn).first?["methods"]?.stringsValue == ["password", "deviceCode"])
+        let byBrowser = try prompt("--method", "browser")
+        #expect(await byBrowser.exitStatus() == EX_USAGE && byBrowser.errorText.contains("--browser none"))
+        #expect(broker.asked(.beginSignIn).count == 1)
+    }
+
+    // MARK: On a page
+
+    @Test("the page asks again after a wrong password and accepts the right one")
+    func page() async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        let form = try await Page.get(address)
+        #expect(form.status == 200)
+        #expect(CoreLimits(of: prompt.identifier) == CoreLimits.ofPrompts)
+        for header in [
+            "Cache-Control: no-store", "Content-Security-Policy: default-src 'none'", "Referrer-Policy: no-referrer",
+            "X-Frame-Options: DENY", "X-Content-Type-Options: nosniff",
+        ] { #expect(form.text.contains(header), "\(header)") }
+        #expect(!form.text.contains("<script"))
+        let wrong = try await Page.post(address, "ada", "incorrect horse")
+        #expect(wrong.status == 200)
+        #expect(wrong.text.contains(#"role="alert""#))
+        #expect(wrong.text.contains("the user name or the password is wrong"))
+        #expect(wrong.text.contains(#"value="ada""#))
+        #expect(!wrong.text.contains("horse"))
+        #expect(try await device.user() == nil)
+        let right = try await Page.post(address, "ada", "correct horse ada")
+        #expect(right.text.contains("ada is signed in"))
+        #expect(await prompt.exitStatus() == 0)
+        #expect(try PromptResult(prompt).username == "ada")
+        #expect(try await device.user() == "ada")
+        // Another server may own the port by now; it has no such page.
+        #expect(try await Page.get(address).status != 200, "the page is still served")
+    }
+
+    @Test("a user who signs in elsewhere stays signed in, and the page says so")
+    func overtaken() async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        let other = try await device.page()
+        _ = try await Page.post(other.address, "grace", "correct horse grace")
+        #expect(await other.prompt.exitStatus() == 0)
+        let late = try await Page.post(address, "ada", "correct horse ada")
+        #expect(late.text.contains("You are not signed in"))
+        #expect(await prompt.exitStatus() == EX_DATAERR)
+        #expect(try PromptResult(prompt).code == "account_already_signed_in")
+        #expect(try await device.user() == "grace")
+    }
+
+    @Test(
+        "the end of the broker ends the sign-in, and the page says so",
+        arguments: [true, false]
+    )
+    func brokerEnds(withBus: Bool) async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        if withBus { device.bus.stop() } else { device.broker.kill() }
+        try await eventually("the page says that it is over") {
+            try await Page.get(address).text.contains("the broker of this device has ended")
+        }
+        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        #expect(try PromptResult(prompt).code == "broker_unavailable")
+    }
+
+    @Test("the end of the broker ends the question at the terminal")
+    func brokerEndsBehindTerminal() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal()
+        try await sees(prompt, "User name: ")
+        device.broker.kill()
+        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        #expect(prompt.lines.joined().contains("begin again"), "\(prompt.lines)")
+    }
+
+    @Test("SIGINT and SIGKILL cancel the sign-in at the broker", arguments: [SIGINT, SIGKILL])
+    func ended(_ signal: Int32) async throws {
+        let device = try await PromptDevice()
+        // The broker allows a user two sign-ins at a time, so a sign-in that was not cancelled would be in the way.
+        for _ in 0..<2 {
+            let (prompt, _) = try await device.page()
+            prompt.send(signal)
+            #expect(await prompt.exitStatus() == (signal == SIGKILL ? 128 + SIGKILL : 1))
+        }
+        let (prompt, address) = try await device.page()
+        _ = try await Page.post(address, "ada", "correct horse ada")
+        #expect(await prompt.exitStatus() == 0)
+    }
+
+    @Test("the content of a directory that other users may change is not removed", arguments: [true, false])
+    func strangersDirectory(isForeign: Bool) async throws {
+        let directory = try TemporaryDirectory("si")
+        let (root, file) = ("\(directory.path)/sign-in", "\(directory.path)/sign-in/abcdef/file")
+        try FileManager.default.createDirectory(atPath: "\(root)/abcdef", withIntermediateDirectories: true)
+        try Data().write(to: URL(filePath: file))
+        chmod(root, 0o700)
+        // Only root can give away a directory. A directory that all users may write to has the same effect.
+        if isForeign, geteuid() == 0 { chown(root, 2, 2) } else { chmod(root, 0o777) }
+        func isThere() -> Bool { FileManager.default.fileExists(atPath: file) }
+        // Runs in a separate process, because every process that its starter has started counts as a browser. The guard
+        // waits for the end of its parent.
+        func remove(until isDone: (ChildProcess) -> Bool) async throws -> String {
+            let starter = try ChildProcess(
+                "sh",
+                ["-c", #""$0" --guards-browser & sleep 0.3"#, ChildProcess.built("shared-device-sign-in")],
+                environment: ["XDG_RUNTIME_DIR": directory.path]
+            )
+            try await eventually("the guard is done") { isDone(starter) }
+            return starter.errorText
+        }
+        _ = try await remove { $0.errorText.contains("not a directory of this user alone") }
+        #expect(isThere())
+        chown(root, geteuid(), getegid())
+        chmod(root, 0o700)
+        #expect(try await remove { _ in !isThere() }.isEmpty)
+    }
+
+    @Test("another user who takes the directory's name does not prevent the sign-in")
+    func takenDirectory() async throws {
+        let directory = try TemporaryDirectory("si")
+        let root = "\(directory.path)/sign-in"
+        try FileManager.default.createDirectory(atPath: root, withIntermediateDirectories: true)
+        if geteuid() == 0 { chown(root, 2, 2) } else { chmod(root, 0o777) }
+        let profile = try await BrowserProfile.make(in: root) { Issue.record("\($0)") }
+        #expect(profile.path.hasPrefix(root + "-"))
+        func isThere() -> Bool { FileManager.default.fileExists(atPath: profile.path) }
+        await BrowserProfile.removeLeftovers(of: root) { _ in }
+        #expect(isThere(), "its prompt has it")
+        try await profile.remove()
+        await BrowserProfile.removeLeftovers(of: root) { _ in }
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        #expect(names == ["sign-in"])
+    }
+
+    @Test(
+        "without free descriptors the page waits without using the processor"
+    )
+    func noDescriptors() async throws {
+        let device = try await PromptDevice()
+        let (prompt, address) = try await device.page()
+        func permitFiles(_ count: Int) async throws {
+            let child = try ChildProcess("prlimit", ["--pid", "\(prompt.identifier)", "--nofile=\(count):"])
+            #expect(await child.exitStatus() == 0, "\(child.errorText)")
+        }
+        // The first four descriptors are in use.
+        try await permitFiles(4)
+        async let visit = Page.get(address)
+        try await eventually("the reason is told; it says\n\(prompt.errorText)") {
+            prompt.errorText.contains("the page waits")
+        }
+        let (start, before) = (ContinuousClock.now, try prompt.processorTime())
+        while ContinuousClock.now < start + .milliseconds(800) { try await Task.sleep(for: .milliseconds(50)) }
+        let (used, passed) = (try prompt.processorTime() - before, ContinuousClock.now - start)
+        #expect(used < passed / 10, "\(used) of \(passed)")
+        #expect(prompt.errorText.components(separatedBy: "the page waits").count == 2)
+        try await permitFiles(256)
+        #expect(try await visit.status == 200)
+        prompt.send(SIGTERM)
+        #expect(await prompt.exitStatus() == 1)
+    }
+
+    // MARK: Helpers
+
+    private func sees(_ prompt: ChildProcess, _ text: String, times: Int = 1) async throws {
+        try await eventually("“\(text)” is shown \(times) times; the screen is\n\(prompt.lines)") {
+            prompt.lines.joined(separator: "\n").components(separatedBy: text).count > times
+        }
+    }
+}

@@ -1,0 +1,263 @@
+import Identity
+@_spi(Extensions) import SharedDevice
+import Testing
+
+@testable import SignInPrompt
+
+@Suite("The state machine of the prompt")
+struct SignInPromptTests {
+    private typealias Prompt = SignInPrompt
+
+    private let place = Prompt.Place(port: 4711, path: "/0123")
+    private let ada = SignedIn(username: "ada", epoch: 7)
+    private let visitor = Prompt.Visitor(1)
+    private let login = "https://login.example/authorize?client_id=device&state=s1"
+
+    /// A prompt for which the broker has begun a sign-in by this method.
+    private func begun(
+        _ way: OpenRequest.Way,
+        _ surface: Prompt.Surface,
+        hint: String? = nil
+    ) -> (prompt: Prompt, effects: [Prompt.Effect]) {
+        var prompt = Prompt(Prompt.Wishes(loginHint: hint, surface: surface))
+        _ = prompt.handle(.started)
+        _ = prompt.handle(.listening(place))
+        let effects = prompt.handle(.opened(OpenRequest(name: "r", way: way)))
+        return (prompt, effects)
+    }
+
+    private func refusal(_ code: SharedDeviceError.Code, _ message: String = "no") -> Prompt.Event {
+        .failed(SharedDeviceError(code, attempted: "sign in", message: message))
+    }
+
+    private func form(_ name: String, _ password: String) -> Prompt.Event {
+        .visited(visitor, LoopbackRequest(place.path, method: .post, form: "username=\(name)&password=\(password)"))
+    }
+
+    @Test("a sign-in at the terminal that needs no browser serves no page")
+    func noListener() {
+        var terminal = Prompt(Prompt.Wishes(methods: [.password], surface: .terminal))
+        #expect(words(terminal.handle(.started)) == ["begin -"])
+        var page = Prompt(Prompt.Wishes(methods: [.password], surface: .page))
+        #expect(words(page.handle(.started)) == ["listen"])
+        #expect(words(page.handle(.listening(place))) == ["begin -"])
+        var browser = Prompt(Prompt.Wishes(surface: .terminal))
+        #expect(words(browser.handle(.started)) == ["listen"])
+        #expect(words(browser.handle(.listening(place))) == ["begin http://127.0.0.1:4711/callback"])
+    }
+
+    @Test("the error for a missing browser says that it is missing")
+    func missingBrowser() {
+        let error = #expect(throws: SharedDeviceError.self) {
+            try BrowserChoice(nil, arguments: [], exists: { _ in false })
+        }
+        #expect(
+            error?.message.hasPrefix("no browser is installed; install one of ") == true,
+            "\(String(describing: error))"
+        )
+    }
+
+    @Test("with the provider's ports in use the prompt uses another method")
+    func portsInUse() {
+        let problem = SharedDeviceError(.providerMisconfigured, attempted: "serve", message: "no port is free")
+        let elsewhere = Prompt.Place(port: 4712, path: "/0123", problem: problem)
+        var prompt = Prompt(Prompt.Wishes(surface: .page))
+        _ = prompt.handle(.started)
+        #expect(words(prompt.handle(.listening(elsewhere))) == ["begin -"])
+        var browser = Prompt(Prompt.Wishes(methods: [.browser], surface: .page))
+        _ = browser.handle(.started)
+        #expect(words(browser.handle(.listening(elsewhere))).last == "finish provider_misconfigured")
+    }
+
+    @Test("the terminal asks until the password is right")
+    func terminal() {
+        var (prompt, effects) = begun(.password, .terminal, hint: "ada")
+        #expect(words(effects) == ["timer", "ask ada -"])
+        let wrong = Prompt.Credentials(username: "ada", password: Secret("wrong"))
+        #expect(words(prompt.handle(.typed(wrong))) == ["complete ada wrong"])
+        #expect(words(prompt.handle(refusal(.authenticationFailed, "is wrong"))) == ["ask ada is wrong"])
+        #expect(words(prompt.handle(.typed(wrong))) == ["complete ada wrong"])
+        #expect(words(prompt.handle(refusal(.tooManyAttempts, "in 5 s"))) == ["ask ada in 5 s"])
+        let right = Prompt.Credentials(username: "ada", password: Secret("right"))
+        #expect(words(prompt.handle(.typed(right))) == ["complete ada right"])
+        #expect(words(prompt.handle(.signedIn(ada))) == ["finish ada 7"])
+        #expect(words(prompt.handle(.browserClosed)) == [])
+    }
+
+    @Test(
+        "an error that another password cannot fix ends the sign-in",
+        arguments: [SharedDeviceError.Code.brokerUnavailable, .accountAlreadySignedIn, .loginExpired]
+    )
+    func hopeless(_ code: SharedDeviceError.Code) {
+        var (prompt, _) = begun(.password, .terminal)
+        _ = prompt.handle(.typed(Prompt.Credentials(username: "ada", password: Secret("right"))))
+        #expect(words(prompt.handle(refusal(code))) == ["cancel", "finish \(code)"])
+    }
+
+    @Test("the page shows the form again, with the reason, after a wrong password")
+    func page() {
+        var (prompt, effects) = begun(.password, .page, hint: "ada")
+        #expect(words(effects) == ["timer", "open http://127.0.0.1:4711/0123"])
+        let shown = words(prompt.handle(.visited(visitor, LoopbackRequest(place.path))))
+        #expect(shown.first?.contains(#"value="ada""#) == true)
+        #expect(words(prompt.handle(form("gr%C3%A4ce", "a+b%26c"))) == ["complete gräce a b&c"])
+        let again = words(prompt.handle(refusal(.authenticationFailed, "wrong & <b>")))
+        #expect(again.count == 1 && again.first?.contains("wrong &amp; &lt;b&gt;") == true)
+        #expect(again.first?.contains("a b&amp;c") == false, "the page has the password")
+        _ = prompt.handle(form("grace", "wrong"))
+        #expect(words(prompt.handle(refusal(.tooManyAttempts, "try again in 5 s"))).first?.contains("in 5 s") == true)
+        #expect(words(prompt.handle(form("grace", "right"))) == ["complete grace right"])
+        let end = words(prompt.handle(.signedIn(ada)))
+        #expect(end.count == 2 && end.first?.contains("ada is signed in") == true && end.last == "finish ada 7")
+    }
+
+    @Test("an empty or malformed form is shown again and not sent to the broker")
+    func emptyForm() {
+        var (prompt, _) = begun(.password, .page)
+        for text in [
+            "", "username=ada", "username=ada&password=", "username=ada&username=grace&password=p", "=&&=", "%",
+        ] {
+            let effects = words(
+                prompt.handle(.visited(visitor, LoopbackRequest(place.path, method: .post, form: text)))
+            )
+            #expect(effects.count == 1)
+            #expect(effects.first?.hasPrefix("200 ") == true, "\(text): \(effects)")
+        }
+    }
+
+    @Test("a second form has to wait while the first is checked")
+    func twoForms() {
+        var (prompt, _) = begun(.password, .page)
+        _ = prompt.handle(form("ada", "right"))
+        #expect(words(prompt.handle(form("grace", "right"))).first?.hasPrefix("409 ") == true)
+    }
+
+    @Test("the page is only at its own path, and a terminal sign-in has none")
+    func otherPaths() {
+        for path in ["/", "/favicon.ico", "/callback", "/0123/", "/012"] {
+            var (prompt, _) = begun(.password, .page)
+            #expect(words(prompt.handle(.visited(visitor, LoopbackRequest(path)))).first?.hasPrefix("404 ") == true)
+        }
+        var (prompt, _) = begun(.password, .terminal)
+        #expect(words(prompt.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
+    }
+
+    @Test("only the first redirect of this sign-in is sent to the broker")
+    func callback() {
+        var (prompt, effects) = begun(.browser(address: login), .terminal)
+        #expect(words(effects) == ["timer", "open \(login)"])
+        let notOurs = [
+            LoopbackRequest("/callback"), LoopbackRequest("/callback", query: "code=c"),
+            LoopbackRequest("/callback", query: "error=access_denied&state=other"),
+            LoopbackRequest("/callback", query: "state=s1&state=s1&code=c"),
+            LoopbackRequest("/favicon.ico", query: "state=s1"), LoopbackRequest(place.path),
+            LoopbackRequest("/callback", method: .post, query: "state=s1&code=c"),
+        ]
+        for request in notOurs {
+            #expect(words(prompt.handle(.visited(visitor, request))).first?.hasPrefix("404 ") == true, "\(request)")
+        }
+        let answer = LoopbackRequest("/callback", query: "code=c&state=s1")
+        #expect(words(prompt.handle(.visited(visitor, answer))) == ["complete code=c&state=s1"])
+        #expect(words(prompt.handle(.visited(visitor, answer))).first?.hasPrefix("404 ") == true)
+        let end = words(prompt.handle(refusal(.authenticationFailed, "belongs to another sign-in")))
+        #expect(end.first?.contains("belongs to another sign-in") == true)
+        #expect(Array(end.dropFirst()) == ["cancel", "finish authentication_failed"])
+        #expect(prompt.hasShownFailure)
+    }
+
+    @Test("a code is shown, and the broker is polled until the user has finished")
+    func deviceCode() {
+        let code = DeviceCode(code: "ABCD", address: "https://login.example/device")
+        var (prompt, effects) = begun(.deviceCode(code), .terminal)
+        #expect(words(effects) == ["timer", "show ABCD", "await"])
+        #expect(words(prompt.handle(.pending)) == ["await"])
+        #expect(words(prompt.handle(.signedIn(ada))) == ["finish ada 7"])
+        var (onPage, opening) = begun(.deviceCode(code), .page)
+        #expect(words(opening) == ["timer", "open http://127.0.0.1:4711/0123", "await"])
+        let page = words(onPage.handle(.visited(visitor, LoopbackRequest(place.path)))).first ?? ""
+        for text in ["ABCD", "<svg", "login.example", "Never enter a code that another person reads out to you"] {
+            #expect(page.contains(text), "\(text)")
+        }
+    }
+
+    @Test("closing the window, the end of input and Ctrl-C cancel the sign-in")
+    func cancelled() {
+        for event in [Prompt.Event.browserClosed, .typed(nil), .interrupted] {
+            var (prompt, _) = begun(.password, .page)
+            #expect(words(prompt.handle(event)) == ["cancel", "finish user_canceled"])
+            #expect(words(prompt.handle(.signedIn(ada))) == [])
+            #expect(words(prompt.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
+        }
+        var early = Prompt(Prompt.Wishes(surface: .terminal))
+        _ = early.handle(.started)
+        #expect(words(early.handle(.interrupted)) == ["finish user_canceled"])
+        var (late, _) = begun(.password, .page)
+        #expect(words(late.handle(.timeOver)) == ["cancel", "finish login_expired"])
+    }
+
+    @Test("an open page shows the end of the time when it reloads")
+    func lastPage() {
+        for way in [
+            OpenRequest.Way.password, .browser(address: login), .deviceCode(DeviceCode(code: "c", address: login)),
+        ] {
+            for end in [
+                Prompt.Event.timeOver, refusal(.loginExpired, "the time for this sign-in is over; begin again"),
+            ] {
+                var (prompt, _) = begun(way, .page)
+                #expect(words(prompt.handle(end)).last == "finish login_expired")
+                #expect(prompt.lastPage != nil && !prompt.hasShownFailure)
+                for path in [place.path, "/callback"] {
+                    let answer = words(
+                        prompt.handle(.visited(visitor, LoopbackRequest(path, query: "state=s1&code=c")))
+                    )
+                    #expect(answer.first?.hasPrefix("200 ") == true && answer.first?.contains("begin again") == true)
+                    #expect(answer.count == 1)
+                }
+                let other = words(prompt.handle(.visited(visitor, LoopbackRequest("/other"))))
+                #expect(other.first?.hasPrefix("404 ") == true)
+            }
+        }
+        // A terminal sign-in has no page, and a user who cancelled needs no message.
+        var (terminal, _) = begun(.password, .terminal)
+        _ = terminal.handle(.timeOver)
+        var (cancelled, _) = begun(.password, .page)
+        _ = cancelled.handle(.browserClosed)
+        #expect(terminal.lastPage == nil && cancelled.lastPage == nil)
+    }
+
+    @Test("the form reloads at the time limit, however often it was sent before")
+    func reload() {
+        var (prompt, _) = begun(.password, .page)
+        prompt.timeLeft = .milliseconds(540_300)
+        let first = words(prompt.handle(.visited(visitor, LoopbackRequest(place.path))))
+        #expect(first.first?.contains(#"http-equiv="refresh" content="541; url=/0123""#) == true)
+        _ = prompt.handle(form("ada", "wrong"))
+        prompt.timeLeft = .seconds(-3)
+        let second = words(prompt.handle(refusal(.authenticationFailed, "is wrong")))
+        #expect(second.first?.contains(#"http-equiv="refresh" content="1; url=/0123""#) == true)
+    }
+
+    // MARK: Helpers
+
+    /// Effects as texts, for comparison.
+    private func words(_ effects: [Prompt.Effect]) -> [String] {
+        effects.map { effect in
+            switch effect {
+            case .listen: "listen"
+            case .begin(let redirect): "begin \(redirect ?? "-")"
+            case .startTimer: "timer"
+            case .askAtTerminal(let name, let notice): "ask \(name ?? "-") \(notice ?? "-")"
+            case .showAtTerminal(let code): "show \(code.code)"
+            case .openBrowser(let address): "open \(address)"
+            case .complete(_, .query(let query)): "complete \(query)"
+            case .complete(_, .credentials(let credentials)):
+                "complete \(credentials.username) \(credentials.password.text)"
+            case .awaitPerson: "await"
+            case .respond(_, let response): "\(response.status.rawValue) \(response.page)"
+            case .cancel: "cancel"
+            case .finish(.signedIn(let person)): "finish \(person.username) \(person.epoch)"
+            case .finish(.failed(let error)): "finish \(error.code)"
+            }
+        }
+    }
+}

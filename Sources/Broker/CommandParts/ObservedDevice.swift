@@ -1,0 +1,131 @@
+import DBus
+package import FoundationEssentials
+@_spi(Extensions) package import SharedDevice
+
+/// The broker's response to `GetStatus`. It comes from another process: a field that is missing or has another type
+/// becomes a default, never an error.
+///
+/// The properties' names are the keys of JSON that programs rely on.
+package struct ObservedDevice: Sendable, Equatable, Encodable {
+    /// An app that has a manifest, runs, holds data or owes a cleanup.
+    package struct App: Sendable, Equatable, Encodable {
+        package let identifier: String
+        /// The user that runs the app; `nil` if it was never seen.
+        package let user: UInt32?
+        package let isRunning: Bool
+        package let holdsData: Bool
+        /// The sessions whose cleanup the app owes, oldest first.
+        package let owes: [UInt64]
+        /// Why the bus cannot start the app; `nil` if it can.
+        package let startProblem: String?
+    }
+
+    package struct Problem: Sendable, Equatable, Encodable {
+        package enum Kind: String, Sendable, CaseIterable, Encodable {
+            case configuration, store, key, enforcement, login, manifest
+        }
+
+        package let kind: Kind
+        /// A sentence for people.
+        package let text: String
+    }
+
+    /// Grows with each change. The next request contains it.
+    package let revision: UInt64
+    /// The device's clock at the time of the response.
+    package let time: Date
+    package let brokerVersion: String
+    package let mode: String
+    package let epoch: UInt64
+    package let organization: String?
+    /// The name of the signed-in account; `nil` if no account is signed in.
+    package let account: String?
+    package let signedInAt: Date?
+    package let cleanupPolicy: String
+    /// In seconds.
+    package let cleanupTimeout: Double?
+    /// The apps that the next sign-in waits for.
+    package let signInHeldFor: [String]
+    package let problems: [Problem]
+    /// The sessions whose rounds are known, oldest first.
+    package let rounds: [UInt64]
+    package let apps: [App]
+
+    package init(_ fields: BrokerProtocol.Fields) {
+        revision = fields["revision"]?.unsignedValue ?? 0
+        time = fields["time"]?.date ?? Date(timeIntervalSince1970: 0)
+        brokerVersion = fields["brokerVersion"]?.stringValue ?? ""
+        mode = fields["mode"]?.stringValue ?? ""
+        epoch = fields["epoch"]?.unsignedValue ?? 0
+        organization = fields["organization"]?.stringValue
+        let names = fields["account"]?.fieldsValue
+        account =
+            (names?["displayName"]?.stringValue).flatMap { $0.isEmpty ? nil : $0 } ?? names?["username"]?.stringValue
+        signedInAt = fields["signedInAt"]?.date
+        cleanupPolicy = fields["cleanupPolicy"]?.stringValue ?? ""
+        cleanupTimeout = fields["cleanupTimeout"]?.seconds
+        signInHeldFor = fields["signInHeldFor"]?.stringsValue ?? []
+        let single = Problem.Kind.allCases.compactMap { kind in
+            fields["\(kind.rawValue)Problem"]?.stringValue.map { Problem(kind: kind, text: $0) }
+        }
+        let notEnforced = fields["enforcementProblems"]?.stringsValue ?? []
+        let refused = fields["manifestProblems"]?.stringsValue ?? []
+        problems =
+            single + notEnforced.map { Problem(kind: .enforcement, text: $0) }
+            + refused.map { Problem(kind: .manifest, text: $0) }
+        rounds = fields["rounds"]?.numbers ?? []
+        apps = (fields["apps"]?.elementsValue ?? []).compactMap(\.fieldsValue).compactMap(App.init)
+    }
+}
+
+extension ObservedDevice.App {
+    /// - Returns: `nil` for an app without an identifier.
+    init?(_ fields: BrokerProtocol.Fields) {
+        guard let identifier = fields["identifier"]?.stringValue else { return nil }
+        self.identifier = identifier
+        user = fields["user"]?.unsignedValue.flatMap { UInt32(exactly: $0) }
+        isRunning = fields["isRunning"]?.booleanValue ?? false
+        holdsData = fields["holdsData"]?.booleanValue ?? false
+        owes = fields["owes"]?.numbers ?? []
+        startProblem = fields["startProblem"]?.stringValue
+    }
+}
+
+/// A log entry in the broker's response to `GetLog`. It names no person.
+package struct ObservedEntry: Sendable, Equatable {
+    package let sequence: UInt64
+    package let at: Date
+    package let event: String
+    package let session: UInt64?
+    package let app: String?
+    package let detail: String?
+
+    /// The entries of a response, oldest first. An entry without a number is skipped, because the next request could
+    /// not refer to it.
+    package static func all(_ answer: BrokerProtocol.Fields) -> [ObservedEntry] {
+        (answer["entries"]?.elementsValue ?? []).compactMap(\.fieldsValue).compactMap { fields in
+            guard let sequence = fields["sequence"]?.unsignedValue else { return nil }
+            return ObservedEntry(
+                sequence: sequence,
+                at: fields["at"]?.date ?? Date(timeIntervalSince1970: 0),
+                event: fields["event"]?.stringValue ?? "",
+                session: fields["session"]?.unsignedValue,
+                app: fields["app"]?.stringValue,
+                detail: fields["detail"]?.stringValue
+            )
+        }
+    }
+}
+
+extension DBusValue {
+    fileprivate var seconds: Double? {
+        if case .double(let value) = self, value.isFinite { value } else { nil }
+    }
+
+    /// A time that a clock can show: up to the year 9999.
+    fileprivate var date: Date? {
+        seconds.flatMap { (0...253_402_300_799).contains($0) ? Date(timeIntervalSince1970: $0) : nil }
+    }
+
+    fileprivate var numbers: [UInt64]? { elementsValue?.compactMap(\.unsignedValue) }
+}

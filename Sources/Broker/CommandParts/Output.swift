@@ -1,0 +1,182 @@
+public import ArgumentParser
+import Basics
+import DeviceConfiguration
+public import FoundationEssentials
+import Glibc
+
+/// Writes a line to standard output without a buffer, so that a reader receives it at once.
+public func emit(_ line: String) throws(CommandFailure) {
+    let bytes = Array("\(line)\n".utf8)
+    var written = 0
+    while written < bytes.count {
+        let count = bytes[written...].withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+        if count >= 0 {
+            written += count
+        } else if errno != EINTR {
+            throw CommandFailure(
+                status: EX_IOERR,
+                description: "could not write the output: \(String(cString: strerror(errno)))"
+            )
+        }
+    }
+}
+
+public enum Terminal {
+    public enum Colour: Int, Sendable {
+        case red = 31
+        case green = 32
+        case yellow = 33
+    }
+
+    public static let isColoured = TerminalOutput.showsColour(STDOUT_FILENO)
+
+    public static func bold(_ text: String) -> String { isColoured ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
+
+    public static func coloured(_ text: String, _ colour: Colour?) -> String {
+        guard isColoured, let colour else { return text }
+        return "\u{1B}[\(colour.rawValue)m\(text)\u{1B}[0m"
+    }
+
+    /// The number of rows that a line takes in a window, not counting this command's colour sequences.
+    public static func rows(of line: String, columns: Int) -> Int {
+        var isColour = false
+        let width = line.unicodeScalars.reduce(0) { count, scalar in
+            if scalar == "\u{1B}" { isColour = true }
+            defer { if scalar == "m" { isColour = false } }
+            return isColour ? count : count + 1
+        }
+        return max(1, (width - 1) / max(1, columns) + 1)
+    }
+
+    public static func printable(_ text: String) -> String { ScreenLine.printable(text) }
+}
+
+public struct Table {
+    public var head: [String]
+    public var rows: [[String]] = []
+    public var colours: [Terminal.Colour?] = []
+
+    public init(_ head: String...) { self.head = head }
+
+    public mutating func add(_ row: [String], _ colour: Terminal.Colour? = nil) {
+        rows.append(row.map(Terminal.printable))
+        colours.append(colour)
+    }
+
+    public var lines: [String] {
+        let widths = head.indices.map { column in ([head] + rows).map { $0[column].count }.max() ?? 0 }
+        let line: ([String]) -> String = { row in
+            let cells = zip(row, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
+            let text = cells.joined(separator: "  ")
+            return String(text[..<(text.lastIndex { $0 != " " }.map(text.index(after:)) ?? text.startIndex)])
+        }
+        return [Terminal.bold(line(head))] + zip(rows, colours).map { Terminal.coloured(line($0), $1) }
+    }
+}
+
+public enum Form {
+    /// For people: local time, to the second.
+    public static func time(_ date: Date) -> String {
+        LocalTime.device.clock(at: date).formatted(
+            Date.ISO8601FormatStyle().year().month().day()
+                .dateTimeSeparator(.space).time(includingFractionalSeconds: false)
+        )
+    }
+
+    /// For people: seconds since the end of a session.
+    public static func after(_ seconds: Double?) -> String {
+        guard let seconds, (0..<1e12).contains(seconds) else { return "-" }
+        let (whole, rest) = Int((seconds * 100).rounded()).quotientAndRemainder(dividingBy: 100)
+        return "+\(whole).\(rest < 10 ? "0" : "")\(rest) s"
+    }
+
+    /// For programs: UTC, to the millisecond.
+    public static func timestamp(_ date: Date) -> String {
+        date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+    }
+
+    public static func json(_ value: some Encodable, pretty: Bool = true) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        if pretty { encoder.outputFormatting.insert(.prettyPrinted) }
+        encoder.dateEncodingStrategy = .custom { date, encoder in
+            var container = encoder.singleValueContainer()
+            try container.encode(timestamp(date))
+        }
+        return String(decoding: try encoder.encode(value), as: UTF8.self)
+    }
+}
+
+/// An error that knows the exit status of a command that it ends (`<sysexits.h>`).
+public protocol HasExitStatus: Error {
+    var exitStatus: CInt { get }
+}
+
+public struct CommandFailure: HasExitStatus, CustomStringConvertible {
+    public let exitStatus: CInt
+    public let description: String
+
+    public init(status: CInt, description: String) {
+        exitStatus = status
+        self.description = description
+    }
+}
+
+/// Runs a command. An error is written to standard error in one line, and its kind becomes the exit status
+/// (`<sysexits.h>`).
+public func reportingFailure(_ body: () throws -> Void) throws {
+    do {
+        try body()
+    } catch let error as ExitCode {
+        throw error
+    } catch {
+        warn(systemReason(error))
+        throw ExitCode((error as? any HasExitStatus)?.exitStatus ?? EX_SOFTWARE)
+    }
+}
+
+/// Replaces a file that only its owner may write and everyone may read. The content is written to a draft and then
+/// renamed, so that no reader finds an incomplete file.
+public func replaceFile(_ path: String, by content: String) throws(POSIXError) {
+    let failure = { POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+    // O_EXCL and O_NOFOLLOW refuse a link at this name: the directory may belong to another user.
+    let draft = "\(path).\(getpid())"
+    let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { throw failure() }
+    defer {
+        unlink(draft)
+        close(descriptor)
+    }
+    let code = writeAll(content, to: descriptor)
+    guard code == 0 else { throw POSIXError(POSIXErrorCode(rawValue: code) ?? .EIO) }
+    guard fsync(descriptor) == 0, fchmod(descriptor, 0o644) == 0, rename(draft, path) == 0 else { throw failure() }
+}
+
+public func warn(_ message: String) {
+    let line = Array("shared-device: \(message)\n".utf8)
+    // If standard error is closed, the line is lost.
+    _ = write(STDERR_FILENO, line, line.count)
+}
+
+public struct MetricsOutput: ParsableArguments {
+    @Option(
+        name: .customLong("output"),
+        help: ArgumentHelp("The file that is replaced, in one step; otherwise standard output.", valueName: "file")
+    )
+    public var file: String?
+
+    public init() {}
+
+    public func validate() throws {
+        if file?.isEmpty == true { throw ValidationError("--output needs the name of a file") }
+    }
+
+    public func write(_ text: String) throws {
+        guard let file else { return try emit(String(text.dropLast())) }
+        do {
+            try replaceFile(file, by: text)
+        } catch {
+            throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(file): \(systemReason(error))")
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import Glibc
+public import Identity
+public import SharedDevice
+
+/// Reads a line of secret text. Only a `Secret` keeps it in memory.
+public enum SecretLine {
+    /// More than any password may have. A longer line is cut, and later refused for its length.
+    private static let maximumLength = 4096
+
+    /// Reads the bytes up to the end of the line, without it; `nil` if the input ends before the first byte.
+    ///
+    /// - Parameter before: Called before each byte is waited for. If it returns `false`, reading ends with `nil`.
+    /// - Throws: ``TerminalFailure``, and the errors of `before`.
+    public static func read(from descriptor: CInt, before: () throws -> Bool) throws -> Secret? {
+        let line = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: maximumLength)
+        line.initialize(repeating: 0)
+        defer {
+            line.baseAddress.map { explicit_bzero($0, maximumLength) }
+            line.deallocate()
+        }
+        var count = 0
+        while true {
+            guard try before() else { return nil }
+            var byte: UInt8 = 0
+            switch Glibc.read(descriptor, &byte, 1) {
+            case 1 where byte == UInt8(ascii: "\n"):
+                return Secret(bytes: line[..<count])
+            case 1:
+                if count < maximumLength {
+                    line[count] = byte
+                    count += 1
+                }
+            case 0:
+                return count > 0 ? Secret(bytes: line[..<count]) : nil
+            default:
+                guard errno == EINTR else { throw TerminalFailure("read the password") }
+            }
+        }
+    }
+}
+
+/// A terminal that does not echo while a secret is typed.
+public struct QuietTerminal: Sendable {
+    public let descriptor: CInt
+    private let attributes: termios
+
+    /// Saves the terminal's current settings for ``restore()``.
+    ///
+    /// - Throws: ``TerminalFailure`` if the descriptor is not a terminal.
+    public init(_ descriptor: CInt) throws(TerminalFailure) {
+        self.descriptor = descriptor
+        var attributes = termios()
+        guard tcgetattr(descriptor, &attributes) == 0 else { throw TerminalFailure("read the terminal's settings") }
+        self.attributes = attributes
+    }
+
+    /// Stops the echo of typed text, except of the end of the line.
+    public func silence() throws(TerminalFailure) {
+        var silent = attributes
+        silent.c_lflag &= ~tcflag_t(ECHO)
+        silent.c_lflag |= tcflag_t(ECHONL | ICANON)
+        // TCSAFLUSH discards text that was typed before the question.
+        guard tcsetattr(descriptor, TCSAFLUSH, &silent) == 0 else { throw TerminalFailure("silence the terminal") }
+    }
+
+    /// Restores the saved terminal settings. Idempotent.
+    public func restore() {
+        var attributes = attributes
+        tcsetattr(descriptor, TCSADRAIN, &attributes)
+    }
+
+    public static func write(_ text: String, to descriptor: CInt) throws(TerminalFailure) {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            guard count >= 0 || errno == EINTR else { throw TerminalFailure("write to the terminal") }
+            rest = rest.dropFirst(max(0, count))
+        }
+    }
+}
+
+public struct TerminalFailure: HasExitStatus, Sendable, CustomStringConvertible {
+    public var exitStatus: CInt { EX_IOERR }
+    public let description: String
+
+    /// Describes the failure with the reason in `errno`.
+    public init(_ attempted: String) {
+        description = "could not \(attempted): \(String(cString: strerror(errno)))"
+    }
+}
+
+extension SharedDeviceError: HasExitStatus {
+    public var exitStatus: CInt { code.exitStatus }
+}
+
+extension SharedDeviceError.Code {
+    /// The exit status of a command that fails with this code (`<sysexits.h>`).
+    public var exitStatus: CInt {
+        switch self {
+        case .brokerUnavailable, .providerUnavailable: EX_UNAVAILABLE
+        case .providerMisconfigured: EX_CONFIG
+        case .notPermitted, .authenticationFailed, .interactionRequired: EX_NOPERM
+        case .tooManyAttempts, .cleanupPending, .loginExpired: EX_TEMPFAIL
+        case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
+        default: EX_SOFTWARE
+        }
+    }
+}

@@ -1,0 +1,33 @@
+import Basics
+import Glibc
+
+/// The progress of a program, on standard error: on a terminal one line that is rewritten in place, elsewhere one line
+/// per message.
+@_spi(Extensions) public final class ProgressLine: Sendable {
+    private let name: String
+    private let isRewritten: Bool
+
+    /// - Parameters:
+    ///   - name: the program's name, which begins each line.
+    ///   - isRewritten: whether a line replaces the previous one; by default true on a terminal.
+    @_spi(Extensions) public init(_ name: String, isRewritten: Bool? = nil) {
+        self.name = name
+        self.isRewritten = isRewritten ?? TerminalOutput.showsCursor(STDERR_FILENO)
+    }
+
+    /// Shows the activity that begins now.
+    @_spi(Extensions) public func show(_ text: String) {
+        let line = "\(name): \(Text.printable(text))"
+        // Without line wrap the terminal truncates a long line; a wrapped line could not be rewritten.
+        write(isRewritten ? "\r\u{1B}[K\u{1B}[?7l\(line)\u{1B}[?7h" : line + "\n")
+    }
+
+    /// Removes the line before other output.
+    @_spi(Extensions) public func clear() { if isRewritten { write("\r\u{1B}[K") } }
+
+    private func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        // A failure is ignored: standard error may be closed.
+        _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
+    }
+}
