@@ -121,9 +121,9 @@ test test-dbus-broker test-smoke: export SHARED_DEVICE_TEST_HASHES = yes
 # The tests that `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real
 # programs, a real provider, a wait of 25 s that C programs cannot shorten, ten thousand forks, and the tests with
 # Firefox that also run with Chromium.
-LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
+LONG_TESTS := SuspensionSequenceTests|BrokerTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
 LONG_TESTS := $(LONG_TESTS)|Notify3Tests\.(OutageTests/aStoppedBusIsWaitedFor|ForkTests/tenThousandForks)|FirefoxTests/(cookies|closed|guarded)
-HOSTILE_TESTS := (SharedDevice|Notifyd|Logout)HostileTests
+HOSTILE_TESTS := (Broker|Notifyd|Logout)HostileTests
 build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))
 	$(DEBUG_BUILD) --build-tests
@@ -157,25 +157,25 @@ test-long: setup-tests build-tests
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
 	SWIFT='$(SWIFT)' Tests/swift-test --filter '$(LONG_TESTS)'
-	SWIFT='$(SWIFT)' Tests/swift-test --filter '(SharedDevice|Logout)HostileTests'
+	SWIFT='$(SWIFT)' Tests/swift-test --filter '(Broker|Logout)HostileTests'
 	SWIFT='$(SWIFT)' Tests/swift-test --filter NotifydHostileTests
 	$(SWIFT) build --package-path Benchmarks --product notify-center-benchmarksPackageTests
 	$(SWIFT) test --package-path Benchmarks --skip-build --disable-xctest
 
 # The tests and the hostile tests, on the default bus daemon of Fedora and Arch; without the tests that use no bus and
 # without the rest of `test-long`.
-WITHOUT_BUS := (Basics|SharedDeviceSimulation|SharedDeviceTorture)Tests
+WITHOUT_BUS := ^BasicsTests|\.(Simulation|Schedule|Monitor|Torture)Tests/
 HAS_DBUS_BROKER := (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null && unshare --mount true 2>/dev/null
 NO_DBUS_BROKER := echo 'not tested on dbus-broker: it is not installed, or this user may not start it'
 # The tests of behaviour that may break only on dbus-broker: outages, match rules, names, signals, several users.
 DBUS_BROKER_SMOKE := SharedDeviceTests\.(BrokerProcess|SystemBus|ListenerApp)|^(Bus|Notify3)Tests|^NotificationsTests\.(Callback|Darwin|Distributed|Flush|Foreign|HostileSize|Outage|.*BetweenProcesses)
 test-smoke:
 	@echo 'on dbus-broker:'; $(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
-	NOTIFY_CENTER_TEST_BUS=dbus-broker SWIFT='$(SWIFT)' Tests/swift-test --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)'
+	NOTIFY_CENTER_TEST_BUS=dbus-broker SWIFT='$(SWIFT)' Tests/swift-test --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'
 
 # The hostile tests that take only seconds, with the notifyd that Tests/Notify3/install-check has built.
-HOSTILE_SMOKE := NotifydHostileTests\..*/(floods|deceives)|SharedDeviceHostileTests\..*/(squatting|forgedPath|strangeEnforcement|privateMemory|inotify)
-HOSTILE_SMOKE := $(HOSTILE_SMOKE)|SharedDeviceHostileTests\..*/(addedByRoot|fullDisk|frozenDisk|stuckRoot)
+HOSTILE_SMOKE := NotifydHostileTests/(floods|deceives)|BrokerHostileTests/(squatting|forgedPath|strangeEnforcement|privateMemory|inotify)
+HOSTILE_SMOKE := $(HOSTILE_SMOKE)|BrokerHostileTests/(addedByRoot|fullDisk|frozenDisk|stuckRoot)
 RELEASE_CHECK_SCRATCH ?= .build-release-check
 test-hostile-smoke:
 	NOTIFY_CENTER_TEST_NOTIFYD=$(abspath $(RELEASE_CHECK_SCRATCH))/static/release/notifyd SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
@@ -185,8 +185,8 @@ test-dbus-broker: build-tests
 	@$(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
 	set -ex; export NOTIFY_CENTER_TEST_BUS=dbus-broker; \
 	for product in notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product; done; \
-	SWIFT='$(SWIFT)' Tests/swift-test --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)|^$(WITHOUT_BUS)'; \
-	SWIFT='$(SWIFT)' Tests/swift-test --filter SharedDeviceHostileTests; \
+	SWIFT='$(SWIFT)' Tests/swift-test --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)|$(WITHOUT_BUS)'; \
+	SWIFT='$(SWIFT)' Tests/swift-test --filter BrokerHostileTests; \
 	SWIFT='$(SWIFT)' Tests/swift-test --filter NotifydHostileTests
 
 # Runs or compiles the code blocks of the pages. The first block of the README builds a fresh clone.
@@ -280,7 +280,7 @@ SHRINK ?= 0
 torture: build-tests
 	TORTURE_SCHEDULES=$(SCHEDULES) TORTURE_SEED=$(SEED) TORTURE_JOBS=$(JOBS) TORTURE_REPEAT=$(REPEAT) \
 		TORTURE_SHRINK=$(SHRINK) \
-		SWIFT='$(SWIFT)' Tests/swift-test --filter 'SharedDeviceTortureTests.TortureTests/torture'
+		SWIFT='$(SWIFT)' Tests/swift-test --filter 'BrokerTests.TortureTests/torture'
 
 demo: setup
 	@$(DEBUG_BUILD) --product demo

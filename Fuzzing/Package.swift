@@ -25,8 +25,7 @@ let package = Package(
         module("Modules/Basics/Cryptography", "COpenSSL", "Basics"),
         systemModule("Modules/Bus/CDBus", "dbus-1"),
         module("Modules/Bus/DBus", "CDBus", "CLinux", "Basics"),
-        module("Modules/Notifications/NotifydProtocol", "DBus", "Basics"),
-        module("Modules/Notifications/NotifyCenter", "NotifydProtocol", "DBus", "Basics"),
+        module("Modules/Notifications/NotifyCenter", "DBus", "Basics"),
         module("Modules/SharedDevice/SharedDevice", "CLinux", "NotifyCenter", "DBus", "Basics"),
         module("Modules/Broker/Identity", "Cryptography", "SharedDevice", "DBus", "Basics"),
         module("Modules/Broker/DeviceConfiguration", "DBus", "Identity", "Basics"),
@@ -45,7 +44,7 @@ let package = Package(
         .executableTarget(
             name: "fuzz",
             dependencies: [
-                "CDBus", "Basics", "DBus", "Cryptography", "NotifydProtocol", "NotifyCenter", "HTTPClient",
+                "CDBus", "Basics", "DBus", "Cryptography", "NotifyCenter", "HTTPClient",
                 "HTTPListening", "OpenIDConnect", "DeviceConfiguration", "Fleet", "Identity",
             ]
         ),

@@ -1,4 +1,4 @@
-import SQLite
+import DeviceStorage
 
 /// The shop's SQLite file: the products, which stay, and each associate's orders and customers, which are deleted with
 /// the associate's data.

@@ -3,7 +3,6 @@
 import PackageDescription
 
 let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
-let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 
 /// A library or program of the root package.
 func root(_ name: String) -> Target.Dependency { .product(name: name, package: "notify-center") }
@@ -18,7 +17,6 @@ let package = Package(
     dependencies: [
         .package(name: "notify-center", path: "../.."),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
     targets: [
         // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along; libmosquitto is mended by the distribution.
@@ -28,55 +26,35 @@ let package = Package(
             pkgConfig: "libmosquitto",
             providers: [.apt(["libmosquitto-dev"])]
         ),
-        .target(
-            name: "MQTTClient",
-            dependencies: ["CMosquitto", root("Basics"), root("DBus")],
-            path: "Sources/MQTTClient"
-        ),
+        .target(name: "MQTTClient", dependencies: ["CMosquitto", root("DBus")], path: "Sources/MQTTClient"),
         // What agent, controller and command say to each other, and the decisions of the first two.
         .target(name: "Fleet", dependencies: [root("Basics")], path: "Sources/Fleet"),
         .target(
             name: "FleetService",
-            dependencies: [
-                "Fleet", "MQTTClient", root("Basics"), root("DBus"), root("ServiceSupport"), argumentParser, logging,
-            ],
+            dependencies: ["Fleet", "MQTTClient", root("ServiceSupport")],
             path: "Sources/FleetService"
         ),
         .executableTarget(
             name: "shared-device-agent",
-            dependencies: [
-                "Fleet", "FleetService", "MQTTClient", root("Basics"), root("CLinux"), root("DBus"),
-                root("SharedDevice"), argumentParser,
-            ],
+            dependencies: ["FleetService"],
             path: "Sources/shared-device-agent"
         ),
         .executableTarget(
             name: "shared-device-controller",
-            dependencies: [
-                "Fleet", "FleetService", "MQTTClient", root("Basics"), root("DBus"), root("SQLite"), argumentParser,
-            ],
+            dependencies: ["FleetService"],
             path: "Sources/shared-device-controller"
         ),
         .executableTarget(
             name: "shared-device-fleet",
-            dependencies: [
-                "Fleet", root("Basics"), root("CommandParts"), root("DBus"), root("DeviceConfiguration"),
-                root("DeviceStorage"), root("SharedDevice"), argumentParser,
-            ],
+            dependencies: ["Fleet", root("CommandParts"), root("DeviceStorage")],
             path: "Sources/shared-device-fleet"
         ),
         .target(
             name: "FleetStage",
-            dependencies: ["MQTTClient", root("Basics"), root("DBus"), root("NotifyCenterTestKit")],
+            dependencies: ["MQTTClient", root("NotifyCenterTestKit")],
             path: "Tests/FleetTests/Stage"
         ),
-        .target(
-            name: "FleetLoad",
-            dependencies: [
-                "Fleet", "FleetStage", "MQTTClient", root("Basics"), root("DBus"), root("NotifyCenterTestKit"),
-            ],
-            path: "Tests/FleetTests/Load"
-        ),
+        .target(name: "FleetLoad", dependencies: ["Fleet", "FleetStage"], path: "Tests/FleetTests/Load"),
         .executableTarget(
             name: "fleet-load",
             dependencies: ["FleetLoad", argumentParser],
@@ -85,10 +63,9 @@ let package = Package(
         .testTarget(
             name: "FleetTests",
             dependencies: [
-                "Fleet", "FleetLoad", "FleetStage", "MQTTClient", root("Basics"), root("DBus"),
-                root("NotifyCenterTestKit"), root("SharedDevice"), root("SharedDeviceTestKit"), root("SQLite"),
-                "fleet-load", "shared-device-fleet", "shared-device-agent", "shared-device-controller",
-                root("point-of-sale"), root("flight-briefing"), root("shared-device"), root("shared-device-broker"),
+                "FleetLoad", root("SharedDeviceTestKit"), "fleet-load", "shared-device-fleet", "shared-device-agent",
+                "shared-device-controller", root("point-of-sale"), root("flight-briefing"), root("shared-device"),
+                root("shared-device-broker"),
             ],
             path: "Tests",
             exclude: ["FleetTests/Load", "FleetTests/LoadProgram", "FleetTests/Stage", "device-certificates"]
@@ -96,9 +73,9 @@ let package = Package(
         .executableTarget(
             name: "demo-fleet",
             dependencies: [
-                "FleetStage", root("NotifyCenterTestKit"), root("SharedDeviceTestKit"), argumentParser,
-                "shared-device-fleet", "shared-device-agent", "shared-device-controller", root("point-of-sale"),
-                root("flight-briefing"), root("shared-device"), root("shared-device-broker"),
+                "FleetStage", root("SharedDeviceTestKit"), argumentParser, "shared-device-fleet", "shared-device-agent",
+                "shared-device-controller", root("point-of-sale"), root("flight-briefing"), root("shared-device"),
+                root("shared-device-broker"),
             ],
             path: "Sources/demo-fleet"
         ),

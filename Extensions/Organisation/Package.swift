@@ -29,36 +29,21 @@ let package = Package(
             pkgConfig: "libcurl",
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
-        .target(
-            name: "HTTPClient",
-            dependencies: ["CCurl", root("Basics"), root("DBus"), root("Identity")],
-            path: "Sources/HTTPClient"
-        ),
+        .target(name: "HTTPClient", dependencies: ["CCurl", root("Identity")], path: "Sources/HTTPClient"),
         // Serves what strangers on the network, and the browser of a sign-in, ask for.
-        .target(name: "HTTPListening", dependencies: [root("Basics"), root("DBus")], path: "Sources/HTTPListening"),
+        .target(name: "HTTPListening", dependencies: [root("DBus")], path: "Sources/HTTPListening"),
         // An organisation's provider: what is asked, and what its answers mean.
-        .target(
-            name: "OpenIDConnect",
-            dependencies: ["HTTPClient", root("Basics"), root("Cryptography"), root("DBus"), root("Identity")],
-            path: "Sources/OpenIDConnect"
-        ),
+        .target(name: "OpenIDConnect", dependencies: ["HTTPClient"], path: "Sources/OpenIDConnect"),
         // What the broker asks of a provider, answered by one that speaks OpenID Connect.
         .target(
             name: "OrganisationIdentity",
-            dependencies: [
-                "HTTPClient", "HTTPListening", "OpenIDConnect", root("Basics"), root("Cryptography"), root("DBus"),
-                root("Identity"), root("SharedDevice"),
-            ],
+            dependencies: ["HTTPListening", "OpenIDConnect"],
             path: "Sources/OrganisationIdentity"
         ),
         // The only program of the device that speaks to the network.
         .executableTarget(
             name: "shared-device-identity",
-            dependencies: [
-                "HTTPClient", "HTTPListening", "OpenIDConnect", "OrganisationIdentity", root("Basics"), root("CLinux"),
-                root("DBus"), root("DeviceConfiguration"), root("Identity"), root("ServiceSupport"),
-                root("SharedDevice"), argumentParser, logging,
-            ],
+            dependencies: ["OrganisationIdentity", root("ServiceSupport")],
             path: "Sources/shared-device-identity"
         ),
         // QR codes. It needs nothing but the C library; the Swift packages for it bring CoreGraphics or Foundation.
@@ -70,61 +55,40 @@ let package = Package(
         ),
         .target(
             name: "SignInPrompt",
-            dependencies: [
-                "CQRCode", "HTTPListening", root("AppAdapters"), root("Basics"), root("CLinux"), root("CommandParts"),
-                root("DBus"), root("DeviceConfiguration"), root("Identity"), root("SharedDevice"),
-            ],
+            dependencies: ["CQRCode", "HTTPListening", root("AppAdapters"), root("CommandParts")],
             path: "Sources/SignInPrompt"
         ),
         .executableTarget(
             name: "shared-device-sign-in",
-            dependencies: [
-                "SignInPrompt", root("Basics"), root("CLinux"), root("CommandParts"), root("DBus"),
-                root("NotifyCenter"), root("SharedDevice"), argumentParser,
-            ],
+            dependencies: ["SignInPrompt", argumentParser],
             path: "Sources/shared-device-sign-in"
         ),
         // The device's account for Microsoft's own clients on Linux.
-        .target(
-            name: "MicrosoftBroker",
-            dependencies: [
-                root("Basics"), root("DBus"), root("DeviceConfiguration"), root("Identity"), root("SharedDevice"),
-            ],
-            path: "Sources/MicrosoftBroker"
-        ),
+        .target(name: "MicrosoftBroker", dependencies: [root("DeviceConfiguration")], path: "Sources/MicrosoftBroker"),
         .executableTarget(
             name: "shared-device-microsoft-broker",
-            dependencies: [
-                "MicrosoftBroker", root("AppAdapters"), root("Basics"), root("CLinux"), root("DBus"),
-                root("DeviceConfiguration"), root("NotifyCenter"), root("SharedDevice"), argumentParser,
-            ],
+            dependencies: ["MicrosoftBroker", root("AppAdapters"), argumentParser],
             path: "Sources/shared-device-microsoft-broker"
         ),
         // A provider that makes mistakes, a real one, and who signs in there.
         .target(
             name: "TestProviders",
-            dependencies: [
-                "HTTPClient", "OpenIDConnect", root("Basics"), root("DBus"), root("Identity"),
-                root("NotifyCenterTestKit"),
-            ],
+            dependencies: ["OpenIDConnect", root("NotifyCenterTestKit")],
             path: "Tests/OpenIDConnectTests/TestProviders"
         ),
         // An app that signs somebody in at the prompt.
         .executableTarget(
             name: "sign-in-app",
-            dependencies: [root("DBus"), root("NotifyCenter"), root("SharedDevice")],
+            dependencies: [root("SharedDevice")],
             path: "Tests/SignInPromptTests/SignInApp"
         ),
         .testTarget(
             name: "OrganisationTests",
             dependencies: [
-                "HTTPClient", "HTTPListening", "MicrosoftBroker", "OpenIDConnect", "OrganisationIdentity",
-                "SignInPrompt", "TestProviders", root("Basics"), root("Cryptography"), root("DBus"),
-                root("DeviceConfiguration"), root("DeviceStorage"), root("EmbeddedIdentity"), root("Identity"),
-                root("NotifyCenterTestKit"), root("SharedDevice"), "sign-in-app", "demo-identity",
-                "shared-device-microsoft-broker", "shared-device-identity", "shared-device-sign-in",
-                root("shared-device"), root("shared-device-broker"), root("point-of-sale"), root("flight-briefing"),
-                root("field-service"),
+                "MicrosoftBroker", "OrganisationIdentity", "SignInPrompt", "TestProviders", root("EmbeddedIdentity"),
+                "sign-in-app", "demo-identity", "shared-device-microsoft-broker", "shared-device-identity",
+                "shared-device-sign-in", root("shared-device"), root("shared-device-broker"), root("point-of-sale"),
+                root("flight-briefing"), root("field-service"),
             ],
             path: "Tests",
             exclude: [
@@ -136,10 +100,9 @@ let package = Package(
         .executableTarget(
             name: "demo-identity",
             dependencies: [
-                "OpenIDConnect", "TestProviders", root("Basics"), root("DemoStage"), root("ExampleSupport"),
-                root("NotifyCenterTestKit"), root("SharedDevice"), root("SharedDeviceTestKit"), argumentParser,
-                "shared-device-identity", "shared-device-sign-in", root("shared-device"), root("shared-device-broker"),
-                root("point-of-sale"), root("flight-briefing"), root("field-service"),
+                "TestProviders", root("DemoStage"), "shared-device-identity", "shared-device-sign-in",
+                root("shared-device"), root("shared-device-broker"), root("point-of-sale"), root("flight-briefing"),
+                root("field-service"),
             ],
             path: "Sources/demo-identity",
             exclude: ["person"]

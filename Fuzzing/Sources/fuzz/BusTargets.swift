@@ -1,6 +1,5 @@
 import CDBus
 import Glibc
-import NotifydProtocol
 
 @testable import DBus
 @testable import NotifyCenter

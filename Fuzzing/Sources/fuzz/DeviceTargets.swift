@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import Fleet
 import FoundationEssentials
-import NotifydProtocol
+import NotifyCenter
 
 /// A manifest, the broker's and the agent's configuration, and notifyd's. Errors are formatted too: they quote the
 /// file.

@@ -1,7 +1,6 @@
 import Basics
 import DBus
 public import Glibc
-public import SQLite
 import Synchronization
 
 /// The device's SQLite file: the session, and the users of the embedded directory.

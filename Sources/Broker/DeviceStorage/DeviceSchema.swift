@@ -1,5 +1,3 @@
-import SQLite
-
 /// The tables of the database, and the migrations between versions. SQLite's header contains the version (`PRAGMA
 /// user_version`).
 enum DeviceSchema {

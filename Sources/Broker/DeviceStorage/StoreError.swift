@@ -1,5 +1,4 @@
 import Glibc
-import SQLite
 
 /// An error of the device's database, with the failed operation, the cause and the remedy.
 public struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {

@@ -1,7 +1,7 @@
 import Basics
 import Cryptography
+import DeviceStorage
 import FoundationEssentials
-import SQLite
 
 /// The rotation schedule of signing keys. Pure. A key from the future counts as expired: the clock was set back, and
 /// the key would otherwise sign for too long.

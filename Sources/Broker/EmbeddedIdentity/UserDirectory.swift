@@ -2,7 +2,6 @@ import Basics
 public import DeviceStorage
 public import FoundationEssentials
 public import Identity
-public import SQLite
 public import SharedDevice
 
 /// The users who may sign in on a device without an organisation's identity provider. They are stored in the device's

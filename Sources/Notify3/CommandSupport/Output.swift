@@ -1,6 +1,6 @@
 import Basics
 import Glibc
-import NotifydProtocol
+import NotifyCenter
 
 /// The process's output, unbuffered: when `write` returns, the line is written.
 package enum Output: CInt {

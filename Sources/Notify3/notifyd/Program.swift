@@ -1,8 +1,7 @@
 import Basics
 import DBus
 import Glibc
-import NotifyDaemon
-import NotifydProtocol
+import NotifyCenter
 
 @main
 struct Program {

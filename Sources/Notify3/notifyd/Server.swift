@@ -1,7 +1,6 @@
 import Basics
 import DBus
 import Glibc
-import NotifyDaemon
 import Synchronization
 
 /// Serves until a signal ends the process. The main thread waits for the signals, which all other threads block.

@@ -3,7 +3,6 @@ import CommandSupport
 import DBus
 import Glibc
 import NotifyCenter
-import NotifydProtocol
 import notify
 
 /// The second pass: carries out the commands that the first pass has read.

@@ -2,7 +2,6 @@ import DeviceStorage
 import Foundation
 import Glibc
 import NotifyCenterTestKit
-import SQLite
 import Testing
 
 extension DeviceDatabase {

@@ -1,6 +1,6 @@
+import DeviceStorage
 import Glibc
 import NotifyCenterTestKit
-import SQLite
 import Testing
 
 @Suite("SQLite wrapper")

@@ -1,7 +1,6 @@
 import DeviceStorage
 import Foundation
 import Identity
-import SQLite
 import SharedDevice
 import Testing
 

@@ -1,7 +1,6 @@
 import DeviceStorage
 import Foundation
 import NotifyCenterTestKit
-import SQLite
 import SharedDevice
 
 /// A device without users, in a temporary directory.

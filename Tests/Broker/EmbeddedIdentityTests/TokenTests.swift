@@ -4,7 +4,6 @@ import DBus
 import DeviceStorage
 import Foundation
 import Identity
-import SQLite
 import SharedDevice
 import Synchronization
 import Testing

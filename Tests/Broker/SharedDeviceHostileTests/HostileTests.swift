@@ -15,7 +15,7 @@ import Testing
     .serialized,
     .enabled(if: geteuid() == 0, "root alone has several users")
 )
-struct HostileTests {
+struct BrokerHostileTests {
     /// In some containers even root may not mount.
     static let canMount = system("unshare --mount mount -t tmpfs tmpfs /tmp 2>/dev/null") == 0
     /// Whether an unprivileged process can mount in its own user namespace, including a FUSE file system.

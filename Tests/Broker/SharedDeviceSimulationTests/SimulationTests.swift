@@ -1,5 +1,5 @@
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @Suite("A simulated device: broker, apps, bus and disk on a simulated clock")
 struct SimulationTests {

@@ -1,5 +1,5 @@
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @Suite("A schedule is derived from its seed alone")
 struct ScheduleTests {

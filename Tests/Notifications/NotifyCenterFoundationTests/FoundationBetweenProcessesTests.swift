@@ -10,7 +10,7 @@ struct FoundationBetweenProcessesTests {
     init() throws { bus = try PrivateBus() }
 
     private func probe(_ arguments: String...) throws -> ChildProcess {
-        try ChildProcess(ChildProcess.built("foundation-probe"), arguments, environment: bus.environment)
+        try ChildProcess(ChildProcess.built("notification-probe"), arguments, environment: bus.environment)
     }
 
     // CF-D2, CF-P10

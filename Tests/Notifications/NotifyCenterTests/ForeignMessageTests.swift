@@ -150,7 +150,7 @@ struct ForeignMessageTests {
     )
     func allSessions() async throws {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
-        let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+        let poster = try ChildProcess(ChildProcess.built("notification-probe"), environment: bus.environment)
         for _ in 0..<3 { try poster.write("post n * everywhere") }
         try await eventually("all arrive") { observation.counts.delivered == 3 }
         try poster.closeInput()
@@ -163,7 +163,7 @@ struct ForeignMessageTests {
 
     @Test("a full standard error does not block a process that reports a failure")
     func fullStandardError() async throws {
-        let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+        let poster = try ChildProcess(ChildProcess.built("notification-probe"), environment: bus.environment)
         try poster.write("choke")
         try await poster.line { $0 == "choked" }
         // The first of these posts reports that only one session gets it.
@@ -175,7 +175,7 @@ struct ForeignMessageTests {
     @Test("on the system bus, a post to all sessions reaches all processes")
     func allSessionsOnSystemBus() async throws {
         let environment = ["NOTIFY_CENTER_BUS": "system", "DBUS_SYSTEM_BUS_ADDRESS": bus.address]
-        let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)
+        let poster = try ChildProcess(ChildProcess.built("notification-probe"), environment: environment)
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
         try poster.write("post n * everywhere")
         try await eventually("it arrives") { observation.counts.delivered == 1 }

@@ -56,7 +56,7 @@ struct HostileSizeTests {
         // Large blocks are returned to the system as soon as they are freed, so that resident memory equals memory in
         // use.
         let environment = bus.environment.merging(["MALLOC_MMAP_THRESHOLD_": "65536"]) { $1 }
-        listener = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)
+        listener = try ChildProcess(ChildProcess.built("notification-probe"), environment: environment)
     }
 
     private func tell(_ command: String, answer: (String) -> Bool) async throws -> String {

@@ -9,7 +9,7 @@ struct SuspensionBetweenProcessesTests {
 
     init() throws {
         bus = try PrivateBus()
-        receiver = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+        receiver = try ChildProcess(ChildProcess.built("notification-probe"), environment: bus.environment)
     }
 
     private func tell(_ command: String, answer: String) async throws {
@@ -26,7 +26,7 @@ struct SuspensionBetweenProcessesTests {
 
     /// Posts from a second process, one notification after the other.
     private func post(_ posts: String...) async throws {
-        let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+        let poster = try ChildProcess(ChildProcess.built("notification-probe"), environment: bus.environment)
         for post in posts { try poster.write("post \(post)") }
         try await eventually("all are posted") { poster.lines.filter { $0 == "posted" }.count == posts.count }
         try poster.closeInput()

@@ -1,4 +1,4 @@
-import NotifydProtocol
+import NotifyCenter
 import Testing
 
 @Suite struct AccessRulesTests {

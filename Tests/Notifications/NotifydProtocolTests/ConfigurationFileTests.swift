@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import NotifydProtocol
+import NotifyCenter
 import Testing
 
 @Suite struct ConfigurationFileTests {

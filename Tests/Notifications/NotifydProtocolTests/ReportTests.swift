@@ -1,5 +1,5 @@
 import DBus
-import NotifydProtocol
+import NotifyCenter
 import Testing
 
 @Suite struct ReportTests {

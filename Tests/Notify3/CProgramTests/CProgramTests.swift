@@ -2,7 +2,6 @@ import DBus
 import Glibc
 import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 /// Runs C programs. Each checks rules of notify(3), and exits with 1 if an expectation fails.

@@ -76,7 +76,7 @@ struct NotifydHostileTests {
         print("hostile \(deed): notifyd had \(memory.median >> 10) kB at the median; afterwards: \(calm)")
         let isJudged = try Self.isJudged(deed, since: before)
         for figures in calm where isJudged {
-            for name in Figures.names { #expect(figures[name] < Self.time, "\(name)") }
+            for name in RoundFigures.names { #expect(figures[name] < Self.time, "\(name)") }
             #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
         }
         #expect(memory.peak < Self.memory)
@@ -100,7 +100,7 @@ struct NotifydHostileTests {
         // The calls of the honest processes during the stall have failed.
         _ = try await machine.measure(rounds: 1)
         for figures in try await machine.measure(rounds: 30) {
-            for name in Figures.names { #expect(figures[name] < Self.time, "\(name)") }
+            for name in RoundFigures.names { #expect(figures[name] < Self.time, "\(name)") }
             #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
         }
         #expect(machine.notifyd?.isRunning == true)
@@ -176,7 +176,7 @@ struct NotifydHostileTests {
             "hostile \(deed): notifyd had \(memory.median >> 10) kB at the median and \(memory.peak >> 10) kB at most"
         )
         for figures in calm + busy where isJudged {
-            for name in Figures.names {
+            for name in RoundFigures.names {
                 // An operation of several calls is compared with the bus's own time if that is long. Reading a state is
                 // not.
                 let limit = name == "state" ? time : max(time, figures["bus"] * 8)

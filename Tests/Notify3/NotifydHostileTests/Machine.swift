@@ -2,8 +2,8 @@ import Basics
 import DBus
 import Foundation
 import Glibc
+import NotifyCenter
 @_spi(Extensions) import NotifyCenterTestKit
-import NotifydProtocol
 
 /// A bus like the system bus with the installed policies, the real notifyd as its unit runs it, and two honest
 /// processes, one of root and one of another user.
@@ -56,7 +56,7 @@ final class Machine {
         try Self.write(Self.configuration, configurationFile)
         // The copy has another name than the hostile process, because notifyd tells the hostile process about its own
         // program.
-        let copy = try ChildProcess("cp", [ChildProcess.built("hostile-notifier"), honestProgram])
+        let copy = try ChildProcess("cp", [ChildProcess.built("hostile-client"), honestProgram])
         guard await copy.exitStatus() == 0 else { throw ChildProcess.Ended(copy) }
         try await startNotifyd()
         for user in Self.honestUsers {
@@ -64,7 +64,7 @@ final class Machine {
             let process = try ChildProcess(
                 as: user,
                 honestProgram,
-                ["honest", bus.address, "\(peer)"] + Self.quiet,
+                ["notifyd", "honest", bus.address, "\(peer)"] + Self.quiet,
                 environment: environment
             )
             honest.append(process)
@@ -127,8 +127,9 @@ final class Machine {
         let processes = honest.map { "pid:\($0.identifier)" }
         return try ChildProcess(
             as: Self.hostileUser,
-            ChildProcess.built("hostile-notifier"),
-            [deed, bus.address, "honest.", "honest-notifier", "user.uid.0", "user.uid.2", "reserved."] + processes
+            ChildProcess.built("hostile-client"),
+            ["notifyd", deed, bus.address, "honest.", "honest-notifier", "user.uid.0", "user.uid.2", "reserved."]
+                + processes
         )
     }
 
@@ -155,10 +156,10 @@ final class Machine {
     }
 
     /// Lets both honest processes measure at the same time.
-    func measure(rounds: Int) async throws -> [Figures] {
+    func measure(rounds: Int) async throws -> [RoundFigures] {
         let before = honest.map { $0.lines.count { $0.hasPrefix("figures") } }
         for process in honest { try process.write("measure \(rounds)") }
-        var figures: [Figures] = []
+        var figures: [RoundFigures] = []
         for (process, before) in zip(honest, before) {
             try await eventually("an honest process has measured") {
                 guard process.isRunning else { throw ChildProcess.Ended(process) }
@@ -166,14 +167,14 @@ final class Machine {
             }
             let lines = process.lines
             let problems = lines.filter { $0.hasPrefix("failed") || $0.hasPrefix("wrong") }
-            figures.append(Figures(lines.last { $0.hasPrefix("figures") } ?? "", problems: problems))
+            figures.append(RoundFigures(lines.last { $0.hasPrefix("figures") } ?? "", problems: problems))
         }
         return figures
     }
 }
 
 /// The measurements of one honest process; see `HonestProcess`.
-struct Figures: CustomStringConvertible {
+struct RoundFigures: CustomStringConvertible {
     /// The operations that depend on notifyd: reading a state, registering a name and setting its state, a post to
     /// another process and back, a post that notifyd carries out.
     /// notifyd carries out.

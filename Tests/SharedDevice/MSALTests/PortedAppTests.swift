@@ -11,7 +11,7 @@ struct PortedAppTests {
     func wordForWord(_ name: String) throws {
         let printed = try String(contentsOf: Self.folder.appending(path: "Fixtures/\(name).swift.txt"), encoding: .utf8)
         let source = try String(
-            contentsOf: Self.folder.appending(path: "PortedSharedDeviceApp/ViewController.swift"),
+            contentsOf: Self.folder.appending(path: "../../Programs/ported-shared-device-app/ViewController.swift"),
             encoding: .utf8
         )
         let lines = source.split(separator: "\n", omittingEmptySubsequences: false)

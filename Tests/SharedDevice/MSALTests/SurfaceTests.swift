@@ -3,7 +3,7 @@ import Testing
 
 @testable import MSAL
 
-/// The API that exists so that code for iOS compiles. `PortedSharedDeviceApp` uses it the way apps do.
+/// The API that exists so that code for iOS compiles. `ported-shared-device-app` uses it the way apps do.
 @Suite("Names with little or no effect")
 struct SurfaceTests {
     private func url(_ text: String) throws -> URL { try #require(URL(string: text)) }

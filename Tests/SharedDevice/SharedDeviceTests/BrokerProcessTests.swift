@@ -6,7 +6,6 @@ import Foundation
 import Glibc
 import Logging
 @_spi(Extensions) import NotifyCenterTestKit
-import SQLite
 import ServiceSupport
 @_spi(Extensions) import SharedDevice
 import Synchronization

@@ -1,8 +1,8 @@
 import DBus
+import DeviceStorage
 import FoundationEssentials
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
-import SQLite
 @_spi(Extensions) import SharedDevice
 import Testing
 

@@ -1,7 +1,7 @@
 import Basics
+import DeviceStorage
 package import Fleet
 import Glibc
-import SQLite
 
 /// The controller's SQLite file: devices with their last reports, and orders. For one thread at a time; blocks it.
 package final class ControllerStore {

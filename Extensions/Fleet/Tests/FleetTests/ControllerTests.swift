@@ -1,7 +1,7 @@
+import DeviceStorage
 import Fleet
 import Glibc
 import NotifyCenterTestKit
-import SQLite
 import Testing
 import shared_device_controller
 

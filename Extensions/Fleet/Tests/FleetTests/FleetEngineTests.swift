@@ -1,9 +1,9 @@
+import DeviceStorage
 import Fleet
 import FleetStage
 import Foundation
 import MQTTClient
 import NotifyCenterTestKit
-import SQLite
 import Testing
 
 /// Uses the controller, the command and a real mosquitto with TLS. Honest and hostile devices are clients of the test.

@@ -1,7 +1,6 @@
 package import DeviceStorage
 package import FoundationEssentials
 import Logging
-import SQLite
 
 /// An entry of the audit log: what happened, when, in which session, through which app. On the disk it names no person:
 /// the account is a number, which resolves to a name only while the account is on the device.

@@ -5,7 +5,6 @@ package import DeviceStorage
 package import FoundationEssentials
 import Glibc
 package import Identity
-import SQLite
 import SharedDevice
 import Synchronization
 

@@ -1,6 +1,5 @@
 package import DeviceStorage
 package import FoundationEssentials
-import SQLite
 
 /// The last valid content of the administrator's files. A start applies it if the files have become invalid.
 package struct KeptSettings: Sendable, Equatable {

@@ -1,6 +1,5 @@
 import DeviceStorage
 import FoundationEssentials
-import SQLite
 import SharedDevice
 
 enum LedgerRows {

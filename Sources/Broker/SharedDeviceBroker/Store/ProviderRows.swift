@@ -1,7 +1,6 @@
 import DeviceStorage
 import FoundationEssentials
 import Identity
-import SQLite
 import SharedDevice
 
 /// The stored data of the organisation's provider: the open session's record, and the ends of sessions that the

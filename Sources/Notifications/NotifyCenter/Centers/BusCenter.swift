@@ -1,6 +1,5 @@
 import Basics
 import DBus
-import NotifydProtocol
 import Synchronization
 
 /// The common part of the Darwin and the distributed center: a registry of observers, and a connection that is made on

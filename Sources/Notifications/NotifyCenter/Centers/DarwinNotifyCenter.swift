@@ -1,5 +1,4 @@
 public import DBus
-import NotifydProtocol
 
 // The two names of the transport that this module's API uses. Users of the module need not import another.
 @_exported public import enum DBus.Bus

@@ -2,7 +2,6 @@ import Basics
 import DBus
 import Dispatch
 import Glibc
-import NotifydProtocol
 import Synchronization
 
 /// The way that posts of other processes reach a connection: from the bus, or from notifyd if a sandbox's proxy filters

@@ -1,5 +1,4 @@
 package import DBus
-import NotifydProtocol
 
 /// The center that a notification belongs to, according to its interface.
 enum WireKind: Sendable {

@@ -2,7 +2,6 @@ import Basics
 import CommandSupport
 import FoundationEssentials
 import NotifyCenter
-import NotifydProtocol
 
 /// A JSON object (RFC 8259) on one line. Its fields have the order of adding, which Foundation's encoder does not keep.
 struct JSONLine {

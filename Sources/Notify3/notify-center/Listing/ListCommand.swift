@@ -4,7 +4,6 @@ import CommandSupport
 import DBus
 import Glibc
 import NotifyCenter
-import NotifydProtocol
 
 struct ListCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,7 +1,6 @@
 import CommandSupport
 import Glibc
 import NotifyCenter
-import NotifydProtocol
 
 /// One row for each registration. Pure, except for the names of users.
 struct Listing {

@@ -1,6 +1,5 @@
 import DBus
 import NotifyCenter
-import NotifydProtocol
 import Synchronization
 
 // Posts, and the services of notifyd for this process: reserved names, state, suspension of processes.

@@ -1,6 +1,5 @@
 import Basics
 import NotifyCenter
-import NotifydProtocol
 import Synchronization
 
 // Paths that registrations monitor (Rules, a.13). This process watches them itself, with its own rights.

@@ -2,7 +2,6 @@ import Basics
 import CNotify
 import DBus
 import NotifyCenter
-import NotifydProtocol
 import Synchronization
 
 /// The registrations of this process. A ``RegistrationTable`` decides. This class holds the lock of the table, and acts

@@ -1,7 +1,6 @@
 import Basics
 import DBus
 import NotifyCenter
-import NotifydProtocol
 import Synchronization
 
 /// Tells notifyd which names this process has registered, if notifyd runs. Neither starts notifyd nor waits for it.

@@ -1,5 +1,4 @@
 import NotifyCenter
-import NotifydProtocol
 
 /// The registrations of this process: which of them a post notifies, and which notices are held back. Pure; the caller
 /// makes the tokens.

@@ -1,5 +1,5 @@
 import Basics
-import CDispatchQueues
+import CNotify.Queues
 import DBus
 import Dispatch
 import Glibc

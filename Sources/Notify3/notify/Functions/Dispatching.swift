@@ -1,9 +1,9 @@
-import CDispatchQueues
 // Constants and functions; `import CNotify.Private` adds what <notify_private.h> declares.
 @_exported public import CNotify
+import CNotify.Queues
 // On Apple, Dispatch comes along with `import notify`: the queue of notify_register_dispatch is a DispatchQueue.
 @_exported public import Dispatch
-import NotifydProtocol
+import NotifyCenter
 
 /// The function for C callers. Swift does not see the C prototype: with an imported block type, `@implementation`
 /// crashes at run time. The block is an address here, because Swift would copy and release it with its own blocks

@@ -1,7 +1,7 @@
 import Basics
 import CNotify
 package import DBus
-import NotifydProtocol
+import NotifyCenter
 import Synchronization
 
 /// The status that a function returns, as an error within the library.

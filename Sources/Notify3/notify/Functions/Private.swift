@@ -3,7 +3,7 @@ import CNotify
 import CNotify.Private
 import DBus
 import Glibc
-import NotifydProtocol
+import NotifyCenter
 
 @c @implementation public func notify_set_options(_ opts: UInt32) {
     if opts & UInt32(NOTIFY_OPT_DISABLE) != 0 { ProcessState.setSwitchedOff(true) }

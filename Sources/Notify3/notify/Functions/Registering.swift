@@ -1,6 +1,6 @@
 import CNotify
 import CNotify.Private
-import NotifydProtocol
+import NotifyCenter
 
 @c @implementation public func notify_register_check(
     _ name: UnsafePointer<CChar>?,

@@ -1,7 +1,6 @@
 import CNotify
 import CNotify.Private
 import NotifyCenter
-import NotifydProtocol
 
 @c @implementation public func notify_post(_ name: UnsafePointer<CChar>?) -> UInt32 {
     NotifyStatus.of { () throws(NotifyStatus) in try ProcessState.client.post(name) }

@@ -1,6 +1,5 @@
 import Glibc
 import NotifyCenter
-import NotifydProtocol
 
 enum Command: Equatable {
     /// A post, and the pause after it. The pause lets watchers tell posts in a row apart, as on Darwin.

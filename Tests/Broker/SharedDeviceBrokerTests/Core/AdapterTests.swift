@@ -1,8 +1,8 @@
 import DeviceConfiguration
 import Foundation
 import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

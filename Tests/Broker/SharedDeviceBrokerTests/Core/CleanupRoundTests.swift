@@ -3,8 +3,8 @@ import DBus
 import DeviceConfiguration
 import Foundation
 @_spi(Extensions) import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

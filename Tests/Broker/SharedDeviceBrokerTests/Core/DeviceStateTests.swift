@@ -2,8 +2,8 @@ import DBus
 import DeviceConfiguration
 import Identity
 import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

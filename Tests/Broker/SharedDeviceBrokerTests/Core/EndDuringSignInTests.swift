@@ -3,8 +3,8 @@ import DeviceConfiguration
 import Foundation
 import Identity
 import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

@@ -3,8 +3,8 @@ import DeviceConfiguration
 import Foundation
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

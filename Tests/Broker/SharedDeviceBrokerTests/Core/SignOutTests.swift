@@ -2,8 +2,8 @@ import Basics
 import DBus
 import Foundation
 @_spi(Extensions) import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

@@ -2,9 +2,9 @@ import DeviceConfiguration
 import Foundation
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
-import SharedDeviceSimulation
 import Synchronization
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

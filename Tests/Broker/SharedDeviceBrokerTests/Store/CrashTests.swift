@@ -30,7 +30,7 @@ struct CrashTests {
         for turn in 0..<4 {
             // The kills are spread over the time that the creation takes on this machine now.
             let start = ContinuousClock.now
-            _ = try await CommitLoop.killed([directory.file("whole \(turn)")], afterLines: 1, within: .zero)
+            _ = try await CommitLoop.killed(["commit", directory.file("whole \(turn)")], afterLines: 1, within: .zero)
             let delay = ContinuousClock.now - start
             for round in 0..<4 {
                 _ = try await check(directory.file("\(turn) \(round)"), from: 0, killAfter: 0, within: delay)
@@ -45,7 +45,9 @@ struct CrashTests {
         killAfter count: Int,
         within delay: Duration = .milliseconds(8)
     ) async throws -> UInt64 {
-        let reported = try await CommitLoop.killed([path], afterLines: count, within: delay).compactMap { UInt64($0) }
+        let reported = try await CommitLoop.killed(["commit", path], afterLines: count, within: delay).compactMap {
+            UInt64($0)
+        }
         #expect(reported.count >= count)
         let state = try DeviceDatabase(directory: path, firstEpoch: 0).device()
         let last = reported.last ?? before
@@ -73,7 +75,7 @@ struct LedgerCrashTests {
     /// Kills a broker after this many responses, and checks the store. Returns the number of responses.
     private func check(killAfter count: Int) async throws -> Int {
         let path = directory.state
-        let answers = try await CommitLoop.killed([path, "ledger"], afterLines: count, within: .milliseconds(8))
+        let answers = try await CommitLoop.killed(["ledger", path], afterLines: count, within: .milliseconds(8))
             .map { $0.split(separator: " ") }
         #expect(answers.count >= count)
         let database = try DeviceDatabase(directory: path, firstEpoch: 0)
@@ -113,7 +115,7 @@ private enum CommitLoop {
     /// `delay`, during the next commit or its start. Returns its whole output.
     static func killed(_ arguments: [String], afterLines count: Int, within delay: Duration) async throws -> [String] {
         let wait = Duration.nanoseconds(Int64.random(in: 0...max(0, Int64(delay / .nanoseconds(1)))))
-        let process = try ChildProcess(Program.commitLoop.path, arguments)
+        let process = try ChildProcess(Program.simulate.path, arguments)
         while process.lines.count < count, process.isRunning { try await Task.sleep(for: .milliseconds(1)) }
         try await Task.sleep(for: wait)
         process.kill()

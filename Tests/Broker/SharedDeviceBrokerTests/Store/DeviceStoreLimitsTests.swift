@@ -5,7 +5,6 @@ import EmbeddedIdentity
 import Foundation
 import Identity
 @_spi(Extensions) import NotifyCenterTestKit
-import SQLite
 @_spi(Extensions) import SharedDevice
 import Testing
 

@@ -3,7 +3,6 @@ import DeviceStorage
 import Foundation
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
-import SQLite
 @_spi(Extensions) import SharedDevice
 import Testing
 

@@ -3,7 +3,6 @@ import DeviceStorage
 import Foundation
 import Identity
 import NotifyCenterTestKit
-import SQLite
 import SharedDevice
 import Testing
 

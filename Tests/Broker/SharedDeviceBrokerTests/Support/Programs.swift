@@ -4,7 +4,7 @@ import Glibc
 
 enum Program: String {
     case sharedDevice = "shared-device"
-    case commitLoop = "commit-loop"
+    case simulate
 
     var path: String {
         let tests = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""

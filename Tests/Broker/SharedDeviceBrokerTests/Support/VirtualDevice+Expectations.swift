@@ -1,8 +1,8 @@
 import DBus
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

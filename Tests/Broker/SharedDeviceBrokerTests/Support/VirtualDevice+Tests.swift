@@ -2,8 +2,8 @@ import DBus
 import Foundation
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceSimulation
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 

@@ -1,5 +1,5 @@
+import DeviceStorage
 import Foundation
-import SQLite
 import SharedDevice
 import SharedDeviceBroker
 

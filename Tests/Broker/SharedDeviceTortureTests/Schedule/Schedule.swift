@@ -1,4 +1,4 @@
-import SharedDeviceSimulation
+import simulate
 
 /// The steps of a device in order, derived from a seed alone and therefore the same on each machine.
 ///

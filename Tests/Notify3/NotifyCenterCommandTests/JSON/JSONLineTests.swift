@@ -1,7 +1,6 @@
 import CommandSupport
 import Foundation
 import NotifyCenter
-import ProgramBus
 import Testing
 
 @testable import notify_center

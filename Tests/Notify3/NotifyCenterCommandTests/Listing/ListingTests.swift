@@ -1,5 +1,5 @@
 import Foundation
-import NotifydProtocol
+import NotifyCenter
 import Testing
 
 @testable import notify_center

@@ -1,8 +1,7 @@
 import DBus
 import Foundation
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
-import ProgramBus
 import Testing
 
 @Suite("Completions of both commands")

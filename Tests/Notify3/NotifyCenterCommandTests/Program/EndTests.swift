@@ -1,6 +1,5 @@
 import Basics
 import NotifyCenterTestKit
-import ProgramBus
 import Testing
 
 @Suite("How notify-center ends")

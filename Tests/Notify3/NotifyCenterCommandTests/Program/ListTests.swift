@@ -1,6 +1,5 @@
 import Foundation
 import NotifyCenterTestKit
-import ProgramBus
 import Testing
 
 @Suite("list, with the real program")

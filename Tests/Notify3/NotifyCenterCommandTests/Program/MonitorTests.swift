@@ -3,7 +3,6 @@ import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
-import ProgramBus
 import Testing
 
 @Suite("monitor, with the real program")

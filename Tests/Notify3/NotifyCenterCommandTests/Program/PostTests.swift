@@ -1,6 +1,5 @@
 import Foundation
 import NotifyCenterTestKit
-import ProgramBus
 import Testing
 
 @Suite("post and watch, with the real program")

@@ -2,7 +2,6 @@ import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 // Several users on one bus: Rules, a.5.
@@ -24,7 +23,7 @@ struct AccessTests {
         // A directory from which every user may run programs.
         programs = try TemporaryDirectory("programs")
         chmod(programs.path, 0o755)
-        try await copy("notifyd-client")
+        try await copy("notify-probe")
     }
 
     private func copy(_ program: String) async throws {
@@ -37,7 +36,10 @@ struct AccessTests {
     private func start(_ bus: PrivateBus? = nil, groups: String = "65534") async throws -> ChildProcess {
         let process = try ChildProcess(
             "setpriv",
-            ["--reuid=\(Self.user)", "--regid=\(Self.user)", "--groups=\(groups)", "\(programs.path)/notifyd-client"],
+            [
+                "--reuid=\(Self.user)", "--regid=\(Self.user)", "--groups=\(groups)", "\(programs.path)/notify-probe",
+                "notifyd",
+            ],
             environment: (bus ?? daemon.bus).environment
         )
         try await process.line { $0.hasPrefix("ready") }
@@ -184,7 +186,7 @@ struct AccessTests {
         )
         let root = try Client(bus)
         try await eventually {
-            guard server.isRunning else { throw ChildProcess.exited(server) }
+            guard server.isRunning else { throw ChildProcess.Ended(server) }
             return try await root.connection.owner(of: NotifydProtocol.busName) != nil
         }
         let posts = SharedLines()

@@ -1,7 +1,7 @@
 import DBus
 import Foundation
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 @Suite struct HostileCallerTests {

@@ -1,6 +1,6 @@
 import Foundation
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 // Rules, a.15, and the command line.

@@ -2,7 +2,6 @@ import CDBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 @testable import DBus
@@ -19,7 +18,11 @@ import Testing
     }
 
     private func relayed() async throws -> ChildProcess {
-        let process = try ChildProcess(ChildProcess.built("notifyd-client"), environment: daemon.bus.environment)
+        let process = try ChildProcess(
+            ChildProcess.built("notify-probe"),
+            ["notifyd"],
+            environment: daemon.bus.environment
+        )
         try await process.line { $0.hasPrefix("ready") }
         try process.write("call Relay as:\(Self.interface),\(Self.darwin)")
         try await process.line { $0.hasPrefix("ok") }

@@ -1,8 +1,8 @@
 import Basics
 import DBus
 import Foundation
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 // Rules, a.12
@@ -81,7 +81,7 @@ import Testing
     // A process that only uses the bus, and does not even read, has nothing to report.
     @Test func anIdleConnectionDelaysNobody() async throws {
         let bus = try PrivateBus()
-        let idle = try ChildProcess(ChildProcess.built("notifyd-client"), environment: bus.environment)
+        let idle = try ChildProcess(ChildProcess.built("notify-probe"), ["notifyd"], environment: bus.environment)
         try await idle.line { $0.hasPrefix("ready") }
         idle.suspend()
         let directory = try TemporaryDirectory("notifyd")

@@ -1,7 +1,7 @@
 import DBus
 import Glibc
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 // Rules, a.11

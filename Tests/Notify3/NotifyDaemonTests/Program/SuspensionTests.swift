@@ -1,6 +1,6 @@
 import DBus
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 // Rules, a.3 and a.10

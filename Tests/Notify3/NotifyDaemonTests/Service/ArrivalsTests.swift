@@ -2,7 +2,7 @@ import Basics
 import DBus
 import Testing
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 @Suite struct ArrivalsTests {
     private var arrivals = Arrivals<String>()

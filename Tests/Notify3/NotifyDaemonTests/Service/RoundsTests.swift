@@ -1,6 +1,6 @@
 import Testing
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 @Suite struct RoundsTests {
     private var rounds = Rounds<Int>()

@@ -1,8 +1,8 @@
 import Basics
-import NotifydProtocol
+import NotifyCenter
 import Testing
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 // Rules, a.15
 @Suite struct StatusTextTests {

@@ -1,8 +1,7 @@
 import NotifyCenter
-import NotifydProtocol
 import Testing
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 @Suite struct DaemonStateTests {
     private var state = DaemonState(process: 77, user: 501)

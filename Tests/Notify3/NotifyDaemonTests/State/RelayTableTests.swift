@@ -1,7 +1,7 @@
-import NotifydProtocol
+import NotifyCenter
 import Testing
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 @Suite struct RelayTableTests {
     private var table = RelayTable<Int, Int>()

@@ -1,7 +1,7 @@
-import NotifydProtocol
+import NotifyCenter
 import Testing
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 @Suite struct SuspendedProcessTests {
     private var state = DaemonState(process: 77, user: 501)

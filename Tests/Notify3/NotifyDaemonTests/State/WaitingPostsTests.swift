@@ -1,7 +1,7 @@
 import DBus
 import Testing
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 @Suite struct WaitingPostsTests {
     private var posts = WaitingPosts<Int>()

@@ -1,7 +1,7 @@
 import Basics
 import DBus
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Synchronization
 
 /// A connection of this process that speaks the library's protocol with notifyd.

@@ -1,7 +1,7 @@
 import DBus
 import Foundation
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 
 /// notifyd as a process, on a private bus.
 final class Daemon: Sendable {
@@ -41,7 +41,7 @@ final class Daemon: Sendable {
     private func isServing() async throws {
         let connection = try DBusConnection.open(bus.bus)
         try await eventually("notifyd owns its name") {
-            guard process.isRunning else { throw ChildProcess.exited(process) }
+            guard process.isRunning else { throw ChildProcess.Ended(process) }
             return try await connection.owner(of: NotifydProtocol.busName) != nil
         }
     }
@@ -60,12 +60,4 @@ final class Daemon: Sendable {
     }
 
     private func contents(_ path: String) throws -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
-}
-
-extension ChildProcess {
-    struct Ended: Error, CustomStringConvertible { let description: String }
-
-    static func exited(_ process: ChildProcess) -> Ended {
-        Ended(description: "it ended with \(process.waitUntilExit()): \(process.errorText)")
-    }
 }

@@ -1,6 +1,6 @@
-import NotifydProtocol
+import NotifyCenter
 
-@testable import NotifyDaemon
+@testable import notifyd
 
 extension DaemonState {
     /// Returns the refusal when `body` changes a copy of this state; `nil` if there is none.

@@ -1,8 +1,8 @@
 import DBus
 import Foundation
 import Glibc
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 /// Functions that work between processes without notifyd.

@@ -2,7 +2,6 @@ import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 /// Signals that any process on the bus may send to a process that uses notify(3), in notifyd's name or not.

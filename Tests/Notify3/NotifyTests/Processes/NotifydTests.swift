@@ -2,7 +2,6 @@ import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 /// The states and paths that notifyd stores for processes with the library.

@@ -1,7 +1,7 @@
 import DBus
 import Glibc
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Testing
 
 /// Names that belong to users, on a bus that several users share. Only root can start processes of other users.

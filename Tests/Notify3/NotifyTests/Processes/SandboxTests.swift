@@ -3,7 +3,6 @@ import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 import Synchronization
 import Testing
 

@@ -1,5 +1,4 @@
 import NotifyCenter
-import NotifydProtocol
 import Testing
 
 @testable import notify

@@ -1,6 +1,6 @@
 import DBus
+import NotifyCenter
 import NotifyCenterTestKit
-import NotifydProtocol
 
 /// Starts notifyd, because not every bus starts services. On return it owns its bus name.
 func startNotifyd(on bus: PrivateBus) async throws -> ChildProcess {

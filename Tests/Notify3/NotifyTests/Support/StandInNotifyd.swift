@@ -1,6 +1,6 @@
 import Basics
 import DBus
-import NotifydProtocol
+import NotifyCenter
 import Synchronization
 
 /// Owns notifyd's bus name, and records the messages to notifyd and the posts in the order of the bus.

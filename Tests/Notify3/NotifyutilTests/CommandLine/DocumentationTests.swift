@@ -1,6 +1,5 @@
 import Foundation
-import NotifydProtocol
-import ProgramBus
+import NotifyCenter
 import Testing
 
 @testable import notifyutil

@@ -1,7 +1,6 @@
 import Basics
 import Foundation
 import NotifyCenterTestKit
-import ProgramBus
 import Testing
 
 @Suite("How the program ends")

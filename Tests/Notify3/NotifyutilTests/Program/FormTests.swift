@@ -1,5 +1,4 @@
 import Foundation
-import ProgramBus
 import Testing
 
 @Suite("Forms of the output, with the real program")

@@ -1,5 +1,4 @@
 import NotifyCenterTestKit
-import ProgramBus
 import Testing
 
 @Suite("Kinds of registration, with the real program")

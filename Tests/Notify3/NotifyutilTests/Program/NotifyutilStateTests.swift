@@ -1,5 +1,4 @@
 import NotifyCenterTestKit
-import ProgramBus
 import Testing
 
 @Suite("States, with the real program and notifyd")

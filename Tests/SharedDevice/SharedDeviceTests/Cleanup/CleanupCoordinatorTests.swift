@@ -156,7 +156,7 @@ struct CleanupCoordinatorTests {
             try "x".write(toFile: "\(data)/\(name)", atomically: true, encoding: .utf8)
         }
         func run(_ arguments: String...) async throws -> Int32 {
-            try await ChildProcess(ChildProcess.built("cleanup-probe"), ["steps", directory.path] + arguments)
+            try await ChildProcess(ChildProcess.built("listener-app"), ["steps", directory.path] + arguments)
                 .exitStatus()
         }
         func lines() throws -> [String] {

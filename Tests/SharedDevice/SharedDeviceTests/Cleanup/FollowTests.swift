@@ -230,8 +230,8 @@ struct FollowTests {
         let directory = "\(device.directory.path)/probe"
         func start(_ arguments: String...) throws -> ChildProcess {
             try ChildProcess(
-                ChildProcess.built("cleanup-probe"),
-                ["follow", device.bus.address, directory] + arguments
+                ChildProcess.built("listener-app"),
+                ["probe", device.bus.address, directory] + arguments
             )
         }
         let first = try start(point)

@@ -201,7 +201,7 @@ struct UserDataDirectoryTests {
 
     private func remover(_ arguments: String...) throws -> ChildProcess {
         try ChildProcess(
-            ChildProcess.built("cleanup-probe"),
+            ChildProcess.built("listener-app"),
             ["remove", data.path, ada.identifier] + arguments
         )
     }
@@ -243,7 +243,7 @@ struct UserDataDirectoryTests {
         for _ in 0..<2 {
             let path = try data.open(for: ada)
             for number in 0..<500 { try write("x", "\(path)/\(number)") }
-            let reader = try ChildProcess(ChildProcess.built("cleanup-probe"), ["list", path])
+            let reader = try ChildProcess(ChildProcess.built("listener-app"), ["list", path])
             try await reader.line { $0 == "500" }
             try await data.remove([ada])
             #expect(await reader.exitStatus() == 0)
@@ -281,7 +281,7 @@ struct UserDataDirectoryTests {
             guard case .checked = checkpoint else { return }
             // The hook is synchronous, so another process performs the removal.
             let arguments = ["remove", path, identifier]
-            #expect((try? ChildProcess(ChildProcess.built("cleanup-probe"), arguments).waitUntilExit()) == 0)
+            #expect((try? ChildProcess(ChildProcess.built("listener-app"), arguments).waitUntilExit()) == 0)
         }
         let error = #expect(throws: UserDataError.self) { try writer.open(for: ada, in: generation) }
         #expect(error?.code == ESTALE)
@@ -308,7 +308,7 @@ struct UserDataDirectoryTests {
             kind == "file"
             ? "mount --bind '\(kept)' '\(path)/a/0' && \"$@\""
             : "mount -t tmpfs none '\(path)/a' && cp '\(kept)' '\(path)/a/0' && { \"$@\"; s=$?; cp '\(data.path)'/tombstones/*/a/0 '\(seen)'; exit $s; }"
-        let probe = [ChildProcess.built("cleanup-probe"), "remove", data.path, ada.identifier]
+        let probe = [ChildProcess.built("listener-app"), "remove", data.path, ada.identifier]
         let process = try ChildProcess("unshare", ["-m", "sh", "-c", script, "sh"] + probe)
         #expect(await process.exitStatus() == 1)
         let line = try await process.line { _ in true }

@@ -1,1 +1,0 @@
-// SwiftPM requires a source file. The functions are defined in Swift, in module `notify`.

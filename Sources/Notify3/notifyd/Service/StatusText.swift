@@ -1,0 +1,75 @@
+import Basics
+import DBus
+import Glibc
+import NotifyCenter
+
+/// notifyd's counters since its start.
+struct Figures: Sendable {
+    var calls: [NotifydProtocol.Method: UInt64] = [:]
+    var refusals = 0
+    /// Calls that were neither carried out nor answered.
+    var dropped = 0
+    var pathChanges: UInt64 = 0
+}
+
+/// notifyd's status as text for people. Pure.
+struct StatusText {
+    let process: UInt32
+    let bus: String
+    let configuration: String
+    let reservations: Int
+    /// `nil` if the reader may not know what other users do.
+    let figures: Figures?
+    let paths: PathWatcher.Figures
+    let counts: (names: Int, permanent: Int, processes: Int)
+
+    var text: String {
+        var text = """
+            notifyd, process \(process)
+            bus: \(bus.quotedOnOneLine)
+            configuration: \(configuration.quotedOnOneLine), reserved prefixes \(reservations)
+            names: \(counts.names), permanent \(counts.permanent)
+            processes: \(counts.processes)
+
+            """
+        guard let figures else { return text }
+        let calls = figures.calls.map { ($0.key.rawValue, $0.value) }.sorted { $0.0 < $1.0 }
+            .map { "\($0.0) \($0.1)" }
+        text += """
+            paths: \(paths.paths), watches \(paths.watches), changes posted \(figures.pathChanges)
+            calls: \(calls.joined(separator: ", ")); refused \(figures.refusals), dropped \(figures.dropped)
+
+            """
+        return text
+    }
+}
+
+/// The file to which a signal makes notifyd write its status (Rules, a.15).
+enum StatusFile {
+    /// Returns the path: in the directory that systemd has made for the service, or in that of the login session.
+    /// Without either, root uses the directory of the system.
+    static func path(runtimeDirectory: String?, user: UInt32, process: Int32) -> String? {
+        if let runtimeDirectory, !runtimeDirectory.isEmpty { return "\(runtimeDirectory)/notifyd_\(process).status" }
+        return user == 0 ? "/var/run/notifyd_\(process).status" : nil
+    }
+
+    static func write(_ text: String) throws(StatusFileError) {
+        let runtime = ProcessEnvironment.value("RUNTIME_DIRECTORY") ?? ProcessEnvironment.value("XDG_RUNTIME_DIR")
+        guard let path = path(runtimeDirectory: runtime, user: geteuid(), process: getpid()) else {
+            throw StatusFileError(path: "a file", message: "set XDG_RUNTIME_DIR to a directory of this user")
+        }
+        // Does not follow links, and does not wait for the reader of a pipe.
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw StatusFileError(path: path, message: String(cString: strerror(errno))) }
+        defer { close(descriptor) }
+        let error = writeAll(text, to: descriptor)
+        guard error == 0 else { throw StatusFileError(path: path, message: String(cString: strerror(error))) }
+    }
+}
+
+struct StatusFileError: Error, CustomStringConvertible {
+    let path: String
+    let message: String
+
+    var description: String { "could not write the status to \(path): \(message)" }
+}
