@@ -30,7 +30,7 @@ let programs = [
 let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 
-// The folders below are in the order of their use: a target uses those above it, never one below.
+// The folders below are in the order of their use: a library uses those above it, never one below.
 let package = Package(
     name: "notify-center",
     products: (libraries + partsOfExtensions).map { .library(name: $0, targets: [$0]) }
