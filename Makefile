@@ -38,7 +38,7 @@ all: setup-programs shared-device shared-device-broker shared-device-identity sh
 help:
 	@echo 'make            builds the programs and the library for installation: in release, with the Swift runtime linked in'
 	@echo 'make setup      installs the packages for building and `make demo`, by apt-get; other goals install further packages themselves'
-	@echo 'make build      builds all targets in debug, in .build/debug'
+	@echo 'make build      builds all targets of the root package and the extensions in debug, in .build/debug'
 	@echo 'make demo       shows a global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
 	@echo 'make demo-fleet sends an order to three devices by a real MQTT server with TLS, and shows the operator’s view and the receipts'
 	@echo 'make demo-identity  shows sign-in at a real provider (glewlwyd, which it installs), sign-out by its administrator, and an outage of it'
@@ -68,7 +68,7 @@ help:
 	@echo 'make test-packages  tests the Debian packages in a booted container: installed, used, upgraded, removed, purged'
 	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
 	@echo 'make install-notify, install-broker, install-console  copies one part: notify(3), the broker of a shared device, its page for Cockpit'
-	@echo 'make fleet      builds agent and controller of a fleet, which `make` leaves out; make install-fleet copies them'
+	@echo 'make fleet      builds agent, controller and command of a fleet, which `make` leaves out; make install-fleet copies them'
 	@echo 'make install-strip  the same as install, without symbols for debuggers'
 	@echo 'make uninstall  removes the installed files; takes the same folders as install'
 	@echo 'make deb        builds Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
