@@ -8,7 +8,7 @@ DEBUG_INFO ?= none
 DEBUG_BUILD := $(SWIFT) build -debug-info-format $(DEBUG_INFO)
 # Builds an extension in the folder of the root package: $(call extension,Fleet,options). SwiftPM keeps one plan there for
 # all packages, so the extension's plan is removed: otherwise the next `swift build` would build the extension again.
-extension = $(SWIFT) build --package-path Extensions/$(1) --scratch-path .build --disable-build-manifest-caching $(2) && rm -f .build/*.yaml
+extension = $(SWIFT) build --package-path Extensions/$(1) --scratch-path .build --disable-build-manifest-caching $(2); status=$$?; rm -f .build/*.yaml; [ $$status = 0 ]
 debug_extension = $(call extension,$(1),-debug-info-format $(DEBUG_INFO) $(2))
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Installs the missing ones of these packages: $(call need,purpose,packages).
@@ -164,7 +164,7 @@ test-long: setup-tests build-tests
 
 # The tests and the hostile tests, on the default bus daemon of Fedora and Arch; without the tests that use no bus and
 # without the rest of `test-long`.
-WITHOUT_BUS := ^BasicsTests|\.(Simulation|Schedule|Monitor|Torture)Tests/
+WITHOUT_BUS := ^BasicsTests|BrokerTests\.(Simulation|Schedule|Monitor|Torture)Tests/
 HAS_DBUS_BROKER := (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null && unshare --mount true 2>/dev/null
 NO_DBUS_BROKER := echo 'not tested on dbus-broker: it is not installed, or this user may not start it'
 # The tests of behaviour that may break only on dbus-broker: outages, match rules, names, signals, several users.
@@ -261,7 +261,7 @@ test-fleet:
 	$$programs/fleet-load --certified $(or $(CERTIFIED),10000)
 
 # Needs two separate builds, so it is not part of `test`.
-test-sanitizers:
+test-sanitizers: setup
 	SWIFT='$(SWIFT)' Tests/sanitizers
 
 test-release:
@@ -352,7 +352,7 @@ STATIC_LIBDBUS ?= yes
 QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 # swift-argument-parser writes the completions of its programs.
-notify-center shared-device: COMPLETIONS := yes
+notify-center shared-device shared-device-fleet: COMPLETIONS := yes
 shared-device-identity shared-device-sign-in shared-device-microsoft-broker: PACKAGE := --package-path Extensions/Organisation
 shared-device-agent shared-device-controller shared-device-fleet: PACKAGE := --package-path Extensions/Fleet
 notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet: static-libs

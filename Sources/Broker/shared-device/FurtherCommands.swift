@@ -5,6 +5,10 @@ import Glibc
 /// finds its commands. `PATH` is not searched: this command runs as root.
 enum FurtherCommands {
     private static let prefix = "shared-device-"
+    /// The project's programs that are no commands: the system starts them, or an app does.
+    private static let services: Set<String> = [
+        "agent", "broker", "cleanup", "controller", "identity", "microsoft-broker", "sign-in",
+    ]
 
     /// The folder of this program; `nil` if the system does not tell it.
     private static let folder: String? = {
@@ -30,8 +34,9 @@ enum FurtherCommands {
         return names.sorted()
     }
 
-    /// For the help of this command; empty if there are none.
+    /// For the help of this command; empty if there are none, or if the arguments ask for no help.
     static var help: String {
+        guard CommandLine.arguments.contains(where: ["help", "-h", "--help"].contains) else { return "" }
         let names = names
         if names.isEmpty { return "" }
         return "\n\nThe programs beside this one are commands, too: \(names.joined(separator: ", "))."
@@ -45,8 +50,8 @@ enum FurtherCommands {
     static func runInstead(_ arguments: [String], known: Set<String>) {
         guard arguments.count > 1 else { return }
         var words = Array(arguments.dropFirst())
-        // `help NAME` is `NAME --help`.
-        if words.count == 2, words[0] == "help" { words = [words[1], "--help"] }
+        // `help NAME …` is `NAME … --help`.
+        if words.count > 1, words[0] == "help" { words = words.dropFirst() + ["--help"] }
         guard !known.contains(words[0]), let path = path(of: words[0]) else { return }
         var pointers = ([path] + words.dropFirst()).map { strdup($0) as UnsafeMutablePointer<CChar>? } + [nil]
         execv(path, &pointers)
@@ -55,7 +60,8 @@ enum FurtherCommands {
     }
 
     private static func path(of name: String) -> String? {
-        guard let folder, !name.isEmpty, !name.hasPrefix("-"), name.utf8.allSatisfy(isPart) else { return nil }
+        guard let folder, !name.isEmpty, !name.hasPrefix("-"), name.utf8.allSatisfy(isPart), !services.contains(name)
+        else { return nil }
         let path = "\(folder)/\(prefix)\(name)"
         var information = stat()
         guard stat(path, &information) == 0, information.st_mode & S_IFMT == S_IFREG, access(path, X_OK) == 0 else {

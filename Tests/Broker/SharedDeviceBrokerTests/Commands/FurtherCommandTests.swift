@@ -41,6 +41,7 @@ struct FurtherCommandTests {
         #expect(outcome.status == 3)
         #expect(outcome.lines == ["shared-device-greet --name Ada Lovelace"])
         #expect(try await run("help", "greet").lines == ["shared-device-greet --help"])
+        #expect(try await run("help", "greet", "twice").lines == ["shared-device-greet twice --help"])
     }
 
     @Test("the help lists the programs that can be run")
@@ -53,8 +54,8 @@ struct FurtherCommandTests {
     }
 
     @Test(
-        "only a program of that folder runs, and none in place of an own command",
-        arguments: ["elsewhere", "../greet", "status", "--version", "sub/tool", "broken", ""]
+        "only a program of that folder runs; no own command, no service",
+        arguments: ["elsewhere", "../greet", "status", "--version", "sub/tool", "broken", "broker", ""]
     )
     func refuses(name: String) async throws {
         for folder in ["path", "shared-device-sub"] {
@@ -65,7 +66,7 @@ struct FurtherCommandTests {
         }
         for program in [
             "path/shared-device-elsewhere", "greet", "shared-device-status", "shared-device---version",
-            "shared-device-sub/tool", "shared-device-",
+            "shared-device-sub/tool", "shared-device-", "shared-device-broker",
         ] { try writeProgram(program) }
         try writeProgram("shared-device-broken", permissions: 0o644)
         let outcome = try await run(name, "--state", "/nonexistent")
