@@ -27,8 +27,18 @@ let programs = [
     "point-of-sale", "flight-briefing", "field-service",
 ]
 
-let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
-let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let isWanted: TargetDependencyCondition? = .when(traits: ["Programs"])
+let argumentParser = Target.Dependency.product(
+    name: "ArgumentParser",
+    package: "swift-argument-parser",
+    condition: isWanted
+)
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log", condition: isWanted)
+
+/// A library of the system, and the Debian package that has its headers.
+func systemLibrary(_ name: String, path: String, pkgConfig: String, apt: String) -> Target {
+    .systemLibrary(name: name, path: path, pkgConfig: pkgConfig, providers: [.apt([apt])])
+}
 
 // The folders below are in the order of their use: a library uses those above it, never one below.
 let package = Package(
@@ -42,6 +52,13 @@ let package = Package(
             // CoreFoundation's functions. SwiftPM cannot link it with `--static-swift-stdlib`; name another product there.
             .library(name: "CFNotificationCenter", type: .dynamic, targets: ["CoreFoundationNotifications"]),
         ],
+    traits: [
+        .trait(
+            name: "Programs",
+            description: "Commands and services. The libraries need no other package: `traits: []`."
+        ),
+        .default(enabledTraits: ["Programs"]),
+    ],
     dependencies: [
         // Command lines, except notifyutil's, whose grammar is Darwin's.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -56,12 +73,7 @@ let package = Package(
         .target(name: "Basics", dependencies: ["CLinux"], path: "Sources/Basics/Basics"),
         // OpenSSL 3, not swift-crypto: that is BoringSSL compiled anew, 125 s of a debug build and 6 MB of each program.
         // libcrypto is on every Linux, and its distribution mends it.
-        .systemLibrary(
-            name: "COpenSSL",
-            path: "Sources/Basics/COpenSSL",
-            pkgConfig: "libcrypto",
-            providers: [.apt(["libssl-dev"])]
-        ),
+        systemLibrary("COpenSSL", path: "Sources/Basics/COpenSSL", pkgConfig: "libcrypto", apt: "libssl-dev"),
         .target(name: "Cryptography", dependencies: ["Basics", "COpenSSL"], path: "Sources/Basics/Cryptography"),
         .testTarget(
             name: "BasicsTests",
@@ -71,12 +83,7 @@ let package = Package(
         ),
 
         // MARK: Bus: libdbus, and nothing of notifications
-        .systemLibrary(
-            name: "CDBus",
-            path: "Sources/Bus/CDBus",
-            pkgConfig: "dbus-1",
-            providers: [.apt(["libdbus-1-dev"])]
-        ),
+        systemLibrary("CDBus", path: "Sources/Bus/CDBus", pkgConfig: "dbus-1", apt: "libdbus-1-dev"),
         .target(name: "DBus", dependencies: ["Basics", "CDBus"], path: "Sources/Bus/DBus"),
         // A process that observes, posts and ends, or forks. Its arguments say which.
         .executableTarget(name: "bus-probe", dependencies: ["DBus"], path: "Tests/Programs/bus-probe"),
@@ -197,19 +204,9 @@ let package = Package(
         // MARK: Broker: the service that holds the account of a device, its users, and its administration
         // The project's own four files on SQLite's C functions, because GRDB 7.10 imports Foundation, which brings ICU along: with it the broker
         // had 64 MB on the disk and 25.5 MB in memory (100 apps), without it 17 MB and 18.7 MB.
-        .systemLibrary(
-            name: "CSQLite",
-            path: "Sources/Broker/CSQLite",
-            pkgConfig: "sqlite3",
-            providers: [.apt(["libsqlite3-dev"])]
-        ),
+        systemLibrary("CSQLite", path: "Sources/Broker/CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev"),
         // scrypt, from libxcrypt: every Linux has it, and its "$7$" strings are a form that other tools can check.
-        .systemLibrary(
-            name: "CCrypt",
-            path: "Sources/Broker/CCrypt",
-            pkgConfig: "libcrypt",
-            providers: [.apt(["libcrypt-dev"])]
-        ),
+        systemLibrary("CCrypt", path: "Sources/Broker/CCrypt", pkgConfig: "libcrypt", apt: "libcrypt-dev"),
         // The interface of identity providers, here and over the bus.
         .target(name: "Identity", dependencies: ["Cryptography", "SharedDevice"], path: "Sources/Broker/Identity"),
         // The device's SQLite file, and the threads that wait for disk and hashes.
@@ -302,7 +299,7 @@ let package = Package(
         ),
         .target(
             name: "SharedDeviceTestKit",
-            dependencies: ["DeviceConfiguration", "NotifyCenterTestKit"],
+            dependencies: ["NotifyCenterTestKit", "SharedDevice"],
             path: "Sources/TestKits/SharedDeviceTestKit",
             resources: console
         ),
@@ -317,7 +314,11 @@ let package = Package(
         .executableTarget(name: "flight-briefing", dependencies: ["ExampleSupport"], path: "Examples/FlightBriefing"),
         .executableTarget(name: "field-service", dependencies: ["ExampleSupport"], path: "Examples/FieldService"),
         // Apps and receipts of the demonstrations, which find the programs at the end of their lists built beside themselves.
-        .target(name: "DemoStage", dependencies: ["ExampleSupport", "SharedDeviceTestKit"], path: "Examples/Stage"),
+        .target(
+            name: "DemoStage",
+            dependencies: ["DeviceConfiguration", "ExampleSupport", "SharedDeviceTestKit"],
+            path: "Examples/Stage"
+        ),
         .executableTarget(
             name: "demo",
             dependencies: [
