@@ -1,5 +1,6 @@
 import DeviceConfiguration
 import ExampleSupport
+@_spi(Extensions) import SharedDevice
 @_spi(Extensions) import SharedDeviceTestKit
 
 /// The actions of all processes around one sign-out, with their times. Pure.

@@ -109,3 +109,14 @@ public enum ProgramStart {
         return signal == 0 ? (status >> 8) & 0xFF : 128 + signal
     }
 }
+
+extension ProgramStart {
+    /// Whether the file is a script. The process of a script is its interpreter.
+    public static func isScript(_ path: String) -> Bool {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var beginning: [UInt8] = [0, 0]
+        return read(descriptor, &beginning, 2) == 2 && beginning == Array("#!".utf8)
+    }
+}

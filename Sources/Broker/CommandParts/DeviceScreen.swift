@@ -1,6 +1,6 @@
 import DeviceConfiguration
 package import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The console as lines of a terminal. Pure.
 package struct DeviceScreen {

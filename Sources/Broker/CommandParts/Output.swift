@@ -3,6 +3,7 @@ import Basics
 import DeviceConfiguration
 public import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 
 /// Writes a line to standard output without a buffer, so that a reader receives it at once.
 public func emit(_ line: String) throws(CommandFailure) {

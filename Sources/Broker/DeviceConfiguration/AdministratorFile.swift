@@ -67,12 +67,6 @@ extension stat {
     var isRootsAlone: Bool { st_uid == 0 && st_mode & S_IWOTH == 0 && (st_mode & S_IWGRP == 0 || st_gid == 0) }
 }
 
-/// The reason for a failure with a file, in the system's words. Without Foundation, its errors have no text for people.
-public func systemReason(_ error: any Error) -> String {
-    let cause = (error as? CocoaError)?.underlying ?? error
-    return (cause as? POSIXError).map { String(cString: strerror($0.code.rawValue)) } ?? "\(error)"
-}
-
 extension AdministratorFile {
     /// Decodes the value of a JSON object.
     ///
@@ -89,7 +83,7 @@ extension AdministratorFile {
         // Skip a byte order mark, which some editors write.
         let json = json.starts(with: [0xEF, 0xBB, 0xBF]) ? Data(json.dropFirst(3)) : json
         // Before the decoder, which accepts repeated keys and trailing commas.
-        if let flaw = JSONFlaw.find(in: json) {
+        if let flaw = JSONFlaw.find(in: [UInt8](json)) {
             throw ManagedConfigurationError(
                 flaw.isRepeatedKey ? .contradiction : .invalidJSON,
                 file: file,
@@ -163,7 +157,7 @@ extension ManagedConfigurationError {
             self.init(
                 .invalidJSON,
                 file: file,
-                message: type == nil ? JSONFlaw.text(of: json) : "it is JSON, but not an object",
+                message: type == nil ? JSONFlaw.text(of: [UInt8](json)) : "it is JSON, but not an object",
                 remedy: AdministratorFile.oneObject(example)
             )
             return

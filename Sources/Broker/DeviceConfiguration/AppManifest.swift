@@ -225,17 +225,6 @@ extension KeyedDecodingContainer {
     }
 }
 
-extension AppManifest {
-    /// Whether the file is a script. The process of a script is its interpreter, so a manifest cannot name a script.
-    public static func isScript(_ path: String) -> Bool {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return false }
-        defer { close(descriptor) }
-        var beginning: [UInt8] = [0, 0]
-        return read(descriptor, &beginning, 2) == 2 && beginning == Array("#!".utf8)
-    }
-}
-
 public enum AppIdentifier {
     /// The maximum length in bytes, as for names on a bus.
     public static let maximumLength = 255

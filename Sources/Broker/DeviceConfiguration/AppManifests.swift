@@ -2,6 +2,7 @@ import Basics
 import DBus
 public import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// The manifests of a directory that are in force.

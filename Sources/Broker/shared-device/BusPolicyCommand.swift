@@ -4,6 +4,7 @@ import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 
 struct BusPolicyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

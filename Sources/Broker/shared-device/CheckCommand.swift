@@ -6,6 +6,7 @@ import Dispatch
 import FoundationEssentials
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 @_spi(Extensions) import SharedDeviceTestKit
 
 struct CheckCommand: ParsableCommand {

@@ -1,9 +1,11 @@
 import ArgumentParser
+import Basics
 import CommandParts
 import DeviceConfiguration
 import DeviceStorage
 import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 import SharedDeviceTestKit
 
@@ -128,7 +130,7 @@ struct AppsEnrolCommand: ParsableCommand {
             )
         }
         defer { free(path) }
-        guard !AppManifest.isScript(found) else {
+        guard !ProgramStart.isScript(found) else {
             throw CommandFailure(
                 status: EX_DATAERR,
                 description:

@@ -4,6 +4,7 @@ import DeviceConfiguration
 import DeviceStorage
 import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
 struct LogCommand: ParsableCommand {

@@ -3,6 +3,7 @@ import CommandParts
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 
 extension AdapterPreset {
     /// The presets that `run` accepts. A Flatpak has its own place for data.

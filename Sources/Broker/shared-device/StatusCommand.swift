@@ -4,7 +4,7 @@ import DBus
 import DeviceConfiguration
 import DeviceStorage
 import FoundationEssentials
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 import SharedDeviceTestKit
 

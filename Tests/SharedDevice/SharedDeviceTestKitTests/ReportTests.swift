@@ -1,4 +1,5 @@
 import DeviceConfiguration
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @_spi(Extensions) @testable import SharedDeviceTestKit

@@ -1,9 +1,9 @@
 import Basics
 import DBus
-import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// An app of a test device, across restarts of its process. An identifier stands for one app, with its directories.

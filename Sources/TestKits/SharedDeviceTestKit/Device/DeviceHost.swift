@@ -1,6 +1,5 @@
 import Basics
 import DBus
-import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 import NotifyCenter
@@ -79,7 +78,7 @@ final class DeviceHost: Sendable {
                 withIntermediateDirectories: true
             )
             try write(settings, to: configuration)
-            for app in apps where app.description.isEnrolled && !AppManifest.isScript(app.executable) {
+            for app in apps where app.description.isEnrolled && !ProgramStart.isScript(app.executable) {
                 let executable = URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path
                 var manifest: [String: JSONValue] = ["id": .string(app.identifier), "executable": .string(executable)]
                 if let name = app.description.busName { manifest["busName"] = .string(name) }

@@ -1,8 +1,7 @@
 import DBus
-import DeviceConfiguration
 import FoundationEssentials
 import NotifyCenterTestKit
-public import SharedDevice
+@_spi(Extensions) public import SharedDevice
 import Synchronization
 
 extension TestDevice {

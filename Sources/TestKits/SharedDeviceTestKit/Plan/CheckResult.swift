@@ -1,5 +1,5 @@
-import DeviceConfiguration
 public import FoundationEssentials
+@_spi(Extensions) import SharedDevice
 
 /// The result of a plan. The property names are the keys of the JSON report; times are in milliseconds.
 public struct CheckResult: Sendable, Hashable, Codable {

@@ -1,9 +1,8 @@
 import Basics
 import DBus
-import DeviceConfiguration
 import FoundationEssentials
 import NotifyCenterTestKit
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 /// Runs a plan.

@@ -1,4 +1,4 @@
-import DeviceConfiguration
+@_spi(Extensions) import SharedDevice
 
 extension CheckStep {
     func text(_ names: AppNames) -> String {

@@ -1,4 +1,4 @@
-import DeviceConfiguration
+import Basics
 import FoundationEssentials
 
 /// A value of a JSON document with its path, which errors contain.
@@ -13,7 +13,7 @@ struct JSONCursor {
         do {
             value = try JSONDecoder().decode(JSONValue.self, from: document)
         } catch {
-            throw CheckPlanError("$", JSONFlaw.text(of: document))
+            throw CheckPlanError("$", JSONFlaw.text(of: [UInt8](document)))
         }
         path = "$"
     }

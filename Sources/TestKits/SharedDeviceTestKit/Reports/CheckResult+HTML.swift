@@ -1,5 +1,5 @@
-import DeviceConfiguration
 import FoundationEssentials
+@_spi(Extensions) import SharedDevice
 
 extension CheckResult {
     /// The result as a single page that contains its style and the console's code, which draws the timelines. All drawn

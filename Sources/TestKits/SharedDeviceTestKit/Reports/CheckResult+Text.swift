@@ -1,5 +1,5 @@
-import DeviceConfiguration
 import FoundationEssentials
+@_spi(Extensions) import SharedDevice
 
 extension CheckResult {
     /// The result for a terminal: the sign-outs, each failed expectation, and the verdict.

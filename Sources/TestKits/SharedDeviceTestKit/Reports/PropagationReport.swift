@@ -1,8 +1,7 @@
 import Basics
 import DBus
-import DeviceConfiguration
 import FoundationEssentials
-public import SharedDevice
+@_spi(Extensions) public import SharedDevice
 import Synchronization
 
 /// The propagation of one sign-out to the apps of a test device.

@@ -1,5 +1,5 @@
-import DeviceConfiguration
 import FoundationEssentials
+@_spi(Extensions) import SharedDevice
 
 /// The parts of the page that draw timelines: the console's own modules and style, and the result in their format. The
 /// files come from the folder `Console`, so that there is only one drawing code.

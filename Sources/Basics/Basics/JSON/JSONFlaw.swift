@@ -1,18 +1,15 @@
-import Basics
-public import FoundationEssentials
-
 /// Why a text is not JSON, and where.
-public enum JSONFlaw {
+public enum JSONFlaw: Sendable {
     /// The same depth as `JSONDecoder`. The text is already in memory, and its size was checked when it was read.
     private static let limits = JSONLimits(size: .max, depth: 512, values: .max)
 
     /// The reason, with line and column, both counted from 1. `JSONDecoder` reports neither.
-    public static func text(of json: Data) -> String { find(in: json)?.text ?? "it is no JSON object" }
+    public static func text(of json: [UInt8]) -> String { find(in: json)?.text ?? "it is no JSON object" }
 
     /// The problem with the text; `nil` if it is JSON without repeated keys.
-    static func find(in json: Data) -> (text: String, isRepeatedKey: Bool)? {
+    public static func find(in json: [UInt8]) -> (text: String, isRepeatedKey: Bool)? {
         do throws(JSONError) {
-            _ = try JSONValue(parsing: [UInt8](json), limits: limits)
+            _ = try JSONValue(parsing: json, limits: limits)
             return nil
         } catch {
             let isText = String(validating: json, as: UTF8.self) != nil
@@ -23,7 +20,7 @@ public enum JSONFlaw {
         }
     }
 
-    private static func place(_ offset: Int, in json: Data) -> String {
+    private static func place(_ offset: Int, in json: [UInt8]) -> String {
         let before = json.prefix(offset)
         let line = before.count { $0 == UInt8(ascii: "\n") } + 1
         let start = before.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? before.startIndex

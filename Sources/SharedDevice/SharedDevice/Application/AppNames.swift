@@ -2,13 +2,13 @@
 ///
 /// The broker's key of an app without a manifest is `IDENTIFIER (PROGRAM, uid N)`, or `PROGRAM (uid N)` if the app
 /// claims no identifier.
-public struct AppNames: Sendable {
+@_spi(Extensions) public struct AppNames: Sendable {
     private let names: [String: String]
 
     /// - Parameters:
     ///   - keys: The keys or identifiers of all apps that are shown.
     ///   - reserved: Names that must not be confused with an app.
-    public init(_ keys: some Sequence<String>, reserved: Set<String> = []) {
+    @_spi(Extensions) public init(_ keys: some Sequence<String>, reserved: Set<String> = []) {
         let keys = Set(keys)
         let short = Self.counts(keys, Self.short)
         let identifiers = Self.counts(keys, Self.identifier)
@@ -23,11 +23,11 @@ public struct AppNames: Sendable {
     }
 
     /// The name of an app; an unknown key is its own name.
-    public subscript(_ key: String) -> String { names[key] ?? key }
+    @_spi(Extensions) public subscript(_ key: String) -> String { names[key] ?? key }
 
     /// The keys of the apps that a text may mean, in alphabetical order. The text is compared with keys, then with
     /// identifiers, then with short names.
-    public func keys(for text: String) -> [String] {
+    @_spi(Extensions) public func keys(for text: String) -> [String] {
         if names[text] != nil { return [text] }
         let keys = names.keys.sorted()
         let identified = keys.filter { Self.identifier($0) == text }
@@ -39,7 +39,7 @@ public struct AppNames: Sendable {
     }
 
     /// The part before the parentheses: the identifier, or the program.
-    public static func identifier(_ key: String) -> String {
+    @_spi(Extensions) public static func identifier(_ key: String) -> String {
         guard key.hasSuffix(")"), let end = key.firstRange(of: " (")?.lowerBound else { return key }
         return String(key[..<end])
     }
