@@ -50,14 +50,11 @@ public final class OwnedCommand: ProgramControl {
         var isWanted = false
         /// Whether it exited by itself and is not restarted.
         var isOver = false
-        var pause = OwnedCommand.firstPause
+        var backoff = Backoff(first: .seconds(1), longest: .seconds(30))
     }
 
     /// The running commands of this process, with their marks.
     private static let commands = Locked<[pid_t: String]>([:])
-
-    private static let firstPause = Duration.seconds(1)
-    private static let longestPause = Duration.seconds(30)
 
     public var name: String { settings.command.first ?? "" }
     private let settings: Settings
@@ -136,8 +133,7 @@ public final class OwnedCommand: ProgramControl {
             state.process = nil
             guard state.isWanted else { return nil }
             state.isOver = !settings.restarts
-            defer { state.pause = min(state.pause * 2, Self.longestPause) }
-            return state.pause
+            return state.backoff.next()
         }
         guard let pause else { return }
         ended(status, time)
@@ -152,7 +148,7 @@ public final class OwnedCommand: ProgramControl {
     public func stop() async throws(AdapterFailure) {
         state.withLock { state in
             state.isWanted = false
-            state.pause = Self.firstPause
+            state.backoff.reset()
         }
         if let killer = settings.killer.first {
             _ = try? await HelperProcess.output(

@@ -73,7 +73,7 @@ struct AdapterService {
         let reason = Reason()
         var refusal: Task<Void, Never>?
         var isSettled = false
-        var pause = Self.shortestPause
+        var backoff = Backoff(first: Self.shortestPause, longest: Self.longestPause)
         while !isSettled, !Task.isCancelled {
             do throws(AdapterFailure) {
                 isSettled = try await retire(named, for: cleanup, directory)
@@ -83,8 +83,7 @@ struct AdapterService {
                 reason.set(text)
                 // Without a manifest the broker expects no receipt.
                 if refusal == nil, cleanup != nil { refusal = Task { await refuse(reason, directory) } }
-                try? await Task.sleep(for: pause)
-                pause = min(pause * 2, Self.longestPause)
+                try? await Task.sleep(for: backoff.next())
             }
         }
         // Only one follower at a time may use the app's record.

@@ -176,17 +176,17 @@ struct ConnectingTests {
     }
 
     @Test("waits grow from zero to 2 s and reset only after a connection that lasted")
-    func backoff() {
+    func reconnectDelay() {
         let start = ContinuousClock.now
-        var backoff = Backoff()
-        let waits = (0..<8).map { _ in backoff.next() }
+        var delay = ReconnectDelay()
+        let waits = (0..<8).map { _ in delay.next() }
         #expect(waits == [.zero] + [50, 100, 200, 400, 800, 1600, 2000].map { .milliseconds($0) })
-        backoff.restored(at: start)
-        backoff.lost(at: start + .milliseconds(1999))
-        #expect(backoff.next() == .seconds(2))
-        backoff.restored(at: start)
-        backoff.lost(at: start + .seconds(2))
-        #expect(backoff.next() == .zero)
+        delay.restored(at: start)
+        delay.lost(at: start + .milliseconds(1999))
+        #expect(delay.next() == .seconds(2))
+        delay.restored(at: start)
+        delay.lost(at: start + .seconds(2))
+        #expect(delay.next() == .zero)
     }
 
     /// Clients that fill the accept queue of a stopped bus.

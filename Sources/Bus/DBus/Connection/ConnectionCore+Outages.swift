@@ -16,22 +16,25 @@ public enum ConnectionEvent: Sendable {
 /// The maximum is short because a bus restarts within seconds and an attempt costs one failed `connect`. A bus that
 /// accepts connections and soon drops them counts as lost throughout; only a connection that lasted ``steadyTime``
 /// resets the delay. There is no jitter: the kernel queues simultaneous connections, and takes them in microseconds.
-struct Backoff {
+struct ReconnectDelay {
     static let steadyTime: Duration = .seconds(2)
 
-    private var attempts = 0
+    /// `nil` before the first attempt.
+    private var backoff: Backoff?
     private var restoredAt: ContinuousClock.Instant?
 
     mutating func next() -> Duration {
-        defer { attempts += 1 }
-        guard attempts > 0 else { return .zero }
-        return min(.milliseconds(50 << min(attempts - 1, 6)), .seconds(2))
+        guard backoff != nil else {
+            backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
+            return .zero
+        }
+        return backoff?.next() ?? .zero
     }
 
     mutating func restored(at now: ContinuousClock.Instant) { restoredAt = now }
 
     mutating func lost(at now: ContinuousClock.Instant) {
-        if let restoredAt, now - restoredAt >= Self.steadyTime { attempts = 0 }
+        if let restoredAt, now - restoredAt >= Self.steadyTime { backoff = nil }
         restoredAt = nil
     }
 }
@@ -45,7 +48,7 @@ extension ConnectionCore {
             guard case .connected(let current) = state.phase, current === socket else { return (nil, []) }
             let before = state
             state.phase = .lost(nil)
-            state.backoff.lost(at: .now)
+            state.reconnectDelay.lost(at: .now)
             let ruleWaiters = state.rules.lost()
             state.restorationFailures = nil
             // The next bus gives these unique names to other connections.
@@ -149,7 +152,7 @@ extension ConnectionCore {
 
     /// Makes one attempt on the reading thread, after the back-off delay.
     func reconnect() {
-        sleepWhileLost(state.withLock { $0.backoff.next() })
+        sleepWhileLost(state.withLock { $0.reconnectDelay.next() })
         guard case .lost = state.withLock({ $0.phase }) else { return }
         // A stopped bus may block this for long, so jobs run during the wait.
         let jobs = BusSocket.OtherWork(descriptor: event.descriptor) { [self] in
@@ -227,7 +230,7 @@ extension ConnectionCore {
                 guard let failures = state.restorationFailures else { return .nothing }
                 if wasSent, state.rules.hasRequests { return .wait }
                 state.restorationFailures = nil
-                state.backoff.restored(at: .now)
+                state.reconnectDelay.restored(at: .now)
                 return .tell(failures + [result.failure].compactMap(\.self), Array(state.eventHandlers.values))
             }
             switch next {

@@ -27,7 +27,7 @@ final class ConnectionCore: Sendable {
     struct State {
         var phase: Phase
         var wasConnected: Bool
-        var backoff = Backoff()
+        var reconnectDelay = ReconnectDelay()
         var reconnections: UInt64 = 0
         /// Tasks that wait for the connection that a separate thread is making.
         var connecting: [CheckedContinuation<DBusError?, Never>] = []

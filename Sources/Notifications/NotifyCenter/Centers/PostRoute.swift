@@ -27,7 +27,7 @@ final class PostRoute: Sendable {
         var isRestoring = false
         var isRestorationWanted = false
         /// The pause before the next attempt, if notifyd is over its limits.
-        var pause = PostRoute.shortestPause
+        var backoff = Backoff(first: .milliseconds(250), longest: .seconds(32))
         /// Observes notifyd.
         var owners: (signals: Observation, lease: MatchRuleLease)?
     }
@@ -420,11 +420,11 @@ final class PostRoute: Sendable {
                     for interface in some { try relayAlone(interface, connection) }
                 }
             }
-            state.withLock { $0.pause = Self.shortestPause }
+            state.withLock { $0.backoff.reset() }
         } catch {
             // The next restoration of the connection, or the next notifyd, triggers another attempt.
             guard error.code != .disconnected, error.code != .closed, error.code != .noBus else { return }
-            let isFirst = state.withLock { $0.pause == Self.shortestPause }
+            let isFirst = state.withLock { $0.backoff.isFirst }
             if isFirst { UnthrownFailures.report(error, in: "registering anew with notifyd") }
             if Self.mayPass(error) { restoreLater() }
         }
@@ -437,14 +437,9 @@ final class PostRoute: Sendable {
     }
 
     private func restoreLater() {
-        let pause = state.withLock { state in
-            defer { state.pause = min(state.pause * 2, Self.longestPause) }
-            return state.pause
-        }
+        let pause = state.withLock { $0.backoff.next() }
         DispatchQueue.global().asyncAfter(deadline: .now() + Self.interval(pause)) { [weak self] in self?.restore() }
     }
-
-    private static let (shortestPause, longestPause): (Duration, Duration) = (.milliseconds(250), .seconds(32))
 
     private static func interval(_ duration: Duration) -> DispatchTimeInterval {
         .milliseconds(max(0, Int(duration / .milliseconds(1))))

@@ -1,3 +1,5 @@
+import Basics
+
 /// The loop of ``SharedDeviceApplication/follow(_:_:)``.
 ///
 /// It shows an account only if no cleanup is pending. After a cleanup it asks the broker again, because another person
@@ -89,24 +91,4 @@ struct AccountFollower {
             hidingFailure = "\(error)"
         }
     }
-}
-
-/// The wait before the next attempt. It doubles after each failure, up to a limit.
-struct Backoff {
-    private let first: Duration
-    private let longest: Duration
-    private var upcoming: Duration
-
-    init(first: Duration, longest: Duration) {
-        self.first = min(first, longest)
-        self.longest = longest
-        upcoming = self.first
-    }
-
-    mutating func next() -> Duration {
-        defer { upcoming = min(upcoming * 2, longest) }
-        return upcoming
-    }
-
-    mutating func reset() { upcoming = first }
 }

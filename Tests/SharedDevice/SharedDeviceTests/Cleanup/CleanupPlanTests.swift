@@ -1,3 +1,4 @@
+import Basics
 import Testing
 
 @_spi(Extensions) @testable import SharedDevice
