@@ -136,21 +136,10 @@ public func reportingFailure(_ body: () throws -> Void) throws {
     }
 }
 
-/// Replaces a file that only its owner may write and everyone may read. The content is written to a draft and then
-/// renamed, so that no reader finds an incomplete file.
+/// Replaces a file that only its owner may write and everyone may read, in one step.
 public func replaceFile(_ path: String, by content: String) throws(POSIXError) {
-    let failure = { POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
-    // O_EXCL and O_NOFOLLOW refuse a link at this name: the directory may belong to another user.
-    let draft = "\(path).\(getpid())"
-    let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-    guard descriptor >= 0 else { throw failure() }
-    defer {
-        unlink(draft)
-        close(descriptor)
-    }
-    let code = writeAll(content, to: descriptor)
-    guard code == 0 else { throw POSIXError(POSIXErrorCode(rawValue: code) ?? .EIO) }
-    guard fsync(descriptor) == 0, fchmod(descriptor, 0o644) == 0, rename(draft, path) == 0 else { throw failure() }
+    let code = PublicFile(path: path).replace(by: content)
+    if code != 0 { throw POSIXError(POSIXErrorCode(rawValue: code) ?? .EIO) }
 }
 
 public func warn(_ message: String) {

@@ -26,27 +26,9 @@ package struct KeyFile: Sendable {
     ///
     /// - Throws: ``StoreError``.
     package func write(_ text: String) throws(StoreError) {
-        let new = path + ".new"
-        unlink(new)
-        // Only the broker should be able to write to the directory. If others can, O_EXCL and O_NOFOLLOW defeat their
-        // links.
-        let file = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o644)
-        guard file >= 0 else { throw failure() }
-        // The umask of a service that keeps secrets would deny others the right to read.
-        let bytes = Array((text + "\n").utf8)
-        let isWritten = fchmod(file, 0o644) == 0 && Glibc.write(file, bytes, bytes.count) == bytes.count
-        let problem = isWritten ? nil : failure()
-        close(file)
-        if let problem {
-            unlink(new)
-            throw problem
-        }
-        guard rename(new, path) == 0 else { throw failure() }
-    }
-
-    /// The error for the current `errno`.
-    private func failure() -> StoreError {
-        PrivateFiles.failure(errno, attempted: "give out the keys of tokens in \(path)", otherwise: .failed)
+        let code = PublicFile(path: path).replace(by: text + "\n")
+        guard code != 0 else { return }
+        throw PrivateFiles.failure(code, attempted: "give out the keys of tokens in \(path)", otherwise: .failed)
     }
 }
 
