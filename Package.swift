@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-/// The console's files that draw a sign-out: the pages of checks have them in them.
+/// The console's drawing files, which the test kit has in it for the pages of checks.
 let console: [Resource] = [
     "dom.js", "words.js", "day.js", "rounds.js", "drawing.js", "report.js", "shared-device.css",
 ].map { .embedInCode("Console/\($0)") }
@@ -14,11 +14,10 @@ let libraries = [
     "CoreFoundationNotifications", "SharedDevice", "SharedDeviceTestKit",
 ]
 
-/// What the packages in `Extensions` are made of, too. These modules change as the project needs it.
+/// Modules that the packages in `Extensions` use. They may change at any time.
 let partsOfExtensions = [
     "AppAdapters", "Basics", "CommandParts", "Cryptography", "DBus", "DemoStage", "DeviceConfiguration",
-    "DeviceStorage",
-    "EmbeddedIdentity", "ExampleSupport", "Identity", "ServiceSupport",
+    "DeviceStorage", "EmbeddedIdentity", "ExampleSupport", "Identity", "ServiceSupport",
 ]
 
 /// The programs that are installed, and the apps of the demonstrations.
@@ -40,7 +39,8 @@ func systemLibrary(_ name: String, path: String, pkgConfig: String, apt: String)
     .systemLibrary(name: name, path: path, pkgConfig: pkgConfig, providers: [.apt([apt])])
 }
 
-// The folders below are in the order of their use: a library uses those above it, never one below.
+// The folders are in the order of their use: a library uses those above it, programs and tests any. A target names only what
+// its other dependencies do not bring along.
 let package = Package(
     name: "notify-center",
     products: (libraries + partsOfExtensions).map { .library(name: $0, targets: [$0]) }
@@ -257,7 +257,7 @@ let package = Package(
         ),
         // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
         .executableTarget(name: "torture-app", dependencies: ["SharedDevice"], path: "Tests/Programs/torture-app"),
-        // Broker, apps, bus and disk in one process, on a clock that is a number; a store that commits until it is killed.
+        // Broker, apps, bus and disk in one process, on a simulated clock; also a store that commits until it is killed.
         .executableTarget(name: "simulate", dependencies: ["SharedDeviceBroker"], path: "Tests/Programs/simulate"),
         .testTarget(
             name: "BrokerTests",
@@ -291,7 +291,7 @@ let package = Package(
             exclude: ["AppAdaptersTests/Programs", "booted-check", "chromium-figure", "flatpak-check"]
         ),
 
-        // MARK: TestKits: what users of the package test with, and this project itself
+        // MARK: TestKits: for the tests of users and of this project
         .target(
             name: "NotifyCenterTestKit",
             dependencies: ["NotifyCenter"],
@@ -313,7 +313,7 @@ let package = Package(
         ),
         .executableTarget(name: "flight-briefing", dependencies: ["ExampleSupport"], path: "Examples/FlightBriefing"),
         .executableTarget(name: "field-service", dependencies: ["ExampleSupport"], path: "Examples/FieldService"),
-        // Apps and receipts of the demonstrations, which find the programs at the end of their lists built beside themselves.
+        // Apps and receipts of the demonstrations. The programs at the end of a demonstration's list are built beside it.
         .target(
             name: "DemoStage",
             dependencies: ["DeviceConfiguration", "ExampleSupport", "SharedDeviceTestKit"],

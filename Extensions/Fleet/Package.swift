@@ -4,7 +4,7 @@ import PackageDescription
 
 let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
 
-/// A library or program of the root package.
+/// A library or program of the root package. A target names only what its other dependencies do not bring along.
 func root(_ name: String) -> Target.Dependency { .product(name: name, package: "notify-center") }
 
 let package = Package(

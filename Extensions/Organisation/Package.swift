@@ -5,7 +5,7 @@ import PackageDescription
 let argumentParser: Target.Dependency = .product(name: "ArgumentParser", package: "swift-argument-parser")
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 
-/// A library or program of the root package.
+/// A library or program of the root package. A target names only what its other dependencies do not bring along.
 func root(_ name: String) -> Target.Dependency { .product(name: name, package: "notify-center") }
 
 let package = Package(
