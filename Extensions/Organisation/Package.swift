@@ -34,7 +34,7 @@ let package = Package(
         .target(name: "HTTPListening", dependencies: [root("DBus")], path: "Sources/HTTPListening"),
         // An organisation's provider: what is asked, and what its answers mean.
         .target(name: "OpenIDConnect", dependencies: ["HTTPClient"], path: "Sources/OpenIDConnect"),
-        // What the broker asks of a provider, answered by one that speaks OpenID Connect.
+        // The broker's requests to a provider, for OpenID Connect.
         .target(
             name: "OrganisationIdentity",
             dependencies: ["HTTPListening", "OpenIDConnect"],

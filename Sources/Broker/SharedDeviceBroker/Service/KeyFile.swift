@@ -26,7 +26,7 @@ package struct KeyFile: Sendable {
     ///
     /// - Throws: ``StoreError``.
     package func write(_ text: String) throws(StoreError) {
-        let code = PublicFile(path: path).replace(by: text + "\n")
+        let code = PublicFile(path: path).replace(by: text + "\n", isOwnDirectory: true)
         guard code != 0 else { return }
         throw PrivateFiles.failure(code, attempted: "give out the keys of tokens in \(path)", otherwise: .failed)
     }

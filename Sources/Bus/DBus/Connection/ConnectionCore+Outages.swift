@@ -24,11 +24,9 @@ struct ReconnectDelay {
     private var restoredAt: ContinuousClock.Instant?
 
     mutating func next() -> Duration {
-        guard backoff != nil else {
-            backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
-            return .zero
-        }
-        return backoff?.next() ?? .zero
+        if let wait = backoff?.next() { return wait }
+        backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
+        return .zero
     }
 
     mutating func restored(at now: ContinuousClock.Instant) { restoredAt = now }

@@ -10,7 +10,7 @@ import SharedDeviceBroker
 import Synchronization
 import Testing
 
-/// What the broker's tests keep in a directory of their own.
+/// The files of the broker's tests.
 extension TemporaryDirectory {
     convenience init() throws { try self.init("broker-tests") }
 
