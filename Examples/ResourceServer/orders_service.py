@@ -6,8 +6,10 @@ the library is in the package python3-jwt.
 """
 
 import argparse
+import http.client
 import http.server
 import json
+import sys
 import threading
 import time
 import urllib.request
@@ -35,19 +37,26 @@ class Provider:
     """The keys of the organisation's provider, cached for an hour. An unknown key ID reloads them, at most once a minute."""
 
     def __init__(self, issuer: str):
-        self.issuer, self.published, self.read_at = issuer, {"keys": []}, -3600.0
+        self.issuer, self.published = issuer, {"issuer": issuer, "keys": []}
+        # By time.monotonic(): until when the keys are used, and before which they are not read again.
+        self.fresh_until, self.next_read = -1.0, -1.0
         self.lock = threading.Lock()
 
     def keys(self, wanted: str) -> dict:
+        """Returns the issuer and its keys. Raises an error if they are too old and cannot be read now."""
         with self.lock:
-            is_known = any(key.get("kid") == wanted for key in self.published["keys"])
-            if time.monotonic() - self.read_at > (3600 if is_known else 60):
-                # Set before the request, which may fail: the senders of tokens must not control the rate of requests.
-                self.read_at = time.monotonic()
+            now = time.monotonic()
+            is_known = now < self.fresh_until and any(key.get("kid") == wanted for key in self.published["keys"])
+            if not is_known and now >= self.next_read:
+                # Set before the requests, which may fail: the senders of tokens must not control the rate of requests.
+                self.next_read = now + 1
                 description = self.read(self.issuer + "/.well-known/openid-configuration")
                 if description["issuer"] != self.issuer:
-                    raise ValueError("it calls itself otherwise")
-                self.published = {"issuer": self.issuer, "keys": self.read(description["jwks_uri"])["keys"]}
+                    raise ValueError(f"the provider calls itself {description['issuer']!r}")
+                self.published["keys"] = [key for key in self.read(description["jwks_uri"])["keys"] if isinstance(key, dict)]
+                self.fresh_until, self.next_read = now + 3600, now + 60
+            elif now >= self.fresh_until:
+                raise OSError("the last attempt failed less than a second ago")
             return self.published
 
     @staticmethod
@@ -72,8 +81,9 @@ def published_keys(wanted: str) -> dict:
         by_curve = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA"}
         algorithms = {key["kid"]: key.get("alg") or by_curve.get(key.get("crv"), "RS256") for key in keys}
         return {"issuer": published["issuer"], "keys": {key["kid"]: (jwt.PyJWK(key).key, algorithms[key["kid"]]) for key in keys}}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, jwt.PyJWTError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, jwt.PyJWTError, http.client.HTTPException) as error:
         # The broker has not started yet, or the keys are invalid or unreachable. No token is accepted until they can be read.
+        print(f"cannot read the keys: {error!r}", file=sys.stderr, flush=True)
         raise Refused(503, "temporarily_unavailable", "the keys cannot be read; try again") from None
 
 

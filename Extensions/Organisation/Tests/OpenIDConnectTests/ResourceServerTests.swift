@@ -7,6 +7,7 @@ import Identity
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
 import Synchronization
+import TestProviders
 import Testing
 
 @testable import EmbeddedIdentity
@@ -143,6 +144,19 @@ struct ResourceServerTests {
         try whole.write(toFile: keys, atomically: true, encoding: .utf8)
         #expect(try await server.orders(token.value).status == 200)
     }
+
+    @Test("after a failed reading of the provider's keys, the service soon reads them again")
+    func providerRecovers() async throws {
+        let provider = try await FaultyProvider.shared.value
+        let server = try await ResourceServer(
+            ["--issuer", provider.issuer("discovery-retry-after.orders")],
+            environment: ["SSL_CERT_FILE": provider.trustAnchors]
+        )
+        // Signed by nobody: with keys the service refuses it, without keys it can say nothing about it.
+        let token = Base64URL.encode(#"{"alg":"ES256","kid":"x","typ":"at+jwt"}"#.utf8) + ".e30.AA"
+        #expect(try await server.orders(token).status == 503)
+        try await eventually(within: .seconds(20)) { try await server.orders(token).status == 401 }
+    }
 }
 
 /// `Examples/ResourceServer` in another process.
@@ -161,8 +175,10 @@ struct ResourceServer {
         return probe.waitUntilExit() == 0
     }
 
-    init(keys: String, _ arguments: [String] = []) async throws {
-        process = try ChildProcess("/usr/bin/python3", [Self.script, "--keys", keys] + arguments)
+    init(keys: String, _ arguments: [String] = []) async throws { try await self.init(["--keys", keys] + arguments) }
+
+    init(_ arguments: [String], environment: [String: String] = [:]) async throws {
+        process = try ChildProcess("/usr/bin/python3", [Self.script] + arguments, environment: environment)
         let port = try await process.line { Int($0) != nil }
         address = try #require(HTTPAddress("http://127.0.0.1:\(port)/orders"))
     }
