@@ -1,3 +1,4 @@
+import Basics
 import FoundationEssentials
 import Glibc
 
@@ -178,27 +179,12 @@ extension ProcessTree {
 
     /// - Returns: the file's bytes; `nil` if the process has ended or the file does not exist.
     private static func bytes(of path: String, limit: Int = longestVariables) throws(Unreadable) -> [UInt8]? {
-        // Opening must neither block nor follow a link.
-        let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        guard file >= 0 else {
-            guard errno != ENOENT && errno != ESRCH else { return nil }
-            throw Unreadable(path: path, code: errno)
+        do throws(FileReadError) {
+            return try ReadableFile(path, followsLink: false).prefix(limit)
+        } catch {
+            guard case .system(let code) = error, code != ENOENT, code != ESRCH else { return nil }
+            throw Unreadable(path: path, code: code)
         }
-        defer { close(file) }
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 4096)
-        while bytes.count < limit {
-            let count = Glibc.read(file, &buffer, buffer.count)
-            if count == 0 { return bytes }
-            if count > 0 {
-                bytes += buffer[..<count]
-            } else if errno == ESRCH {
-                return nil
-            } else if errno != EINTR {
-                throw Unreadable(path: path, code: errno)
-            }
-        }
-        return bytes
     }
 
     struct Unreadable: Error {

@@ -1,3 +1,4 @@
+import Basics
 import DeviceConfiguration
 import Glibc
 import SharedDevice
@@ -108,7 +109,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
     }
 
     private static func mounts() throws(AdapterFailure) -> [Mount] {
-        guard let bytes = kernelFile("/proc/self/mountinfo") else {
+        guard let bytes = try? ReadableFile("/proc/self/mountinfo").content(atMost: 64 << 20) else {
             throw AdapterFailure(
                 "see what is mounted, in",
                 "/proc/self/mountinfo",
@@ -141,23 +142,6 @@ struct SessionPlaces: Codable, Sendable, Equatable {
             }
         }
         return String(decoding: bytes, as: UTF8.self)
-    }
-
-    private static func kernelFile(_ path: String) -> [UInt8]? {
-        let file = open(path, O_RDONLY | O_CLOEXEC)
-        guard file >= 0 else { return nil }
-        defer { close(file) }
-        var content: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 65_536)
-        while true {
-            let count = read(file, &chunk, chunk.count)
-            if count == 0 { return content }
-            if count > 0 {
-                content += chunk[..<count]
-            } else if errno != EINTR {
-                return nil
-            }
-        }
     }
 }
 

@@ -1,3 +1,4 @@
+import Basics
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
@@ -19,36 +20,31 @@ struct StateFile: Sendable {
 
     /// - Returns: `nil` if there is no file.
     func read<Value: Decodable>(_ type: Value.Type) throws(Failure) -> Value? {
-        // Opening must neither block nor follow a link.
-        let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        guard file >= 0 else {
-            if errno == ENOENT { return nil }
-            throw Failure(reason: String(cString: strerror(errno)))
-        }
-        defer { close(file) }
-        var status = stat()
-        guard fstat(file, &status) == 0 else { throw Failure(reason: String(cString: strerror(errno))) }
-        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
-            throw Failure(reason: "it is not a regular file that only this user may write")
-        }
-        var content = Data()
-        var chunk = [UInt8](repeating: 0, count: 65_536)
-        while true {
-            guard content.count <= Self.largest else { throw Failure(reason: "it has more than \(Self.largest) bytes") }
-            let count = Glibc.read(file, &chunk, chunk.count)
-            if count == 0 { break }
-            if count > 0 {
-                content.append(contentsOf: chunk[..<count])
-            } else if errno != EINTR {
-                throw Failure(reason: String(cString: strerror(errno)))
-            }
-        }
+        guard let content = try content() else { return nil }
         do {
             return try JSONDecoder().decode(type, from: content)
         } catch {
             let lookup = error as? SystemUser.LookupFailure
             throw Failure(reason: lookup?.description ?? "it has an unknown form")
         }
+    }
+
+    private func content() throws(Failure) -> Data? {
+        let status: stat
+        let content: [UInt8]
+        do throws(FileReadError) {
+            let file = try ReadableFile(path, followsLink: false)
+            status = try file.status()
+            let isFile = status.st_mode & S_IFMT == S_IFREG
+            content = isFile ? try file.content(atMost: Self.largest) : []
+        } catch {
+            if error.isMissing { return nil }
+            throw Failure(reason: error.reason)
+        }
+        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
+            throw Failure(reason: "it is not a regular file that only this user may write")
+        }
+        return Data(content)
     }
 
     /// Writes the file durably before it returns. `nil` removes it.

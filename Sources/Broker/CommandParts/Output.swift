@@ -7,18 +7,9 @@ import Glibc
 
 /// Writes a line to standard output without a buffer, so that a reader receives it at once.
 public func emit(_ line: String) throws(CommandFailure) {
-    let bytes = Array("\(line)\n".utf8)
-    var written = 0
-    while written < bytes.count {
-        let count = bytes[written...].withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
-        if count >= 0 {
-            written += count
-        } else if errno != EINTR {
-            throw CommandFailure(
-                status: EX_IOERR,
-                description: "could not write the output: \(String(cString: strerror(errno)))"
-            )
-        }
+    let code = writeAll("\(line)\n", to: STDOUT_FILENO)
+    guard code == 0 else {
+        throw CommandFailure(status: EX_IOERR, description: "could not write the output: \(String(cString: strerror(code)))")
     }
 }
 
@@ -48,30 +39,23 @@ public enum Terminal {
         }
         return max(1, (width - 1) / max(1, columns) + 1)
     }
-
-    public static func printable(_ text: String) -> String { ScreenLine.printable(text) }
 }
 
+/// A table whose rows may have colours.
 public struct Table {
-    public var head: [String]
-    public var rows: [[String]] = []
-    public var colours: [Terminal.Colour?] = []
+    private var text: TextTable
+    private var colours: [Terminal.Colour?] = []
 
-    public init(_ head: String...) { self.head = head }
+    public init(_ headings: String...) { text = TextTable(headings) }
 
     public mutating func add(_ row: [String], _ colour: Terminal.Colour? = nil) {
-        rows.append(row.map(Terminal.printable))
+        text.add(row)
         colours.append(colour)
     }
 
     public var lines: [String] {
-        let widths = head.indices.map { column in ([head] + rows).map { $0[column].count }.max() ?? 0 }
-        let line: ([String]) -> String = { row in
-            let cells = zip(row, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
-            let text = cells.joined(separator: "  ")
-            return String(text[..<(text.lastIndex { $0 != " " }.map(text.index(after:)) ?? text.startIndex)])
-        }
-        return [Terminal.bold(line(head))] + zip(rows, colours).map { Terminal.coloured(line($0), $1) }
+        let lines = text.lines
+        return [Terminal.bold(lines[0])] + zip(lines.dropFirst(), colours).map { Terminal.coloured($0, $1) }
     }
 }
 
@@ -137,9 +121,15 @@ public func reportingFailure(_ body: () throws -> Void) throws {
 }
 
 /// Replaces a file that only its owner may write and everyone may read, in one step.
-public func replaceFile(_ path: String, by content: String) throws(POSIXError) {
-    let code = PublicFile(path: path).replace(by: content)
-    if code != 0 { throw POSIXError(POSIXErrorCode(rawValue: code) ?? .EIO) }
+///
+/// - Parameter remedy: What the message ends with, after a semicolon.
+public func replaceFile(_ path: String, by content: String, remedy: String? = nil) throws(CommandFailure) {
+    do throws(AtomicFile.Failure) {
+        try AtomicFile(path: path, readers: .everyone, isOwnDirectory: false).write(content.utf8)
+    } catch {
+        let end = remedy.map { "; \($0)" } ?? ""
+        throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(path): \(error.reason)\(end)")
+    }
 }
 
 public func warn(_ message: String) {
@@ -163,10 +153,6 @@ public struct MetricsOutput: ParsableArguments {
 
     public func write(_ text: String) throws {
         guard let file else { return try emit(String(text.dropLast())) }
-        do {
-            try replaceFile(file, by: text)
-        } catch {
-            throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(file): \(systemReason(error))")
-        }
+        try replaceFile(file, by: text)
     }
 }

@@ -28,7 +28,7 @@ public struct ScreenLine: Sendable, Equatable {
 
     public mutating func add(_ text: String, _ style: Style = .plain) {
         guard !text.isEmpty else { return }
-        pieces.append(Piece(text: Self.printable(text), style: style))
+        pieces.append(Piece(text: text.printable, style: style))
     }
 
     mutating func pad(to column: Int) {
@@ -75,17 +75,6 @@ public struct ScreenLine: Sendable, Equatable {
 
     // MARK: Texts
 
-    /// Escapes all characters that a terminal would act on.
-    public static func printable(_ text: String) -> String {
-        text.unicodeScalars.map { scalar in
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate:
-                "\\u{\(String(scalar.value, radix: 16))}"
-            default: String(scalar)
-            }
-        }.joined()
-    }
-
     /// An estimate of the text's columns; terminals differ.
     static func columns(_ text: String) -> Int { text.reduce(0) { $0 + columns($1) } }
 
@@ -117,7 +106,7 @@ public struct ScreenLine: Sendable, Equatable {
     /// Splits the text into lines of at most `limit` columns, at blanks if possible.
     static func wrapped(_ text: String, columns limit: Int) -> [String] {
         var lines: [String] = []
-        for word in printable(text).split(separator: " ") {
+        for word in text.printable.split(separator: " ") {
             if let last = lines.last, columns(last) + 1 + columns(String(word)) <= limit {
                 lines[lines.count - 1] += " \(word)"
             } else {

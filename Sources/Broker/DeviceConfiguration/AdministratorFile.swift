@@ -16,40 +16,30 @@ struct AdministratorFile {
     ///
     /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
     func read() throws(ManagedConfigurationError) -> Data? {
-        // Opened without blocking, because the path may lead to a FIFO.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-        guard descriptor >= 0 else {
-            let code = errno
-            if code == ENOENT || code == ENOTDIR { return nil }
-            throw unreadable(String(cString: strerror(code)))
+        let info: stat
+        let content: [UInt8]
+        do throws(FileReadError) {
+            let file = try ReadableFile(path)
+            info = try file.status()
+            content = info.st_mode & S_IFMT == S_IFREG ? try file.content(atMost: maximumSize) : []
+        } catch {
+            switch error {
+            case .system:
+                if error.isMissing { return nil }
+                throw unreadable(error.reason)
+            case .tooLarge:
+                throw ManagedConfigurationError(
+                    .tooLarge,
+                    file: path,
+                    message: error.reason,
+                    remedy: "see that it is the right file"
+                )
+            }
         }
-        defer { close(descriptor) }
-        var info = stat()
-        guard fstat(descriptor, &info) == 0 else { throw unreadable(String(cString: strerror(errno))) }
         guard info.st_mode & S_IFMT == S_IFREG else { throw unreadable("it is not a regular file") }
         guard info.st_mode & S_IWOTH == 0 else { throw .writableByAnyone(path, decides: decides) }
         if mustBeRoots, !info.isRootsAlone { throw .notRoots(path, info, decides: decides) }
-        return try read(descriptor)
-    }
-
-    private func read(_ descriptor: CInt) throws(ManagedConfigurationError) -> Data {
-        var content = Data()
-        var chunk = [UInt8](repeating: 0, count: 65_536)
-        while content.count <= maximumSize {
-            let count = Glibc.read(descriptor, &chunk, chunk.count)
-            if count == 0 { return content }
-            if count > 0 {
-                content.append(contentsOf: chunk[..<count])
-            } else if errno != EINTR {
-                throw unreadable(String(cString: strerror(errno)))
-            }
-        }
-        throw ManagedConfigurationError(
-            .tooLarge,
-            file: path,
-            message: "it has more than \(maximumSize) bytes",
-            remedy: "see that it is the right file"
-        )
+        return Data(content)
     }
 
     private func unreadable(_ message: String) -> ManagedConfigurationError {

@@ -79,22 +79,20 @@ struct AppManifestMonitor: Sendable {
     ///   - readings: The result for each file in the directory; the error if the directory cannot be used.
     ///   - last: The manifests that were valid before this program started, by file name. Only needed if something is
     ///     invalid now.
-    ///   - watchProblem: Why later changes may go unnoticed.
     mutating func directoryWasRead(
         _ readings: Result<[Reading], ManagedConfigurationError>,
-        last: [String: Valid] = [:],
-        watchProblem: ManagedConfigurationError? = nil
+        last: [String: Valid] = [:]
     ) -> AppManifests? {
         let next: AppManifests
         switch readings {
         case .success(let readings):
-            next = merge(readings, last, watchProblem)
+            next = merge(readings, last)
         case .failure(let problem):
             // Use the last known contents, and keep the state as it was before this reading.
             var before = self
             let former = last.map { Reading(name: $0, path: $0, manifest: .success($1)) }
             next = AppManifests(
-                manifests: latest?.manifests ?? before.merge(former, [:], nil).manifests,
+                manifests: latest?.manifests ?? before.merge(former, [:]).manifests,
                 problems: [problem],
                 contents: latest?.contents ?? kept,
                 unknown: latest.map(\.unknown) ?? [problem.file]
@@ -105,15 +103,11 @@ struct AppManifestMonitor: Sendable {
         return next
     }
 
-    private mutating func merge(
-        _ readings: [Reading],
-        _ last: [String: Valid],
-        _ watchProblem: ManagedConfigurationError?
-    ) -> AppManifests {
+    private mutating func merge(_ readings: [Reading], _ last: [String: Valid]) -> AppManifests {
         let names = Set(readings.map(\.name))
         let lasting = lasting.map { $0.intersection(names) } ?? names
         self.lasting = lasting
-        var problems = watchProblem.map { [$0] } ?? []
+        var problems: [ManagedConfigurationError] = []
         var kept: [String: Valid] = [:]
         var unknown: [String] = []
         // Contents that stay stored, because the system may not know a user for a moment.
@@ -216,12 +210,10 @@ public struct AppManifestDirectory: Sendable {
     ) throws(ManagedConfigurationError) -> AsyncStream<AppManifests> {
         let monitor = Locked(AppManifestMonitor(kept: kept))
         do {
-            return try DirectoryWatcher.updates(of: path, quietPeriod: quietPeriod) { watchError in
+            return try DirectoryWatcher.updates(of: path, quietPeriod: quietPeriod) {
                 let readings = readings()
                 let last = Self.isSound(readings) ? [:] : valid(kept)
-                return monitor.withLock {
-                    $0.directoryWasRead(readings, last: last, watchProblem: watchError.map { .cannotWatch(path, $0) })
-                }
+                return monitor.withLock { $0.directoryWasRead(readings, last: last) }
             } again: {
                 monitor.withLock(\.hasProblems) ? Self.pauseAfterProblem : nil
             }

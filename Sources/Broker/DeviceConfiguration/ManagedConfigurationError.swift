@@ -68,7 +68,7 @@ extension ManagedConfigurationError {
         )
     }
 
-    static func cannotWatch(_ path: String, _ error: DirectoryWatch.Errno) -> ManagedConfigurationError {
+    static func cannotWatch(_ path: String, _ error: DirectoryWatcher.Failure) -> ManagedConfigurationError {
         ManagedConfigurationError(
             .cannotWatch,
             file: path,

@@ -30,7 +30,7 @@ public struct ManagedConfigurationFile: Sendable {
 
     /// The default directory of the apps' manifests: `apps`, next to the file.
     public var appManifestDirectory: String {
-        let directory = FilePathParts.parent(of: path)
+        let directory = parentDirectory(of: path)
         return directory.hasSuffix("/") ? directory + "apps" : directory + "/apps"
     }
 
@@ -66,14 +66,9 @@ public struct ManagedConfigurationFile: Sendable {
     ) throws(ManagedConfigurationError) -> AsyncStream<ManagedConfigurationUpdate> {
         let monitor = Locked(ManagedConfigurationMonitor())
         do {
-            return try DirectoryWatcher.updates(
-                of: FilePathParts.parent(of: path),
-                quietPeriod: quietPeriod
-            ) { watchError in
+            return try DirectoryWatcher.updates(of: parentDirectory(of: path), quietPeriod: quietPeriod) {
                 let reading = Result { () throws(ManagedConfigurationError) in try load() }
-                return monitor.withLock {
-                    $0.fileWasRead(reading, watchProblem: watchError.map { .cannotWatch(path, $0) })
-                }
+                return monitor.withLock { $0.fileWasRead(reading) }
             }
         } catch {
             throw .cannotWatch(path, error)
@@ -96,15 +91,12 @@ struct ManagedConfigurationMonitor: Sendable {
     private var latest: ManagedConfigurationUpdate?
 
     /// The update for this reading of the file; `nil` if nothing has changed.
-    ///
-    /// - Parameter watchProblem: Why later changes may go unnoticed.
     mutating func fileWasRead(
-        _ reading: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>,
-        watchProblem: ManagedConfigurationError? = nil
+        _ reading: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>
     ) -> ManagedConfigurationUpdate? {
         let update =
             switch reading {
-            case .success(let content): ManagedConfigurationUpdate(inForce: content, problem: watchProblem)
+            case .success(let content): ManagedConfigurationUpdate(inForce: content, problem: nil)
             case .failure(let problem): ManagedConfigurationUpdate(inForce: latest?.inForce, problem: problem)
             }
         guard update != latest else { return nil }

@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -78,7 +79,7 @@ struct AppsWaiveCommand: ParsableCommand {
         try reportingFailure {
             let names = knownNames()
             let key = try names?.key(for: app)
-            let shown = Terminal.printable(key.flatMap { names?[$0] } ?? app)
+            let shown = (key.flatMap { names?[$0] } ?? app).printable
             var request: BrokerProtocol.Fields = ["app": .string(key ?? app), "reason": .string(reason)]
             if let session { request["session"] = .uint64(session) }
             let answer = try bus.connect()

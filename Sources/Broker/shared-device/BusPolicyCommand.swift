@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -55,11 +56,11 @@ struct BusPolicyCommand: ParsableCommand {
                 let written =
                     problem.map { policy.beside(badManifest: $0.file, former: former) }
                     ?? (policy: policy, xml: policy.xml)
-                try write(written.xml, to: output)
+                try replaceFile(output, by: written.xml)
                 try reload()
                 let next = try self.policy()
                 guard next != (policy, problem), repetition < Self.mostRepetitions else {
-                    try emit(Terminal.printable("\(written.policy)"))
+                    try emit("\(written.policy)".printable)
                     break
                 }
                 (policy, problem) = next
@@ -76,14 +77,6 @@ struct BusPolicyCommand: ParsableCommand {
         let content = try source.load()
         let manifests = AppManifestDirectory(path: source.appManifestDirectory).load()
         return (try BusPolicy(content, manifests.manifests), manifests.problems.first)
-    }
-
-    private func write(_ xml: String, to output: String) throws {
-        do {
-            try replaceFile(output, by: xml)
-        } catch {
-            throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(output): \(systemReason(error))")
-        }
     }
 
     private func reload() throws {

@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DeviceConfiguration
@@ -186,7 +187,7 @@ struct ConfigurationReport {
         for (name, meaning) in meanings {
             let value = (settings[name] ?? .null).text
             lines.append(Terminal.bold(name) + String(repeating: " ", count: width + 2 - name.count) + value)
-            lines.append("    " + Terminal.printable(meaning))
+            lines.append("    " + meaning.printable)
         }
         if !manifests.manifests.isEmpty {
             lines += ["", "Apps in \(directory):"]
@@ -202,7 +203,7 @@ struct ConfigurationReport {
     private static func deletion(of path: String) -> String {
         var status = stat()
         let isMissing = lstat(path, &status) != 0 && errno == ENOENT
-        return "    deletes \(Terminal.printable(path))\(isMissing ? " (nothing is there yet)" : "")"
+        return "    deletes \(path.printable)\(isMissing ? " (nothing is there yet)" : "")"
     }
 
     /// The report for programs. The properties' names are the keys, which programs rely on.

@@ -142,21 +142,12 @@ struct AppsEnrolCommand: ParsableCommand {
     }
 
     private func write(_ content: String, to file: String) throws(CommandFailure) {
-        do {
-            let url = URL(fileURLWithPath: file)
-            try FileManager.default.createDirectory(
-                at: url.deletingLastPathComponent(),
-                withIntermediateDirectories: true
-            )
-            try replaceFile(file, by: content)
-        } catch {
-            let remedy =
-                geteuid() == 0
-                ? "" : "; run it as root, or name the directory that your broker reads with --apps"
-            throw CommandFailure(
-                status: EX_CANTCREAT,
-                description: "cannot write \(file): \(systemReason(error))\(remedy)"
-            )
-        }
+        // If this fails, the replacement fails and says why.
+        try? FileManager.default.createDirectory(
+            at: URL(fileURLWithPath: file).deletingLastPathComponent(),
+            withIntermediateDirectories: true
+        )
+        let remedy = "run it as root, or name the directory that your broker reads with --apps"
+        try replaceFile(file, by: content, remedy: geteuid() == 0 ? nil : remedy)
     }
 }

@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DeviceConfiguration
@@ -118,7 +119,7 @@ private struct LoggedEntry: Encodable {
         var parts = [Form.time(at), Terminal.coloured(padded, colour)]
         if let session { parts.append("session \(session)") }
         for text in [app.map(name), account, detail.map { "(\($0))" }] {
-            if let text { parts.append(Terminal.printable(text)) }
+            if let text { parts.append(text.printable) }
         }
         return parts.joined(separator: "  ")
     }

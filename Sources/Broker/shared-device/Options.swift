@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -90,10 +91,10 @@ extension AppNames {
     func key(for text: String) throws(CommandFailure) -> String? {
         let keys = keys(for: text)
         guard keys.count > 1 else { return keys.first }
-        let candidates = keys.map { "\n  \(Terminal.printable(self[$0]))" }.joined()
+        let candidates = keys.map { "\n  \(self[$0].printable)" }.joined()
         throw CommandFailure(
             status: EX_DATAERR,
-            description: "several apps are called “\(Terminal.printable(text))”; name one of them:\(candidates)"
+            description: "several apps are called “\(text.printable)”; name one of them:\(candidates)"
         )
     }
 }

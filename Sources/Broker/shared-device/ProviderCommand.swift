@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -88,7 +89,7 @@ extension ProviderCheckStep {
             case .unknown: ("–", nil)
             }
         let padding = String(repeating: " ", count: max(0, 13 - title.count))
-        return Terminal.coloured(sign, colour) + " " + title + padding + " " + Terminal.printable(text)
+        return Terminal.coloured(sign, colour) + " " + title + padding + " " + text.printable
     }
 
     private var title: String {

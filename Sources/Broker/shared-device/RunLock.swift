@@ -1,3 +1,4 @@
+import Basics
 import CommandParts
 import Dispatch
 import FoundationEssentials

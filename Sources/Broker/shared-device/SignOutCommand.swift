@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -79,7 +80,7 @@ struct SignOutCommand: ParsableCommand {
                 )
             }
             guard wait != nil, report?.isComplete != true else { return }
-            let owing = report?.owing.map { Terminal.printable(name($0.identifier)) }.joined(separator: ", ")
+            let owing = report?.owing.map { name($0.identifier).printable }.joined(separator: ", ")
             throw CommandFailure(
                 status: EX_TEMPFAIL,
                 description: owing.map { "not all data is gone yet; still owing: \($0)" }
@@ -124,6 +125,6 @@ struct RoundWatch {
             case .failed, .finished, .waived, .enforced: app.finishedAfter
             }
         let detail = app.detail.map { "  (\($0))" } ?? ""
-        return Terminal.printable("  \(Form.after(time))  \(name)  \(app.progress.rawValue)\(detail)")
+        return "  \(Form.after(time))  \(name)  \(app.progress.rawValue)\(detail)".printable
     }
 }

@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -124,7 +125,7 @@ struct DeviceStatus: Encodable {
         }
         let width = facts.map(\.0.count).max() ?? 0
         var lines = facts.map { name, value in
-            Terminal.bold(name) + String(repeating: " ", count: width - name.count + 2) + Terminal.printable(value)
+            Terminal.bold(name) + String(repeating: " ", count: width - name.count + 2) + value.printable
         }
         if let round { lines += ["", round.headline] + round.table(name).lines }
         return lines.joined(separator: "\n")

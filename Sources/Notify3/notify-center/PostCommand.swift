@@ -52,13 +52,15 @@ struct PostCommand: ParsableCommand {
     }
 
     private static func userInfo(_ text: String) throws -> UserInfo {
-        do throws(JSONReader.SyntaxError) {
-            guard case .dictionary(let userInfo) = try JSONReader.read(text) else {
-                throw JSONReader.SyntaxError(offset: 0, reason: "the value is not an object")
+        // The post itself reports the limit of nesting.
+        let limits = JSONLimits(size: .max, depth: 64, values: .max)
+        do {
+            guard case .dictionary(let userInfo) = try PropertyListValue(parsing: Array(text.utf8), limits: limits) else {
+                throw ValidationError("the value is not an object")
             }
             return userInfo
-        } catch {
-            throw ValidationError("byte \(error.offset): \(error.reason)")
+        } catch let error as JSONError {
+            throw ValidationError("\(error)")
         }
     }
 }

@@ -1,3 +1,4 @@
+import Basics
 import Glibc
 
 /// Reads small files. Blocks the thread on the file system.
@@ -6,20 +7,15 @@ package enum FleetFiles {
     ///
     /// - Throws: ``FleetRefusal`` if the file is unreadable or too large.
     package static func read(_ path: String, atMost limit: Int) throws(FleetRefusal) -> [UInt8]? {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-        guard descriptor >= 0 else {
-            if errno == ENOENT { return nil }
-            throw failure(path)
+        do throws(FileReadError) {
+            return try ReadableFile(path).content(atMost: limit)
+        } catch {
+            switch error {
+            case .system(ENOENT): return nil
+            case .system(let code): throw failure(path, code)
+            case .tooLarge: throw FleetRefusal("\(path) has more than \(limit) bytes; see that it is the right file")
+            }
         }
-        defer { close(descriptor) }
-        var content: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 16 << 10)
-        while content.count <= limit {
-            let count = Glibc.read(descriptor, &chunk, chunk.count)
-            if count == 0 { return content }
-            if count > 0 { content += chunk[..<count] } else if errno != EINTR { throw failure(path) }
-        }
-        throw FleetRefusal("\(path) has more than \(limit) bytes; see that it is the right file")
     }
 
     /// Reads a configuration file. Does not check the key's permissions, see ``objection(toKey:owner:credentials:)``.
@@ -52,7 +48,7 @@ package enum FleetFiles {
         // systemd grants access to credentials by an ACL, which shows as group permissions.
         let isCredential = credentials.map { !$0.isEmpty && path.hasPrefix($0 + "/") } ?? false
         var info = stat()
-        guard stat(path, &info) == 0 else { return failure(path).description }
+        guard stat(path, &info) == 0 else { return failure(path, errno).description }
         guard info.st_mode & S_IFMT == S_IFREG else { return "\(path) is no file; name the file of the key" }
         guard info.st_uid == owner || info.st_uid == 0 else {
             return
@@ -64,7 +60,7 @@ package enum FleetFiles {
         return nil
     }
 
-    private static func failure(_ path: String) -> FleetRefusal {
-        FleetRefusal("\(path) cannot be read: \(String(cString: strerror(errno))); let this user read it")
+    private static func failure(_ path: String, _ code: CInt) -> FleetRefusal {
+        FleetRefusal("\(path) cannot be read: \(String(cString: strerror(code))); let this user read it")
     }
 }

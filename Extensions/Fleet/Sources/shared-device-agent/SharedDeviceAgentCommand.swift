@@ -67,7 +67,7 @@ package struct AgentFile: Sendable {
     /// - Returns: the reason of a failure, with the remedy.
     func write(_ memory: AgentMemory) -> String? {
         do {
-            try file.write(Data(memory.json.text.utf8))
+            try file.write(memory.json.text.utf8)
             return nil
         } catch {
             return "the agent's file is not on the disk (\(error)); free some space, or make the directory writable"

@@ -287,12 +287,10 @@ struct FleetAuthority {
 
     private static func write(_ text: String, to path: String) throws(CommandFailure) {
         do {
-            try AtomicFile(path: path).write(Data(text.utf8))
+            try AtomicFile(path: path).write(text.utf8)
         } catch {
             throw CommandFailure(status: EX_CANTCREAT, description: "\(path) cannot be written: \(error)")
         }
-        // A umask may also have removed rights of the owner.
-        chmod(path, 0o600)
     }
 
     private static func absolute(_ folder: String) throws(CommandFailure) -> String {
@@ -388,14 +386,14 @@ struct OpenSSL {
         if end.status == 127 {
             throw CommandFailure(
                 status: EX_UNAVAILABLE,
-                description: "openssl is not there: \(Terminal.printable(text)); install the package openssl"
+                description: "openssl is not there: \(text.printable); install the package openssl"
             )
         }
         guard end.status == 0 else {
             let reason = text.split(separator: "\n").last { !$0.isEmpty } ?? "no reason"
             throw CommandFailure(
                 status: EX_DATAERR,
-                description: "openssl \(words[0]) has failed: \(Terminal.printable(String(reason)))"
+                description: "openssl \(words[0]) has failed: \(String(reason).printable)"
             )
         }
         return text

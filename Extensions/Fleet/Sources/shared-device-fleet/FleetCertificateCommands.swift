@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -92,7 +93,7 @@ extension FleetAuthority {
     /// Warns of certificates that expire soon, including the MQTT server's, of which no device can warn.
     fileprivate func warnOfEnds() throws(CommandFailure) {
         let near = try terms().filter(\.isNear)
-        for term in near.prefix(Self.mostNamed) { warn(Terminal.printable("\(term.name): it \(term.words)")) }
+        for term in near.prefix(Self.mostNamed) { warn("\(term.name): it \(term.words)".printable) }
         if near.count > Self.mostNamed {
             warn("and \(near.count - Self.mostNamed) more: “fleet certificates” lists them")
         }

@@ -87,7 +87,7 @@ struct FleetSignOutCommand: ParsableCommand {
                 json ? Form.json(progress) : progress.table.joined(separator: "\n"),
                 unless: progress.isDone && !json
             )
-            if let warning = progress.warning { warn(Terminal.printable(warning)) }
+            if let warning = progress.warning { warn(warning.printable) }
             guard !progress.isDone else { return }
             if let obstacle = progress.obstacle { throw CommandFailure(status: EX_UNAVAILABLE, description: obstacle) }
             throw CommandFailure(
@@ -185,7 +185,7 @@ struct FleetStatusCommand: ParsableCommand {
     /// - Parameter size: The window, which shows the counts and the worst devices that fit; `nil` shows all.
     private static func text(_ progress: OrderProgress, in size: TerminalScreen.Size? = nil) -> String {
         let time = progress.at.map { " of \(Form.time($0))" } ?? ""
-        let reason = progress.reason.isEmpty ? "" : ": \(Terminal.printable(progress.reason))"
+        let reason = progress.reason.isEmpty ? "" : ": \(progress.reason.printable)"
         let head = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line]
         let lines = head + progress.table
         let rows = { (line: String) in Terminal.rows(of: line, columns: size?.columns ?? .max) }
@@ -224,7 +224,7 @@ struct FleetStatusCommand: ParsableCommand {
                 progress = OrderProgress(try client.call(.getOrder, order.map { ["order": .uint64($0)] } ?? [:]))
                 try emit(json ? Form.json(progress) : Self.text(progress))
             }
-            if let warning = progress.warning { warn(Terminal.printable(warning)) }
+            if let warning = progress.warning { warn(warning.printable) }
             guard !progress.isDone else { return }
             if let obstacle = progress.obstacle { warn(obstacle) }
             throw ExitCode(EX_TEMPFAIL)

@@ -100,11 +100,7 @@ struct FleetEnrolCommand: ParsableCommand {
             let answer = try PEM.read("CERTIFICATE", 2, from: certificate)
             try install(certificate: answer[0], authority: answer[1])
             let file = "\(directory)/fleet-\(role).json"
-            do {
-                try replaceFile(file, by: content)
-            } catch {
-                throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(file): \(systemReason(error))")
-            }
+            try replaceFile(file, by: content)
             warn("enrolled: \(file)")
             try startUnit()
         }
@@ -215,7 +211,7 @@ struct FleetEnrolCommand: ParsableCommand {
         guard subject.split(whereSeparator: \.isNewline) == ["subject=CN=\(name)"] else {
             throw CommandFailure(
                 status: EX_DATAERR,
-                description: "the certificate is for another name (\(Terminal.printable(subject))); certify \(name)"
+                description: "the certificate is for another name (\(subject.printable)); certify \(name)"
             )
         }
         let keys = (

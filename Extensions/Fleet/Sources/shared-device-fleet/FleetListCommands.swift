@@ -1,3 +1,4 @@
+import Basics
 import ArgumentParser
 import CommandParts
 import DBus
@@ -129,7 +130,7 @@ struct FleetDevicesCommand: ParsableCommand {
                         for index in devices.indices { devices[index].online = nil }
                     }
                     for problem in ["problem", "refusal", "warning"].compactMap({ answer[$0]?.stringValue }) {
-                        warn(Terminal.printable(problem))
+                        warn(problem.printable)
                     }
                     break
                 }

@@ -38,6 +38,8 @@ public struct PathEvents: OptionSet, Hashable, Sendable {
     static let mtime = PathEvents(rawValue: 0x100)
     static let ctime = PathEvents(rawValue: 0x200)
     public static let all = PathEvents(rawValue: 0x3FF)
+    /// Changes of the files in a directory, which is the path's target. Not an event of notify(3).
+    public static let contents = PathEvents(rawValue: 0x400)
 
     /// Returns the events that a registration wants; 0 means all.
     public static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
@@ -56,6 +58,12 @@ struct WatchEvents: Hashable, Sendable {
 
     private static let comings = UInt32(IN_CREATE | IN_MOVED_TO)
     private static let goings = UInt32(IN_DELETE | IN_MOVED_FROM)
+    private static let changes = UInt32(IN_MODIFY | IN_ATTRIB)
+
+    /// The bits for entries that a path collects, if its target is a directory.
+    static func inside(_ wanted: PathEvents) -> UInt32 {
+        comings | goings | (wanted.contains(.contents) ? changes : 0)
+    }
 
     /// Returns the events that these bits and two snapshots of the path show.
     func events(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
@@ -69,6 +77,7 @@ struct WatchEvents: Hashable, Sendable {
         add(.rename, UInt32(IN_MOVE_SELF), of: target)
         add(.revoke, UInt32(IN_UNMOUNT), of: target)
         add(.write, Self.comings | Self.goings, of: inside)
+        add(.contents, Self.changes, of: inside)
         add(.write, UInt32(IN_MODIFY), of: last)
         add(.create, Self.comings, of: last)
         add(.delete, UInt32(IN_DELETE), of: last)

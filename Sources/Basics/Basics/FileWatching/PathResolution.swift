@@ -72,9 +72,10 @@ struct PathResolution: Hashable, Sendable {
     /// others.
     private static let maximumParts = 4096
 
-    init(of path: FilePath, by look: inout some FileSystemLook) {
+    /// - Parameter contents: Whether to watch the files in the directory at the path as well.
+    init(of path: FilePath, contents: Bool = false, by look: inout some FileSystemLook) {
         do throws(WatchFailure) {
-            end = try resolve(path, &look)
+            end = try resolve(path, contents, &look)
         } catch {
             end =
                 switch error {
@@ -85,7 +86,11 @@ struct PathResolution: Hashable, Sendable {
         }
     }
 
-    private mutating func resolve(_ path: FilePath, _ look: inout some FileSystemLook) throws(WatchFailure) -> End {
+    private mutating func resolve(
+        _ path: FilePath,
+        _ contents: Bool,
+        _ look: inout some FileSystemLook
+    ) throws(WatchFailure) -> End {
         // Reversed, so that the next part is the last element.
         var parts = Array(FilePath.names(in: path.bytes).reversed())
         var directory = FilePath.root
@@ -115,7 +120,7 @@ struct PathResolution: Hashable, Sendable {
                 return .present(snapshot)
             }
         }
-        try watch(directory, .target, &look)
+        try watch(directory, .target, contents: contents, &look)
         guard case .file(let snapshot, _) = look.entry(at: directory) else { return .missing }
         return .present(snapshot)
     }
@@ -123,10 +128,12 @@ struct PathResolution: Hashable, Sendable {
     private mutating func watch(
         _ directory: FilePath,
         _ interest: WatchInterest,
+        contents: Bool = false,
         _ look: inout some FileSystemLook
     ) throws(WatchFailure) {
         do throws(WatchFailure) {
-            interests[try look.watch(directory: directory), default: []].insert(interest)
+            let watch = contents ? try look.watch(writesIn: directory) : try look.watch(directory: directory)
+            interests[watch, default: []].insert(interest)
         } catch {
             guard error == .denied else { throw error }
             isCompared = true

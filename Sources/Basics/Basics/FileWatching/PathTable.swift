@@ -73,10 +73,10 @@ struct PathTable {
             let mask = event.mask
             for id in interests[.entry(name)] ?? [] { note(id, now) { _ in } }
             for id in interests[.last(name)] ?? [] { note(id, now) { $0.last |= mask } }
-            // A monitored directory reports entries that come and go, not changes inside them.
-            let moves = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
-            guard mask & moves != 0 else { return }
-            for id in interests[.target] ?? [] { note(id, now) { $0.inside |= mask } }
+            for id in interests[.target] ?? [] {
+                let inside = mask & WatchEvents.inside(entries[id]?.wanted ?? [])
+                if inside != 0 { note(id, now) { $0.inside |= inside } }
+            }
         } else {
             for (interest, ids) in interests {
                 for id in ids { note(id, now) { if interest == .target { $0.target |= event.mask } } }
@@ -137,10 +137,12 @@ struct PathTable {
         entry.pending = WatchEvents()
         entry.due = dueWithoutEvents(id, resolution, now)
         let wanted = entry.wanted
+        // Another look at a directory does not show whether its files have changed.
+        let isUnknown = entry.due != nil && wanted.contains(.contents)
         entries[id] = entry
         connect(id, resolution)
         let unused = disconnect(id, before, but: resolution)
-        return (!events.isDisjoint(with: wanted), unused)
+        return (isUnknown || !events.isDisjoint(with: wanted), unused)
     }
 
     // MARK: Watches

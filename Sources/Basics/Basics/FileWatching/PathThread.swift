@@ -59,7 +59,7 @@ struct PathThread {
             guard table.entries.count < PathTable.maximumPaths else {
                 return done(.impossible("a process may monitor \(PathTable.maximumPaths) paths; cancel some tokens"))
             }
-            let resolution = resolve(path)
+            let resolution = resolve(path, wanted)
             switch resolution.end {
             case .present, .missing:
                 table.add(id, path, wanted, resolution, at: .now)
@@ -83,7 +83,7 @@ struct PathThread {
         var fired: [UInt64] = []
         for id in table.due(at: .now) {
             guard let entry = table.entries[id] else { continue }
-            let resolution = resolve(entry.path)
+            let resolution = resolve(entry.path, entry.wanted)
             let (fires, unused) = table.settle(id, resolution, at: .now)
             discard(unused)
             if fires { fired.append(id) }
@@ -97,10 +97,10 @@ struct PathThread {
         core.figures.withLock { $0 = figures }
     }
 
-    private func resolve(_ path: FilePath) -> PathResolution {
+    private func resolve(_ path: FilePath, _ wanted: PathEvents) -> PathResolution {
         let room = PathTable.maximumWatches - table.watchCount
         var look = InotifyLook(descriptor: core.inotify, room: room) { table.isInUse($0) }
-        return PathResolution(of: path, by: &look)
+        return PathResolution(of: path, contents: wanted.contains(.contents), by: &look)
     }
 
     /// Removes those of the watches that no path needs.

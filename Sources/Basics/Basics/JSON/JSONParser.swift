@@ -1,4 +1,29 @@
-extension JSONValue {
+/// A value that a JSON text can be parsed to.
+public protocol JSONParsable {
+    static func json(object members: [String: Self]) -> Self
+    static func json(array elements: [Self]) -> Self
+    static func json(string text: String) -> Self
+    static func json(boolean value: Bool) -> Self
+    /// - Parameter text: By JSON's grammar. `nil` if the number is out of range.
+    static func json(number text: String) -> Self?
+    /// The value of `null`; `nil` refuses it.
+    static var jsonNull: Self? { get }
+}
+
+extension JSONValue: JSONParsable {
+    public static func json(object members: [String: JSONValue]) -> JSONValue { .object(members) }
+    public static func json(array elements: [JSONValue]) -> JSONValue { .array(elements) }
+    public static func json(string text: String) -> JSONValue { .string(text) }
+    public static func json(boolean value: Bool) -> JSONValue { .boolean(value) }
+    public static var jsonNull: JSONValue? { .null }
+
+    public static func json(number text: String) -> JSONValue? {
+        guard let number = Double(text), number.isFinite else { return nil }
+        return .number(number)
+    }
+}
+
+extension JSONParsable {
     /// Parses a JSON text strictly by RFC 8259: UTF-8, one value, no repeated member name, no unpaired surrogate, no
     /// number beyond the range of `Double`.
     ///
@@ -7,12 +32,12 @@ extension JSONValue {
         guard bytes.count <= limits.size else {
             throw JSONError(what: "it has more than \(limits.size) bytes", offset: nil)
         }
-        var parser = JSONParser(bytes, limits)
+        var parser = JSONParser<Self>(bytes, limits)
         self = try parser.document()
     }
 }
 
-private struct JSONParser {
+private struct JSONParser<Value: JSONParsable> {
     private let bytes: [UInt8]
     private let limits: JSONLimits
     private var position = 0
@@ -23,7 +48,7 @@ private struct JSONParser {
         self.limits = limits
     }
 
-    mutating func document() throws(JSONError) -> JSONValue {
+    mutating func document() throws(JSONError) -> Value {
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { throw flaw("a byte order mark") }
         let value = try value(depth: 0)
         guard next == nil else { throw flaw("something after the value") }
@@ -52,22 +77,22 @@ private struct JSONParser {
 
     // MARK: Values
 
-    private static let nothingAfterComma = "nothing after a comma"
+    private static var nothingAfterComma: String { "nothing after a comma" }
 
     /// Parses one value and the white space around it.
-    private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
+    private mutating func value(depth: Int) throws(JSONError) -> Value {
         skipSpace()
         values += 1
         guard values <= limits.values else { throw flaw("more than \(limits.values) values") }
-        let value: JSONValue
+        let value: Value
         if take("{") {
-            value = .object(try members(depth: depth + 1))
+            value = .json(object: try members(depth: depth + 1))
         } else if take("[") {
-            value = .array(try elements(depth: depth + 1))
+            value = .json(array: try elements(depth: depth + 1))
         } else if take("\"") {
-            value = .string(try restOfString())
+            value = .json(string: try restOfString())
         } else if next == UInt8(ascii: "-") || isDigit {
-            value = .number(try number())
+            value = try number()
         } else {
             value = try word()
         }
@@ -75,9 +100,9 @@ private struct JSONParser {
         return value
     }
 
-    private mutating func members(depth: Int) throws(JSONError) -> [String: JSONValue] {
+    private mutating func members(depth: Int) throws(JSONError) -> [String: Value] {
         guard depth <= limits.depth else { throw flaw("too deep a nesting") }
-        var members: [String: JSONValue] = [:]
+        var members: [String: Value] = [:]
         skipSpace()
         if take("}") { return members }
         repeat {
@@ -100,9 +125,9 @@ private struct JSONParser {
         return members
     }
 
-    private mutating func elements(depth: Int) throws(JSONError) -> [JSONValue] {
+    private mutating func elements(depth: Int) throws(JSONError) -> [Value] {
         guard depth <= limits.depth else { throw flaw("too deep a nesting") }
-        var elements: [JSONValue] = []
+        var elements: [Value] = []
         skipSpace()
         if take("]") { return elements }
         repeat {
@@ -174,7 +199,7 @@ private struct JSONParser {
         while isDigit { position += 1 }
     }
 
-    private mutating func number() throws(JSONError) -> Double {
+    private mutating func number() throws(JSONError) -> Value {
         let start = position
         _ = take("-")
         if !take("0") { try digits() }
@@ -183,16 +208,19 @@ private struct JSONParser {
             _ = take("+", "-")
             try digits()
         }
-        guard let number = Double(String(decoding: bytes[start..<position], as: UTF8.self)), number.isFinite else {
+        guard let number = Value.json(number: String(decoding: bytes[start..<position], as: UTF8.self)) else {
             throw JSONError(what: "a number that is too large", offset: start)
         }
         return number
     }
 
-    private mutating func word() throws(JSONError) -> JSONValue {
+    private mutating func word() throws(JSONError) -> Value {
         let rest = bytes[position...]
-        let words: [(String, JSONValue)] = [("true", .boolean(true)), ("false", .boolean(false)), ("null", .null)]
+        let words: [(String, Value?)] = [
+            ("true", .json(boolean: true)), ("false", .json(boolean: false)), ("null", Value.jsonNull),
+        ]
         for (word, value) in words where rest.starts(with: word.utf8) {
+            guard let value else { throw flaw("a null, which is not possible here") }
             position += word.utf8.count
             return value
         }

@@ -93,27 +93,3 @@ public struct JSONError: Error, Sendable, Hashable, CustomStringConvertible {
         return (what ?? "it ends too early,") + place
     }
 }
-
-// MARK: Untrusted texts
-
-extension String {
-    /// Formats an untrusted text for a message: in quotation marks, at most 64 characters, without invisible ones.
-    public var quoted: String { "“" + printable(64) + "”" }
-
-    /// The first `count` Unicode scalars, with invisible ones replaced.
-    public func printable(_ count: Int) -> String {
-        let scalars = unicodeScalars.prefix(count).map { $0.isInvisible ? "\u{FFFD}" : $0 }
-        return String(String.UnicodeScalarView(scalars)) + (unicodeScalars.count > count ? "…" : "")
-    }
-}
-
-extension Unicode.Scalar {
-    /// Whether this is a control or formatting character. It could make a name look like another, or control a
-    /// terminal.
-    public var isInvisible: Bool {
-        switch properties.generalCategory {
-        case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: true
-        default: false
-        }
-    }
-}

@@ -165,35 +165,19 @@ package enum ProcessView {
 
     private struct Unreadable: Error { let reason: String }
 
-    /// Reads a regular file that has fewer bytes than the limit. Another program controls the path, so it may be a pipe
+    /// Reads a regular file of at most `limit` bytes. Another program controls the path, so it may be a pipe
     /// or a link.
     ///
     /// - Returns: `nil` if there is no such file, or if its process has ended.
     private static func text(of path: String, limit: Int) throws(Unreadable) -> String? {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        guard descriptor >= 0 else {
-            guard errno != ENOENT && errno != ESRCH else { return nil }
-            throw Unreadable(reason: String(cString: strerror(errno)))
+        do throws(FileReadError) {
+            let file = try ReadableFile(path, followsLink: false)
+            if try file.isRegular() { return String(decoding: try file.content(atMost: limit), as: UTF8.self) }
+        } catch {
+            if error == .system(ENOENT) || error == .system(ESRCH) { return nil }
+            throw Unreadable(reason: error.reason)
         }
-        defer { close(descriptor) }
-        var information = stat()
-        guard fstat(descriptor, &information) == 0, information.st_mode & S_IFMT == S_IFREG else {
-            throw Unreadable(reason: "it is no regular file")
-        }
-        var bytes = [UInt8](repeating: 0, count: limit)
-        var count = 0
-        while count < limit {
-            let part = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress! + count, limit - count) }
-            if part == 0 { return String(decoding: bytes[..<count], as: UTF8.self) }
-            if part > 0 {
-                count += part
-            } else if errno == ESRCH {
-                return nil
-            } else if errno != EINTR {
-                throw Unreadable(reason: String(cString: strerror(errno)))
-            }
-        }
-        throw Unreadable(reason: "it has \(limit) bytes or more")
+        throw Unreadable(reason: "it is no regular file")
     }
 }
 

@@ -1,3 +1,4 @@
+import Basics
 package import DeviceConfiguration
 @_spi(Extensions) import SharedDevice
 
@@ -162,7 +163,7 @@ package struct AppEligibility: Sendable {
             )
         case .flatpak?:
             try checkSandbox(credentials, identifier)
-            let sandbox = credentials.flatpak.map { "in the sandbox of the Flatpak \($0.forLog(200))" }
+            let sandbox = credentials.flatpak.map { "in the sandbox of the Flatpak \($0.printable(200))" }
             throw EligibilityRefusal(
                 .notTheProgram,
                 "\(claim) runs \(sandbox ?? "in no Flatpak's sandbox")",
@@ -195,7 +196,7 @@ package struct AppEligibility: Sendable {
 
     private func checkSandbox(_ credentials: AppCredentials, _ claimed: String?) throws(EligibilityRefusal) {
         guard case .unreadable(let reason) = credentials.sandbox else { return }
-        let name = claimed?.forLog(200) ?? "the app"
+        let name = claimed?.printable(200) ?? "the app"
         throw EligibilityRefusal(
             .unreadableSandbox,
             "\(name) is in a sandbox whose /.flatpak-info does not say of which Flatpak it is: \(reason)",
@@ -206,7 +207,7 @@ package struct AppEligibility: Sendable {
     private func checkCleanup(_ app: AppIdentity, _ claimed: String?) throws(EligibilityRefusal) {
         // The prompt holds no data.
         guard requiresCleanup, app.manifest?.cleanup == nil, app.manifest?.isPrompt != true else { return }
-        let name = app.manifest?.identifier ?? claimed?.forLog(200) ?? "the app"
+        let name = app.manifest?.identifier ?? claimed?.printable(200) ?? "the app"
         throw EligibilityRefusal(
             .notEnforceable,
             "\(name) has no manifest that says what to stop and to delete, and the cleanup policy is enforced",
@@ -256,7 +257,7 @@ package struct AppEligibility: Sendable {
     /// Tells how to give an app a manifest: the command, the file and its content.
     private static func enrolment(_ identifier: String?, _ credentials: AppCredentials) -> String {
         let name = identifier ?? "ID"
-        let program = credentials.flatpak ?? credentials.executable.forLog(500)
+        let program = credentials.flatpak ?? credentials.executable.printable(500)
         let key = credentials.flatpak == nil ? AppManifest.Key.executable : .flatpak
         let file = "\(AppManifestDirectory.defaultPath)/\(name).json (or in apps, next to the broker's configuration)"
         // People paste the command into a shell. Path and name come from the caller, so they must be plain, or no
@@ -277,8 +278,8 @@ package struct AppEligibility: Sendable {
         // A path may contain anything, even line breaks.
         let program =
             switch credentials.sandbox {
-            case .absent: credentials.executable.forLog(500)
-            case .flatpak(let id): "Flatpak \(id)".forLog(500)
+            case .absent: credentials.executable.printable(500)
+            case .flatpak(let id): "Flatpak \(id)".printable(500)
             case .unreadable: "unknown Flatpak"
             }
         return claimed.map { "\($0) (\(program), uid \(credentials.user))" } ?? "\(program) (uid \(credentials.user))"

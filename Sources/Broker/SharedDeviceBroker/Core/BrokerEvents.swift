@@ -1,3 +1,4 @@
+import Basics
 package import DeviceConfiguration
 package import DeviceStorage
 package import FoundationEssentials
@@ -30,7 +31,7 @@ package struct Caller: Sendable, Equatable {
     /// The program, for the log. A path may contain anything, even line breaks.
     package var program: String {
         let process = process.map { "pid \($0)" } ?? "pid unknown"
-        return "\(credentials.executable.forLog(500)), \(process), uid \(user)"
+        return "\(credentials.executable.printable(500)), \(process), uid \(user)"
     }
 }
 

@@ -266,7 +266,7 @@ extension BrokerState {
             enterLog(.woken, app: app, detail: "started as \(name)")
         case .running: wake.problem = nil
         case .failed(let reason):
-            let detail = "could not be started as \(name): \(reason.forLog(300))"
+            let detail = "could not be started as \(name): \(reason.printable(300))"
             if detail != wake.problem { enterLog(.woken, app: app, detail: detail) }
             wake.problem = detail
         case .noBus: break

@@ -1,3 +1,4 @@
+import Basics
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
@@ -297,7 +298,7 @@ extension BrokerState {
             let ending = watch.endings[index]
             guard ending.sessions.contains(where: { identifiers.contains($0.identifier) }) else { continue }
             let text = "login session \(ending.sessions.text) cannot be ended: "
-            let next = problem.map { text + $0.forLog(500) }
+            let next = problem.map { text + $0.printable(500) }
             watch.endings[index].problem = next
             guard let next, next != ending.problem else { continue }
             enterLog(.loginEnded, session: ending.session, detail: next)
@@ -318,5 +319,5 @@ extension BrokerState {
 }
 
 extension Set<LoginName> {
-    fileprivate var text: String { map(\.identifier).sorted().joined(separator: ", ").forLog(200) }
+    fileprivate var text: String { map(\.identifier).sorted().joined(separator: ", ").printable(200) }
 }

@@ -1,3 +1,4 @@
+import Basics
 import DeviceConfiguration
 import FoundationEssentials
 package import Identity
@@ -171,7 +172,7 @@ extension BrokerState {
         let seconds = (now.uptime - provider.lastGood).components.seconds
         let reason =
             provider.needsPerson
-            ? "the person has not signed in again" : provider.problem == nil ? disk.problem?.forLog(300) : nil
+            ? "the person has not signed in again" : provider.problem == nil ? disk.problem?.printable(300) : nil
         signOutAutomatically(because: "offline for \(seconds) s" + (reason.map { ": \($0)" } ?? ""))
     }
 }

@@ -1,3 +1,4 @@
+import Basics
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
@@ -205,6 +206,6 @@ extension BrokerState {
         refuseTokens(refusal)
         touch()
         let level: Logger.Level = refusal.code == .providerMisconfigured ? .error : .warning
-        effects.append(.note(level, "the provider gives no token", ["reason": refusal.description.forLog(1000)]))
+        effects.append(.note(level, "the provider gives no token", ["reason": refusal.description.printable(1000)]))
     }
 }

@@ -167,7 +167,7 @@ extension BrokerState {
             case .providerEvents: "the organisation's provider"
             default:
                 entry?.apps[request.claimed]?.app
-                    ?? "\(request.claimed?.forLog(200) ?? "an app without a name") (not eligible)"
+                    ?? "\(request.claimed?.printable(200) ?? "an app without a name") (not eligible)"
             }
         noteRefusal(refusal, method: request.method, app: app, user: entry?.caller.user ?? .max)
     }
@@ -175,7 +175,7 @@ extension BrokerState {
     mutating func noteRefusal(_ refusal: Refusal, method: String, app: String, user: UInt32) {
         guard refusals.admits(user, app, refusal.code.description, at: now.uptime) else { return }
         enterLog(.refused, app: app, detail: "\(refusal.code) \(method)")
-        let details = ["request": method, "app": app, "reason": refusal.description.forLog(1000)]
+        let details = ["request": method, "app": app, "reason": refusal.description.printable(1000)]
         effects.append(.note(.notice, "refused", details))
     }
 

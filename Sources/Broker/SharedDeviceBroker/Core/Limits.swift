@@ -158,20 +158,3 @@ package struct LogLimiter: Sendable {
         isCounting = kept.values.contains { $0.suppressed > 0 }
     }
 }
-
-/// Limits text from another process. Unicode scalars are counted, because one character may have any length.
-extension String {
-    /// At most `length` Unicode scalars of the text, with line breaks and control characters replaced. Otherwise a
-    /// caller could forge lines of the log.
-    package func forLog(_ length: Int) -> String {
-        // The common case.
-        if utf8.count <= length, utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) { return self }
-        let kept = unicodeScalars.prefix(length).map { scalar -> Unicode.Scalar in
-            switch scalar.properties.generalCategory {
-            case .control, .lineSeparator, .paragraphSeparator, .format, .surrogate: "\u{FFFD}"
-            default: scalar
-            }
-        }
-        return String(String.UnicodeScalarView(kept))
-    }
-}

@@ -1,3 +1,4 @@
+import Basics
 package import FoundationEssentials
 package import Identity
 import Logging
@@ -176,7 +177,7 @@ extension BrokerState {
             case .again(let pause): (.notice, "the provider is told again in \(pause.components.seconds) s")
             case .lost: (.warning, "the provider does not know that a session is over, and is not told again")
             }
-        let details = ["number": "\(number)", "reason": reason.forLog(500)].filter { !$0.value.isEmpty }
+        let details = ["number": "\(number)", "reason": reason.printable(500)].filter { !$0.value.isEmpty }
         effects.append(.note(level, text, details))
     }
 }

@@ -1,3 +1,4 @@
+import Basics
 import DeviceConfiguration
 import FoundationEssentials
 package import Identity
@@ -73,11 +74,11 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "this app may ask for no token; add what it may ask for to its manifest, as \"scopes\": [\"openid\"]"
     )
     package static func refusedScopes(_ scopes: [String]) -> Refusal {
-        let names = scopes.joined(separator: " ").forLog(200)
+        let names = scopes.joined(separator: " ").printable(200)
         return Refusal(.notPermitted, "this app may not ask for \(names); add that to \"scopes\" in its manifest")
     }
     package static func declinedScopes(_ declined: [String], granted: [String]) -> Refusal {
-        let (missing, given) = (declined.joined(separator: " ").forLog(200), granted.joined(separator: " ").forLog(200))
+        let (missing, given) = (declined.joined(separator: " ").printable(200), granted.joined(separator: " ").printable(200))
         var refusal = Refusal(
             .scopesDeclined,
             "the organisation's provider does not grant \(missing), and grants \(given.isEmpty ? "nothing" : given); ask for that alone, or "
@@ -88,7 +89,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     }
     /// The provider granted scopes in a token that the app's manifest does not list.
     package static func excessScopes(_ scopes: [String]) -> Refusal {
-        let names = scopes.joined(separator: " ").forLog(200)
+        let names = scopes.joined(separator: " ").printable(200)
         return Refusal(
             .providerMisconfigured,
             "the organisation's provider grants more than this app may have (\(names)); add that to \"scopes\" in its manifest, or have the "

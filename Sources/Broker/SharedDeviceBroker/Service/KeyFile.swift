@@ -26,9 +26,15 @@ package struct KeyFile: Sendable {
     ///
     /// - Throws: ``StoreError``.
     package func write(_ text: String) throws(StoreError) {
-        let code = PublicFile(path: path).replace(by: text + "\n", isOwnDirectory: true)
-        guard code != 0 else { return }
-        throw PrivateFiles.failure(code, attempted: "give out the keys of tokens in \(path)", otherwise: .failed)
+        do throws(AtomicFile.Failure) {
+            try AtomicFile(path: path, readers: .everyone).write((text + "\n").utf8)
+        } catch {
+            throw PrivateFiles.failure(
+                error.code,
+                attempted: "give out the keys of tokens in \(path)",
+                otherwise: .failed
+            )
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+import Basics
 import DBus
 import FoundationEssentials
 import Identity
@@ -33,7 +34,7 @@ struct RequestFields {
         return text
     }
 
-    func words(_ key: String) -> String? { text(key)?.forLog(Self.longestWords) }
+    func words(_ key: String) -> String? { text(key)?.printable(Self.longestWords) }
 
     /// A non-negative number of any integer type; `nil` if the field is absent.
     func number(_ key: String) throws(Refusal) -> UInt64? {

@@ -50,7 +50,9 @@ struct ListCommand: ParsableCommand {
             )
             switch form {
             case .table:
-                Output.standard.write(listing.table(userName: Listing.userName).text(isColourful: Table.isColourful))
+                var lines = listing.table(userName: Listing.userName).lines
+                if TerminalOutput.showsColour(STDOUT_FILENO) { lines[0] = "\u{1B}[1m\(lines[0])\u{1B}[0m" }
+                Self.print(lines)
             case .json: Self.print(listing.json(userName: Listing.userName))
             case .names: Self.print(lists.registeredNames.filter { $0.utf8.starts(with: prefix.utf8) }.map(\.visible))
             }

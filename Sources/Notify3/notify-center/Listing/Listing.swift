@@ -1,3 +1,4 @@
+import Basics
 import CommandSupport
 import Glibc
 import NotifyCenter
@@ -99,11 +100,11 @@ struct Listing {
         }
     }
 
-    func table(userName: (UInt32) -> String?) -> Table {
-        var table = Table([
-            .init("PID", .right), .init("USER"), .init("PROGRAM"), .init("NAME"), .init("TOKEN", .right), .init("KIND"),
-            .init("SUSPENDED", .right), .init("COUNT", .right), .init("STATE", .right),
-        ])
+    func table(userName: (UInt32) -> String?) -> TextTable {
+        var table = TextTable(
+            ["PID", "USER", "PROGRAM", "NAME", "TOKEN", "KIND", "SUSPENDED", "COUNT", "STATE"],
+            rightAligned: [0, 4, 6, 7, 8]
+        )
         for row in rows {
             func text(_ value: (some CustomStringConvertible)?) -> String { value.map(\.description) ?? "-" }
             let program = row.program.split(separator: "/").last.map { String($0).visible }

@@ -1,3 +1,4 @@
+import Basics
 import FoundationEssentials
 import Glibc
 
@@ -221,7 +222,13 @@ struct SessionStore: Sendable {
         do {
             let file = AtomicFile(path: path)
             try makePrivateDirectory(file.directory)
-            return try file.replace([UInt8](JSONEncoder().encode(record)))
+            let content = try [UInt8](JSONEncoder().encode(record))
+            try file.write(content)
+            // Open first and compare then, so that a later change is detected. The rename has already changed the
+            // file's time.
+            let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+            guard descriptor >= 0, let held = HeldFile(descriptor) else { return nil }
+            return held.hasContent(content) ? held : nil
         } catch {
             throw unusable("write", "\(error)")
         }

@@ -28,7 +28,7 @@ struct DirectoryHandle: ~Copyable {
 
     /// The name for display: on one line, and without terminal control characters.
     static func text(_ name: Name) -> String {
-        UserDataError.printable(String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
+        String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self).printable
     }
 
     /// Creates a directory for this user only; returns false if it exists.

@@ -296,7 +296,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
     public let remedy: String
 
     /// One line, without terminal control characters.
-    public var description: String { Self.printable("could not \(attempted) \(path): \(reason). \(remedy)") }
+    public var description: String { "could not \(attempted) \(path): \(reason). \(remedy)".printable }
 
     init(_ attempted: String, _ path: String) {
         let code = errno
@@ -309,17 +309,6 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         self.code = code
         self.reason = reason
         self.remedy = remedy
-    }
-
-    /// Escapes line breaks, terminal control characters and invisible characters as `\u{1b}`: users choose file names.
-    static func printable(_ text: String) -> String {
-        text.unicodeScalars.reduce(into: "") { result, scalar in
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator:
-                result += "\\u{\(String(scalar.value, radix: 16))}"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
     }
 
     /// The error for an entry on another file system, whose files are left alone.

@@ -1,3 +1,5 @@
+import Basics
+
 /// Validates a plan: it must expect something, and its steps must be possible.
 extension CheckPlan {
     func validate() throws(CheckPlanError) {
@@ -25,7 +27,7 @@ extension CheckPlan {
                 guard Self.isBusName(name) else {
                     throw CheckPlanError(
                         "$.apps[\(index)].busName",
-                        "“\(Text.printable(name))” is no bus name, such as org.example.App"
+                        "“\(name.printable)” is no bus name, such as org.example.App"
                     )
                 }
                 guard busNames.insert(name).inserted else {
@@ -50,7 +52,7 @@ extension CheckPlan {
     fileprivate func require(_ app: String, _ path: String) throws(CheckPlanError) {
         guard !apps.contains(where: { $0.identifier == app }) else { return }
         let names = apps.map { "“\($0.identifier)”" }.joined(separator: ", ")
-        throw CheckPlanError(path, "there is no app “\(Text.printable(app))”; there are \(names)")
+        throw CheckPlanError(path, "there is no app “\(app.printable)”; there are \(names)")
     }
 }
 
@@ -65,7 +67,7 @@ private struct Course {
         switch step {
         case .signIn(let user):
             guard plan.users.contains(user) else {
-                throw CheckPlanError("\(path).user", "there is no user “\(Text.printable(user))” in $.users")
+                throw CheckPlanError("\(path).user", "there is no user “\(user.printable)” in $.users")
             }
             guard !isSignedIn else {
                 throw CheckPlanError(path, "a user is already signed in; a shared device has one user")
@@ -99,7 +101,7 @@ private struct Course {
             for app in apps where seen[app]?.contains(marker) != true || expectation.present.contains(marker) {
                 throw CheckPlanError(
                     "\(path).absent[\(index)]",
-                    "no earlier step sees “\(Text.printable(marker))” in \(app), so its absence would prove nothing; "
+                    "no earlier step sees “\(marker.printable)” in \(app), so its absence would prove nothing; "
                         + "expect it “present” in a step before the sign-out"
                 )
             }

@@ -1,15 +1,16 @@
+import Basics
 @_spi(Extensions) import SharedDevice
 
 extension CheckStep {
     func text(_ names: AppNames) -> String {
         switch self {
-        case .signIn(let user): "\(Text.printable(user)) signs in"
+        case .signIn(let user): "\(user.printable) signs in"
         case .signOut: "sign-out"
         case .waitUntilRunning: "wait until the apps run"
-        case .send(let app, let line): "tell \(names[app]) “\(Text.printable(line))”"
-        case .waitForLine(let app, let text, _): "wait until \(names[app]) writes “\(Text.printable(text))”"
+        case .send(let app, let line): "tell \(names[app]) “\(line.printable)”"
+        case .waitForLine(let app, let text, _): "wait until \(names[app]) writes “\(text.printable)”"
         case .waitForMarker(let app, let marker, _):
-            "wait until “\(Text.printable(marker))” is in the data of \(names[app])"
+            "wait until “\(marker.printable)” is in the data of \(names[app])"
         case .pause(let time): "a pause of \(Text.milliseconds(time))"
         case .slowCleanup(let app, let time):
             "stop \(names[app]) for \(Text.milliseconds(time)) as soon as it is told of the next sign-out"

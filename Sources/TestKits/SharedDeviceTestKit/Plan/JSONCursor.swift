@@ -58,7 +58,7 @@ struct JSONCursor {
 
     private static func path(_ path: String, _ key: String) -> String {
         let isPlain = !key.isEmpty && key.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_") }
-        return isPlain ? "\(path).\(key)" : "\(path)[\"\(Text.printable(key))\"]"
+        return isPlain ? "\(path).\(key)" : "\(path)[\"\(key.printable)\"]"
     }
 
     // MARK: Values
@@ -110,7 +110,7 @@ struct JSONCursor {
         let text = try string()
         guard let choice = Choice(rawValue: text) else {
             let names = Choice.allCases.map { "“\($0.rawValue)”" }.joined(separator: ", ")
-            throw CheckPlanError(path, "“\(Text.printable(text))” is none of \(names)")
+            throw CheckPlanError(path, "“\(text.printable)” is none of \(names)")
         }
         return choice
     }

@@ -1,3 +1,4 @@
+import Basics
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
@@ -17,7 +18,7 @@ extension CheckResult {
                     + [app.heardAfter, app.begunAfter, app.cleanedAfter].map { $0.map(Text.milliseconds) ?? "–" }
                     + [app.summary]
             }
-            return paint("sign-out of \(Text.printable(round.user)), session \(round.session)", "1") + "\n"
+            return paint("sign-out of \(round.user.printable), session \(round.session)", "1") + "\n"
                 + Text.table(["APP", "HEARD", "BEGAN", "CLEAN", "STATE"], rows)
         }
         let shown = verdicts.filter { isVerbose || $0.outcome != .holds }
@@ -43,7 +44,7 @@ extension CheckResult {
         return parts.joined(separator: "\n\n") + "\n"
     }
 
-    var leftOutTexts: [String] { leftOut.map { "\(names[$0.app]), because \(Text.printable($0.reason))" } }
+    var leftOutTexts: [String] { leftOut.map { "\(names[$0.app]), because \($0.reason.printable)" } }
 
     private var stepText: String {
         let rows = zip(1..., steps).map { ["\($0)", stepState($0), $1] }
@@ -173,23 +174,9 @@ extension CheckResult {
 
     static func number(_ duration: Duration) -> Double { duration / .milliseconds(1) }
 
-    /// Aligns the columns, and removes control characters.
-    @_spi(Extensions) public static func table(_ head: [String], _ rows: [[String]]) -> String {
-        let all = [head] + rows.map { $0.map(printable) }
-        let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
-        return all.map { row in
-            zip(row, widths).enumerated().map { column, cell in
-                column == head.count - 1
-                    ? cell.0 : cell.0 + String(repeating: " ", count: max(0, cell.1 - cell.0.count) + 2)
-            }.joined()
-        }.joined(separator: "\n")
-    }
-
-    /// Removes control characters, because other programs choose the names.
-    @_spi(Extensions) public static func printable(_ text: String) -> String {
-        String(
-            String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 })
-        )
+    /// Aligns the columns.
+    @_spi(Extensions) public static func table(_ headings: [String], _ rows: [[String]]) -> String {
+        TextTable(headings, rows).lines.joined(separator: "\n")
     }
 }
 

@@ -17,7 +17,7 @@ import Glibc
 
     /// Shows the activity that begins now.
     @_spi(Extensions) public func show(_ text: String) {
-        let line = "\(name): \(Text.printable(text))"
+        let line = "\(name): \(text.printable)"
         // Without line wrap the terminal truncates a long line; a wrapped line could not be rewritten.
         write(isRewritten ? "\r\u{1B}[K\u{1B}[?7l\(line)\u{1B}[?7h" : line + "\n")
     }

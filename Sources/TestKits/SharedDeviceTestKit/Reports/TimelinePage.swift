@@ -1,3 +1,4 @@
+import Basics
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
@@ -52,7 +53,7 @@ enum TimelinePage {
         let lanes = Set(result.rounds.flatMap { round in round.apps.map(\.identifier) + round.events.map(\.lane) })
         let content = Content(
             rounds: result.rounds,
-            names: Dictionary(uniqueKeysWithValues: lanes.map { ($0, Text.printable(names[$0])) })
+            names: Dictionary(uniqueKeysWithValues: lanes.map { ($0, names[$0].printable) })
         )
         // Encoding numbers and strings cannot fail. Without its drawings, the page still has its tables.
         let bytes = (try? JSONEncoder().encode(content)) ?? Data()

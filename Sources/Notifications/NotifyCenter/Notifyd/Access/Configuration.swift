@@ -19,20 +19,19 @@ package enum ConfigurationFile {
 
     /// Returns the bytes of a file that only root or this process's effective user can have written (Rules, a.5).
     package static func read(_ path: String) throws(ConfigurationFileError) -> [UInt8] {
-        // Non-blocking, because the path may be a pipe without a writer.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard descriptor >= 0 else {
-            let code = errno
-            throw ConfigurationFileError(
-                path: path,
-                reason: code == ENOENT || code == ENOTDIR ? .missing : .unreadable(text(code))
-            )
-        }
-        defer { close(descriptor) }
-        // Checked on the open descriptor, so that the file cannot be replaced between check and read.
-        var status = stat()
-        guard fstat(descriptor, &status) == 0 else {
-            throw ConfigurationFileError(path: path, reason: .unreadable(text(errno)))
+        let status: stat
+        let bytes: [UInt8]
+        do throws(FileReadError) {
+            let file = try ReadableFile(path)
+            status = try file.status()
+            bytes = status.st_mode & S_IFMT == S_IFREG ? try file.content(atMost: maximumBytes) : []
+        } catch {
+            let reason: ConfigurationFileError.Reason =
+                switch error {
+                case .tooLarge: .tooLarge
+                case .system: error.isMissing ? .missing : .unreadable(error.reason)
+                }
+            throw ConfigurationFileError(path: path, reason: reason)
         }
         guard status.st_mode & S_IFMT == S_IFREG else { throw ConfigurationFileError(path: path, reason: .noFile) }
         guard status.st_uid == 0 || status.st_uid == geteuid() || isOfHiddenRoot(status.st_uid, path) else {
@@ -41,14 +40,16 @@ package enum ConfigurationFile {
         guard status.st_mode & (S_IWGRP | S_IWOTH) == 0 else {
             throw ConfigurationFileError(path: path, reason: .writableByOthers)
         }
-        return try read(descriptor, path)
+        return bytes
     }
 
     /// Whether the owner is in all likelihood root, hidden by a user namespace. In a namespace without root, as
     /// sandboxes make them, all foreign users appear as one user. Only root puts files at these paths.
     private static func isOfHiddenRoot(_ owner: UInt32, _ path: String) -> Bool {
         let hiddenUser: UInt32 = 65_534
-        guard owner == hiddenUser, [standardPath, pathInSandbox].contains(path), let map = try? map() else {
+        guard owner == hiddenUser, [standardPath, pathInSandbox].contains(path),
+            let map = try? ReadableFile("/proc/self/uid_map").prefix(maximumBytes)
+        else {
             return false
         }
         return !map.split(separator: UInt8(ascii: "\n")).contains { line in
@@ -56,31 +57,6 @@ package enum ConfigurationFile {
             line.first { $0 != UInt8(ascii: " ") } == UInt8(ascii: "0")
         }
     }
-
-    private static func map() throws(ConfigurationFileError) -> [UInt8] {
-        let path = "/proc/self/uid_map"
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw ConfigurationFileError(path: path, reason: .unreadable(text(errno))) }
-        defer { close(descriptor) }
-        return try read(descriptor, path)
-    }
-
-    private static func read(_ descriptor: CInt, _ path: String) throws(ConfigurationFileError) -> [UInt8] {
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 16_384)
-        while true {
-            let count = Glibc.read(descriptor, &buffer, buffer.count)
-            if count == 0 { return bytes }
-            guard count > 0 else {
-                if errno == EINTR { continue }
-                throw ConfigurationFileError(path: path, reason: .unreadable(text(errno)))
-            }
-            bytes += buffer[..<count]
-            guard bytes.count <= maximumBytes else { throw ConfigurationFileError(path: path, reason: .tooLarge) }
-        }
-    }
-
-    private static func text(_ code: CInt) -> String { String(cString: strerror(code)) }
 }
 
 package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible {
