@@ -1,3 +1,6 @@
+import FoundationEssentials
+import Glibc
+
 /// The failure of an app's request: the operation, the cause and the remedy.
 public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure. A struct, so that a new kind breaks no `switch`. Its text is MSAL for Android's code, if
@@ -111,4 +114,10 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
     }
 
     public var description: String { "could not \(attempted): \(message) [\(code)]" }
+}
+
+/// The reason for a failure with a file, in the system's words. Without Foundation, its errors have no text for people.
+@_spi(Extensions) public func systemReason(_ error: any Error) -> String {
+    let cause = (error as? CocoaError)?.underlying ?? error
+    return (cause as? POSIXError).map { String(cString: strerror($0.code.rawValue)) } ?? "\(error)"
 }

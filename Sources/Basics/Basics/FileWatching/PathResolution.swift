@@ -1,3 +1,5 @@
+import Glibc
+
 /// inotify's descriptor of a watched directory or file.
 typealias Watch = Int32
 
@@ -158,4 +160,181 @@ struct PathResolution: Hashable, Sendable {
             }
         }
     }
+}
+
+/// The file system as inotify and lstat show it.
+struct InotifyLook: FileSystemLook {
+    /// The events of a directory's watch: new, removed and changed entries, and changes of the directory itself.
+    private static let directoryEvents =
+        UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
+        | UInt32(IN_ONLYDIR | IN_DONT_FOLLOW)
+    private static let fileEvents =
+        UInt32(IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_DONT_FOLLOW)
+
+    let descriptor: CInt
+    /// How many watches this look may add to those in use.
+    let room: Int
+    let isInUse: (Watch) -> Bool
+    private var made: Set<Watch> = []
+
+    init(descriptor: CInt, room: Int, isInUse: @escaping (Watch) -> Bool) {
+        (self.descriptor, self.room, self.isInUse) = (descriptor, room, isInUse)
+    }
+
+    mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch {
+        try watch(directory, Self.directoryEvents)
+    }
+
+    mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch {
+        try watch(directory, Self.directoryEvents | UInt32(IN_MODIFY))
+    }
+
+    mutating func watch(file: FilePath) throws(WatchFailure) -> Watch { try watch(file, Self.fileEvents) }
+
+    private mutating func watch(_ path: FilePath, _ events: UInt32) throws(WatchFailure) -> Watch {
+        // Adds to the mask, because another path may need other events of the same directory.
+        let watch = path.withCString { inotify_add_watch(descriptor, $0, events | UInt32(IN_MASK_ADD)) }
+        guard watch >= 0 else {
+            let code = errno
+            throw switch code {
+            case ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG: .missing
+            case EACCES, EPERM: .denied
+            case ENOSPC: .impossible("the kernel allows no more watches; raise fs.inotify.max_user_watches")
+            default: .impossible(String(cString: strerror(code)))
+            }
+        }
+        if !isInUse(watch), made.insert(watch).inserted, made.count > room {
+            inotify_rm_watch(descriptor, watch)
+            throw .impossible("a process may have \(PathTable.maximumWatches) watches; monitor fewer or shorter paths")
+        }
+        return watch
+    }
+
+    func entry(at path: FilePath) -> FileEntry {
+        var status = stat()
+        guard path.withCString({ lstat($0, &status) }) == 0 else {
+            return errno == EACCES || errno == EPERM ? .denied : .missing
+        }
+        switch status.st_mode & S_IFMT {
+        case S_IFLNK: return link(at: path)
+        case S_IFDIR: return .file(FileSnapshot(status), isDirectory: true)
+        default: return .file(FileSnapshot(status), isDirectory: false)
+        }
+    }
+
+    private func link(at path: FilePath) -> FileEntry {
+        var target = [UInt8](repeating: 0, count: Int(PATH_MAX))
+        let length = path.withCString { path in
+            target.withUnsafeMutableBytes { buffer in
+                // The buffer is never empty.
+                readlink(path, buffer.assumingMemoryBound(to: CChar.self).baseAddress!, buffer.count)
+            }
+        }
+        return length > 0 ? .link(Array(target[..<length])) : .missing
+    }
+}
+
+/// The part of stat(2)'s result whose changes count.
+struct FileSnapshot: Hashable, Sendable {
+    struct Time: Hashable, Sendable {
+        var seconds: Int
+        var nanoseconds: Int
+
+        init(_ seconds: Int, _ nanoseconds: Int = 0) {
+            self.seconds = seconds
+            self.nanoseconds = nanoseconds
+        }
+    }
+
+    var device: UInt64 = 0
+    var inode: UInt64 = 0
+    var mode: UInt32 = 0
+    var user: UInt32 = 0
+    var group: UInt32 = 0
+    var links: UInt64 = 0
+    var size: Int64 = 0
+    var modified = Time(0)
+    var changed = Time(0)
+
+    /// Returns the events that explain the difference between two snapshots; `nil` means that there was no file.
+    static func difference(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
+        switch (before, after) {
+        case (nil, nil): return []
+        case (nil, _): return .create
+        case (_, nil): return .delete
+        case (let before?, let after?):
+            var events: PathEvents = []
+            if (before.device, before.inode) != (after.device, after.inode) {
+                events.formUnion([.delete, .create, .rename])
+            }
+            if before.modified != after.modified { events.formUnion([.write, .mtime]) }
+            if before.changed != after.changed { events.insert(.ctime) }
+            if after.size > before.size { events.insert(.extend) }
+            if after.size < before.size { events.insert(.write) }
+            if (before.mode, before.user, before.group) != (after.mode, after.user, after.group) {
+                events.insert(.attrib)
+            }
+            if before.links != after.links { events.insert(.link) }
+            return events
+        }
+    }
+}
+
+extension FileSnapshot {
+    init(_ status: stat) {
+        device = UInt64(status.st_dev)
+        inode = UInt64(status.st_ino)
+        mode = status.st_mode
+        user = status.st_uid
+        group = status.st_gid
+        links = UInt64(status.st_nlink)
+        size = Int64(status.st_size)
+        modified = Time(status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
+        changed = Time(status.st_ctim.tv_sec, status.st_ctim.tv_nsec)
+    }
+}
+
+/// An absolute path. Stored as bytes, as in the kernel.
+public struct FilePath: Hashable, Sendable {
+    /// The name of one entry of a directory.
+    typealias Name = [UInt8]
+
+    public let bytes: [UInt8]
+
+    static let root = FilePath(bytes: [slash])
+    private static let slash = UInt8(ascii: "/")
+
+    private init(bytes: [UInt8]) { self.bytes = bytes }
+
+    public init(_ text: String) { bytes = Array(text.utf8) }
+
+    func appending(_ name: Name) -> FilePath {
+        FilePath(bytes: bytes == [Self.slash] ? bytes + name : bytes + [Self.slash] + name)
+    }
+
+    /// The parent directory, for a path without links and dots. The root is its own parent.
+    var parent: FilePath {
+        guard let last = bytes.lastIndex(of: Self.slash), last > 0 else { return .root }
+        return FilePath(bytes: Array(bytes[..<last]))
+    }
+
+    /// Returns the names of the entries in a text, without `.`.
+    static func names(in bytes: [UInt8]) -> [Name] {
+        bytes.split(separator: slash).map(Array.init).filter { $0 != [UInt8(ascii: ".")] }
+    }
+
+    static func isAbsolute(_ bytes: [UInt8]) -> Bool { bytes.first == slash }
+
+    static let upwards: Name = Array("..".utf8)
+
+    func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
+        (bytes + [0]).withUnsafeBytes { buffer in
+            // Not empty: the buffer ends with the zero.
+            body(buffer.assumingMemoryBound(to: CChar.self).baseAddress!)
+        }
+    }
+}
+
+extension FilePath: CustomStringConvertible {
+    public var description: String { String(decoding: bytes, as: UTF8.self) }
 }

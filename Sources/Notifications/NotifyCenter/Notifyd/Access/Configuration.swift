@@ -165,3 +165,202 @@ package struct NotifyConfiguration: Sendable, Hashable {
         }
     }
 }
+
+/// Parses the text of `notify.conf` (Rules, a.5). Pure.
+///
+///     # comment
+///     reserve PREFIX [UID [GID [ACCESS]]]    ACCESS: rwrwrw, for user, group and others
+///     monitor NAME PATH                      post NAME whenever PATH changes
+///     set NAME [VALUE]                       a name that stays, and its initial state
+///     quit                                   ignore the rest
+///
+/// Keywords are case-insensitive. Any number of blanks and tabs separates fields. The defaults are 0 for UID and GID,
+/// `rwrwrw` for ACCESS and 0 for VALUE. Of two lines for the same prefix or name, the later one counts.
+package struct ConfigurationParser {
+    private static let maximumLineBytes = 1023
+
+    private var configuration = NotifyConfiguration()
+    private var errors: [ConfigurationLineError] = []
+    private var hasQuit = false
+
+    /// Returns the configuration, and an error for each ignored line, in order.
+    package static func parse(
+        _ bytes: [UInt8]
+    ) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError]) {
+        var parser = ConfigurationParser()
+        for (index, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
+            do throws(Reason) {
+                try parser.take(line)
+                if parser.hasQuit { break }
+            } catch {
+                let text = String(decoding: line.prefix(80), as: UTF8.self)
+                parser.errors.append(ConfigurationLineError(line: index + 1, text: text, reason: error))
+            }
+        }
+        return (parser.configuration, parser.errors)
+    }
+
+    private typealias Reason = ConfigurationLineError.Reason
+
+    private mutating func take(_ line: ArraySlice<UInt8>) throws(Reason) {
+        guard line.count <= Self.maximumLineBytes else { throw Reason.tooLong }
+        guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw Reason.noText }
+        // A carriage return counts as a blank, because other systems end lines with it.
+        let separators: Set<Unicode.Scalar> = [" ", "\t", "\r"]
+        let words = text.unicodeScalars.split { separators.contains($0) }.map { String($0) }
+        guard let keyword = words.first, !keyword.utf8.starts(with: "#".utf8) else { return }
+        var fields = Fields(words.dropFirst())
+        switch keyword.lowercased() {
+        case "reserve": try reserve(&fields)
+        case "monitor": try monitor(&fields)
+        case "set": try set(&fields)
+        case "quit":
+            try fields.end()
+            hasQuit = true
+        default: throw Reason.unknownKeyword(keyword)
+        }
+    }
+
+    private mutating func reserve(_ fields: inout Fields) throws(Reason) {
+        let prefix = try fields.name("prefix")
+        guard case .everyone = NameScope(prefix) else { throw Reason.fixedName(prefix) }
+        let user = try fields.next().map(Self.identifier) ?? 0
+        let group = try fields.next().map(Self.identifier) ?? 0
+        let access = try fields.next().map(Self.access) ?? AccessRules.Reservation.everything
+        try fields.end()
+        configuration.rules.reservations.removeAll { $0.prefix.utf8.elementsEqual(prefix.utf8) }
+        configuration.rules.reservations.append(.init(prefix: prefix, user: user, group: group, access: access))
+    }
+
+    private mutating func monitor(_ fields: inout Fields) throws(Reason) {
+        let (name, path) = (try fields.publicName(), try fields.name("path"))
+        try fields.end()
+        guard path.utf8.first == UInt8(ascii: "/") else { throw Reason.relativePath(path) }
+        configuration.monitors.append(.init(name: name, path: path))
+    }
+
+    private mutating func set(_ fields: inout Fields) throws(Reason) {
+        let name = try fields.publicName()
+        let value = try fields.next().map(Self.value) ?? 0
+        try fields.end()
+        configuration.permanentNames.removeAll { $0.name.utf8.elementsEqual(name.utf8) }
+        configuration.permanentNames.append(.init(name: name, state: value))
+    }
+
+    private static func identifier(_ word: String) throws(Reason) -> UInt32 {
+        guard let number = UInt32(word) else { throw Reason.badIdentifier(word) }
+        return number
+    }
+
+    private static func value(_ word: String) throws(Reason) -> UInt64 {
+        guard let value = UInt64(word) ?? Int64(word).map(UInt64.init(bitPattern:)) else {
+            throw Reason.badValue(word)
+        }
+        return value
+    }
+
+    private static func access(_ word: String) throws(Reason) -> UInt16 {
+        let letters = Array(word.utf8)
+        guard letters.count == 6 else { throw Reason.badAccess(word) }
+        var access: UInt16 = 0
+        for (index, letter) in letters.enumerated() {
+            let expected = index.isMultiple(of: 2) ? UInt8(ascii: "r") : UInt8(ascii: "w")
+            guard letter == expected || letter == UInt8(ascii: "-") else { throw Reason.badAccess(word) }
+            if letter == expected { access |= 1 << UInt16(index / 2 * 4 + index % 2) }
+        }
+        return access
+    }
+
+    private struct Fields {
+        private var words: ArraySlice<String>
+
+        init(_ words: ArraySlice<String>) { self.words = words }
+
+        mutating func next() -> String? { words.popFirst() }
+
+        mutating func name(_ field: String) throws(Reason) -> String {
+            guard let word = words.popFirst() else { throw Reason.missing(field) }
+            return word
+        }
+
+        /// Returns a name that other processes can register.
+        mutating func publicName() throws(Reason) -> String {
+            let name = try name("name")
+            guard NameScope(name) != .process else { throw Reason.fixedName(name) }
+            return name
+        }
+
+        func end() throws(Reason) {
+            if let word = words.first { throw Reason.superfluous(word) }
+        }
+    }
+}
+
+/// An error for a line of `notify.conf` that the parser ignores. The other lines take effect.
+package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringConvertible {
+    package enum Reason: Error, Hashable {
+        /// It is not UTF-8, or holds U+0000.
+        case noText
+        /// It has 1024 bytes or more.
+        case tooLong
+        case unknownKeyword(String)
+        /// A required field is missing.
+        case missing(String)
+        /// There is one field too many.
+        case superfluous(String)
+        /// A user or group that is not a number from 0 to 4294967295.
+        case badIdentifier(String)
+        /// An access that is not six characters of the form `rwrwrw`.
+        case badAccess(String)
+        /// A state that is not a number of 64 bits.
+        case badValue(String)
+        /// A path that does not begin with a slash.
+        case relativePath(String)
+        /// A name or prefix whose form determines who may use it.
+        case fixedName(String)
+    }
+
+    /// The line number, from 1.
+    package let line: Int
+    package let text: String
+    package let reason: Reason
+
+    package init(line: Int, text: String, reason: Reason) {
+        self.line = line
+        self.text = text
+        self.reason = reason
+    }
+
+    package var remedy: String {
+        switch reason {
+        case .noText: "write it in UTF-8"
+        case .tooLong: "shorten it to 1023 bytes"
+        case .unknownKeyword: "write reserve, monitor, set or quit; a comment begins with #"
+        case .missing(let field): "add the \(field)"
+        case .superfluous: "leave it out"
+        case .badIdentifier: "write the number of the user or group"
+        case .badAccess: "write r or -, and w or -, for user, group and others, such as rwr-r-"
+        case .badValue: "write a number from 0 to 18446744073709551615, or a negative one of 64 bits"
+        case .relativePath: "write a path that begins with /"
+        case .fixedName: "leave the line out"
+        }
+    }
+
+    /// The place, the problem and the remedy, in one line.
+    package var description: String { "line \(line): \(message): “\(text)”; \(remedy)" }
+
+    private var message: String {
+        switch reason {
+        case .noText: "the line is not text"
+        case .tooLong: "the line is too long"
+        case .unknownKeyword(let word): "“\(word)” is not a keyword"
+        case .missing(let field): "the \(field) is missing"
+        case .superfluous(let word): "“\(word)” is one field too many"
+        case .badIdentifier(let word): "“\(word)” is not a number of a user or group"
+        case .badAccess(let word): "“\(word)” is not an access"
+        case .badValue(let word): "“\(word)” is not a state"
+        case .relativePath(let path): "“\(path)” is not absolute"
+        case .fixedName(let name): "the form of the name “\(name)” decides who may use it; this line has no effect"
+        }
+    }
+}
