@@ -1,7 +1,7 @@
 import Basics
 import DBus
 import Dispatch
-public import FoundationEssentials
+import FoundationEssentials
 import Glibc
 
 /// The sessions whose data this app may hold. A pure value; ``SessionStore`` keeps it on disk.
