@@ -1,20 +1,17 @@
 import Foundation
 @_spi(Extensions) import SharedDevice
 import Testing
+import simulate
 
 @testable import SharedDeviceBroker
 
-/// SplitMix64.
+/// The simulation's numbers, for the random choices of the standard library.
 struct SeededGenerator: RandomNumberGenerator {
-    var state: UInt64
+    private var numbers: SplitMix64
 
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
-    }
+    init(state: UInt64) { numbers = SplitMix64(seed: state) }
+
+    mutating func next() -> UInt64 { numbers.next() }
 }
 
 @Suite("Invariants of the cleanup ledger under random sequences of steps")
