@@ -11,6 +11,8 @@ import simulate
 @Suite("Rights and reports of administrators and operators")
 struct AdministrationTests {
     private let device = VirtualDevice()
+    private let desk: VirtualDevice.App
+    private let root: VirtualDevice.App
 
     private static let status = Request.Call.status(known: nil, patience: .zero)
     private static let signOut = Request.Call.signOutAnyone(identifier: nil, reason: "test")
@@ -23,9 +25,21 @@ struct AdministrationTests {
         isAdministration: true
     )
 
+    init() {
+        desk = device.app("desk", user: 1001)
+        root = device.administrator
+    }
+
     private func log(after: Int64? = nil, limit: Int = 100, patience: Duration = .zero) -> Request.Call {
         .log(after: after, limit: limit, patience: patience)
     }
+
+    /// Sends a status request that waits up to 50 s for a change.
+    private func awaitChange(by app: VirtualDevice.App) throws -> UInt64 {
+        device.send(app, .status(known: try revision(), patience: .seconds(50)))
+    }
+
+    private func revision() throws -> UInt64? { try device.ask(root, Self.status)["revision"]?.unsignedValue }
 
     private func entries(_ fields: BrokerProtocol.Fields) -> [BrokerProtocol.Fields] {
         (fields["entries"]?.elementsValue ?? []).compactMap(\.fieldsValue)
@@ -36,34 +50,33 @@ struct AdministrationTests {
     @Test("FL-8, CO-2: operators read and sign out, but do not waive, join or leave")
     func operators() throws {
         device.configure { $0.operators = [1001] }
-        let (person, stranger) = (device.app("desk", user: 1001), device.app("desk", user: 1002))
+        let stranger = device.app("desk", user: 1002)
         try device.signIn("ada", by: device.app("a"))
         for call in [Self.status, Self.round, log()] {
-            try device.ask(person, call)
+            try device.ask(desk, call)
             device.expectRefused(device.send(stranger, call), .notPermitted)
         }
         device.expectRefused(device.send(stranger, Self.signOut), .notPermitted)
         device.expectSignedIn()
-        try device.ask(person, Self.signOut)
+        try device.ask(desk, Self.signOut)
         device.expectSignedOut()
-        device.expectRefused(device.send(person, Self.waiver), .notPermitted)
         let credentials = Request.Credentials(username: "ada", password: nil)
-        device.expectRefused(device.send(person, .join(credentials)), .notPermitted)
-        device.expectRefused(device.send(person, .leave(credentials)), .notPermitted)
+        for call in [Self.waiver, .join(credentials), .leave(credentials)] {
+            device.expectRefused(device.send(desk, call), .notPermitted)
+        }
         device.configure { $0.operators = [] }
-        device.expectRefused(device.send(person, Self.status), .notPermitted)
+        device.expectRefused(device.send(desk, Self.status), .notPermitted)
     }
 
     @Test("only an administrator may have an account forgotten, which also signs it out")
     func forgottenAccount() throws {
         device.configure { $0.operators = [1001] }
-        let desk = device.app("desk", user: 1001)
         let session = try device.signIn("ada", by: desk)
         let identifier = try #require(device.state.device.account?.identifier)
         let call = Request.Call.forgetAccount(identifier: identifier.uppercased())
         device.expectRefused(device.send(desk, call), .notPermitted)
         device.expectSignedIn()
-        try device.ask(device.administrator, call)
+        try device.ask(root, call)
         device.expectSignedOut()
         #expect(device.state.ledger.sessions[session]?.account == nil)
         #expect(device.disk.sessions[session]?.account == nil)
@@ -72,22 +85,16 @@ struct AdministrationTests {
     @Test("a new configuration refuses the pending requests of former operators only")
     func formerOperators() throws {
         device.configure { $0.operators = [1001, 1002] }
-        let (former, present, root) = (
-            device.app("desk", user: 1001), device.app("desk", user: 1002), device.administrator
-        )
+        let present = device.app("desk", user: 1002)
         device.advance(by: .seconds(1))
-        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
-        let last = Int64(device.disk.log.count)
-        let calls: [Request.Call] = [
-            .status(known: known, patience: .seconds(50)), log(after: last, patience: .seconds(50)),
-        ]
-        let theirs = calls.map { device.send(former, $0) }
+        let logCall = log(after: Int64(device.disk.log.count), patience: .seconds(50))
+        let theirs = [try awaitChange(by: desk), device.send(desk, logCall)]
         device.holdsProvider = true
         // The log is being read for this request.
-        let reading = device.send(former, log(after: last, patience: .seconds(50)))
-        let others = [present, root].map { device.send($0, log(after: last, patience: .seconds(50))) }
+        let reading = device.send(desk, logCall)
+        let others = [present, root].map { device.send($0, logCall) }
         device.configure { $0.operators = [1002] }
-        for request in theirs + [reading] { #expect(device.refusal(request) == .notPermitted) }
+        for request in theirs + [reading] { device.expectRefused(request, .notPermitted) }
         device.letProviderAnswer()
         for request in others { #expect(device.refusal(request) == nil) }
     }
@@ -96,20 +103,20 @@ struct AdministrationTests {
     func changedGroup() throws {
         device.members = ["%helpdesk": [1001]]
         device.configure { ($0.operatorNames, $0.operators) = (["%helpdesk"], [1001]) }
-        let (former, new) = (device.app("desk", user: 1001), device.app("desk", user: 1002))
-        try device.ask(former, Self.status)
+        let new = device.app("desk", user: 1002)
+        try device.ask(desk, Self.status)
         device.expectRefused(device.send(new, Self.status), .notPermitted)
         #expect(device.lookUps == 0)
         device.members = ["%helpdesk": [1002]]
         device.advance(by: .seconds(61))
-        device.expectRefused(device.send(former, Self.status), .notPermitted)
+        device.expectRefused(device.send(desk, Self.status), .notPermitted)
         try device.ask(new, Self.status)
         #expect(device.lookUps == 1)
         // A call by root does not wait for the group look-up.
         device.advance(by: .seconds(61))
         device.holdsProvider = true
         let waiting = device.send(new, Self.status)
-        try device.ask(device.administrator, Self.status)
+        try device.ask(root, Self.status)
         device.expectUnanswered(waiting)
         device.letProviderAnswer()
         _ = try device.answer(waiting)
@@ -120,27 +127,24 @@ struct AdministrationTests {
         device.configure { $0.operators = [1001] }
         try device.signIn("ada", by: device.app("a"))
         device.diskMode = .holds
-        let request = device.send(device.app("desk", user: 1001), Self.signOut)
+        let request = device.send(desk, Self.signOut)
         device.configure { $0.operators = [] }
-        device.diskMode = .commits
-        device.finishWriting()
+        device.resumeDisk()
         _ = try device.answer(request)
     }
 
     @Test("a polkit permission covers one action, and root needs no polkit check")
     func polkit() throws {
-        let person = device.app("desk", user: 1001)
         device.permitted = [.waive]
-        try device.ask(person, Self.waiver)
-        device.expectRefused(device.send(person, Self.status), .notPermitted)
+        try device.ask(desk, Self.waiver)
+        device.expectRefused(device.send(desk, Self.status), .notPermitted)
         device.permitted = [.status]
-        try device.ask(person, Self.status)
-        device.expectRefused(device.send(person, Self.waiver), .notPermitted)
-        #expect(device.polkitQuestions.map(\.0) == [.waive, .status, .status, .waive])
-        #expect(device.polkitQuestions.allSatisfy { !$0.1 })
-        device.send(person, Self.status, isInteractive: true)
-        #expect(device.polkitQuestions.last?.1 == true)
-        for call in [Self.status, Self.waiver, log()] { try device.ask(device.administrator, call) }
+        try device.ask(desk, Self.status)
+        device.expectRefused(device.send(desk, Self.waiver), .notPermitted)
+        device.send(desk, Self.status, isInteractive: true)
+        #expect(device.polkitQuestions.map(\.0) == [.waive, .status, .status, .waive, .status])
+        #expect(device.polkitQuestions.map(\.1) == [false, false, false, false, true])
+        for call in [Self.status, Self.waiver, log()] { try device.ask(root, call) }
         #expect(device.polkitQuestions.count == 5)
     }
 
@@ -149,11 +153,10 @@ struct AdministrationTests {
         try device.signIn("ada", by: device.app("a"))
         device.holdsProvider = true
         device.permitted = [.signOut, .status]
-        let person = device.app("desk", user: 1001)
-        let requests = (0..<100).map { _ in device.send(person, Self.signOut) }
+        let requests = (0..<100).map { _ in device.send(desk, Self.signOut) }
         #expect(device.polkitQuestions.count == BrokerState.consultationsOfUser)
         device.expectRefused(try #require(requests.last), .tooManyQuestions)
-        device.quit(person)
+        device.quit(desk)
         device.expectRefused(requests[0], .requestAbandoned)
         device.letProviderAnswer()
         device.expectSignedIn()
@@ -165,17 +168,16 @@ struct AdministrationTests {
     func content() throws {
         device.use(AppManifest(identifier: "org.example.idle", identity: .init(executable: "/usr/bin/idle")))
         device.configure { $0.cleanup = CleanupPolicy(.strict, timeout: .seconds(90)) }
-        let (desk, root) = (device.app("desk"), device.administrator)
         let since = device.now.wall
         let first = try device.signIn("ada", by: desk)
         var status = try device.ask(root, Self.status)
         #expect(try Account(status["account"]).username == "ada")
         #expect(status["signedInAt"] == .double(since.timeIntervalSince1970))
         #expect(status["cleanupPolicy"] == .string("strict") && status["cleanupTimeout"] == .double(90))
+        let key = VirtualDevice.key("desk", user: 1001)
         func app(_ name: String) -> BrokerProtocol.Fields? {
             status["apps"]?.elementsValue?.compactMap(\.fieldsValue).first { $0["identifier"]?.stringValue == name }
         }
-        let key = VirtualDevice.key("desk")
         #expect(app(key)?["holdsData"] == .boolean(true) && app(key)?["isRunning"] == .boolean(true))
         #expect(app("org.example.idle")?.keys.sorted() == ["identifier"])
         try device.signOut(by: desk)
@@ -190,16 +192,13 @@ struct AdministrationTests {
 
     @Test("a status request waits for a change or for its patience")
     func longPoll() throws {
-        let (desk, root) = (device.app("desk"), device.administrator)
         _ = try device.session(for: desk)
-        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
-        let first = device.send(root, .status(known: known, patience: .seconds(50)))
+        let first = try awaitChange(by: root)
         device.expectUnanswered(first)
         try device.signIn("ada", by: desk)
-        let answer = try device.answer(first)
-        #expect(answer["account"] != nil)
-        let now = try device.ask(root, Self.status)["revision"]?.unsignedValue
-        let second = device.send(root, .status(known: now, patience: .seconds(50)))
+        #expect(try device.answer(first)["account"] != nil)
+        let now = try revision()
+        let second = try awaitChange(by: root)
         device.advance(by: .seconds(49))
         device.expectUnanswered(second)
         device.advance(by: .seconds(2))
@@ -208,11 +207,9 @@ struct AdministrationTests {
 
     @Test("time spent on a polkit check does not count against the patience")
     func patienceAfterPolkit() throws {
-        let (desk, root) = (device.app("desk"), device.administrator)
         device.permitted = [.status]
         device.holdsProvider = true
-        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
-        let request = device.send(desk, .status(known: known, patience: .seconds(50)))
+        let (known, request) = (try revision(), try awaitChange(by: desk))
         device.advance(by: .seconds(60))
         device.letProviderAnswer()
         device.advance(by: .seconds(49))
@@ -223,12 +220,10 @@ struct AdministrationTests {
 
     @Test("cancelling a sign-in during its write moves the epoch and answers status polls")
     func cancelledSignIn() throws {
-        let (desk, root) = (device.app("desk"), device.administrator)
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         device.send(desk, VirtualDevice.signIn("ada", label: "x"))
-        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
-        let waiting = device.send(root, .status(known: known, patience: .seconds(50)))
+        let waiting = try awaitChange(by: root)
         try device.ask(desk, .cancelSignIn(label: "x"))
         #expect(try device.answer(waiting)["epoch"]?.unsignedValue == device.state.device.epoch)
     }
@@ -237,7 +232,6 @@ struct AdministrationTests {
 
     @Test("the log is read in pages, in either order, and names no person")
     func pages() throws {
-        let (desk, root) = (device.app("desk"), device.administrator)
         for _ in 0..<5 {
             try device.signIn("ada", by: desk)
             try device.signOut(by: desk)
@@ -256,7 +250,6 @@ struct AdministrationTests {
 
     @Test("a log request waits for committed entries or for its patience")
     func logPoll() throws {
-        let (desk, root) = (device.app("desk"), device.administrator)
         device.advance(by: .seconds(1))
         let last = Int64(device.disk.log.count)
         let first = device.send(root, log(after: last, patience: .seconds(50)))
@@ -271,7 +264,6 @@ struct AdministrationTests {
 
     @Test("entries written while the log is being read are not missed")
     func writtenMeanwhile() throws {
-        let (desk, root) = (device.app("desk"), device.administrator)
         device.advance(by: .seconds(1))
         let last = Int64(device.disk.log.count)
         device.holdsProvider = true
