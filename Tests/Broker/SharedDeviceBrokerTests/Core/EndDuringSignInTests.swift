@@ -13,7 +13,8 @@ struct EndDuringSignInTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
     private let service: VirtualDevice.App
-    private static let issuer = VirtualProvider.issuer
+    /// The time of the device at the start of a test.
+    private static let start = Date(timeIntervalSince1970: 1_000_000)
 
     init() throws {
         try device.useOrganisation()
@@ -21,19 +22,29 @@ struct EndDuringSignInTests {
         service = device.app(nil, user: 0, isAdministrator: true)
     }
 
-    private var now: Date { device.now.wall }
-
-    private func report(_ events: ProviderEvent...) throws { try device.ask(service, .providerEvents(events)) }
-
-    private func ended(_ person: String? = "ada", session: String? = nil, _ date: Date? = nil) -> ProviderEvent {
-        ProviderEvent(.ended, issuer: Self.issuer, subject: person, session: session, date: date)
+    private static func event(
+        _ kind: ProviderEvent.Kind = .ended,
+        _ person: String? = "ada",
+        session: String? = nil,
+        issuer: String = VirtualProvider.issuer,
+        at date: Date? = Self.start
+    ) -> ProviderEvent {
+        ProviderEvent(kind, issuer: issuer, subject: person, session: session, date: date)
     }
 
-    /// The user has answered on the page, and the exchange of the code is in flight.
-    private func exchange(_ person: String = "ada") throws -> UInt64 {
+    private func report(_ event: ProviderEvent) throws { try device.ask(service, .providerEvents([event])) }
+
+    /// Ada has answered on the page. The exchange of the code, or the write of her session, is in flight.
+    private func answerPage(isWritten: Bool = false) throws -> UInt64 {
         let name = try device.beginPage(prompt)
-        device.holdsProvider = true
-        return device.send(prompt, device.answerPage(name, person))
+        if isWritten { device.diskMode = .holds } else { device.holdsProvider = true }
+        return device.send(prompt, device.answerPage(name, "ada"))
+    }
+
+    /// Lets the exchange or the write go on.
+    private func resume() {
+        device.letProviderAnswer()
+        device.resumeDisk()
     }
 
     private func expectNobody(_ number: UInt64) {
@@ -46,15 +57,17 @@ struct EndDuringSignInTests {
         #expect(device.disk.device.account == nil)
     }
 
+    private func expectAda(_ number: UInt64) throws { try device.expectAnswer(number, "username", .string("ada")) }
+
     @Test(
         "an end during the exchange prevents the sign-in, whichever names it gives",
         arguments: [("ada", nil), (nil, "sid"), ("ada", "sid")] as [(String?, String?)],
-        [true, false]
+        [start, nil]
     )
-    func exchange(_ names: (String?, String?), hasDate: Bool) throws {
-        let number = try exchange()
-        try report(ended(names.0, session: names.1, hasDate ? now : nil))
-        device.letProviderAnswer()
+    func exchange(_ names: (String?, String?), date: Date?) throws {
+        let number = try answerPage()
+        try report(Self.event(.ended, names.0, session: names.1, at: date))
+        resume()
         expectNobody(number)
     }
 
@@ -67,44 +80,29 @@ struct EndDuringSignInTests {
             device.holdsProvider = true
             device.advance(by: .seconds(3))
         }
-        try report(ended("ada", now))
+        try report(Self.event(at: device.now.wall))
         device.provider.polled = .success("ada")
-        device.letProviderAnswer()
+        resume()
         device.advance(by: .seconds(3))
         expectNobody(number)
     }
 
-    @Test("an end of another user, session or issuer is ignored")
-    func others() throws {
-        let number = try exchange()
-        try report(
-            ended("grace", now),
-            ended("ada", session: "another", now),
-            ProviderEvent(.ended, issuer: "https://other.example", subject: "ada", date: now)
-        )
-        device.letProviderAnswer()
-        try device.expectAnswer(number, "username", .string("ada"))
-        device.expectRenewals(0)
-    }
+    /// Events, and how many checks each of them causes.
+    private static let harmless: [(ProviderEvent, Int)] = [
+        (event(.ended, "grace"), 0), (event(session: "another"), 0), (event(issuer: "https://other.example"), 0),
+        // It may have ended a session from before the sign-in.
+        (event(at: start - 61), 1),
+        (event(.doubt, "grace"), 0), (event(.doubt, "ada"), 1), (event(.doubt, nil), 1),
+    ]
 
-    @Test("an end dated before the sign-in makes the broker check with the provider")
-    func stale() throws {
-        let number = try exchange()
-        try report(ended("ada", now - 61))
-        device.letProviderAnswer()
-        try device.expectAnswer(number, "username", .string("ada"))
-        device.expectRenewals(1)
-    }
-
-    @Test("a doubt reported during the sign-in makes the broker check afterwards", arguments: ["ada", nil, "grace"])
-    func doubt(about person: String?) throws {
-        let number = try exchange()
-        try report(ProviderEvent(.doubt, issuer: Self.issuer, subject: person, date: now))
-        device.letProviderAnswer()
-        try device.expectAnswer(number, "username", .string("ada"))
-        device.holdsProvider = false
+    @Test("an event that does not end this session leads at most to a check", arguments: harmless)
+    func others(event: ProviderEvent, checks: Int) throws {
+        let number = try answerPage()
+        try report(event)
+        resume()
+        try expectAda(number)
         device.advance(by: .seconds(31))
-        #expect(device.provider.renewals.count == (person == "grace" ? 0 : 1))
+        device.expectRenewals(checks)
     }
 
     @Test("setting the clock during the sign-in does not make an end look older than it", arguments: [-7200.0, 7200])
@@ -114,85 +112,68 @@ struct EndDuringSignInTests {
         device.setClock(forwardBy: change)
         device.holdsProvider = true
         let number = device.send(prompt, device.answerPage(name, "ada"))
-        try report(ended("ada", now))
-        device.letProviderAnswer()
+        try report(Self.event(at: device.now.wall))
+        resume()
         expectNobody(number)
     }
 
     @Test("an end during the session's write prevents the sign-in, however slow the disk")
     func slowDisk() throws {
-        let name = try device.beginPage(prompt)
-        device.diskMode = .holds
-        let number = device.send(prompt, device.answerPage(name, "ada"))
-        let date = now
+        let number = try answerPage(isWritten: true)
         device.advance(by: .seconds(100))
-        try report(ended("ada", date))
-        device.diskMode = .commits
-        device.finishWriting()
+        try report(Self.event())
+        resume()
         expectNobody(number)
     }
 
     @Test("a reauthentication does not count if its new session ends first")
     func again() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
-        try report(ProviderEvent(.reauthenticate, issuer: Self.issuer, subject: "ada", date: now))
+        try report(Self.event(.reauthenticate))
         device.provider.session = "second"
-        let number = try exchange()
-        try report(ended("ada", session: "second", now))
-        device.letProviderAnswer()
+        let number = try answerPage()
+        try report(Self.event(session: "second"))
+        resume()
         device.expectRefused(number, code: .interactionRequired)
-        #expect(device.state.device.epoch == epoch && device.state.provider.needsPerson)
+        device.expectPersonWanted()
+        device.expectEpoch(epoch)
         #expect(device.provider.ends.map(\.session) == ["second"])
     }
 
-    @Test(
-        "credentials changed during the sign-in require reauthentication",
-        arguments: [true, false]
-    )
+    @Test("credentials changed during the sign-in require reauthentication", arguments: [true, false])
     func credentialChange(isWritten: Bool) throws {
-        let change = ProviderEvent(.reauthenticate, issuer: Self.issuer, subject: "ada", date: now)
-        let number: UInt64
-        if isWritten {
-            let name = try device.beginPage(prompt)
-            device.diskMode = .holds
-            number = device.send(prompt, device.answerPage(name, "ada"))
-            try report(change)
-            device.diskMode = .commits
-            device.finishWriting()
-        } else {
-            number = try exchange()
-            try report(change)
-            device.letProviderAnswer()
-        }
-        try device.expectAnswer(number, "username", .string("ada"))
+        let number = try answerPage(isWritten: isWritten)
+        try report(Self.event(.reauthenticate))
+        resume()
+        try expectAda(number)
         device.expectPersonWanted()
     }
 
     @Test("an end reported during one sign-in does not affect the next one")
     func forgotten() throws {
         let name = try device.beginPage(prompt)
-        try report(ended("ada", now))
+        try report(Self.event())
         try device.ask(prompt, .cancelSignIn(label: name))
         #expect(device.state.provider.heard.count == 0)
         try device.signInAtProvider("ada", by: prompt)
         // The same holds for a sign-in that began after the report, while another sign-in goes on.
         try device.signOut(by: device.app("org.example.till"))
         _ = try device.beginPage(device.app("org.example.other", user: 1001))
-        try report(ended("ada", now))
+        try report(Self.event())
         device.advance(by: .seconds(1))
         try device.signInAtProvider("ada", by: prompt)
         device.expectSignedIn()
     }
 
-    @Test("remembered ends are bounded, and after an overflow the sign-in is refused")
-    func bounded() throws {
-        let number = try exchange()
-        for round in 0..<12 {
-            let events = (0..<100).map { ended("person \(round * 100 + $0)", now) }
-            try device.ask(service, .providerEvents(events))
-        }
-        #expect(device.state.provider.heard.count <= 1000)
-        device.letProviderAnswer()
+    @Test(
+        "remembered ends are bounded, and after an overflow the sign-in is refused",
+        arguments: [(1200, "person"), (100, String(repeating: "x", count: 10_000))]
+    )
+    func bounded(count: Int, name: String) throws {
+        let number = try answerPage()
+        for person in 0..<count { try report(Self.event(.ended, "\(name) \(person)")) }
+        #expect(device.state.provider.heard.count <= 1000 && device.state.provider.heard.bytes <= 256 << 10)
+        resume()
         device.expectRefused(number, code: .interactionRequired)
         device.expectSignedOut()
         try device.signInAtProvider("ada", by: prompt)
@@ -202,23 +183,11 @@ struct EndDuringSignInTests {
     @Test("an overflow affects only sign-ins that had begun when it happened")
     func boundedForOthers() throws {
         _ = try device.beginPage(device.app("org.example.other", user: 1001))
-        for round in 0..<10 {
-            let events = (0..<100).map { ended("person \(round * 100 + $0)", now) }
-            try device.ask(service, .providerEvents(events))
-        }
+        for person in 0..<1000 { try report(Self.event(.ended, "person \(person)")) }
         device.advance(by: .seconds(1))
-        let number = try exchange()
-        try report(ended("grace", now))
-        device.letProviderAnswer()
-        try device.expectAnswer(number, "username", .string("ada"))
-    }
-
-    @Test("long names do not exceed the memory limit")
-    func boundedBytes() throws {
-        let number = try exchange()
-        for round in 0..<100 { try report(ended(String(repeating: "x", count: 10_000) + "\(round)", now)) }
-        #expect(device.state.provider.heard.bytes <= 256 << 10)
-        device.letProviderAnswer()
-        device.expectRefused(number, code: .interactionRequired)
+        let number = try answerPage()
+        try report(Self.event(.ended, "grace"))
+        resume()
+        try expectAda(number)
     }
 }
