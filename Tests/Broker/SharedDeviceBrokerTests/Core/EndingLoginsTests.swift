@@ -7,17 +7,31 @@ import Testing
 
 @Suite("A sign-out ends the login session")
 struct EndingLoginsTests {
+    private let device = VirtualDevice.withLogins(ends: true)
+    private let desk: VirtualDevice.App
+
+    init() {
+        desk = device.app("desk")
+        device.sit(.of())
+    }
+
+    /// Lets the desk learn of Ada, and has it sign her out.
+    private func signOutByDesk() throws {
+        _ = try device.session(for: desk)
+        try device.signOut(by: desk)
+    }
+
+    private func signOutByAdministrator() throws {
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+    }
+
     @Test("the login session ends after the last receipt, while its apps still run")
     func afterReceipts() throws {
-        let device = VirtualDevice.withLogins(ends: true)
-        let desk = device.app("desk")
-        device.sit(.of())
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        try signOutByAdministrator()
         device.expectEndedLogins([["1"]])
         device.sit()
         device.sit(.of(1000, "2", began: 1_000_500))
-        _ = try device.session(for: desk)
-        try device.signOut(by: desk)
+        try signOutByDesk()
         #expect(device.endedLogins.count == 1)
         try device.finish(desk)
         device.expectEndedLogins([["1"], ["2"]])
@@ -25,11 +39,7 @@ struct EndingLoginsTests {
 
     @Test("without logind the broker does not poll, and ends the login once it is back")
     func withoutLogind() throws {
-        let device = VirtualDevice.withLogins(ends: true)
-        let desk = device.app("desk")
-        device.sit(.of())
-        _ = try device.session(for: desk)
-        try device.signOut(by: desk)
+        try signOutByDesk()
         device.feed(.seat(nil))
         device.advance(by: .seconds(30))
         #expect(device.state.nextDeadline.map { $0 > device.now.uptime } ?? true)
@@ -40,11 +50,7 @@ struct EndingLoginsTests {
 
     @Test("the login session ends after ten seconds without receipts, with retries")
     func withoutReceipts() throws {
-        let device = VirtualDevice.withLogins(ends: true)
-        let desk = device.app("desk")
-        device.sit(.of())
-        _ = try device.session(for: desk)
-        try device.signOut(by: desk)
+        try signOutByDesk()
         device.advance(by: .milliseconds(9900))
         device.expectEndedLogins([])
         device.advance(by: .milliseconds(200))
@@ -59,10 +65,8 @@ struct EndingLoginsTests {
     }
 
     @Test("a refusal by logind is logged once and stays in the status until the end")
-    func refused() {
-        let device = VirtualDevice.withLogins(ends: true)
-        device.sit(.of())
-        device.send(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+    func refused() throws {
+        try signOutByAdministrator()
         for _ in 0..<3 {
             device.feed(.loginsEnded(["1"], "not permitted"))
             device.advance(by: .seconds(60))
@@ -76,13 +80,11 @@ struct EndingLoginsTests {
 
     @Test("the next user's sign-out keeps a login session that could not be ended before")
     func twoSignOuts() throws {
-        let device = VirtualDevice.withLogins(ends: true)
-        device.sit(.of())
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        try signOutByAdministrator()
         device.feed(.loginsEnded(["1"], "not permitted"))
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea", began: 1_000_500))
         device.expectPerson("bea")
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        try signOutByAdministrator()
         device.expectEndedLogins([["1"], ["2"]])
         device.feed(.loginsEnded(["2"], nil))
         #expect(device.loginProblem == "login session 1 cannot be ended: not permitted")
@@ -95,15 +97,10 @@ struct EndingLoginsTests {
 
     @Test("an earlier login session is not ended before the receipts of its apps")
     func ownReceipts() throws {
-        let device = VirtualDevice.withLogins(ends: true)
-        device.configure { $0.cleanup = CleanupPolicy(.advisory) }
-        let desk = device.app("desk")
-        device.sit(.of())
-        _ = try device.session(for: desk)
-        try device.signOut(by: desk)
+        try signOutByDesk()
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea", began: 1_000_500))
         device.expectPerson("bea")
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        try signOutByAdministrator()
         // No app had Bea's account. The desk still has to clean up Ada's data.
         device.expectEndedLogins([["2"]])
         try device.finish(desk)
@@ -112,8 +109,6 @@ struct EndingLoginsTests {
 
     @Test("a log-out and a switch of users end no login session")
     func ownEnd() {
-        let device = VirtualDevice.withLogins(ends: true)
-        device.sit(.of())
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
         device.sit(.of())
         device.advance(by: .seconds(60))
@@ -122,9 +117,6 @@ struct EndingLoginsTests {
 
     @Test("a restart completes the end of a login session, and a new setting causes none")
     func restart() throws {
-        let device = VirtualDevice.withLogins(ends: true)
-        let desk = device.app("desk")
-        device.sit(.of())
         _ = try device.session(for: desk)
         device.advance(by: .seconds(1))
         try device.signOut(by: desk)
@@ -161,9 +153,10 @@ struct EndingLoginsTests {
 
 @Suite("A shutdown waits for the cleanup")
 struct ShutdownTests {
+    private let device = VirtualDevice.withLogins()
+
     @Test("a shutdown signs out and proceeds after the last receipt")
     func waits() throws {
-        let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
         device.sit(.of())
         _ = try device.session(for: desk)
@@ -179,7 +172,6 @@ struct ShutdownTests {
 
     @Test("a shutdown while signed out does not wait, and a cancelled one allows sign-ins")
     func cancelled() {
-        let device = VirtualDevice.withLogins()
         device.feed(.login(.shutdown))
         device.advance(by: .seconds(1))
         #expect(device.allowedShutdowns == 1)
