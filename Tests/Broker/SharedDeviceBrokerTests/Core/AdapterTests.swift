@@ -85,4 +85,19 @@ struct AdapterTests {
         let session = try device.signIn("ada", by: desk)
         #expect(device.state.ledger.parts[session]?[kiosk] == nil)
     }
+
+    @Test("an overdue adapter is handed to the enforcer although it never ran")
+    func overdue() throws {
+        device.configure { $0.cleanup = CleanupPolicy(.enforced) }
+        device.use(try Self.manifest(), try AppManifest.enforced("org.example.desk"))
+        let session = try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        try device.finish(desk)
+        device.advance(by: .seconds(60))
+        let enforcer = device.administrator
+        let overdue = try device.askOverdue(enforcer)
+        #expect(overdue.map(\.participant) == [kiosk] && overdue.first?.connections == [])
+        #expect(try device.enforced(kiosk, [session], by: enforcer).isEmpty)
+        try device.signIn("grace", by: desk)
+    }
 }

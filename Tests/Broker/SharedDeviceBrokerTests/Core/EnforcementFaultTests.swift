@@ -19,12 +19,6 @@ struct EnforcementFaultTests {
         enforcer = scene.enforcer
     }
 
-    /// Restarts the broker. The programs go on running.
-    private func restart() {
-        device.restart()
-        for app in [scene.orders, enforcer, scene.desk] { device.reconnect(app) }
-    }
-
     @Test("a failed enforcement stays owed, is reported, and is retried with back-off")
     func failure() throws {
         device.advance(by: .seconds(60))
@@ -52,7 +46,7 @@ struct EnforcementFaultTests {
     func brokerRestart(policy: CleanupPolicy?) throws {
         try scene.handOver(to: enforcer)
         if let policy { device.configure { $0.cleanup = policy } }
-        restart()
+        scene.restart(enforcer)
         scene.expectHeld("the program may be deleting")
         scene.expectShutOut(scene.orders)
         #expect(try device.askOverdue(enforcer, underWay: [EnforcementScene.participant]).isEmpty)
@@ -71,7 +65,7 @@ struct EnforcementFaultTests {
     func notUnderWay(policy: CleanupPolicy?, restarts: Bool) throws {
         try scene.handOver(to: enforcer)
         if let policy { device.configure { $0.cleanup = policy } }
-        if restarts { restart() }
+        if restarts { scene.restart(enforcer) }
         // The enforcer did not receive the first response.
         let again = try device.askOverdue(enforcer)
         guard policy == nil else {
@@ -148,7 +142,7 @@ struct EnforcementFaultTests {
         let waiver = Request.Call.waive(app: "org.example.orders", user: nil, session: nil, reason: "by hand")
         try device.ask(device.administrator, waiver)
         device.configure { $0.cleanup = .advisory }
-        if restarts { restart() }
+        if restarts { scene.restart(enforcer) }
         scene.expectHeld()
         device.quit(scene.orders)
         #expect(try scene.report(by: enforcer).isEmpty)

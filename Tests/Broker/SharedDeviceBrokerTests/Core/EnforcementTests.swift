@@ -19,6 +19,12 @@ extension EnforcementScene {
         try device.enforced(Self.participant, [session], problem: problem, by: enforcer)
     }
 
+    /// Restarts the broker. The apps and the enforcer go on running.
+    func restart(_ enforcer: VirtualDevice.App) {
+        device.restart()
+        for app in [orders, enforcer, desk] { device.reconnect(app) }
+    }
+
     /// Expects that the calls of this process of the orders app are refused while its cleanup is enforced.
     func expectShutOut(_ app: VirtualDevice.App, sourceLocation: SourceLocation = #_sourceLocation) {
         for call in [Request.Call.report(.finished, session: session, detail: nil), .currentAccount] {
@@ -29,8 +35,6 @@ extension EnforcementScene {
 
 @Suite("Enforced cleanup: apps that are late")
 struct EnforcementTests {
-    private static let kiosk = Participant(app: "org.example.kiosk", user: 2000)
-
     private let scene: EnforcementScene
     private let device: VirtualDevice
     private let enforcer: VirtualDevice.App
@@ -43,10 +47,12 @@ struct EnforcementTests {
 
     // MARK: The deadline
 
-    @Test("an app is handed over at its deadline, and sign-ins wait for the report")
-    func deadline() throws {
+    @Test("an app is handed over at its deadline, also after a restart", arguments: [false, true])
+    func deadline(restarts: Bool) throws {
+        device.advance(by: .seconds(50))
+        if restarts { scene.restart(enforcer) }
         let question = device.send(enforcer, .overdue(patience: .seconds(600)))
-        device.advance(by: .seconds(59))
+        device.advance(by: .seconds(9))
         device.expectUnanswered(question)
         device.advance(by: .seconds(1))
         let overdue = try device.overdue(question)
@@ -76,17 +82,6 @@ struct EnforcementTests {
         device.configure { $0.cleanup = .strict }
         device.advance(by: .seconds(3600))
         try device.expectOverdue(0, by: enforcer)
-    }
-
-    @Test("a deadline keeps counting across a restart of the broker")
-    func restart() throws {
-        device.advance(by: .seconds(50))
-        device.restart()
-        let enforcer = scene.enforcer
-        device.advance(by: .seconds(9))
-        try device.expectOverdue(0, by: enforcer)
-        device.advance(by: .seconds(1))
-        try device.expectOverdue(1, by: enforcer)
     }
 
     @Test("no app is handed over during a session, whose data would be deleted too")
@@ -201,26 +196,5 @@ struct EnforcementTests {
         }
         #expect(device.state.eligibility.warnings.count == 1)
         device.expectRefused(device.send(bare, VirtualDevice.signIn("ada")), code: .appNotEligible)
-    }
-
-    @Test("an overdue adapter is handed over although it never ran")
-    func adapter() throws {
-        let device = VirtualDevice(CleanupPolicy(.enforced))
-        let cleanup = #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk/profile"]}"#
-        let text = #"{"id": "org.example.kiosk", "user": 2000, "cleanup": \#(cleanup)}"#
-        device.use(
-            try AppManifest(json: Data(text.utf8), file: "kiosk.json"),
-            try AppManifest.enforced("org.example.desk")
-        )
-        let desk = device.app("org.example.desk")
-        let session = try device.signIn("ada", by: desk)
-        try device.signOut(by: desk)
-        try device.finish(desk)
-        device.advance(by: .seconds(60))
-        let enforcer = device.administrator
-        let overdue = try device.askOverdue(enforcer)
-        #expect(overdue.map(\.participant) == [Self.kiosk] && overdue.first?.connections == [])
-        #expect(try device.enforced(Self.kiosk, [session], by: enforcer).isEmpty)
-        try device.signIn("grace", by: desk)
     }
 }

@@ -114,11 +114,20 @@ struct EnforcementUnderWayTests {
         expectHeld(false)
     }
 
-    @Test("a hand-over whose response was lost is repeated without an announcement")
-    func lostAnswer() throws {
+    @Test("work that the enforcer does not name is handed out again, also after a restart", arguments: [false, true])
+    func lostAnswer(restarts: Bool) throws {
+        if restarts {
+            device.restart()
+            reconnect()
+        }
         let announcements = device.announcements
         try expectHandedOver([Self.till], underWay: [Self.orders])
         device.expectAnnouncements(announcements)
+        expectReceiptRefused(from: Self.orders)
+        try report(Self.till)
+        expectHeld(true)
+        try report(Self.orders)
+        expectHeld(false)
     }
 
     @Test("an abandoned request takes no work from the enforcer's current one")
@@ -128,19 +137,6 @@ struct EnforcementUnderWayTests {
         device.expectRefused(first, .requestAbandoned)
         device.advance(by: .seconds(5))
         #expect(try device.overdue(second).map(\.participant) == [Self.till])
-    }
-
-    @Test("a restarted broker accepts reports on claimed work and hands out the rest again")
-    func restart() throws {
-        device.restart()
-        reconnect()
-        expectReceiptRefused(from: Self.orders)
-        try expectHandedOver([Self.till], underWay: [Self.orders])
-        expectReceiptRefused(from: Self.orders)
-        try report(Self.till)
-        expectHeld(true)
-        try report(Self.orders)
-        expectHeld(false)
     }
 
     @Test("an app waived during its enforcement is not in progress after the report")
