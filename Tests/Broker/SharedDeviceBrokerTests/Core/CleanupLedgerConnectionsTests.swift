@@ -191,12 +191,14 @@ struct CleanupLedgerConnectionsTests {
         #expect(second == .completed)
     }
 
-    @Test("a rename moves the app's connections too")
+    @Test("a rename moves an app's hold and its connections, and ignores unknown names")
     func rename() {
         var ledger = CleanupLedger.withSession
         _ = ledger.hold(2, by: "a", on: ":1")
         _ = ledger.hold(2, by: "old", on: ":2")
-        _ = ledger.rename("old", to: "a")
+        let names: [(Participant, Participant)] = [("old", "old"), ("stranger", "a"), ("old", "new"), ("new", "a")]
+        let isNews = names.map { ledger.rename($0, to: $1) }
+        #expect(isNews == [false, false, true, true] && ledger.parts[2]?.keys.sorted() == ["a"])
         ledger.end(2, at: .at(10))
         #expect(ledger.parts[2]?["a"]?.connections == [":1", ":2"])
         finish(&ledger, on: ":1")

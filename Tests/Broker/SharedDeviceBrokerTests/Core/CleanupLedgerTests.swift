@@ -253,18 +253,6 @@ struct CleanupLedgerTests {
         if new.isSettled == false { #expect(progress(ledger, "new") == new) }
     }
 
-    @Test("a rename moves an open session's hold, and ignores unknown names")
-    func renameInOpenSession() {
-        var ledger = CleanupLedger.withSession
-        _ = ledger.hold(2, by: "old", on: nil)
-        let same = ledger.rename("old", to: "old")
-        let unknown = ledger.rename("stranger", to: "new")
-        #expect(!same && !unknown)
-        _ = ledger.rename("old", to: "new")
-        ledger.end(2, at: .at(1))
-        #expect(ledger.owed(by: "new").map(\.epoch) == [2] && ledger.owed(by: "old").isEmpty)
-    }
-
     @Test("pruning removes the oldest complete rounds and keeps unfinished ones")
     func prune() {
         var ledger = CleanupLedger()
