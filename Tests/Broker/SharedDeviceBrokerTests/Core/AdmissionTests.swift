@@ -135,17 +135,6 @@ struct AdmissionTests {
         device.expectRefused(device.send(device.app("other"), .currentAccount), code: .appNotEligible)
     }
 
-    @Test("a configuration that changes during a sign-in's write applies to the sign-in")
-    func configuredMeanwhile() {
-        device.advance(by: .seconds(1))
-        device.diskMode = .holds
-        let request = device.send(desk, signIn("ada@fabrikam"))
-        device.configure { $0.tenantIdentifier = "contoso" }
-        device.expectRefused(request, .tenantMismatch)
-        device.resumeDisk()
-        device.expectSignedOutOnDisk()
-    }
-
     @Test(
         "a sign-in whose caller gave up is dropped when the disk or the provider responds",
         arguments: [true, false],

@@ -110,6 +110,16 @@ struct ChangingRulesTests {
         device.expectPerson(person)
     }
 
+    @Test("a tenant configured during a sign-in's write refuses the user of another one")
+    func anotherTenant() {
+        device.advance(by: .seconds(1))
+        let request = sendToSlowDisk(VirtualDevice.signIn("ada@fabrikam"), by: desk) {
+            device.configure { $0.tenantIdentifier = "contoso" }
+        }
+        device.expectRefused(request, .tenantMismatch)
+        device.expectSignedOutOnDisk()
+    }
+
     @Test("a session that a clock jump ends at its start gives out no account")
     func clockJumps() throws {
         device.configure { $0.schedule.inactivity = .seconds(900) }

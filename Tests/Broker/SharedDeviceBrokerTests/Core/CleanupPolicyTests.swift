@@ -176,29 +176,4 @@ struct CleanupPolicyTests {
         try scene.device.finish(scene.desk, scene.a)
         #expect(try CleanupReport(scene.device.answer(waiting)["round"]).isComplete)
     }
-
-    // MARK: Several processes, several users
-
-    // S8
-    @Test("a receipt of another user or process does not settle an app with the account")
-    func oneReceiptIsNotAll() throws {
-        let device = VirtualDevice(.strict)
-        device.use(AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app")))
-        let ada = device.app("org.example.app", user: 65534)
-        let (root, second) = (device.app("org.example.app", user: 0), device.app("org.example.app", user: 65534))
-        let session = try device.signIn("ada", by: ada)
-        for app in [ada, second] { #expect(try device.session(for: app).session.account != nil) }
-        try device.signOut(by: ada)
-        try device.report(.finished, of: session, by: root)
-        #expect(device.heldFor == ["org.example.app"])
-        try device.report(.finished, of: session, by: ada)
-        device.expectRefused(device.send(root, VirtualDevice.signIn("grace")), code: .cleanupPending)
-        try device.expectOwed([], by: ada)
-        try device.expectOwed([session], by: second)
-        device.quit(second)
-        try device.expectOwed([session], by: ada, "the other process may have stored something since")
-        try device.report(.finished, of: session, by: ada)
-        #expect(try device.round(session, by: ada)?.isComplete == true)
-        try device.signIn("grace", by: root)
-    }
 }
