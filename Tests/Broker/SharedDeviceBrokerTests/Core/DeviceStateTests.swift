@@ -35,7 +35,8 @@ struct DeviceStateTests {
     func signIn() throws {
         #expect(try idle.signingIn(.ada, rules) == DeviceState(mode: .shared, account: .ada, epoch: 8))
         let refusals = [signIn(.grace, in: active), signIn(.ada, in: active), signIn(.ada, in: personal)]
-        #expect(refusals == [.accountAlreadySignedIn, .accountAlreadySignedIn, .notSharedDevice])
+        let expected: [Refusal?] = [.accountAlreadySignedIn, .accountAlreadySignedIn, .notSharedDevice]
+        #expect(refusals == expected)
     }
 
     @Test("a sign-out may name the current account, in any case, its session or nothing")
@@ -65,7 +66,8 @@ struct DeviceStateTests {
     @Test("a sign-in is refused until the device is joined, if joining is required")
     func joinRequired() {
         let rules = [SignInRules(requiresJoin: true), SignInRules(requiresJoin: true, isJoined: true), SignInRules()]
-        #expect(rules.map { signIn(.ada, in: idle, $0) } == [.deviceNotJoined, nil, nil])
+        let expected: [Refusal?] = [.deviceNotJoined, nil, nil]
+        #expect(rules.map { signIn(.ada, in: idle, $0) } == expected)
         #expect(Refusal.deviceNotJoined.code.description == "workplace_join_required")
     }
 
@@ -76,7 +78,8 @@ struct DeviceStateTests {
         let own = SignInRules(tenantIdentifier: Account.ada.tenantIdentifier.uppercased())
         let stranger = Account(identifier: "ada", username: "ada")
         let refusals = [signIn(.ada, in: idle, other), signIn(.ada, in: idle, own), signIn(stranger, in: idle, own)]
-        #expect(refusals == [.tenantMismatch, nil, .tenantMismatch])
+        let expected: [Refusal?] = [.tenantMismatch, nil, .tenantMismatch]
+        #expect(refusals == expected)
     }
 
     @Test("new rules sign out the account in one step unless they allow it")
