@@ -1,12 +1,12 @@
+// As MSAL's module does: a file that imports MSAL alone finds `DispatchQueue`, `NSError` and `URL` too.
 import Basics
 import DBus
-// As MSAL's module does: a file that imports MSAL alone finds `DispatchQueue`, `NSError` and `URL` too.
+import Dispatch
 @_exported public import Foundation
 public import NotifyCenter
-import SharedDevice
-import Synchronization
-
 @_exported public import enum NotifyCenter.Bus
+@_spi(Extensions) import SharedDevice
+import Synchronization
 
 /// An app on a shared device, with MSAL's names: current account, tokens, and sign-in and sign-out for the whole
 /// device.
@@ -142,4 +142,692 @@ public final class MSALPublicClientApplication: Sendable {
     func described(_ account: Account, debt: AccountChange? = nil) -> MSALAccount {
         MSALAccount(account, environment: setup.authority.environment, debt: debt)
     }
+}
+
+// MARK: The current account
+
+/// The completion block of ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)``.
+public typealias MSALCurrentAccountCompletionBlock = (
+    _ account: MSALAccount?, _ previousAccount: MSALAccount?, (any Error)?
+) -> Void
+
+extension MSALPublicClientApplication {
+    /// Gets the account that is signed in on the device, and the account that this app was last told of.
+    ///
+    /// Call it when the app starts, on each broadcast, when the app returns to the foreground, and before work in the
+    /// background. By default the block runs on a queue of the system's choice.
+    ///
+    /// If there is a previous account that differs from the current one, delete its data from disk and screen,
+    /// whichever account is current. Delete it in the block. The change counts as settled when the same process asks
+    /// for an account or a token after the block has returned.
+    ///
+    /// With ``MSALPublicClientApplicationConfig/reportsCleanup`` the change is settled when the app calls
+    /// ``cleanupDone(of:)``. Until a change is settled, the app is told of it again, also after a crash. A device with
+    /// a strict policy accepts only ``cleanupDone(of:)`` as a receipt. A request that fails settles nothing.
+    ///
+    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not respond,
+    /// ``MSALInternalError/internalErrorUnexpected`` if the app's record of whose data it holds cannot be read or
+    /// written.
+    public func getCurrentAccount(
+        with parameters: MSALParameters?,
+        completionBlock: @escaping MSALCurrentAccountCompletionBlock
+    ) {
+        let completion = Completion<Result<ReportedAccounts, RequestFailure>>(
+            parameters?.completionBlockQueue,
+            default: .global()
+        ) {
+            completionBlock($0.value?.current, $0.value?.previous, $0.nsError)
+        }
+        Task {
+            let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
+            completion(accounts, after: { [self] in handedOver(accounts.value, to: nil) })
+        }
+    }
+
+    /// The async form, under the name that Swift gives MSAL's function.
+    ///
+    /// It cannot see when its caller has deleted the data. The change therefore counts as settled by the next request
+    /// of the same task, or by the next request for the current account from any task. An app that calls it from
+    /// several tasks at once has to call ``cleanupDone(of:)``.
+    public func currentAccount(with parameters: MSALParameters?) async throws -> (MSALAccount?, MSALAccount?) {
+        let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
+        if let error = accounts.nsError { throw error }
+        handedOver(accounts.value, to: withUnsafeCurrentTask { $0?.hashValue })
+        return (accounts.value?.current, accounts.value?.previous)
+    }
+
+    /// The same as ``currentAccount(with:)``.
+    public func getCurrentAccount(with parameters: MSALParameters?) async throws -> (MSALAccount?, MSALAccount?) {
+        try await currentAccount(with: parameters)
+    }
+
+    struct ReportedAccounts: Sendable {
+        let current: MSALAccount?
+        let previous: MSALAccount?
+    }
+
+    private func reportedAccounts() async throws(RequestFailure) -> ReportedAccounts {
+        try requireBroker("get the current account")
+        try await settle(byQuestion: true)
+        let report = try await mapping { () throws(SharedDeviceError) in try await shared.reportCurrentAccount() }
+        let change = report.change
+        know(change.current)
+        // One account at a time: MSAL's callers see a single previous account and cannot delete the data of others.
+        let previous = change.previous.map { described($0, debt: change.part(of: $0)) }
+        return ReportedAccounts(
+            current: change.current.map { described($0) },
+            previous: previous ?? report.previous.map { described($0) }
+        )
+    }
+
+    /// Notes that the app's block has returned, or that its async function is about to return: the app's next request
+    /// settles the change. The return of the same person is not settled this way: MSAL's callers see no difference
+    /// between the two accounts and have deleted nothing.
+    ///
+    /// - Parameter task: the task that continues with the result and deletes the data; `nil` if a block has done that.
+    private func handedOver(_ accounts: ReportedAccounts?, to task: Int?) {
+        guard !setup.reportsCleanup, let previous = accounts?.previous, let debt = previous.debt,
+            previous != accounts?.current
+        else { return }
+        state.withLock { $0.toSettle.append((debt, task)) }
+    }
+
+    /// Reports the changes that the app has been told of: by asking again, the app says that it has handled them. A
+    /// request of another task says nothing about the progress of the task that was told.
+    ///
+    /// - Parameter byQuestion: whether the request is for the current account. Such a request settles the changes of
+    ///   all tasks.
+    func settle(byQuestion: Bool = false) async throws(RequestFailure) {
+        let task = withUnsafeCurrentTask { $0?.hashValue }
+        while true {
+            let next = state.withLock { state in
+                state.toSettle.firstIndex { byQuestion || $0.task == nil || $0.task == task }
+                    .map { state.toSettle.remove(at: $0) }
+            }
+            guard let next else { return }
+            do throws(SharedDeviceError) {
+                try await shared.cleanupImplied(next.debt)
+            } catch {
+                state.withLock { $0.toSettle.append(next) }
+                throw RequestFailure(error)
+            }
+        }
+    }
+}
+
+// MARK: Lists
+
+/// The completion block of ``MSALPublicClientApplication/accountsFromDevice(for:completionBlock:)``.
+public typealias MSALAccountsCompletionBlock = (_ accounts: [MSALAccount]?, (any Error)?) -> Void
+
+extension MSALPublicClientApplication {
+    /// Lists the accounts on the device that match the parameters: the current one, or none. Unlike
+    /// ``getCurrentAccount(with:completionBlock:)`` this reports no change. By default the block runs on a queue of the
+    /// system's choice.
+    ///
+    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not respond,
+    /// ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be read or written.
+    public func accountsFromDevice(
+        for parameters: MSALAccountEnumerationParameters,
+        completionBlock: @escaping MSALAccountsCompletionBlock
+    ) {
+        let completion = Completion<Result<[MSALAccount], RequestFailure>>(
+            parameters.completionBlockQueue,
+            default: .global()
+        ) {
+            completionBlock($0.value, $0.nsError)
+        }
+        let filter = AccountFilter(parameters)
+        Task { completion(await outcome { () throws(RequestFailure) in try await currentAccounts(filter) }) }
+    }
+
+    /// The async form of ``accountsFromDevice(for:completionBlock:)``.
+    public func accountsFromDevice(for parameters: MSALAccountEnumerationParameters) async throws -> [MSALAccount] {
+        let filter = AccountFilter(parameters)
+        let accounts = await outcome { () throws(RequestFailure) in try await currentAccounts(filter) }
+        if let error = accounts.nsError { throw error }
+        return accounts.value ?? []
+    }
+
+    private func currentAccounts(_ filter: AccountFilter) async throws(RequestFailure) -> [MSALAccount] {
+        try requireBroker("list the accounts")
+        try await settle()
+        let account = try await mapping { () throws(SharedDeviceError) in try await shared.currentAccount() }
+        know(account)
+        return accounts(account, filter)
+    }
+
+    // MARK: Without a request
+
+    /// The account that this object learned of last, by any request. Empty before the first request, and after
+    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``.
+    ///
+    /// It does not ask the broker, so it misses sign-outs by other apps; use
+    /// ``getCurrentAccount(with:completionBlock:)`` for those.
+    public func allAccounts() throws -> [MSALAccount] { knownAccounts(AccountFilter()) }
+
+    /// Returns the accounts of ``allAccounts()`` that match the parameters.
+    public func accounts(for parameters: MSALAccountEnumerationParameters) throws -> [MSALAccount] {
+        knownAccounts(AccountFilter(parameters))
+    }
+
+    /// Returns the account of ``allAccounts()`` with this identifier.
+    ///
+    /// - Throws: an error with ``MSALInternalError/internalErrorAccountRequired`` if there is none.
+    public func account(forIdentifier identifier: String) throws -> MSALAccount {
+        try onlyAccount(AccountFilter(identifier: identifier))
+    }
+
+    /// Returns the account of ``allAccounts()`` with this name, ignoring case. Throws like ``account(forIdentifier:)``.
+    public func account(forUsername username: String) throws -> MSALAccount {
+        try onlyAccount(AccountFilter(username: username))
+    }
+
+    /// Removes the account from ``allAccounts()`` until a request names it again.
+    ///
+    /// This signs no account out. MSAL's function deletes the app's own tokens, and on a shared device the account also
+    /// stays signed in; here the app has no tokens. To sign the person out, call ``signout(with:signoutParameters:)``.
+    ///
+    /// - Throws: nothing; MSAL's function may throw.
+    public func remove(_ account: MSALAccount) throws {
+        state.withLock { if $0.known == account.account { $0.known = nil } }
+    }
+
+    private func knownAccounts(_ filter: AccountFilter) -> [MSALAccount] {
+        accounts(state.withLock { $0.known }, filter)
+    }
+
+    private func accounts(_ account: Account?, _ filter: AccountFilter) -> [MSALAccount] {
+        account.flatMap { filter.matches($0) ? [described($0)] : nil } ?? []
+    }
+
+    private func onlyAccount(_ filter: AccountFilter) throws -> MSALAccount {
+        guard let account = knownAccounts(filter).first else {
+            throw RequestFailure(
+                .internal(.internalErrorAccountRequired),
+                "could not find the account: this app does not know the account. Ask for the current account"
+            ).nsError
+        }
+        return account
+    }
+}
+
+private struct AccountFilter: Sendable {
+    var identifier: String?
+    var username: String?
+    var tenantProfileIdentifier: String?
+
+    init(identifier: String? = nil, username: String? = nil) {
+        self.identifier = identifier
+        self.username = username
+    }
+
+    init(_ parameters: MSALAccountEnumerationParameters) {
+        identifier = parameters.identifier
+        username = parameters.username
+        tenantProfileIdentifier = parameters.tenantProfileIdentifier
+    }
+
+    func matches(_ account: Account) -> Bool {
+        if let identifier, identifier != account.identifier { return false }
+        if let tenantProfileIdentifier, tenantProfileIdentifier != MSALAccountId(account.identifier).objectId {
+            return false
+        }
+        guard let username else { return true }
+        return username.lowercased() == account.username.lowercased()
+    }
+}
+
+// MARK: Receipts, beyond MSAL
+
+extension MSALPublicClientApplication {
+    /// Reports that the data of a previous account, as ``getCurrentAccount(with:completionBlock:)`` returned it, is
+    /// deleted from disk and screen. Call it after the deletion; the app is then not told of this data again.
+    ///
+    /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``. In other apps the next request reports
+    /// the same. For an account without ``MSALAccount/needsCleanup`` it does nothing.
+    ///
+    /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written. The
+    ///   app is then told of the account again.
+    public func cleanupDone(of previousAccount: MSALAccount) async throws {
+        guard let debt = previousAccount.debt else { return }
+        do throws(SharedDeviceError) {
+            try await shared.cleanupDone(debt)
+        } catch {
+            throw RequestFailure(error).nsError
+        }
+    }
+
+    /// The form with a completion block, which runs on a queue of the system's choice.
+    public func cleanupDone(
+        of previousAccount: MSALAccount,
+        completionBlock: @escaping (_ success: Bool, (any Error)?) -> Void
+    ) {
+        let completion = Completion<(any Error)?>(nil, default: .global()) { completionBlock($0 == nil, $0) }
+        Task {
+            do {
+                try await cleanupDone(of: previousAccount)
+                completion(nil)
+            } catch {
+                completion(error)
+            }
+        }
+    }
+}
+
+/// The completion block of the token requests.
+public typealias MSALCompletionBlock = (MSALResult?, (any Error)?) -> Void
+
+extension MSALPublicClientApplication {
+    /// Signs a person in for the whole device. ``MSALWebviewParameters`` say how the person is asked.
+    ///
+    /// If an account is signed in already and the parameters name no other account, the result is a token of that
+    /// account, without a prompt (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
+    ///
+    /// The error's code is ``MSALError/userCanceled`` or ``MSALError/workplaceJoinRequired``, or its internal code is
+    /// one of these:
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
+    /// - ``MSALInternalError/internalErrorMismatchedUser``: another account is signed in.
+    /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
+    /// - ``MSALInternalError/internalErrorAuthorizationFailed``
+    /// - ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``
+    /// - ``MSALInternalError/internalErrorNoViewController``
+    /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalBrokerNotAvailable``
+    ///
+    /// An error that the prompt throws is passed on unchanged.
+    public func acquireToken(
+        with parameters: MSALInteractiveTokenParameters,
+        completionBlock: @escaping MSALCompletionBlock
+    ) {
+        let completion = Completion<Result<MSALResult, any Error>>(parameters.completionBlockQueue, default: .main) {
+            result in
+            switch result {
+            case .success(let token): completionBlock(token, nil)
+            case .failure(let error): completionBlock(nil, error)
+            }
+        }
+        let request = SignInRequest(parameters)
+        Task {
+            do {
+                completion(.success(try await token(request)))
+            } catch {
+                completion(.failure(error))
+            }
+        }
+    }
+
+    /// The async form of ``acquireToken(with:completionBlock:)``.
+    public func acquireToken(with parameters: MSALInteractiveTokenParameters) async throws -> MSALResult {
+        try await token(SignInRequest(parameters))
+    }
+
+    /// Gets a token for the current account without a prompt. By default the block runs on a queue of the system's
+    /// choice.
+    ///
+    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in or the broker wants the
+    /// password again. Otherwise its internal code is one of these:
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
+    /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not, or is no longer, the current one.
+    /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
+    /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalBrokerNotAvailable``
+    public func acquireTokenSilent(
+        with parameters: MSALSilentTokenParameters,
+        completionBlock: @escaping MSALCompletionBlock
+    ) {
+        let completion = Completion<Result<MSALResult, RequestFailure>>(
+            parameters.completionBlockQueue,
+            default: .global()
+        ) {
+            completionBlock($0.value, $0.nsError)
+        }
+        let request = SilentRequest(parameters)
+        Task { completion(await outcome { () throws(RequestFailure) in try await token(request) }) }
+    }
+
+    /// The async form of ``acquireTokenSilent(with:completionBlock:)``.
+    public func acquireTokenSilent(with parameters: MSALSilentTokenParameters) async throws -> MSALResult {
+        let request = SilentRequest(parameters)
+        do throws(RequestFailure) {
+            return try await token(request)
+        } catch {
+            throw error.nsError
+        }
+    }
+
+    // MARK: Requests
+
+    /// - Throws: an `NSError`, or the prompt's own error.
+    private func token(_ request: SignInRequest) async throws -> MSALResult {
+        do {
+            try requireBroker("sign in")
+            try requireScopes(request.scopes, "sign in")
+            try requireNoClaims(request.demandsClaims, "sign in")
+            try await settle()
+            guard let silent = try await silentRequest(instead: request) else { return try await signIn(request) }
+            return try await token(silent)
+        } catch let failure as RequestFailure {
+            throw failure.nsError
+        }
+    }
+
+    private func token(_ request: SilentRequest) async throws(RequestFailure) -> MSALResult {
+        let attempted = "get a token"
+        try requireBroker(attempted)
+        try requireScopes(request.scopes, attempted)
+        try requireNoClaims(request.demandsClaims, attempted)
+        guard let account = request.account else {
+            throw RequestFailure(
+                .internal(.internalErrorAccountRequired),
+                "could not \(attempted): no account is given"
+            )
+        }
+        try await settle()
+        let context = RequestFailure.Context(correlationId: request.correlationId, account: account)
+        let parameters = SilentTokenParameters(
+            scopes: request.scopes,
+            account: account,
+            forceRefresh: request.forceRefresh
+        )
+        let token = try await mapping(in: .silentToken, context: context) { () throws(SharedDeviceError) in
+            try await shared.acquireTokenSilent(with: parameters)
+        }
+        know(token.account)
+        return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
+    }
+
+    /// Single sign-on: returns the silent request that replaces `request`, or `nil` if no account is signed in. The
+    /// check comes before the prompt, so that a person does not type a password in vain.
+    ///
+    /// - Throws: ``RequestFailure``, −42101, if an account is signed in that does not fit the request.
+    private func silentRequest(instead request: SignInRequest) async throws(RequestFailure) -> SilentRequest? {
+        let context = request.context
+        let current = try await mapping(context: context) { () throws(SharedDeviceError) in
+            try await shared.currentAccount()
+        }
+        guard let current else { return nil }
+        if request.promptType == .promptIfNecessary, request.admits(current) {
+            return SilentRequest(request, account: current)
+        }
+        let error = SharedDeviceError(
+            .accountAlreadySignedIn,
+            attempted: "sign in",
+            message: "an account is already signed in on this device; sign it out first"
+        )
+        throw RequestFailure(error, context: context)
+    }
+
+    private func signIn(_ request: SignInRequest) async throws -> MSALResult {
+        try beginPrompting()
+        defer { state.withLock { $0.isPrompting = false } }
+        let hint = request.loginHint ?? request.account?.username
+        var parameters = InteractiveTokenParameters(scopes: request.scopes, loginHint: hint)
+        parameters.showsPage = request.showsPage
+        if let prompt = request.prompt {
+            let credentials = try await prompt(hint)
+            try request.check(credentials?.username)
+            parameters.prompt = { _ in
+                credentials.map { Credentials(username: $0.username, password: $0.password) }
+            }
+        }
+        let (asked, context) = (parameters, request.context)
+        let token = try await mapping(in: .prompt, context: context) { () throws(SharedDeviceError) in
+            try await shared.acquireToken(with: asked)
+        }
+        know(token.account)
+        // The device's own prompt accepts any user.
+        try request.check(token.account.username)
+        return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
+    }
+
+    private func beginPrompting() throws(RequestFailure) {
+        let isFirst = state.withLock { state in
+            defer { state.isPrompting = true }
+            return !state.isPrompting
+        }
+        guard isFirst else {
+            throw RequestFailure(
+                .internal(.internalErrorInteractiveSessionAlreadyRunning),
+                "could not sign in: this app is asking a person already; wait for that sign-in to end"
+            )
+        }
+    }
+}
+
+/// A sign-in as the app asked for it. A copy, because the app may change its parameters object during the request.
+struct SignInRequest: Sendable {
+    let scopes: [String]
+    let account: Account?
+    let loginHint: String?
+    let promptType: MSALPromptType
+    let prompt: MSALWebviewParameters.Prompt?
+    let showsPage: Bool
+    let demandsClaims: Bool
+    let authority: MSALAuthority?
+    let correlationId: UUID
+
+    init(_ parameters: MSALInteractiveTokenParameters) {
+        scopes = parameters.scopes
+        account = parameters.account?.account
+        loginHint = parameters.loginHint.flatMap { $0.isEmpty ? nil : $0 }
+        promptType = parameters.promptType
+        prompt = parameters.webviewParameters.prompt
+        showsPage = parameters.webviewParameters.showsPage
+        demandsClaims = parameters.claimsRequest?.isDemand ?? false
+        authority = parameters.authority
+        correlationId = parameters.correlationId ?? UUID()
+    }
+
+    var context: RequestFailure.Context { RequestFailure.Context(correlationId: correlationId, account: account) }
+
+    /// - Throws: ``RequestFailure``, −42101, if `name` is not the user name of the request's account.
+    func check(_ name: String?) throws(RequestFailure) {
+        guard let name, let account, name.lowercased() != account.username.lowercased() else { return }
+        throw RequestFailure(
+            .internal(.internalErrorMismatchedUser),
+            "could not sign in: the name that was given at the prompt is not that of the request's account"
+        )
+    }
+
+    func admits(_ current: Account) -> Bool {
+        if let account { return account == current }
+        guard let loginHint else { return true }
+        return loginHint.lowercased() == current.username.lowercased()
+    }
+}
+
+struct SilentRequest: Sendable {
+    let scopes: [String]
+    let account: Account?
+    var forceRefresh = false
+    var demandsClaims = false
+    let authority: MSALAuthority?
+    let correlationId: UUID
+
+    init(_ parameters: MSALSilentTokenParameters) {
+        scopes = parameters.scopes
+        account = parameters.account?.account
+        forceRefresh = parameters.forceRefresh
+        demandsClaims = parameters.claimsRequest?.isDemand ?? false
+        authority = parameters.authority
+        correlationId = parameters.correlationId ?? UUID()
+    }
+
+    init(_ request: SignInRequest, account: Account) {
+        scopes = request.scopes
+        self.account = account
+        authority = request.authority
+        correlationId = request.correlationId
+    }
+}
+
+// MARK: The device's mode
+
+/// The completion block of ``MSALPublicClientApplication/getDeviceInformation(with:completionBlock:)``.
+public typealias MSALDeviceInformationCompletionBlock = (_ deviceInformation: MSALDeviceInformation?, (any Error)?) ->
+    Void
+
+extension MSALPublicClientApplication {
+    /// Reports whether the device is shared. By default the block runs on a queue of the system's choice.
+    ///
+    /// If the broker does not respond, or responds with an error, the block gets an error and no information. The
+    /// device never counts as ``MSALDeviceMode/default`` then. If this object was told ``MSALDeviceMode/shared``
+    /// earlier, the block gets that information together with the error. Overlapping requests each get a response.
+    ///
+    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the
+    /// broker or the broker does not respond. It is ``MSALInternalError/internalErrorBrokerUnknown`` if the response is
+    /// a failure or not understood.
+    public func getDeviceInformation(
+        with parameters: MSALParameters?,
+        completionBlock: @escaping MSALDeviceInformationCompletionBlock
+    ) {
+        let completion = Completion<DeviceState>(parameters?.completionBlockQueue, default: .global()) {
+            completionBlock($0.information, $0.failure?.nsError)
+        }
+        Task { completion(await deviceState()) }
+    }
+
+    /// The async form, under the name that Swift gives MSAL's function. It throws if there is an error.
+    public func deviceInformation(with parameters: MSALParameters?) async throws -> MSALDeviceInformation {
+        let (information, failure) = await deviceState()
+        if let failure { throw failure.nsError }
+        guard let information else { throw unexplained.nsError }
+        return information
+    }
+
+    /// The same as ``deviceInformation(with:)``.
+    public func getDeviceInformation(with parameters: MSALParameters?) async throws -> MSALDeviceInformation {
+        try await deviceInformation(with: parameters)
+    }
+
+    private typealias DeviceState = (information: MSALDeviceInformation?, failure: RequestFailure?)
+
+    private func deviceState() async -> DeviceState {
+        do throws(RequestFailure) {
+            try requireBroker("get the device's information")
+        } catch {
+            return (nil, error)
+        }
+        let answer = await shared.getDeviceInformation()
+        switch answer.deviceMode {
+        case .shared:
+            state.withLock { $0.wasShared = true }
+            return (MSALDeviceInformation(.shared, answer: answer), nil)
+        case .personal:
+            state.withLock { $0.wasShared = false }
+            return (MSALDeviceInformation(.default, answer: answer), nil)
+        case .unknown:
+            let remembered = state.withLock { $0.wasShared }
+            return (
+                remembered ? MSALDeviceInformation(.shared, answer: nil) : nil,
+                answer.problem.map { RequestFailure($0) } ?? unexplained
+            )
+        }
+    }
+
+    private var unexplained: RequestFailure {
+        RequestFailure(
+            .internal(.internalErrorBrokerUnknown),
+            "could not get the device's information: the broker names a device mode that this version does not know"
+        )
+    }
+}
+
+// MARK: Sign-out
+
+/// The completion block of ``MSALPublicClientApplication/signout(with:signoutParameters:completionBlock:)``.
+public typealias MSALSignoutCompletionBlock = (_ success: Bool, (any Error)?) -> Void
+
+extension MSALPublicClientApplication {
+    /// Signs the account out for the whole device: its tokens are revoked, and all apps are notified. Each app deletes
+    /// its own data, including this app: its next ``getCurrentAccount(with:completionBlock:)`` returns the account as
+    /// the previous one. By default the block runs on the main queue.
+    ///
+    /// All checks come before any change. The error's internal code is one of these:
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: browser sign-out without ``MSALWebviewParameters``.
+    /// - ``MSALInternalError/internalErrorAccountRequired``: no account is signed in.
+    /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not the current one.
+    /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalBrokerNotAvailable``
+    ///
+    /// With ``MSALSignoutParameters/signoutFromBrowser`` the request also fails, with
+    /// ``MSALInternalError/internalErrorUnexpected``, if the browser's end-session page does not open. The account is
+    /// signed out of the device even then, and the error says so.
+    public func signout(
+        with account: MSALAccount,
+        signoutParameters: MSALSignoutParameters,
+        completionBlock: @escaping MSALSignoutCompletionBlock
+    ) {
+        let completion = Completion<Result<Void, RequestFailure>>(
+            signoutParameters.completionBlockQueue,
+            default: .main
+        ) {
+            completionBlock($0.value != nil, $0.nsError)
+        }
+        let request = SignoutRequest(account, signoutParameters)
+        Task { completion(await outcome { () throws(RequestFailure) in try await signOut(request) }) }
+    }
+
+    /// The async form. It returns `true` or throws.
+    @discardableResult
+    public func signout(with account: MSALAccount, signoutParameters: MSALSignoutParameters) async throws -> Bool {
+        let request = SignoutRequest(account, signoutParameters)
+        do throws(RequestFailure) {
+            try await signOut(request)
+        } catch {
+            throw error.nsError
+        }
+        return true
+    }
+
+    private func signOut(_ request: SignoutRequest) async throws(RequestFailure) {
+        try requireBroker("sign out")
+        guard !request.fromBrowser || request.hasWebviewParameters else {
+            throw .invalidParameter(
+                "could not sign out: signoutFromBrowser needs valid MSALWebviewParameters"
+            )
+        }
+        let context = RequestFailure.Context(account: request.account)
+        let result = try await mapping(context: context) { () throws(SharedDeviceError) in
+            try await shared.signout(with: request.account, signoutParameters: request.sharedParameters)
+        }
+        know(nil)
+        if let problem = result.browser.problem {
+            var failure = RequestFailure(
+                .internal(.internalErrorUnexpected),
+                "could not sign the browser out: \(problem). The account is signed out of the device; the person may still be signed in in "
+                    + "the browser"
+            )
+            failure.context = context
+            throw failure
+        }
+    }
+}
+
+extension BrowserSignout {
+    var problem: String? {
+        switch self {
+        case .notRequested, .opened: nil
+        case .notConfigured:
+            "the device's configuration names no page for it; set endSessionURL, or leave signoutFromBrowser false"
+        case .failed(let reason): reason
+        case .timedOut: "its page did not open in time"
+        }
+    }
+}
+
+/// A sign-out as the app asked for it. A copy, because the app may change its parameters object during the request.
+struct SignoutRequest: Sendable {
+    let account: Account
+    let fromBrowser: Bool
+    let hasWebviewParameters: Bool
+
+    init(_ account: MSALAccount, _ parameters: MSALSignoutParameters) {
+        self.account = account.account
+        fromBrowser = parameters.signoutFromBrowser
+        hasWebviewParameters = parameters.webviewParameters != nil
+    }
+
+    var sharedParameters: SignoutParameters { SignoutParameters(signoutFromBrowser: fromBrowser) }
 }

@@ -1,5 +1,5 @@
 package import FoundationEssentials
-package import SharedDevice
+@_spi(Extensions) package import SharedDevice
 
 /// An app as run by one user. Each user has separate data, so each pair owes its own cleanup.
 package struct Participant: Sendable, Hashable, Comparable {
@@ -438,5 +438,171 @@ package struct CleanupLedger: Sendable, Equatable {
     mutating func setClaim(_ participant: Participant, _ claim: Claim?) {
         claims[participant] = claim
         changes.claims.insert(participant)
+    }
+}
+
+/// Enforced cleanup: another program cleans up for an app that is late.
+///
+/// A claim ends when the program reports, releases it or disconnects. Until then the program may be deleting the app's
+/// data, so sign-in is blocked and the app's own calls are refused. Claims are stored, so that they also hold after a
+/// restart of the broker.
+extension CleanupLedger {
+    /// The enforcement of one app's cleanup.
+    package struct Claim: Sendable, Equatable {
+        /// The connection of the enforcement program.
+        package let connection: String
+        /// The sessions whose data it deletes.
+        package let sessions: Set<UInt64>
+
+        package init(connection: String, sessions: Set<UInt64>) {
+            self.connection = connection
+            self.sessions = sessions
+        }
+    }
+
+    /// The cleanups that a late app owes.
+    package struct Overdue: Sendable, Equatable {
+        /// All sessions whose cleanup the app owes.
+        package let sessions: Set<UInt64>
+        /// The deadline, before or after it has passed.
+        package let due: Duration
+    }
+
+    /// The apps that owe a cleanup, with their deadlines. A deadline counts from the end of the latest session that the
+    /// app owes: an app that was given a later account is not late because of an earlier one alone.
+    package func deadlines(_ deadline: Duration, at now: Moment) -> [Participant: Overdue] {
+        var overdue: [Participant: Overdue] = [:]
+        for participant in debtors {
+            let owed = Set(owed(by: participant).map(\.epoch))
+            let ends = owed.map { sessions[$0]?.endedUptime ?? now.uptime }
+            overdue[participant] = Overdue(sessions: owed, due: (ends.max() ?? now.uptime) + deadline)
+        }
+        return overdue
+    }
+
+    /// Records that the program starts to clean up for the app.
+    package mutating func claim(_ participant: Participant, _ claim: Claim) { setClaim(participant, claim) }
+
+    /// Ends the claim. The app or the next enforcement program does the rest of the cleanup.
+    package mutating func release(_ participant: Participant) { setClaim(participant, nil) }
+
+    /// The connections of the app's processes that may still hold the deleted data in memory.
+    package func connections(of participant: Participant, in owed: Set<UInt64>) -> Set<String> {
+        Set(owed.flatMap { parts[$0]?[participant]?.connections ?? [] })
+    }
+
+    /// Records that the app was stopped and its data deleted, and ends the claim. Call this only when no connection of
+    /// the app is left.
+    ///
+    /// - Returns: The sessions that this settled.
+    package mutating func enforce(_ participant: Participant, detail: String?, at now: Moment) -> [UInt64] {
+        let owed = claims[participant]?.sessions ?? []
+        let open = owed.filter { parts[$0]?[participant]?.progress?.isSettled == false }.sorted()
+        for number in open {
+            change(number, participant) { part in
+                part.progress = .enforced
+                part.finishedAt = now.wall
+                part.detail = detail
+                part.connections = []
+                part.isReported = true
+            }
+            completeIfSettled(number)
+        }
+        release(participant)
+        return open
+    }
+}
+
+extension Account {
+    /// A placeholder account for a session whose account name the ledger has deleted. The app still owes the cleanup:
+    /// an adapter deletes its program's data regardless of whose it is, and an app that was not running has deleted
+    /// nothing yet.
+    fileprivate static func forgotten(_ session: UInt64) -> Account {
+        Account(identifier: "forgotten.\(session)", username: "forgotten")
+    }
+}
+
+extension CleanupLedger {
+    /// The connections that were given an account and have not reported, and those of enforcement programs.
+    ///
+    /// The broker watches for their ends. After a restart or a lost bus it may not know which app they belong to.
+    package var connections: Set<String> {
+        Set(parts.values.flatMap { $0.values.flatMap(\.connections) }).union(claims.values.map(\.connection))
+    }
+
+    /// The rounds that can delay a sign-in, oldest first, each with the time when its session ended.
+    package var openRounds: [(number: UInt64, ended: Duration?)] {
+        unfinished.filter { sessions[$0]?.outcome == .open }.sorted().map { ($0, sessions[$0]?.endedUptime) }
+    }
+
+    /// The sessions whose cleanup the app owes, oldest first.
+    ///
+    /// - Parameter connection: The process that asks; `nil` asks for the whole app. A process that has reported owes
+    ///   nothing, even if another process of its app does.
+    package func owed(by participant: Participant, on connection: String? = nil) -> [OwedSession] {
+        unfinished.compactMap { number in
+            guard let part = parts[number]?[participant], part.progress?.isSettled == false else { return nil }
+            if let connection, part.isReported, !part.connections.contains(connection) { return nil }
+            return OwedSession(
+                epoch: number,
+                account: sessions[number]?.account ?? .forgotten(number),
+                mark: part.mark,
+                isShared: part.connections.contains { $0 != connection }
+            )
+        }.sorted { $0.epoch < $1.epoch }
+    }
+
+    /// The apps that owe a cleanup for which the condition holds.
+    package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
+        unfinished.reduce(into: []) { found, number in
+            let owing = (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }
+            found.formUnion(owing.keys)
+        }
+    }
+
+    /// Whether the app owes a cleanup. Unlike ``debtors``, it does not search the other apps' parts.
+    package func owes(_ participant: Participant) -> Bool { owes(participant) { _ in true } }
+    package func isIdle(_ participant: Participant) -> Bool { owes(participant, where: Self.isIdle) }
+
+    private func owes(_ participant: Participant, where condition: (Part) -> Bool) -> Bool {
+        unfinished.contains { number in
+            parts[number]?[participant].map { $0.progress?.isSettled == false && condition($0) } ?? false
+        }
+    }
+
+    private static func isIdle(_ part: Part) -> Bool {
+        part.progress == .owed || part.progress == .told || part.isReported
+    }
+
+    /// The apps that owe a cleanup.
+    package var debtors: Set<Participant> { participants { _, _ in true } }
+    /// The apps that owe a cleanup and have not begun it, or that have reported while some of their processes have not.
+    package var idle: Set<Participant> { participants { Self.isIdle($1) } }
+    /// The apps with a part in an open round.
+    package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }
+    /// Whether a round is open or has expired.
+    package var hasIncompleteRounds: Bool { sessions.values.contains { $0.outcome == .open || $0.outcome == .expired } }
+    /// The numbers of the known rounds, oldest first.
+    package var rounds: [UInt64] { sessions.filter { $0.value.endedAt != nil }.keys.sorted() }
+
+    /// The round of a session; `nil` if the session has not ended or is unknown.
+    package func report(of number: UInt64, isRunning: (Participant) -> Bool = { _ in false }) -> CleanupReport? {
+        guard let session = sessions[number], let endedAt = session.endedAt, let outcome = session.outcome else {
+            return nil
+        }
+        let since: (Date?) -> Double? = { date in date.map { max(0, $0.timeIntervalSince(endedAt)) } }
+        let apps = (parts[number] ?? [:]).sorted { $0.key < $1.key }.map { participant, part in
+            CleanupReport.App(
+                identifier: participant.app,
+                user: participant.user,
+                progress: part.progress ?? .owed,
+                toldAfter: since(part.toldAt),
+                begunAfter: since(part.begunAt),
+                finishedAfter: since(part.finishedAt),
+                detail: part.detail,
+                isRunning: isRunning(participant)
+            )
+        }
+        return CleanupReport(session: number, endedAt: endedAt, outcome: outcome, apps: apps)
     }
 }

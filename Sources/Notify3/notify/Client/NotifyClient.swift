@@ -353,3 +353,189 @@ final class NotifyClient: Sendable {
         state.withLock { body(&$0.table) }
     }
 }
+
+// Posts, and the services of notifyd for this process: reserved names, state, suspension of processes.
+extension NotifyClient {
+    // MARK: Posting
+
+    func post(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) {
+        let name = try Self.name(name)
+        guard NameScope(name.rawValue) != .process else { return deliver(name) }
+        guard !ProcessState.isSwitchedOff else { throw .disabled }
+        guard try authorize(.write, name).isOpen(.write, name.rawValue) else {
+            // Receivers take a reserved name only from notifyd. The post is back before the reply.
+            return try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postByNotifyd(name) }
+        }
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postUnchecked(name) }
+        // A forked child does not receive its own posts.
+        if ForkedChild.isCurrent { return }
+        // Counted after sending, so that the counted posts reach the bus before any later message of the thread that
+        // reads this number.
+        postsSent.wrappingAdd(1, ordering: .releasing)
+    }
+
+    /// Waits until this process has received its own posts. So `notify_check` is true if a call that waits for a reply
+    /// follows a post (Rules, a.8). Costs nothing while no post is on its way. Does not wait for posts that were lost
+    /// in an outage.
+    func fence(by deadline: ContinuousClock.Instant) throws(NotifyStatus) {
+        let sent = postsSent.load(ordering: .acquiring)
+        guard postsSeen.load(ordering: .acquiring) < sent else { return }
+        do throws(DBusError) {
+            try Self.connection().flush(timeout: deadline - .now)
+        } catch {
+            // A handler on the reading thread receives the posts after it has returned.
+            if error.code == .wouldDeadlock { return }
+            guard error.code == .disconnected else { throw NotifyStatus(error) }
+        }
+        sawPosts(until: sent)
+    }
+
+    /// Notes that a reply of the bus came after these posts.
+    func sawPosts(until sent: UInt64) { postsSeen.max(sent, ordering: .releasing) }
+
+    // MARK: State
+
+    private static let setState = NotifydProtocol.template(.setState)
+    private static let getState = NotifydProtocol.template(.getState)
+
+    func setState(_ token: CInt, _ value: UInt64) throws(NotifyStatus) {
+        let name = try registration(token).name
+        let state = StateReport(value: value, time: BootClock.now)
+        guard NameScope(name.rawValue) != .process else { return withTable { $0.setState(state, of: name) } }
+        guard !ProcessState.isDisabled else { throw .disabled }
+        try authorize(.write, name)
+        // Remembered before the call, because notifyd may end right after its reply.
+        let before = withTable { $0.exchangeState(state, of: name) }
+        do throws(NotifyStatus) {
+            _ = try call(Self.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
+        } catch {
+            withTable { $0.restoreState(before, of: name, from: state) }
+            throw error
+        }
+        link.leaveIfUnregistered(name, in: self)
+    }
+
+    func state(_ token: CInt) throws(NotifyStatus) -> UInt64 {
+        let name = try registration(token).name
+        guard NameScope(name.rawValue) != .process else { return withTable { $0.state(of: name) } }
+        guard !ProcessState.isDisabled else { throw .disabled }
+        let sent = postsSent.load(ordering: .acquiring)
+        let answer = try call(Self.getState, [.string(name.rawValue)])
+        sawPosts(until: sent)
+        guard let value = answer.first?.unsignedValue else { throw .failed }
+        return value
+    }
+
+    // MARK: Calling notifyd
+
+    /// Calls notifyd and waits for the reply. The bus starts notifyd if it does not run.
+    func call(_ method: NotifydProtocol.Method, _ arguments: [DBusValue] = []) throws(NotifyStatus) -> [DBusValue] {
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try NotifydProtocol.call(method, arguments)) }
+    }
+
+    /// Returns notifyd's status, and all names that this process may know.
+    func status(by deadline: ContinuousClock.Instant) throws(NotifyStatus) -> String {
+        try NotifyStatus.onBus { () throws(DBusError) in
+            try NotifydProtocol.status { call throws(DBusError) in try Self.send(call, timeout: deadline - .now) }
+        }
+    }
+
+    private func call(
+        _ template: Result<MessageTemplate, DBusError>,
+        _ arguments: [DBusValue]
+    ) throws(NotifyStatus) -> [DBusValue] {
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try template.get().filled(arguments)) }
+    }
+
+    private static func send(
+        _ call: consuming DBusMessage,
+        timeout: Duration = NotifyClient.patience
+    ) throws(DBusError) -> [DBusValue] {
+        try connection().callAndWait(taking: call, timeout: timeout)
+    }
+}
+
+// Paths that registrations monitor (Rules, a.13). This process watches them itself, with its own rights.
+extension NotifyClient {
+    /// Notifies this registration, and no other, when something changes at a path. Changes after the return are not
+    /// missed.
+    func monitor(
+        _ token: CInt,
+        _ path: String,
+        _ flags: UInt32,
+        by deadline: ContinuousClock.Instant? = nil
+    ) throws(NotifyStatus) {
+        let name = try registration(token).name
+        guard NameScope(name.rawValue) != .process, path.utf8.first == UInt8(ascii: "/") else { throw .invalidRequest }
+        guard !ProcessState.isDisabled else { throw .disabled }
+        // Before the path is watched, so that the first change finds its registration.
+        guard withTable({ $0.addMonitor(MonitorReport(token: token, path: path, flags: flags)) }) else {
+            throw .invalidRequest
+        }
+        do throws(NotifyStatus) {
+            try watch(token, FilePath(path), .wanted(flags), by: deadline)
+        } catch {
+            withTable { $0.removeMonitor(of: token) }
+            throw error
+        }
+        // If another thread has cancelled the token since, it could not end this watch.
+        if withTable({ $0[token] == nil }) { unmonitor(token) }
+    }
+
+    func unmonitor(_ token: CInt) { paths.withLock { $0 }?.remove(UInt64(token)) }
+
+    private func watch(
+        _ token: CInt,
+        _ path: FilePath,
+        _ wanted: PathEvents,
+        by deadline: ContinuousClock.Instant?
+    ) throws(NotifyStatus) {
+        let outcome: PathWatcher.Outcome
+        do throws(PathWatcher.Failure) {
+            outcome = try watcher().addAndWait(UInt64(token), path, wanted, by: deadline)
+        } catch {
+            throw .failed
+        }
+        switch outcome {
+        case .watched: break
+        case .denied: throw .notAuthorized
+        case .impossible: throw .failed
+        }
+    }
+
+    /// Returns the watcher. It is made for the first path, because inotify instances are few.
+    private func watcher() throws(PathWatcher.Failure) -> PathWatcher {
+        try paths.withLock { paths throws(PathWatcher.Failure) in
+            if let paths { return paths }
+            let watcher = try PathWatcher { [weak self] tokens in
+                for token in tokens { self?.fire(CInt(truncatingIfNeeded: token)) }
+            }
+            paths = watcher
+            return watcher
+        }
+    }
+}
+
+/// A name that contains the path to monitor: `com.apple.system.notify.service.path:[FLAGS:]PATH` (Rules, a.4).
+struct PathName: Equatable {
+    private static let prefix = "com.apple.system.notify.service.path:"
+
+    let path: String
+    /// The flags of `notify_private.h`, as a decimal number or, after `0x`, as a hexadecimal one; 0 means all.
+    let flags: UInt32
+
+    /// `nil` for any other name.
+    init?(_ name: NotificationName) {
+        guard name.rawValue.hasPrefix(Self.prefix) else { return nil }
+        let rest = name.rawValue.dropFirst(Self.prefix.count)
+        guard let colon = rest.firstIndex(of: ":"), let flags = Self.number(rest[..<colon]) else {
+            (path, flags) = (String(rest), 0)
+            return
+        }
+        (path, self.flags) = (String(rest[rest.index(after: colon)...]), flags)
+    }
+
+    private static func number(_ text: Substring) -> UInt32? {
+        text.hasPrefix("0x") ? UInt32(text.dropFirst(2), radix: 16) : UInt32(text)
+    }
+}

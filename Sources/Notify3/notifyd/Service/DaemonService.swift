@@ -2,6 +2,7 @@ import Basics
 package import DBus
 import Glibc
 import NotifyCenter
+import Synchronization
 
 /// notifyd on a bus. Passes events of the bus and of the file system to the pure state, and carries out the resulting
 /// actions.
@@ -195,5 +196,516 @@ final class ReadingThread: SerialExecutor {
     func checkIsolated() {
         // Only a mistake in this code can bring another thread here; a message cannot.
         precondition(connection.isOnReadingThread)
+    }
+}
+
+extension DaemonService {
+    /// Queues a call. Its turn comes after all arrivals are sorted.
+    func receive(_ work: IncomingWork) {
+        figures.calls[work.method, default: 0] += 1
+        let (bytes, user) = (work.reply.callBytes, user(of: work.sender))
+        arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user)
+    }
+
+    func gone(_ connection: String) {
+        arrivals.departed(connection)
+        // Lists stop waiting for it now, not only at the turn of its departure.
+        rounds.gone(connection)
+        proceedRounds()
+    }
+
+    /// Carries out steps and sends relayed posts for a moment. Returns the time of the next turn; `nil` if nothing
+    /// waits.
+    func proceed() -> ContinuousClock.Instant? {
+        var now = work { now in
+            let step = arrivals.next(now: now, user: { user(of: $0) }, limits: { state.limits(ofUser: $0) })
+            guard let step else { return false }
+            carryOut(step)
+            return true
+        }
+        now = work(since: now) { now in
+            guard let (post, receiver) = posts.next(now: now, pace: { state.limits(ofUser: $0).pace }) else {
+                return false
+            }
+            send(post, to: receiver)
+            return true
+        }
+        let times = [
+            arrivals.timeOfNext(now: now), posts.timeOfNext(now: now),
+            unread.askBus { Diagnostics.write("\($0); notifyd ends, and the bus starts it again at the next call") },
+        ]
+        return times.compactMap(\.self).min()
+    }
+
+    private func carryOut(_ step: Arrivals<IncomingWork>.Step) {
+        switch step {
+        case .identify(let connection):
+            self.connection.askCredentials(of: connection) { answer in
+                self.assumeIsolated { $0.identified(connection, answer) }
+            }
+        case .call(let work, of: _): carryOut(work)
+        case .superseded(let work): work.succeed()
+        case .refuse(let work): refuse(work, Self.tooMuchWaits)
+        case .refuseUnknown(let work):
+            refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is"))
+        case .askToReport(let connection): send(.tell, [.uint64(0)], to: connection)
+        case .departure(of: let connection):
+            state.gone(connection)
+            relays.gone(connection)
+            unread.gone(connection)
+        }
+        perform(state.takeHandovers())
+    }
+
+    func user(of connection: String) -> UInt32? { state.users[connection] }
+
+    private func identified(_ connection: String, _ answer: Result<DBusConnection.PeerCredentials, DBusError>) {
+        switch answer {
+        case .success(let credentials):
+            perform(state.arrived(connection, Identity(credentials)))
+            arrivals.identified(connection)
+        case .failure: arrivals.failedToIdentify(connection)
+        }
+    }
+
+    private func refuse(_ work: IncomingWork, _ refusal: Refusal) {
+        figures.refusals += 1
+        work.refuse(refusal)
+    }
+
+    /// The transport has checked the signature. Sizes are checked before anything is copied.
+    private func carryOut(_ work: IncomingWork) {
+        guard let identity = state.clients[work.sender]?.identity else { return }
+        let limits = state.limits(ofUser: identity.user)
+        guard isWanted(work) else {
+            return refuse(work, Refusal(.invalidRequest, "notifyd has not asked for a report; wait for Tell"))
+        }
+        let request: Request
+        do throws(ArgumentReader.TooMuch) {
+            request = try Request(work, limits)
+        } catch {
+            let isPost = work.method == .post
+            return refuse(work, isPost ? limits.refusalOfPost : Limits.refusal("a call", limits.connection))
+        }
+        do throws(Refusal) {
+            if let values = try carryOut(request, work, identity) { work.succeed(values) }
+        } catch {
+            refuse(work, error)
+        }
+    }
+
+    /// Returns whether to read a call. A report costs more than any other call, so notifyd reads only the first report
+    /// of a connection, and reports that a round waits for.
+    private func isWanted(_ work: IncomingWork) -> Bool {
+        guard work.method == .report, state.clients[work.sender]?.hasReported == true else { return true }
+        var arguments = ArgumentReader(work.reply.arguments)
+        return rounds.awaits(work.sender, in: arguments.unsigned())
+    }
+
+    /// Returns the values of the reply; `nil` if the reply comes later.
+    private func carryOut(
+        _ request: Request,
+        _ work: IncomingWork,
+        _ identity: Identity
+    ) throws(Refusal) -> [DBusValue]? {
+        let sender = work.sender
+        switch request {
+        case .enter(let names): figures.refusals += try state.enter(sender, names).count
+        case .leave(let names): state.leave(sender, names)
+        case .report(let round, let report):
+            // A refused report ends the wait for it, too.
+            defer {
+                rounds.reported(sender, in: round)
+                proceedRounds()
+            }
+            figures.refusals += try state.reported(sender, report, now: BootClock.now).count
+        case .post(let name): try post(name, identity)
+        case .setState(let name, let report): try state.setState(sender, name, report, now: BootClock.now)
+        case .getState(let name): return [.uint64(try state.state(of: name, for: identity))]
+        case .suspend(let process): perform(try state.suspendProcess(process, by: identity, silent: silent))
+        case .resume(let process): perform(try state.resumeProcess(process, by: identity, silent: silent))
+        case .list(let cursor):
+            try list(work, identity, cursor)
+            return nil
+        case .status: return [.string(statusText(in: state.scope(of: identity)))]
+        case .relay(let interfaces):
+            try relay(interfaces, work, identity)
+            return nil
+        case .endRelay(let interfaces): for interface in interfaces { relays.end(interface, for: sender) }
+        }
+        return []
+    }
+
+    private func post(_ name: String, _ identity: Identity) throws(Refusal) {
+        try state.checkPost(name, by: identity)
+        do throws(DBusError) {
+            try post(name)
+        } catch {
+            throw Refusal(.limitsExceeded, "\(error)")
+        }
+    }
+
+    /// Posts for a caller, or for the configuration.
+    func post(_ name: String) throws(DBusError) {
+        try center.postUnchecked(NotificationName(name))
+        unread.sentToAll()
+    }
+}
+
+/// A call with its arguments.
+enum Request {
+    case enter([String])
+    case leave([String])
+    case report(round: UInt64, ProcessReport)
+    case post(String)
+    case setState(String, StateReport)
+    case getState(String)
+    case suspend(UInt32)
+    case resume(UInt32)
+    case list(cursor: UInt64)
+    case status
+    case relay([String])
+    case endRelay([String])
+
+    /// Reads the arguments of a call. Stops when they exceed what the caller may have.
+    init(_ work: IncomingWork, _ limits: Limits) throws(ArgumentReader.TooMuch) {
+        let limit = limits.connection
+        var arguments = ArgumentReader(work.reply.arguments)
+        switch work.method {
+        case .enter: self = .enter(try Self.names(&arguments, limit))
+        case .leave: self = .leave(try Self.names(&arguments, limit))
+        case .report:
+            let round = arguments.unsigned()
+            self = .report(round: round, try ProcessReport(&arguments, limit: limit))
+        case .post: self = .post(try arguments.text(limit: limits.postedName))
+        case .setState:
+            let name = try arguments.text(limit: limit.bytes)
+            self = .setState(name, StateReport(value: arguments.unsigned(), time: arguments.unsigned()))
+        case .getState: self = .getState(try arguments.text(limit: limit.bytes))
+        case .suspendProcess: self = .suspend(UInt32(truncatingIfNeeded: arguments.unsigned()))
+        case .resumeProcess: self = .resume(UInt32(truncatingIfNeeded: arguments.unsigned()))
+        case .list: self = .list(cursor: arguments.unsigned())
+        case .status: self = .status
+        case .relay: self = .relay(try Self.names(&arguments, limit))
+        case .endRelay: self = .endRelay(try Self.names(&arguments, limit))
+        }
+    }
+
+    private static func names(
+        _ arguments: inout ArgumentReader,
+        _ limit: Amount
+    ) throws(ArgumentReader.TooMuch) -> [String] {
+        var rest = limit
+        return try arguments.elements { element throws(ArgumentReader.TooMuch) in
+            let name = try element.text(limit: rest.bytes)
+            rest = rest - Amount(names: 1, bytes: name.utf8.count)
+            guard rest.names >= 0, rest.bytes >= 0 else { throw ArgumentReader.TooMuch() }
+            return name
+        }
+    }
+}
+
+/// A waiter for a round of reports.
+enum ListWaiter: Sendable {
+    case caller(IncomingWork)
+    /// The file of the long status.
+    case statusFile
+}
+
+extension DaemonService {
+    /// How long notifyd waits for processes that do not report because they are stopped.
+    static let patience = Duration.seconds(1)
+
+    // MARK: Lists
+
+    /// Handles `List`. The first page waits for fresh reports of the processes in it; the other pages use the same
+    /// reports.
+    func list(_ work: IncomingWork, _ identity: Identity, _ cursor: UInt64) throws(Refusal) {
+        guard cursor == 0 else { return answer(work, cursor) }
+        try state.beginList(work.sender)
+        rounds.want(.caller(work), state.scope(of: identity))
+        proceedRounds()
+    }
+
+    func proceedRounds() {
+        while true {
+            for waiter in rounds.finish() {
+                switch waiter {
+                case .caller(let work):
+                    state.endList(work.sender)
+                    answer(work, 0)
+                case .statusFile: writeStatus(details: true)
+                }
+            }
+            // A round asks only connections that read what notifyd sends: the others would not report.
+            let begun = rounds.begin { state.connections(in: $0).filter(reads) }
+            for (number, awaited) in begun {
+                for connection in awaited { send(.tell, [.uint64(number)], to: connection) }
+                after(Self.patience) { service in
+                    service.rounds.expire(number)
+                    service.proceedRounds()
+                }
+            }
+            if begun.allSatisfy({ !$0.awaited.isEmpty }) { return }
+        }
+    }
+
+    private func answer(_ work: IncomingWork, _ cursor: UInt64) {
+        guard let identity = state.clients[work.sender]?.identity else { return }
+        work.succeed(state.page(cursor, for: identity).values)
+    }
+
+    // MARK: Status
+
+    /// Returns the status with the figures that this caller may know.
+    func statusText(in scope: DaemonState.Scope) -> String {
+        StatusText(
+            process: UInt32(getpid()),
+            bus: "\(connection.bus)",
+            configuration: configurationSource.path,
+            reservations: configurationInForce.rules.reservations.count,
+            figures: scope == .all || scope == .user(geteuid()) ? figures : nil,
+            paths: paths?.figures ?? PathWatcher.Figures(),
+            counts: state.counts(in: scope)
+        )
+        .text
+    }
+
+    /// Writes the status to the file of this process (Rules, a.15): the short one, or the one with all names and
+    /// processes.
+    package func writeStatus(isLong: Bool) {
+        guard isLong else { return writeStatus(details: false) }
+        rounds.want(.statusFile, .all)
+        proceedRounds()
+    }
+
+    private func writeStatus(details: Bool) {
+        var text = statusText(in: .all)
+        var cursor: UInt64 = 0
+        var details = details ? StatusDetails() : nil
+        while details != nil {
+            let page = state.page(cursor, for: Identity(user: 0))
+            details?.add(page)
+            cursor = page.cursor
+            if cursor == 0 { break }
+        }
+        text += details?.text ?? ""
+        do throws(StatusFileError) {
+            try StatusFile.write(text)
+        } catch {
+            Diagnostics.write("\(error)")
+        }
+    }
+}
+
+// Admission of calls, before anything else is done with them. A call is taken if its user has room for it and its
+// caller reads the replies.
+extension DaemonService: CallScheduler {
+    static let tooMuchWaits = Refusal(
+        .limitsExceeded,
+        "the pending calls of this user are too many or too large; wait for responses first"
+    )
+    private static let tooMuchUnread = Refusal(.limitsExceeded, UnreadAnswerGuard.remedy)
+
+    /// From this size on, a report is discarded if the bus has not yet told who the caller is. notifyd asks for a new
+    /// report later.
+    private static let largeReport = CallAmount.ofStranger.bytes
+
+    package nonisolated func admit(_ call: borrowing MessageHeader) -> CallPermission {
+        guard let sender = call.sender else { return .drop }
+        let bytes = call.bytes
+        let wantsAnswer = call.expectsReply
+        let isReport = bytes > Self.largeReport && call.member == NotifydProtocol.Method.report.rawValue
+        return assumeIsolated { $0.admit(from: sender, bytes, wantsAnswer: wantsAnswer, isLargeReport: isReport) }
+    }
+
+    private func admit(from sender: String, _ bytes: Int, wantsAnswer: Bool, isLargeReport: Bool) -> CallPermission {
+        let user = user(of: sender)
+        let standing = wantsAnswer ? standing(of: sender, user) : .anything
+        if standing == .nothing {
+            figures.dropped += 1
+            unread.dropped(sender)
+            return .drop
+        }
+        let limit = user.map { state.limits(ofUser: $0).waiting } ?? .ofStranger
+        guard arrivals.hasRoom(for: bytes, of: sender, user, limit) else {
+            if isLargeReport, user == nil { arrivals.reportedTooMuch(sender) }
+            guard wantsAnswer else {
+                figures.dropped += 1
+                return .drop
+            }
+            return .refuse(refused(Self.tooMuchWaits))
+        }
+        return standing == .anything ? .take : .refuse(refused(Self.tooMuchUnread))
+    }
+
+    private func refused(_ refusal: Refusal) -> MethodFailure {
+        figures.refusals += 1
+        return MethodFailure(refusal)
+    }
+
+    // MARK: Unread messages
+
+    /// Returns whether a connection reads what notifyd sends to it, as far as notifyd knows.
+    func reads(_ connection: String) -> Bool { standing(of: connection, user(of: connection)) == .anything }
+
+    /// The connections that do not read.
+    var silent: Set<String> { Set(unread.connections.filter { !reads($0) }) }
+
+    private func standing(of connection: String, _ user: UInt32?) -> UnreadAnswers.Standing {
+        unread.standing(of: connection, user, user.map { state.limits(ofUser: $0).unread } ?? .ofStrangers)
+    }
+
+    package nonisolated func answered(_ caller: String, bytes: Int) {
+        if connection.isOnReadingThread { return assumeIsolated { $0.sent(bytes, to: caller) } }
+        connection.perform { self.assumeIsolated { $0.sent(bytes, to: caller, isLate: true) } }
+    }
+
+    /// Counts bytes that are on their way to a connection.
+    func sent(_ bytes: Int, to connection: String, isLate: Bool = false) {
+        unread.sent(bytes, to: connection, user(of: connection), isLate: isLate)
+    }
+
+    // MARK: Turns
+
+    package nonisolated func carryOut() -> ContinuousClock.Instant? { assumeIsolated { $0.proceed() } }
+}
+
+/// A post for connections in sandboxes.
+final class RelayedPost: Sendable {
+    private let message: DBusMessage
+    private let path: String
+    let bytes: Int
+
+    init(_ message: borrowing DBusMessage, by poster: String, bytes: Int) throws(DBusError) {
+        self.message = try message.copy()
+        self.bytes = bytes
+        path = NotifydProtocol.relayPath(ofPostsBy: poster)
+    }
+
+    func message(to connection: String) throws(DBusError) -> DBusMessage {
+        try message.readdressed(from: path, to: connection)
+    }
+}
+
+// Posts that notifyd sends on to processes in sandboxes. Each waits for the turn of its receiver's user. The posts of a
+// user have as much room as its calls, and the same pace.
+extension DaemonService {
+    /// The largest post that is relayed, in bytes. Receivers take no larger one.
+    private static let largestPost = 2 << 20
+    /// The largest post of the Darwin center, in bytes, that is kept for a receiver without room.
+    private static let largestOwedPost = 4 << 10
+
+    /// Starts to relay the posts on these interfaces to the caller. Replies when the rules are in force.
+    func relay(_ interfaces: [String], _ work: IncomingWork, _ identity: Identity) throws(Refusal) {
+        let sender = work.sender
+        try relays.check(interfaces, for: sender, of: identity.user)
+        for name in interfaces.lazy.compactMap({ DarwinSignal.name(of: $0) }) {
+            guard state.rules.allows(.read, name.rawValue, by: identity) else {
+                let name = name.rawValue.prefix(200)
+                throw Refusal(.notAuthorized, "user \(identity.user) may not register for \(name)")
+            }
+        }
+        let pending = Locked((count: interfaces.count, error: DBusError?.none))
+        guard !interfaces.isEmpty else { return work.succeed() }
+        let new = interfaces.filter { !relays.has($0, for: sender) }
+        for interface in interfaces {
+            let lease = connection.keepMatch(.posts(on: interface), fallback: .allPosts) { error in
+                let last = pending.withLock { pending in
+                    pending.count -= 1
+                    pending.error = pending.error ?? error
+                    return pending.count == 0 ? pending : nil
+                }
+                guard let last else { return }
+                guard let error = last.error else { return work.succeed() }
+                work.refuse(Refusal(.limitsExceeded, "\(error)"))
+                self.connection.perform {
+                    self.assumeIsolated { service in
+                        for interface in new { service.relays.end(interface, for: sender) }
+                    }
+                }
+            }
+            relays.begin(interface, lease, for: sender, of: identity.user)
+        }
+    }
+
+    /// Relays a post that has arrived.
+    func relay(_ message: borrowing DBusMessage) {
+        // A post with descriptors is not relayed: the descriptors of other processes would use up notifyd's.
+        guard !relays.isIdle, !message.isDirected, !message.hasDescriptors, let poster = message.sender,
+            poster != connection.uniqueName,
+            message.has(path: "/org/notifycenter", member: "Posted"), let interface = message.interface
+        else { return }
+        let receivers = relays.receivers(of: interface, postedBy: poster)
+        guard !receivers.isEmpty else { return }
+        let bytes = message.size
+        guard bytes <= Self.largestPost else { return }
+        var name: String?
+        if RelayedCenter(interface: interface) == .darwin {
+            // Other processes may not post a reserved name. notifyd's own posts pass the proxy.
+            guard let post = DarwinSignal(message), state.rules.isOpen(.write, post.name.rawValue) else { return }
+            name = post.name.rawValue
+        }
+        guard let post = try? RelayedPost(message, by: poster, bytes: bytes) else { return }
+        for (receiver, asked) in receivers {
+            guard let identity = state.clients[receiver]?.identity,
+                name.map({ state.rules.allows(.read, $0, by: identity) }) ?? true
+            else { continue }
+            offer(post, on: asked, to: receiver, of: identity.user)
+        }
+    }
+
+    /// Queues a post for its turn. A receiver without room for it is paused. If the post is one of the Darwin center,
+    /// the receiver gets it after the pause: its observers must receive a post after the last one was sent.
+    private func offer(_ post: RelayedPost, on interface: String, to receiver: String, of user: UInt32) {
+        guard state.clients[receiver] != nil else { return }
+        let limits = state.limits(ofUser: user)
+        if reads(receiver), posts.hasRoom(for: post.bytes, of: user, within: limits.waiting) {
+            return posts.append(post, bytes: post.bytes, to: receiver, of: user, pace: limits.pace)
+        }
+        figures.dropped += 1
+        let isOwed = RelayedCenter(interface: interface) == .darwin && post.bytes <= Self.largestOwedPost
+        endPausesLater()
+        relays.pause(interface, for: receiver, owing: isOwed ? post : nil, bytes: post.bytes)
+    }
+
+    private func endPausesLater() {
+        guard !willEndPauses else { return }
+        willEndPauses = true
+        after(.seconds(1)) { service in
+            service.willEndPauses = false
+            service.endPauses()
+            if !service.relays.pauses.isEmpty { service.endPausesLater() }
+        }
+    }
+
+    /// Ends the pauses of receivers that read, and whose user has at least half of its room free.
+    private func endPauses() {
+        for pause in relays.pauses {
+            guard let user = user(of: pause.connection), reads(pause.connection) else { continue }
+            let limit = state.limits(ofUser: user).waiting
+            let half = CallAmount(calls: limit.calls / 2, bytes: limit.bytes / 2)
+            guard posts.hasRoom(for: 0, of: user, within: half) else { continue }
+            let owed = relays.owed(pause)
+            let lease = connection.keepMatch(.posts(on: pause.interface), fallback: .allPosts) { _ in
+                guard let owed else { return }
+                // Sent when the rule is in force, so that it comes after the posts of the pause.
+                self.connection.perform {
+                    self.assumeIsolated { $0.offer(owed, on: pause.interface, to: pause.connection, of: user) }
+                }
+            }
+            relays.begin(pause.interface, lease, for: pause.connection, of: user)
+        }
+    }
+
+    func send(_ post: RelayedPost, to connection: String) {
+        // The receiver may have disconnected since.
+        guard state.clients[connection] != nil else { return }
+        do throws(DBusError) {
+            try self.connection.send(try post.message(to: connection))
+            sent(post.bytes, to: connection)
+        } catch {
+            Diagnostics.write("\(error)")
+        }
     }
 }
