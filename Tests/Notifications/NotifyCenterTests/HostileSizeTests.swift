@@ -13,8 +13,6 @@ private enum LargeSignal: String, CaseIterable, CustomTestStringConvertible {
 
     var testDescription: String { rawValue }
 
-    private var kind: WireKind { self == .bodyBehindADarwinName ? .darwin : .distributed }
-
     private var arguments: [DBusValue] {
         let count = 1 << 18
         switch self {
@@ -37,12 +35,8 @@ private enum LargeSignal: String, CaseIterable, CustomTestStringConvertible {
     }
 
     func message() throws -> DBusMessage {
-        try DBusMessage.signal(
-            path: "/org/notifycenter",
-            interface: "\(kind.prefix).n",
-            member: "Posted",
-            arguments: arguments
-        )
+        let center = self == .bodyBehindADarwinName ? "Darwin1" : "Distributed1"
+        return try .post(arguments, on: "org.notifycenter.\(center).n")
     }
 }
 
@@ -84,10 +78,7 @@ struct HostileSizeTests {
     }
 
     // CF-U8, CF-U9
-    @Test(
-        "a signal of 4 MiB costs a listener at most 1 MiB beyond the message itself",
-        arguments: LargeSignal.allCases
-    )
+    @Test("a signal of 4 MiB costs a listener at most 1 MiB beyond the message itself", arguments: LargeSignal.allCases)
     private func memory(signal: LargeSignal) async throws {
         _ = try await tell("observe deliverImmediately deliverImmediately n *") { $0.hasPrefix("observing ") }
         _ = try await tell("hear n") { $0 == "hearing" }

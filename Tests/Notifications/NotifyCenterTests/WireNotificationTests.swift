@@ -8,9 +8,18 @@ struct WireNotificationTests {
     private func receive(
         _ message: borrowing DBusMessage,
         _ kind: WireKind = .distributed
-    ) -> WireNotification.Reception {
+    ) throws(FormError) -> WireNotification? {
         var last: WireNotification.LastName?
-        return WireNotification.receive(message, kind: kind, last: &last)
+        switch WireNotification.receive(message, kind: kind, last: &last) {
+        case .notification(let notification): return notification
+        case .foreign: return nil
+        case .refused(let error): throw error
+        }
+    }
+
+    private func received(_ arguments: [DBusValue]) throws -> WireNotification? {
+        let message = try DBusMessage.post(arguments)
+        return try receive(message)
     }
 
     private func roundTrip(
@@ -18,16 +27,24 @@ struct WireNotificationTests {
         object: String? = nil,
         userInfo: UserInfo? = nil
     ) throws -> WireNotification {
-        let message = try WireNotification.message(
-            .distributed,
-            name: NotificationName(name),
-            object: object,
-            userInfo: userInfo
-        )
-        guard case .notification(let notification) = receive(message) else {
-            throw Issue.record("not received") as? any Error ?? CancellationError()
+        let name = NotificationName(name)
+        let message = try WireNotification.message(.distributed, name: name, object: object, userInfo: userInfo)
+        let received = try receive(message)
+        return try #require(received)
+    }
+
+    /// Expects that nothing is sent of a notification.
+    private func expectRefusal(
+        _ code: DBusError.Code,
+        _ name: String = "n",
+        object: String? = nil,
+        userInfo: UserInfo? = nil,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        let error = #expect(throws: DBusError.self, sourceLocation: sourceLocation) {
+            try roundTrip(name, object: object, userInfo: userInfo)
         }
-        return notification
+        #expect(error?.code == code, sourceLocation: sourceLocation)
     }
 
     // CF-U7
@@ -53,22 +70,21 @@ struct WireNotificationTests {
     // CF-U6, CF-P2
     @Test("a missing, an empty and a full object or userInfo differ")
     func absence() throws {
-        #expect(try roundTrip().object == nil)
-        #expect(try roundTrip(object: "").object?.text == "")
-        #expect(try roundTrip(object: "o").object?.text == "o")
-        #expect(try roundTrip().userInfo == nil)
-        #expect(try roundTrip(userInfo: [:]).userInfo == [:])
+        for object in [nil, "", "o"] { #expect(try roundTrip(object: object).object?.text == object) }
+        for userInfo in [nil, [:]] as [UserInfo?] { #expect(try roundTrip(userInfo: userInfo).userInfo == userInfo) }
     }
 
     @Test("U+0000 and backslashes in name and object survive", arguments: ["a\0b", "\\0", "\\\0\\\\0", "\0"])
     func nul(text: String) throws {
-        let notification = try roundTrip(text, object: text)
-        #expect(notification.name == NotificationName(text))
-        #expect(notification.object?.text == text)
-        #expect(try roundTrip("plain", object: text).object?.text == text)
-        #expect(try roundTrip(text).name == NotificationName(text))
+        let cases: [(String, String?)] = [(text, text), ("plain", text), (text, nil)]
+        for (name, object) in cases {
+            let notification = try roundTrip(name, object: object)
+            #expect(notification.name == NotificationName(name))
+            #expect(notification.object?.text == object)
+        }
     }
 
+    // CF-U9
     @Test("a payload that is too deep or too large is refused before anything is sent")
     func bounds() throws {
         func nested(_ levels: Int) -> UserInfo {
@@ -79,14 +95,13 @@ struct WireNotificationTests {
         let full = [PropertyListValue.array([]), .dictionary([:])].map { empty in
             (0..<19).reduce(["empty": empty]) { inner, _ in ["level": .dictionary(inner)] }
         }
-        for deep in full + [20, 25, 100, 5000].map(nested) {
-            let error = #expect(throws: DBusError.self) { try roundTrip(userInfo: deep) }
-            #expect(error?.code == .invalidArgument)
+        for deep in full + [20, 25, 100, 5000].map(nested) { expectRefusal(.invalidArgument, userInfo: deep) }
+        let large = String(repeating: "x", count: 17 << 20)
+        expectRefusal(.tooLarge, large)
+        expectRefusal(.tooLarge, object: large)
+        for userInfo in [["k": .string(large)], ["k": .data(Array(large.utf8))], [large: 1]] as [UserInfo] {
+            expectRefusal(.tooLarge, userInfo: userInfo)
         }
-        let error = #expect(throws: DBusError.self) {
-            try roundTrip(userInfo: ["data": .data(Array(repeating: 0, count: 17 * 1024 * 1024))])
-        }
-        #expect(error?.code == .tooLarge)
     }
 
     // CF-U8: Foundation ends a process that prints such a date.
@@ -103,16 +118,8 @@ struct WireNotificationTests {
         }
         let foreign = DBusValue.structure([.double(seconds)])
         for value in [foreign, .variant(foreign), .array([.variant(foreign)], of: "v"), .fields(["in": foreign])] {
-            let message = try DBusMessage.signal(
-                path: "/org/notifycenter",
-                interface: "org.notifycenter.Distributed1.n",
-                member: "Posted",
-                arguments: [.string("n"), .string(""), .uint32(0), .fields(["key": value])]
-            )
-            guard case .refused(.noDate) = receive(message) else {
-                Issue.record("taken for a notification")
-                continue
-            }
+            let arguments: [DBusValue] = [.string("n"), .string(""), .uint32(0), .fields(["key": value])]
+            #expect(throws: FormError.noDate) { try received(arguments) }
         }
     }
 
@@ -129,14 +136,10 @@ struct WireNotificationTests {
         let received = try roundTrip(userInfo: largest)
         #expect(received.userInfo == largest)
         #expect(received.bytes == NotificationSize.maximum)
-        let error = #expect(throws: DBusError.self) {
-            try roundTrip(userInfo: userInfo(ofNotificationWith: NotificationSize.maximum + 1))
-        }
-        #expect(error?.code == .tooLarge)
+        expectRefusal(.tooLarge, userInfo: userInfo(ofNotificationWith: NotificationSize.maximum + 1))
         let text = String(repeating: "x", count: NotificationSize.maximum - 64 - 1)
         #expect(try roundTrip(object: text).object?.text == text)
-        let tooLong = #expect(throws: DBusError.self) { try roundTrip(object: text + "x") }
-        #expect(tooLong?.code == .tooLarge)
+        expectRefusal(.tooLarge, object: text + "x")
     }
 
     // CF-U8, CF-U9
@@ -167,22 +170,11 @@ struct WireNotificationTests {
             #expect(received.bytes == size.bytes)
         }
         let bytes = [UInt8](repeating: 0, count: NotificationSize.maximum)
-        for arguments in [
-            [.string("n"), .string(""), .uint32(0), .fields(["k": .bytes(bytes)])],
-            [.string("n"), .string(String(repeating: "x", count: NotificationSize.maximum))],
-            [.string(String(repeating: "x", count: NotificationSize.maximum))],
-        ] as [[DBusValue]] {
-            let message = try DBusMessage.signal(
-                path: "/org/notifycenter",
-                interface: "org.notifycenter.Distributed1.n",
-                member: "Posted",
-                arguments: arguments
-            )
-            guard case .refused(.tooLarge) = receive(message) else {
-                Issue.record("taken for a notification, or for a malformed one")
-                continue
-            }
-        }
+        let text = DBusValue.string(String(repeating: "x", count: NotificationSize.maximum))
+        let tooLarge: [[DBusValue]] = [
+            [.string("n"), .string(""), .uint32(0), .fields(["k": .bytes(bytes)])], [.string("n"), text], [text],
+        ]
+        for arguments in tooLarge { #expect(throws: FormError.tooLarge) { try received(arguments) } }
     }
 
     // CF-W1, CF-D7
@@ -192,43 +184,30 @@ struct WireNotificationTests {
             [], [.int32(1)], [.array([.variant(.int64(1))], of: "v")], [.string("o"), .string("p")],
             [.string("o"), .uint32(0), .fields(["k": .structure([.byte(1), .byte(2)])])],
         ] as [[DBusValue]] {
-            let message = try DBusMessage.signal(
-                path: "/org/notifycenter",
-                interface: "org.notifycenter.Darwin1.n",
-                member: "Posted",
-                arguments: [.string("n")] + rest
-            )
-            guard case .notification(let notification) = receive(message, .darwin) else {
-                Issue.record("ignored")
-                continue
-            }
-            #expect(notification.name == "n")
-            #expect(notification.object == nil && notification.userInfo == nil)
+            let message = try DBusMessage.post([.string("n")] + rest, on: "org.notifycenter.Darwin1.n")
+            let notification = try receive(message, .darwin)
+            #expect(notification?.name == "n")
+            #expect(notification?.object == nil && notification?.userInfo == nil)
         }
         let escaped = try WireNotification.message(.darwin, name: "a\0b\\")
-        guard case .notification(let notification) = receive(escaped, .darwin) else {
-            Issue.record("ignored")
-            return
-        }
-        #expect(notification.name == "a\0b\\")
+        let notification = try receive(escaped, .darwin)
+        #expect(notification?.name == "a\0b\\")
     }
 
-    // CF-B9
+    // CF-B9, CF-B1, CF-M3
     @Test("the cached name is not confused with another or accepted under its interface")
     func lastName() throws {
         var last: WireNotification.LastName?
         func receive(_ name: String, under other: String) throws -> NotificationName? {
-            let message = try DBusMessage.signal(
-                path: "/org/notifycenter",
-                interface: InterfaceName(NotificationName(other), prefix: WireKind.darwin.prefix).description,
-                member: "Posted",
-                arguments: [.string(name)]
-            )
+            let interface = InterfaceName(NotificationName(other), prefix: WireKind.darwin.prefix).description
+            let message = try DBusMessage.post([.string(name)], on: interface)
             guard case .notification(let notification) = WireNotification.receive(message, kind: .darwin, last: &last)
             else { return nil }
             return notification.name
         }
-        let names = ["com.example.one", "com.example.two", "", "é", String(repeating: "long.", count: 200)]
+        // The long names have digests instead of escapes.
+        let long = ["a", "b"].map { String(repeating: $0, count: 300) }
+        let names = ["com.example.one", "com.example.two", "", "é"] + long
         for name in names {
             for other in names {
                 for _ in 0..<2 {
@@ -241,26 +220,13 @@ struct WireNotificationTests {
 
     @Test("a tool may send only the name, and may use other integer types")
     func leniency() throws {
-        let interface = "org.notifycenter.Distributed1.n"
-        func receive(_ arguments: [DBusValue]) throws -> WireNotification? {
-            let message = try DBusMessage.signal(
-                path: "/org/notifycenter",
-                interface: interface,
-                member: "Posted",
-                arguments: arguments
-            )
-            guard case .notification(let notification) = self.receive(message) else {
-                return nil
-            }
-            return notification
-        }
-        #expect(try receive([.string("n")])?.name == "n")
-        #expect(try receive([.string("n"), .string("o")])?.object?.text == "o")
-        let info = try receive([.string("n"), .string(""), .uint32(0), .fields(["a": .int32(-1), "b": .byte(2)])])
+        #expect(try received([.string("n")])?.name == "n")
+        #expect(try received([.string("n"), .string("o")])?.object?.text == "o")
+        let info = try received([.string("n"), .string(""), .uint32(0), .fields(["a": .int32(-1), "b": .byte(2)])])
         #expect(info?.userInfo == ["a": -1, "b": 2])
         #expect(info?.object == nil)
         // Unknown flags of a later version.
-        let flags = try receive([.string("n"), .string("o"), .uint32(.max), .dictionary([], key: "s", value: "v")])
+        let flags = try received([.string("n"), .string("o"), .uint32(.max), .dictionary([], key: "s", value: "v")])
         #expect(flags?.userInfo == [:])
     }
 
@@ -279,16 +245,7 @@ struct WireNotificationTests {
             [.string("n"), .string("o"), .int32(1)],
         ]
         for arguments in others + payloads.map({ start + [$0] }) {
-            let message = try DBusMessage.signal(
-                path: "/org/notifycenter",
-                interface: "org.notifycenter.Distributed1.n",
-                member: "Posted",
-                arguments: arguments
-            )
-            guard case .refused(.malformed) = receive(message) else {
-                Issue.record("\(arguments) are taken for a notification")
-                continue
-            }
+            #expect(throws: FormError.malformed, "\(arguments)") { try received(arguments) }
         }
     }
 
