@@ -6,20 +6,12 @@ import Foundation
 import NotifyCenter
 import Synchronization
 
-/// The notifications that callbacks received on any thread, in order.
-final class Heard: Sendable {
-    private let items = Locked<[String]>([])
-
-    var all: [String] { items.withLock { $0 } }
-    func note(_ item: String) { items.withLock { $0.append(item) } }
-}
-
 /// Registers, posts and removes like ported code, and records the received notifications.
 ///
 /// Its address is the observer, so it removes its registrations in its deinit.
 final class Observer: Sendable {
     let center: CFNotificationCenter
-    let heard = Heard()
+    let heard = Log()
 
     init(_ center: CFNotificationCenter) { self.center = center }
     deinit { CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(self).toOpaque()) }
@@ -37,7 +29,7 @@ final class Observer: Sendable {
         CFNotificationCenterAddObserver(
             center,
             pointer,
-            { [heard] _, _, name, _, _ in heard.note("\(label) \(name!.rawValue as String)") },
+            { [heard] _, _, name, _, _ in heard.add("\(label) \(name!.rawValue as String)") },
             name as CFString?,
             object,
             behavior

@@ -194,10 +194,3 @@ struct DistributedNotificationCenterTests {
 private final class TokenBox: @unchecked Sendable {
     var token: (any NSObjectProtocol)?
 }
-
-/// Lines that observers recorded, in order.
-final class Log: Sendable {
-    private let entries = Locked<[String]>([])
-    var all: [String] { entries.withLock { $0 } }
-    func add(_ entry: String) { entries.withLock { $0.append(entry) } }
-}

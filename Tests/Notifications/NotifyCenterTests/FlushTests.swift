@@ -49,9 +49,9 @@ struct FlushTests {
     // CF-S4, CF-S8
     @Test("a resumption at any moment keeps the order of notifications")
     func resumptionAtAnyMoment() async {
-        let (router, log) = (NotificationRouter(), SharedLog())
+        let (router, log) = (NotificationRouter(), Log())
         let observer = Registration(.immediate, .unbounded, .coalesce, gate: router.gate) { notification in
-            log.append("\(notification.userInfo?["post"]?.intValue ?? -1)")
+            log.add("\(notification.userInfo?["post"]?.intValue ?? -1)")
         }
         _ = router.add(observer, name: nil, object: nil)
         let isDone = Locked(false)
@@ -83,24 +83,25 @@ struct FlushTests {
         let center = DistributedNotifyCenter(bus: bus.bus)
         center.isSuspended = true
         center.isSuspended = false
-        let observation = try await center.observe("n", delivery: .immediate, suspensionBehavior: .hold) { _ in }
-        center.isSuspended = true
-        try center.post("n")
-        try await eventually("it waits") { center.statistics.waiting == 1 }
-        center.isSuspended = false
-        try await eventually("it comes") { observation.counts.delivered == 1 }
+        try await expectHeld(by: center)
     }
 
     // CF-S8
     @Test("a resumption while the bus is lost delivers the backlog")
     func resumingWithoutABus() async throws {
         let bus = try PrivateBus()
-        let center = DistributedNotifyCenter(bus: bus.bus)
+        try await expectHeld(by: DistributedNotifyCenter(bus: bus.bus)) { bus.stop() }
+    }
+
+    /// Expects that a post waits for the end of a suspension.
+    ///
+    /// - Parameter change: called while the post waits.
+    private func expectHeld(by center: DistributedNotifyCenter, _ change: () -> Void = {}) async throws {
         let observation = try await center.observe("n", delivery: .immediate, suspensionBehavior: .hold) { _ in }
         center.isSuspended = true
         try center.post("n")
         try await eventually("it waits") { center.statistics.waiting == 1 }
-        bus.stop()
+        change()
         center.isSuspended = false
         try await eventually("it comes") { observation.counts.delivered == 1 }
     }

@@ -24,7 +24,7 @@ struct DarwinCenterTests {
             Unmanaged.passUnretained(observer).toOpaque(),
             { center, observer, name, object, userInfo in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
-                heard.note(
+                heard.add(
                     "\(center!) \(name!.rawValue as String) \(object == nil) \(userInfo == nil) \(isOnMainQueue())"
                 )
             },

@@ -65,7 +65,7 @@ struct DistributedCenterTests {
             { center, observer, name, object, userInfo in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
                 let object = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue() as String
-                heard.note("\(center!) \(name!.rawValue as String) \(object) \(userInfo == nil) \(isOnMainQueue())")
+                heard.add("\(center!) \(name!.rawValue as String) \(object) \(userInfo == nil) \(isOnMainQueue())")
             },
             "com.example.distributed.arguments" as CFString,
             nil,
@@ -93,7 +93,7 @@ struct DistributedCenterTests {
             { _, observer, _, _, userInfo in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
                 let values = userInfo as? [String: CFBoolean] ?? [:]
-                heard.note(
+                heard.add(
                     "\(CFBooleanGetValue(values["on"])) \(CFBooleanGetValue(values["off"])) \(userInfo as? [String: Bool] ?? [:])"
                 )
             },
@@ -117,7 +117,7 @@ struct DistributedCenterTests {
             observer.pointer,
             { [heard = observer.heard] _, _, _, object, _ in
                 kept.string = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue()
-                heard.note("called")
+                heard.add("called")
             },
             "com.example.distributed.notKept" as CFString,
             nil,
@@ -144,17 +144,17 @@ struct DistributedCenterTests {
             observer.pointer,
             { _, observer, _, _, info in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
-                guard let info else { return heard.note("nil") }
+                guard let info else { return heard.add("nil") }
                 guard let userInfo = info as? [String: Any], !userInfo.isEmpty,
                     let nested = userInfo["nested"] as? [String: [String: Bool]]
                 else {
-                    return heard.note("\(info.count)")
+                    return heard.add("\(info.count)")
                 }
-                heard.note(userInfo["text"] as? String ?? "-")
-                heard.note("\(userInfo["count"] as! Int) \(userInfo["large"] as! UInt64) \(userInfo["one"] as! Double)")
-                heard.note("\(userInfo["isOn"] as! Bool) \((userInfo["date"] as! Date).timeIntervalSinceReferenceDate)")
-                heard.note("\((userInfo["data"] as! Data).count) \((userInfo["array"] as! [Any]).count) \(nested)")
-                heard.note("\((info as NSDictionary).count) \((info as! [AnyHashable: Any]).count)")
+                heard.add(userInfo["text"] as? String ?? "-")
+                heard.add("\(userInfo["count"] as! Int) \(userInfo["large"] as! UInt64) \(userInfo["one"] as! Double)")
+                heard.add("\(userInfo["isOn"] as! Bool) \((userInfo["date"] as! Date).timeIntervalSinceReferenceDate)")
+                heard.add("\((userInfo["data"] as! Data).count) \((userInfo["array"] as! [Any]).count) \(nested)")
+                heard.add("\((info as NSDictionary).count) \((info as! [AnyHashable: Any]).count)")
             },
             "com.example.distributed.userInfo" as CFString,
             nil,
@@ -180,8 +180,8 @@ struct DistributedCenterTests {
             observer.pointer,
             { _, observer, _, object, info in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
-                heard.note(Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue() as String)
-                heard.note((info as? [String: String])?["k"] ?? "-")
+                heard.add(Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue() as String)
+                heard.add((info as? [String: String])?["k"] ?? "-")
             },
             "com.example.distributed.copies" as CFString,
             nil,
@@ -252,7 +252,7 @@ struct DistributedCenterTests {
                 { _, observer, _, object, userInfo in
                     let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
                     let object = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue()
-                    heard.note("\(object as String) \((userInfo as? [String: Int])?["total"] ?? -1)")
+                    heard.add("\(object as String) \((userInfo as? [String: Int])?["total"] ?? -1)")
                 },
                 name as CFString,
                 UnsafeRawPointer(Unmanaged.passUnretained(object as CFString).toOpaque()),

@@ -71,12 +71,12 @@ struct LocalCenterTests {
             observer.pointer,
             { (_, observer, _, _, userInfo) in
                 let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
-                guard let userInfo = userInfo else { return heard.note("nil") }
+                guard let userInfo = userInfo else { return heard.add("nil") }
                 if let dictionary = userInfo as? [String: Any], dictionary["anything"] is Anything {
-                    heard.note("\(dictionary["count"] as! Int) \(dictionary["isOn"] as! Bool)")
+                    heard.add("\(dictionary["count"] as! Int) \(dictionary["isOn"] as! Bool)")
                 }
-                heard.note((userInfo as NSDictionary)["text"] as? String ?? "-")
-                heard.note("\((userInfo as! [String: Any]).count)")
+                heard.add((userInfo as NSDictionary)["text"] as? String ?? "-")
+                heard.add("\((userInfo as! [String: Any]).count)")
             },
             name.rawValue,
             nil,
@@ -144,11 +144,11 @@ struct LocalCenterTests {
     // CF-A3, CF-P1, CF-R1
     @Test("a nil center or callback does nothing; a nil name or observer is reported")
     func nils() {
-        let failures = Heard()
-        let observation = UnthrownFailures.observe { failures.note($0.description) }
+        let failures = Log()
+        let observation = UnthrownFailures.observe { failures.add($0.description) }
         let name = "com.example.local.nils"
         let callback: CFNotificationCallback = { _, observer, _, _, _ in
-            Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard.note("called")
+            Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard.add("called")
         }
         CFNotificationCenterAddObserver(nil, observer.pointer, callback, name as CFString, nil, .drop)
         CFNotificationCenterAddObserver(center, observer.pointer, nil, name as CFString, nil, .drop)

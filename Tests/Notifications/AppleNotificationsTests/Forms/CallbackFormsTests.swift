@@ -11,12 +11,12 @@ private func globalCallback(
     userInfo: CFDictionary?
 ) {
     guard let observer = observer else { return }
-    Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note("global function")
+    Unmanaged<Log>.fromOpaque(observer).takeUnretainedValue().add("global function")
 }
 
 nonisolated(unsafe) private let callbackOfFile: CFNotificationCallback = { _, observer, _, _, _ in
     guard let observer else { return }
-    Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note("constant of the file")
+    Unmanaged<Log>.fromOpaque(observer).takeUnretainedValue().add("constant of the file")
 }
 
 private final class Callbacks {
@@ -27,23 +27,23 @@ private final class Callbacks {
         _ object: UnsafeRawPointer?,
         _ userInfo: CFDictionary?
     ) {
-        Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("static function")
+        Unmanaged<Log>.fromOpaque(observer!).takeUnretainedValue().add("static function")
     }
 
     private let property: CFNotificationCallback = { _, cfObserver, cfName, _, _ in
         guard let name = cfName?.rawValue as String? else { return }
-        Unmanaged<Heard>.fromOpaque(UnsafeRawPointer(OpaquePointer(cfObserver)!)).takeUnretainedValue().note(
+        Unmanaged<Log>.fromOpaque(UnsafeRawPointer(OpaquePointer(cfObserver)!)).takeUnretainedValue().add(
             name.isEmpty ? "" : "property"
         )
     }
 
     lazy var lazyProperty: CFNotificationCallback = { _, observer, _, _, _ in
-        Unmanaged<Heard>.fromOpaque(UnsafeRawPointer(observer!)).takeUnretainedValue().note("lazy property")
+        Unmanaged<Log>.fromOpaque(UnsafeRawPointer(observer!)).takeUnretainedValue().add("lazy property")
     }
 
     func register(_ observer: UnsafeMutableRawPointer, _ name: String) {
         let local: CFNotificationCallback = { center, observer, name, object, info in
-            Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("constant of a function")
+            Unmanaged<Log>.fromOpaque(observer!).takeUnretainedValue().add("constant of a function")
         }
         for callback in [property, lazyProperty, local, Callbacks.staticFunction] {
             CFNotificationCenterAddObserver(
@@ -91,7 +91,7 @@ private final class Model {
 
 @Suite("Forms of callbacks")
 struct CallbackFormsTests {
-    private let heard = Heard()
+    private let heard = Log()
     private var observer: UnsafeMutableRawPointer { Unmanaged.passUnretained(heard).toOpaque() }
 
     init() { ProcessBus.use() }
@@ -117,8 +117,8 @@ struct CallbackFormsTests {
             observer,
             { (center, observer, name, object, userInfo) -> Void in
                 guard let observer = observer, let name = name else { return }
-                let heard = Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue()
-                heard.note("all \(name.rawValue as String) \(object == nil) \(userInfo == nil)")
+                let heard = Unmanaged<Log>.fromOpaque(observer).takeUnretainedValue()
+                heard.add("all \(name.rawValue as String) \(object == nil) \(userInfo == nil)")
             },
             name as CFString,
             nil,
@@ -129,7 +129,7 @@ struct CallbackFormsTests {
             observer,
             { (_, observer, _, _, _) in
                 if let observer = observer {
-                    Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note("some")
+                    Unmanaged<Log>.fromOpaque(observer).takeUnretainedValue().add("some")
                 }
             },
             name as CFString,
@@ -139,7 +139,7 @@ struct CallbackFormsTests {
         CFNotificationCenterAddObserver(
             center,
             observer,
-            { Unmanaged<Heard>.fromOpaque($1!).takeUnretainedValue().note("short \($4 == nil)") },
+            { Unmanaged<Log>.fromOpaque($1!).takeUnretainedValue().add("short \($4 == nil)") },
             name as CFString,
             nil,
             .deliverImmediately
@@ -155,7 +155,7 @@ struct CallbackFormsTests {
                     object: UnsafeRawPointer?,
                     userInfo: CFDictionary?
                 ) in
-                Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("with types")
+                Unmanaged<Log>.fromOpaque(observer!).takeUnretainedValue().add("with types")
             },
             name as CFString,
             nil,
@@ -201,14 +201,14 @@ struct CallbackFormsTests {
     @Test("a closure may capture values, which are freed with the registration")
     func captures() {
         let center = CFNotificationCenterGetLocalCenter()
-        weak var watched: Heard?
+        weak var watched: Log?
         do {
-            let captured = Heard()
+            let captured = Log()
             watched = captured
             CFNotificationCenterAddObserver(
                 center,
                 observer,
-                { _, _, _, _, _ in captured.note("heard") },
+                { _, _, _, _, _ in captured.add("heard") },
                 "com.example.callbacks.captures" as CFString,
                 nil,
                 .deliverImmediately

@@ -41,15 +41,15 @@ struct CenterFormsTests {
     func holding() {
         guard let bound = CFNotificationCenterGetLocalCenter() else { return #expect(Bool(false)) }
         let forms: [CFNotificationCenter?] = [asItComes, unwrapped, declared, computed, bound]
-        let heard = Heard()
+        let heard = Log()
         for (index, center) in forms.enumerated() {
             let name = "com.example.centers.holding.\(index)"
             CFNotificationCenterAddObserver(
                 center,
                 Unmanaged.passUnretained(heard).toOpaque(),
                 { center, observer, _, _, _ in
-                    let heard = Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue()
-                    heard.note("\(center!)")
+                    let heard = Unmanaged<Log>.fromOpaque(observer!).takeUnretainedValue()
+                    heard.add("\(center!)")
                 },
                 name as CFString,
                 nil,

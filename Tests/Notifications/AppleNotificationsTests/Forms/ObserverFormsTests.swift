@@ -11,13 +11,13 @@ private let callback:
         CFNotificationCenter?, UnsafeMutableRawPointer?, CFNotificationName?, UnsafeRawPointer?, CFDictionary?
     ) -> Void = { _, observer, name, _, _ in
         guard let observer = observer, let name = name else { return }
-        Unmanaged<Heard>.fromOpaque(observer).takeUnretainedValue().note(name.rawValue as String)
+        Unmanaged<Log>.fromOpaque(observer).takeUnretainedValue().add(name.rawValue as String)
     }
 
 @Suite("Forms of observers")
 struct ObserverFormsTests {
     private let center = CFNotificationCenterGetLocalCenter()
-    private let heard = Heard()
+    private let heard = Log()
 
     private func add(_ observer: UnsafeRawPointer!, _ name: String) {
         CFNotificationCenterAddObserver(center, observer, callback, name as CFString, nil, .deliverImmediately)
@@ -54,10 +54,10 @@ struct ObserverFormsTests {
     @Test("a retained object lives until its owner takes it back from the pointer")
     func retained() {
         let name = "com.example.observers.retained"
-        weak var watched: Heard?
+        weak var watched: Log?
         let observer: UnsafeMutableRawPointer
         do {
-            let box = Heard()
+            let box = Log()
             watched = box
             observer = Unmanaged.passRetained(box).toOpaque()
             add(observer, name)
@@ -65,16 +65,16 @@ struct ObserverFormsTests {
         post(name)
         #expect(watched?.all == [name])
         CFNotificationCenterRemoveEveryObserver(center, observer)
-        Unmanaged<Heard>.fromOpaque(observer).release()
+        Unmanaged<Log>.fromOpaque(observer).release()
         #expect(watched == nil)
     }
 
     // CF-A2
     @Test("an observer is not retained, and may be any pointer")
     func notRetained() {
-        weak var watched: Heard?
+        weak var watched: Log?
         do {
-            let gone = Heard()
+            let gone = Log()
             watched = gone
             CFNotificationCenterAddObserver(
                 center,
@@ -92,7 +92,7 @@ struct ObserverFormsTests {
             center,
             context,
             { _, observer, _, object, _ in
-                Unmanaged<Heard>.fromOpaque(object!).takeUnretainedValue().note("\(observer!)")
+                Unmanaged<Log>.fromOpaque(object!).takeUnretainedValue().add("\(observer!)")
             },
             "com.example.observers.context" as CFString,
             nil,
@@ -117,7 +117,7 @@ struct ObserverFormsTests {
             center,
             nil,
             { _, observer, _, object, _ in
-                Unmanaged<Heard>.fromOpaque(object!).takeUnretainedValue().note("\(observer == nil)")
+                Unmanaged<Log>.fromOpaque(object!).takeUnretainedValue().add("\(observer == nil)")
             },
             name as CFString,
             nil,
@@ -148,7 +148,7 @@ struct ObserverFormsTests {
         CFNotificationCenterAddObserver(
             center,
             observer,
-            { [heard] _, _, _, _, _ in heard.note("heard") },
+            { [heard] _, _, _, _, _ in heard.add("heard") },
             name as CFString,
             nil,
             .deliverImmediately

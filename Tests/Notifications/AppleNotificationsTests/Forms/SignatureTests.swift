@@ -20,7 +20,7 @@ struct SignatureTests {
         let postWithOptions:
             (CFNotificationCenter?, CFNotificationName?, UnsafeRawPointer?, CFDictionary?, CFOptionFlags) -> Void =
                 CFNotificationCenterPostNotificationWithOptions
-        let heard = Heard()
+        let heard = Log()
         let center: CFNotificationCenter? = CFNotificationCenterGetLocalCenter()
         let observer: UnsafeRawPointer? = UnsafeRawPointer(Unmanaged.passUnretained(heard).toOpaque())
         let name: CFNotificationName? = CFNotificationName("com.example.signatures" as CFString)
@@ -29,7 +29,7 @@ struct SignatureTests {
             center,
             observer,
             { _, observer, _, _, userInfo in
-                Unmanaged<Heard>.fromOpaque(observer!).takeUnretainedValue().note("\(userInfo?.count ?? 0)")
+                Unmanaged<Log>.fromOpaque(observer!).takeUnretainedValue().add("\(userInfo?.count ?? 0)")
             },
             name?.rawValue,
             nil,

@@ -156,9 +156,9 @@ struct WrapperTests {
     @Test("an observing object is called until it is freed")
     func observerObject() async throws {
         let name = "com.example.wrappers.observer"
-        let (heard, witness) = (Heard(), Heard())
-        var observer: DarwinObserver? = DarwinObserver(name: name) { heard.note("heard") }
-        let other = DarwinObserver(name: name) { witness.note("heard") }
+        let (heard, witness) = (Log(), Log())
+        var observer: DarwinObserver? = DarwinObserver(name: name) { heard.add("heard") }
+        let other = DarwinObserver(name: name) { witness.add("heard") }
         #expect(observer != nil)
         post(CFNotificationCenterGetDarwinNotifyCenter(), name)
         try await eventually("both hear") { heard.all.count == 1 && witness.all.count == 1 }
@@ -172,11 +172,11 @@ struct WrapperTests {
 
     @Test("one object can keep callbacks by identifier and pass messages in addition")
     func wormhole() async throws {
-        let heard = Heard()
+        let heard = Log()
         let wormhole = Wormhole()
         for letter in ["a", "b"] {
             wormhole.listen(for: "com.example.wrappers.wormhole.\(letter)") { message in
-                heard.note("\(letter) \((message as? [String: String])?["text"] ?? "-")")
+                heard.add("\(letter) \((message as? [String: String])?["text"] ?? "-")")
             }
         }
         try wormhole.pass(message: ["text": "first"], identifier: "com.example.wrappers.wormhole.a")
@@ -201,11 +201,11 @@ struct WrapperTests {
     // CF-R4
     @Test("a retained token observes the distributed center and is freed on removal")
     func token() async throws {
-        let heard = Heard()
+        let heard = Log()
         weak var watched: Token?
         let address: UInt
         do {
-            let token = Token { heard.note(($0 as? [String: Any])?["state"] as? String ?? "-") }
+            let token = Token { heard.add(($0 as? [String: Any])?["state"] as? String ?? "-") }
             watched = token
             address = UInt(bitPattern: Unmanaged.passUnretained(token).toOpaque())
             CFNotificationCenterAddObserver(

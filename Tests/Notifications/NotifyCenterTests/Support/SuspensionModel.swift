@@ -87,7 +87,7 @@ extension Steppable {
 /// The production router, without a bus. A delivery is written `observer:post`, both as numbers.
 final class ModelledCenter: Steppable {
     let router = NotificationRouter()
-    private let log = SharedLog()
+    private let log = Log()
     /// The queue on which handlers run; `nil` to run them at once.
     let jobs: PendingJobs?
     /// The thread on which flushes run; `nil` to run them at once.
@@ -109,7 +109,7 @@ final class ModelledCenter: Steppable {
         let (number, log) = (added, log)
         let delivery = jobs.map { jobs in Delivery.scheduled { jobs.add($0) } } ?? .immediate
         let observer = Registration(delivery, .standard, behavior, gate: router.gate) { notification in
-            log.append("\(number):\(notification.userInfo?["post"]?.intValue ?? -1)")
+            log.add("\(number):\(notification.userInfo?["post"]?.intValue ?? -1)")
         }
         added += 1
         let object = object.map { NotificationObject(text: $0) }
@@ -261,27 +261,6 @@ final class PendingJobs: Sendable {
             return jobs
         }
         for job in jobs { job() }
-    }
-}
-
-/// A log that handlers may write to.
-final class SharedLog: Sendable {
-    private let lines = Locked<[String]>([])
-
-    /// Returns the number of lines.
-    @discardableResult
-    func append(_ line: String) -> Int {
-        lines.withLock { lines in
-            lines.append(line)
-            return lines.count
-        }
-    }
-
-    func take() -> [String] {
-        lines.withLock { lines in
-            defer { lines = [] }
-            return lines
-        }
     }
 }
 
