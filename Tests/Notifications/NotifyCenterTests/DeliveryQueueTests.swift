@@ -10,26 +10,23 @@ struct DeliveryQueueTests {
         return taken
     }
 
-    @Test("bufferingNewest drops the oldest, bufferingOldest the newest; drops are counted")
-    func bounds() {
-        var newest = DeliveryQueue<Int>(.bufferingNewest(3))
-        var oldest = DeliveryQueue<Int>(.bufferingOldest(3))
-        for number in 0..<10 {
-            newest.offer(number, number: UInt64(number), bytes: 1)
-            oldest.offer(number, number: UInt64(number), bytes: 1)
-        }
-        #expect([drain(&newest), drain(&oldest)] == [[7, 8, 9], [0, 1, 2]])
-        let counts = DeliveryCounts(delivered: 3, coalesced: 0, dropped: 7)
-        #expect([newest.counts, oldest.counts] == [counts, counts])
+    private func source(_ text: String) -> NotificationSource {
+        NotificationSource(name: "n", object: NotificationObject(text: text))
     }
 
     // CF-W2
-    @Test("a coalescing queue holds only the last element")
-    func coalescing() {
-        var queue = DeliveryQueue<Int>(.coalescing)
-        for number in 0..<10 { queue.offer(number, number: UInt64(number), bytes: 1) }
-        #expect(drain(&queue) == [9])
-        #expect(queue.counts == DeliveryCounts(delivered: 1, coalesced: 9, dropped: 0))
+    @Test("each buffering keeps its elements, and counts those that give way")
+    func bounds() {
+        let cases: [(Buffering, kept: [Int], coalesced: UInt64, dropped: UInt64)] = [
+            (.bufferingNewest(3), [7, 8, 9], 0, 7), (.bufferingOldest(3), [0, 1, 2], 0, 7), (.coalescing, [9], 9, 0),
+        ]
+        for (buffering, kept, coalesced, dropped) in cases {
+            var queue = DeliveryQueue<Int>(buffering)
+            for number in 0..<10 { queue.offer(number, number: UInt64(number), bytes: 1) }
+            #expect(drain(&queue) == kept)
+            let counts = DeliveryCounts(delivered: UInt64(kept.count), coalesced: coalesced, dropped: dropped)
+            #expect(queue.counts == counts)
+        }
     }
 
     @Test("any mix of offers and takes keeps the order")
@@ -95,13 +92,12 @@ struct DeliveryQueueTests {
     @Test("waiting bytes are limited too, and each loss is counted")
     func bytes() {
         let mebibyte = 1 << 20
-        func source(_ number: Int) -> NotificationSource { NotificationSource(name: "\(number)", object: nil) }
         for isSuspended in [false, true] {
             func filled(_ buffering: Buffering) -> DeliveryQueue<Int> {
                 var queue = DeliveryQueue<Int>(buffering)
                 for number in 0..<20 {
                     if isSuspended {
-                        queue.coalesce(number, number: UInt64(number), bytes: mebibyte, source: source(number))
+                        queue.coalesce(number, number: UInt64(number), bytes: mebibyte, source: source("\(number)"))
                     } else {
                         queue.offer(number, number: UInt64(number), bytes: mebibyte)
                     }
@@ -125,9 +121,7 @@ struct DeliveryQueueTests {
     @Test("a notification that replaces a smaller one counts with its own size")
     func bytesOfCoalesced() {
         let mebibyte = 1 << 20
-        let (one, other) = (
-            NotificationSource(name: "one", object: nil), NotificationSource(name: "other", object: nil)
-        )
+        let (one, other) = (source("one"), source("other"))
         var (newest, oldest) = (DeliveryQueue<Int>(.standard), DeliveryQueue<Int>(.bufferingOldest(4096)))
         func fill(_ queue: inout DeliveryQueue<Int>) -> [Int] {
             queue.coalesce(0, number: 0, bytes: 8 * mebibyte, source: one)
@@ -145,9 +139,6 @@ struct DeliveryQueueTests {
     // CF-S3, CF-S4, CF-S5
     @Test("a suspension's backlog has the same limit, and losses are counted by cause")
     func suspension() {
-        func source(_ object: String) -> NotificationSource {
-            NotificationSource(name: "n", object: NotificationObject(text: object))
-        }
         var newest = DeliveryQueue<Int>(.bufferingNewest(2))
         var oldest = DeliveryQueue<Int>(.bufferingOldest(2))
         for (number, object) in ["a", "b", "a", "c", "b"].enumerated() {
