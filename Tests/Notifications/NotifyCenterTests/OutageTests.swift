@@ -12,19 +12,17 @@ struct OutageTests {
     /// A bus whose configuration file says whether it accepts match rules.
     private final class ChangingBus: Sendable {
         let bus: PrivateBus
-        private let folder: URL
-        private var policy: URL { folder.appending(path: "policy.conf") }
+        private let directory: TemporaryDirectory
+        private let policy: String
 
         init() throws {
-            folder = URL(filePath: NSTemporaryDirectory()).appending(path: "changing-bus-\(UUID().uuidString)")
-            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            directory = try TemporaryDirectory("changing-bus")
+            policy = "\(directory.path)/policy.conf"
             var options = PrivateBus.Options()
-            options.configurationFiles = [folder.appending(path: "policy.conf").path]
-            try Self.write(refusesRules: false, to: folder.appending(path: "policy.conf"))
+            options.configurationFiles = [policy]
+            try Self.write(refusesRules: false, to: policy)
             bus = try PrivateBus(options)
         }
-
-        deinit { try? FileManager.default.removeItem(at: folder) }
 
         func restart(refusesRules: Bool) throws {
             bus.stop()
@@ -32,15 +30,15 @@ struct OutageTests {
             try bus.start()
         }
 
-        private static func write(refusesRules: Bool, to file: URL) throws {
-            let denial =
-                #"<deny send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus" send_member="AddMatch"/>"#
+        private static func write(refusesRules: Bool, to path: String) throws {
+            let rules = #"send_interface="org.freedesktop.DBus" send_member="AddMatch""#
+            let denial = #"<deny send_destination="org.freedesktop.DBus" \#(rules)/>"#
             try """
             <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
              "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
             <busconfig><policy context="mandatory">\(refusesRules ? denial : "")</policy></busconfig>
             """
-            .write(to: file, atomically: true, encoding: .utf8)
+            .write(toFile: path, atomically: true, encoding: .utf8)
         }
     }
 
@@ -70,16 +68,14 @@ struct OutageTests {
     )
     func refusedRule() async throws {
         let changing = try ChangingBus()
-        let (darwin, distributed) = (
-            DarwinNotifyCenter(bus: changing.bus.bus), DistributedNotifyCenter(bus: changing.bus.bus)
-        )
+        let darwin = DarwinNotifyCenter(bus: changing.bus.bus)
+        let distributed = DistributedNotifyCenter(bus: changing.bus.bus)
         // This name needs no escape in a rule.
         let name = NotificationName("com.example.refused\(UUID().uuidString.filter { $0 != "-" })")
-        let failures = Locked<[String]>([])
+        let failures = Log()
         // Other tests cause failures at the same time.
         let reports = UnthrownFailures.observe { failure in
-            let text = "\(failure)"
-            if text.contains(name.rawValue) { failures.withLock { $0.append(text) } }
+            if "\(failure)".contains(name.rawValue) { failures.add("\(failure)") }
         }
         let observations = [
             try await darwin.observe(name) { _ in }, try await distributed.observe(name) { _ in },
@@ -87,13 +83,13 @@ struct OutageTests {
         ]
         #expect(darwin.statistics.matchRulesNotInForce == 0)
         try changing.restart(refusesRules: true)
-        try await eventually("both rules are reported") { failures.withLock { $0.count } >= 2 }
+        try await eventually("both rules are reported") { failures.all.count >= 2 }
         #expect(darwin.statistics.matchRulesNotInForce == 2)
         #expect(darwin.statistics.reconnections == 1)
         #expect(distributed.statistics.matchRulesNotInForce == 2)
         try changing.restart(refusesRules: false)
         try await eventually("the rules are in force") { darwin.statistics.matchRulesNotInForce == 0 }
-        #expect(failures.withLock { $0.count } == 2)
+        #expect(failures.all.count == 2)
         #expect(darwin.statistics.reconnections == 2)
         try distributed.post(name)
         try await eventually("it is heard") { observations[1].counts.delivered == 1 }
@@ -166,14 +162,14 @@ struct OutageTests {
         #expect(observation?.counts.delivered == 1, "a flush brings what the process itself posted")
     }
 
-    @Test("an observation without a bus throws and leaves no thread that looks for one")
+    @Test("without a bus, observing and posting throw, and an observation leaves no thread")
     func noThread() throws {
         let connection = try DBusConnection.whenThere(.address("unix:path=/nowhere/bus"))
-        let error = #expect(throws: DBusError.self) {
-            try DarwinNotifyCenter(connection: connection).observe("n") { _ in }
-        }
-        #expect(error?.code == .noBus)
+        let center = DarwinNotifyCenter(connection: connection)
+        let observing = #expect(throws: DBusError.self) { try center.observe("n") { _ in } }
         #expect(!connection.core.state.withLock { $0.isReading })
+        let posting = #expect(throws: DBusError.self) { try center.post("n") }
+        #expect([observing?.code, posting?.code] == [.noBus, .noBus])
     }
 
     @Test("watching a new connection first does not prevent it from finding the bus")
