@@ -34,13 +34,10 @@ struct DistributedNotificationCenterTests {
         let inferred = DistributedNotificationCenter.default
         let (given, called): (DistributedNotificationCenter, DistributedNotificationCenter?) = (.default, .default())
         func argument(_ center: DistributedNotificationCenter = .default) -> DistributedNotificationCenter { center }
-        for center in [inferred, given, called, argument(), argument(.default())] {
+        let ofType = DistributedNotificationCenter.forType(.localNotificationCenterType)
+        for center in [inferred, given, called, argument(), argument(.default()), ofType] {
             #expect(center === DistributedNotificationCenter.default())
         }
-        #expect(
-            DistributedNotificationCenter.forType(.localNotificationCenterType)
-                === DistributedNotificationCenter.default()
-        )
     }
 
     // CF-T7, CF-T8
@@ -48,8 +45,8 @@ struct DistributedNotificationCenterTests {
     func rawValues() {
         typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
         #expect([Behavior.drop, .coalesce, .hold, .deliverImmediately].map(\.rawValue) == [1, 2, 3, 4])
-        #expect(DistributedNotificationCenter.Options.deliverImmediately.rawValue == 1)
-        #expect(DistributedNotificationCenter.Options.postToAllSessions.rawValue == 2)
+        let options: [DistributedNotificationCenter.Options] = [.deliverImmediately, .postToAllSessions]
+        #expect(options.map(\.rawValue) == [1, 2])
     }
 
     // CF-X3, CF-U6, CF-P12
@@ -111,9 +108,8 @@ struct DistributedNotificationCenterTests {
     func criteria() async throws {
         typealias Criteria = (name: String?, object: String?)
         let cases: [(registered: Criteria, given: Criteria, isRemoved: Bool)] = [
-            (("n", "o"), (nil, nil), true), (("n", "o"), ("n", nil), true), (("n", "o"), (nil, "o"), true),
-            (("n", "o"), ("n", "o"), true), (("n", "o"), ("m", nil), false), (("n", "o"), (nil, "p"), false),
-            (("n", nil), (nil, "o"), false), ((nil, "o"), ("n", nil), false), (("n", nil), ("n", nil), true),
+            (("n", "o"), (nil, nil), true), (("n", "o"), ("n", "o"), true), (("n", "o"), ("m", nil), false),
+            (("n", "o"), (nil, "p"), false), (("n", nil), (nil, "o"), false), ((nil, "o"), ("n", nil), false),
             (("n", "\u{e9}"), (nil, "e\u{301}"), false),
         ]
         let log = Log()
@@ -167,6 +163,7 @@ struct DistributedNotificationCenterTests {
         #expect(log.all == (0..<100).map { "\($0)" } + ["end"])
     }
 
+    // CF-X7
     @Test("an unread sequence keeps the newest 4096, counts the rest and ends with its copy")
     func sequenceBuffer() async throws {
         let underlying = DistributedNotifyCenter(bus: bus.bus)

@@ -56,9 +56,7 @@ struct FoundationSuspensionTests {
     }
 
     // CF-S3, CF-S4, CF-S5, CF-S8, CF-S11, CF-X2
-    @Test(
-        "drop loses, coalesce keeps the last, hold keeps all; the default coalesces"
-    )
+    @Test("drop loses, coalesce keeps the last, hold keeps all; the default coalesces")
     func behaviors() async throws {
         for behavior in [Behavior.drop, .coalesce, .hold, nil] { observe(behavior, "n") }
         center.suspended = true
@@ -82,15 +80,18 @@ struct FoundationSuspensionTests {
         observe(.hold, "n")
         observe(.deliverImmediately, "m")
         center.suspended = true
-        center.post(name: .init("n"), object: "1")
-        center.post(name: .init("m"), object: "2")
-        try await eventually("both are delivered") { log.all == ["hold n 1", "deliverImmediately m 2"] }
-        center.post(name: .init("n"), object: "3")
-        center.postNotificationName(.init("n"), object: "4", deliverImmediately: true)
-        try await eventually("both are delivered") { Array(log.all.dropFirst(2)) == ["hold n 3", "hold n 4"] }
-        center.post(name: .init("n"), object: "5")
-        center.postNotificationName(.init("n"), object: "6", options: [.deliverImmediately])
-        try await eventually("both are delivered") { Array(log.all.dropFirst(4)) == ["hold n 5", "hold n 6"] }
+        let posts: [(String, (String) -> Void)] = [
+            ("deliverImmediately m", { center.post(name: .init("m"), object: $0) }),
+            ("hold n", { center.postNotificationName(.init("n"), object: $0, deliverImmediately: true) }),
+            ("hold n", { center.postNotificationName(.init("n"), object: $0, options: [.deliverImmediately]) }),
+        ]
+        var expected: [String] = []
+        for (index, (heard, post)) in posts.enumerated() {
+            center.post(name: .init("n"), object: "waiting \(index)")
+            post("\(index)")
+            expected += ["hold n waiting \(index)", "\(heard) \(index)"]
+            try await eventually("both are delivered") { log.all == expected }
+        }
         #expect(center.suspended)
     }
 

@@ -12,20 +12,18 @@ import Testing
 struct UnthrownFailureTests {
     /// Returns the failures of this thread, because other tests cause failures at the same time.
     private func failures(of work: () throws -> Void) rethrows -> [String] {
-        let failures = Locked<[String]>([])
+        let failures = Log()
         let thread = pthread_self()
         let observation = UnthrownFailures.observe { failure in
-            if pthread_equal(thread, pthread_self()) != 0 { failures.withLock { $0.append("\(failure)") } }
+            if pthread_equal(thread, pthread_self()) != 0 { failures.add("\(failure)") }
         }
         try work()
         observation.cancel()
-        return failures.withLock { $0 }
+        return failures.all
     }
 
     // CF-X6, CF-U2
-    @Test(
-        "a post with an invalid object or userInfo is reported and sends nothing"
-    )
+    @Test("a post with an invalid object or userInfo is reported and sends nothing")
     func refusals() async throws {
         let bus = try PrivateBus()
         let underlying = DistributedNotifyCenter(bus: bus.bus)
@@ -57,27 +55,7 @@ struct UnthrownFailureTests {
     func addedDuringAnOutage() async throws {
         let bus = try PrivateBus()
         bus.stop()
-        let center = DistributedNotificationCenter(bus: bus.bus)
-        let heard = Locked<[String]>([])
-        let failures = failures {
-            center.addObserver(forName: .init("n"), object: nil, queue: OperationQueue()) { notification in
-                heard.withLock { $0.append(notification.name.rawValue) }
-            }
-        }
-        var sequence: DistributedNotificationCenter.Notifications?
-        let told = self.failures { sequence = center.notifications(named: .init("other")) }
-        #expect(failures.count == 1 && told.count == 1)
-        #expect((failures + told).allSatisfy { $0.contains("is kept") })
-        let loop = Task { [sequence] in
-            for await one in try #require(sequence) { heard.withLock { $0.append(one.name.rawValue) } }
-        }
-        defer { loop.cancel() }
-        try bus.start()
-        let poster = DistributedNotifyCenter(bus: bus.bus)
-        try await eventually("both hear") {
-            for name in ["n", "other"] { try? poster.post(NotificationName(name)) }
-            return heard.withLock { Set($0) == ["n", "other"] }
-        }
+        try await expectKept(by: DistributedNotificationCenter(bus: bus.bus), on: bus) { try bus.start() }
     }
 
     // Outages, the column of a bus that is stopped.
@@ -93,11 +71,20 @@ struct UnthrownFailureTests {
         connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
         bus.suspend()
         defer { bus.resume() }
-        let heard = Locked<[String]>([])
+        try await expectKept(by: center, on: bus) { bus.resume() }
+    }
+
+    /// Expects that an observer and a sequence, which the bus does not confirm, are reported, kept and called later.
+    private func expectKept(
+        by center: DistributedNotificationCenter,
+        on bus: PrivateBus,
+        comesBack: () throws -> Void
+    ) async throws {
+        let heard = Log()
         async let adding = onThread {
             failures {
                 center.addObserver(forName: .init("n"), object: nil, queue: OperationQueue()) { notification in
-                    heard.withLock { $0.append(notification.name.rawValue) }
+                    heard.add(notification.name.rawValue)
                 }
             }
         }
@@ -106,19 +93,18 @@ struct UnthrownFailureTests {
             let told = failures { sequence = center.notifications(named: .init("other")) }
             return (told, sequence)
         }
-        let added = await adding
-        #expect(added.count == 1 && added.allSatisfy { $0.contains("is kept") }, "\(added)")
-        let (told, sequence) = await listening
-        #expect(told.count == 1)
+        let (added, (told, sequence)) = (await adding, await listening)
+        #expect(added.count == 1 && told.count == 1)
+        #expect((added + told).allSatisfy { $0.contains("is kept") }, "\(added + told)")
         let loop = Task { [sequence] in
-            for await one in try #require(sequence) { heard.withLock { $0.append(one.name.rawValue) } }
+            for await one in try #require(sequence) { heard.add(one.name.rawValue) }
         }
         defer { loop.cancel() }
-        bus.resume()
+        try comesBack()
         let poster = DistributedNotifyCenter(bus: bus.bus)
         try await eventually("both hear") {
             for name in ["n", "other"] { try? poster.post(NotificationName(name)) }
-            return heard.withLock { Set($0) == ["n", "other"] }
+            return Set(heard.all) == ["n", "other"]
         }
     }
 
