@@ -13,9 +13,7 @@ struct CFDistributedCenterTests {
     }
 
     // CF-A2, CF-A9, CF-D2, CF-D6, CF-P10, CF-T5
-    @Test(
-        "callbacks run on the main thread with their arguments, in both processes"
-    )
+    @Test("callbacks run on the main thread with their arguments, in both processes")
     func delivery() async throws {
         let other = try App(bus)
         for app in [app, other] { try await app.perform("add distributed 7 - - 0") }

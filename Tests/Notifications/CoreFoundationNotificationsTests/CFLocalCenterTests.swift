@@ -1,8 +1,5 @@
-import Basics
 import CoreFoundationNotifications
-import DBus
 import Foundation
-import Synchronization
 import Testing
 
 // Serialized, because the process has one local center, and observers of any name get the posts of all tests.
@@ -96,26 +93,6 @@ struct CFLocalCenterTests {
         }
     }
 
-    // CF-M3
-    @Test("a post of a name that is not Unicode reaches no observer")
-    func loneSurrogate() throws {
-        var (lead, trail): (UniChar, UniChar) = (0xD800, 0xDC01)
-        let names = [
-            try #require(CFStringCreateWithCharacters(nil, &lead, 1)),
-            try #require(CFStringCreateWithCharacters(nil, &trail, 1)),
-        ]
-        first.add(nil)
-        second.add("\u{FFFD}")
-        for name in names {
-            second.add(named: name)
-            CFNotificationCenterPostNotification(LocalObserver.center, name, nil, nil, false)
-        }
-        #expect(first.ownCalls.isEmpty)
-        #expect(second.calls.isEmpty)
-        LocalObserver.post("\u{1F600}")
-        #expect(first.ownCalls.map(\.name) == ["\u{1F600}"])
-    }
-
     // CF-R2, CF-R3, CF-R4, CF-R5, CF-A10
     @Test("removing compares name and object, and leaves other observers in place")
     func removing() {
@@ -142,40 +119,4 @@ struct CFLocalCenterTests {
             second.remove(nil)
         }
     }
-
-    // CF-R4, CF-R5
-    @Test("removing all registrations of an observer leaves those of others")
-    func removingEvery() {
-        for name in ["n", nil] {
-            first.add(name)
-            second.add(name)
-        }
-        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, first.address)
-        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, first.address)
-        LocalObserver.post("n")
-        #expect(first.ownCalls.isEmpty)
-        #expect(second.ownCalls.map(\.name) == ["n", "n"])
-    }
-
-    // CF-A1
-    @Test("an observer may be NULL, and then it cannot be removed")
-    func nullObserver() {
-        let calls = AnonymousCalls.shared
-        CFNotificationCenterAddObserver(LocalObserver.center, nil, anonymousCallback, makeString("null"), nil, .drop)
-        LocalObserver.post("null")
-        CFNotificationCenterRemoveObserver(LocalObserver.center, nil, makeString("null"), nil)
-        CFNotificationCenterRemoveEveryObserver(LocalObserver.center, nil)
-        LocalObserver.post("null")
-        #expect(calls.count.withLock { $0 } == 2)
-    }
-}
-
-/// The calls of an observer without a pointer.
-private final class AnonymousCalls: Sendable {
-    static let shared = AnonymousCalls()
-    let count = Locked(0)
-}
-
-private let anonymousCallback: CFNotificationCallback = { _, _, _, _, _ in
-    AnonymousCalls.shared.count.withLock { $0 += 1 }
 }

@@ -34,19 +34,18 @@ struct CenterObjectTests {
     @Test("a center is equal only to itself and hashes by identity")
     func equality() {
         let centers = Self.getters.compactMap { $0() }
-        for (index, center) in centers.enumerated() {
-            #expect(centers.map { CFEqual(center, $0) } == centers.indices.map { $0 == index })
-        }
+        let isEqual = centers.map { center in centers.map { CFEqual(center, $0) } }
+        #expect(isEqual == [[true, false, false], [false, true, false], [false, false, true]])
         #expect(Set(centers.map { CFHash($0) }).count == 3)
     }
 
     @Test("a description says which center it is")
     func description() {
         let descriptions = Self.getters.compactMap { $0().map { text(CFCopyDescription($0)) } }
-        #expect(descriptions.map { $0.hasPrefix("<CFNotificationCenter 0x") } == [true, true, true])
-        for (description, name) in zip(descriptions, ["{local}", "{Darwin notify}", "{distributed}"]) {
-            #expect(description.hasSuffix(name))
+        let isExpected = zip(descriptions, ["{local}", "{Darwin notify}", "{distributed}"]).map { description, name in
+            description.hasPrefix("<CFNotificationCenter 0x") && description.hasSuffix(name)
         }
+        #expect(isExpected == [true, true, true], "\(descriptions)")
     }
 
     // CF-T1
@@ -64,7 +63,7 @@ struct CenterObjectTests {
     func constants() {
         let behaviors: [CFNotificationSuspensionBehavior] = [.drop, .coalesce, .hold, .deliverImmediately]
         #expect(behaviors.map(\.rawValue) == SuspensionBehavior.allCases.map(\.rawValue))
-        #expect(PostingOptions.deliverImmediately.rawValue == UInt(kCFNotificationDeliverImmediately))
-        #expect(PostingOptions.postToAllSessions.rawValue == UInt(kCFNotificationPostToAllSessions))
+        let options = [kCFNotificationDeliverImmediately, kCFNotificationPostToAllSessions].map { UInt($0) }
+        #expect(options == [PostingOptions.deliverImmediately, .postToAllSessions].map(\.rawValue))
     }
 }

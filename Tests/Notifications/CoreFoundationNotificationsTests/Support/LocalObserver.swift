@@ -1,6 +1,5 @@
 import Basics
 import CoreFoundationNotifications
-import DBus
 import Foundation
 import Synchronization
 
@@ -49,15 +48,11 @@ final class LocalObserver: Sendable {
     }
 
     func add(_ name: String?, object: UnsafeRawPointer? = nil, behavior: Int = 0) {
-        add(named: name.map(makeString), object: object, behavior: behavior)
-    }
-
-    func add(named name: CFString?, object: UnsafeRawPointer? = nil, behavior: Int = 0) {
         CFNotificationCenterAddObserver(
             Self.center,
             address,
             callback,
-            name,
+            name.map(makeString),
             object,
             CFNotificationSuspensionBehavior(rawValue: behavior) ?? .coalesce
         )
