@@ -37,12 +37,17 @@ final class Observer: Sendable {
     }
 
     func remove(_ name: String?, object: UnsafeRawPointer? = nil) {
-        CFNotificationCenterRemoveObserver(
-            center,
-            pointer,
-            name.map { CFNotificationName($0 as CFString) },
-            object
-        )
+        CFNotificationCenterRemoveObserver(center, pointer, name.map { CFNotificationName($0 as CFString) }, object)
+    }
+
+    /// Registers a callback, which finds this object by ``at(_:)``.
+    func add(_ name: String, object: UnsafeRawPointer? = nil, callback: @escaping CFNotificationCallback) {
+        CFNotificationCenterAddObserver(center, pointer, callback, name as CFString, object, .deliverImmediately)
+    }
+
+    /// Returns the object whose address a callback gets.
+    static func at(_ pointer: UnsafeMutableRawPointer?) -> Observer {
+        Unmanaged<Observer>.fromOpaque(pointer!).takeUnretainedValue()
     }
 }
 

@@ -19,19 +19,11 @@ struct DarwinCenterTests {
     @Test("the callback runs on the main queue after the post, with the name only")
     @MainActor func arguments() async throws {
         let name = "com.example.darwin.arguments"
-        CFNotificationCenterAddObserver(
-            CFNotificationCenterGetDarwinNotifyCenter(),
-            Unmanaged.passUnretained(observer).toOpaque(),
-            { center, observer, name, object, userInfo in
-                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
-                heard.add(
-                    "\(center!) \(name!.rawValue as String) \(object == nil) \(userInfo == nil) \(isOnMainQueue())"
-                )
-            },
-            name as CFString,
-            nil,
-            .deliverImmediately
-        )
+        observer.add(name) { center, observer, name, object, userInfo in
+            Observer.at(observer).heard.add(
+                "\(center!) \(name!.rawValue as String) \(object == nil) \(userInfo == nil) \(isOnMainQueue())"
+            )
+        }
         post(center, name, object: observer.pointer, userInfo: ["a": NSNull()] as CFDictionary)
         // This runs on the main queue, which stays busy until the next line.
         #expect(observer.heard.all.isEmpty)
@@ -54,20 +46,6 @@ struct DarwinCenterTests {
         post(center, name)
         try await eventually("the witness hears") { witness.heard.all.count == 2 }
         #expect(observer.heard.all.count == 1)
-    }
-
-    // CF-T8, CF-P6
-    @Test("it posts with each option, with both, and with none")
-    func options() async throws {
-        let name = CFNotificationName("com.example.darwin.options" as CFString)
-        observer.add(name.rawValue as String, label: "heard")
-        for (count, options) in [
-            0, kCFNotificationDeliverImmediately, kCFNotificationPostToAllSessions,
-            kCFNotificationDeliverImmediately | kCFNotificationPostToAllSessions,
-        ].enumerated() {
-            CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, options)
-            try await eventually("it is heard") { observer.heard.all.count == count + 1 }
-        }
     }
 
     // CF-A11

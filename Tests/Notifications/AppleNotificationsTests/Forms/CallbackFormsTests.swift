@@ -97,14 +97,9 @@ struct CallbackFormsTests {
     init() { ProcessBus.use() }
 
     private func post(_ name: String) {
-        CFNotificationCenterPostNotification(
-            CFNotificationCenterGetLocalCenter(),
-            CFNotificationName(name as CFString),
-            nil,
-            nil,
-            true
-        )
-        CFNotificationCenterRemoveEveryObserver(CFNotificationCenterGetLocalCenter(), observer)
+        let center = CFNotificationCenterGetLocalCenter()
+        CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), nil, nil, true)
+        CFNotificationCenterRemoveEveryObserver(center, observer)
     }
 
     // CF-T5
@@ -124,29 +119,13 @@ struct CallbackFormsTests {
             nil,
             .deliverImmediately
         )
-        CFNotificationCenterAddObserver(
-            center,
-            observer,
+        let others: [CFNotificationCallback] = [
             { (_, observer, _, _, _) in
                 if let observer = observer {
                     Unmanaged<Log>.fromOpaque(observer).takeUnretainedValue().add("some")
                 }
             },
-            name as CFString,
-            nil,
-            .deliverImmediately
-        )
-        CFNotificationCenterAddObserver(
-            center,
-            observer,
             { Unmanaged<Log>.fromOpaque($1!).takeUnretainedValue().add("short \($4 == nil)") },
-            name as CFString,
-            nil,
-            .deliverImmediately
-        )
-        CFNotificationCenterAddObserver(
-            center,
-            observer,
             {
                 (
                     center: CFNotificationCenter?,
@@ -157,10 +136,11 @@ struct CallbackFormsTests {
                 ) in
                 Unmanaged<Log>.fromOpaque(observer!).takeUnretainedValue().add("with types")
             },
-            name as CFString,
-            nil,
-            CFNotificationSuspensionBehavior(rawValue: 4)!
-        )
+        ]
+        let behavior = CFNotificationSuspensionBehavior(rawValue: 4)!
+        for callback in others {
+            CFNotificationCenterAddObserver(center, observer, callback, name as CFString, nil, behavior)
+        }
         post(name)
         #expect(heard.all == ["all com.example.callbacks.closures true true", "some", "short true", "with types"])
     }
@@ -186,14 +166,10 @@ struct CallbackFormsTests {
     @Test("a callback can call functions of a main-actor class, directly and later")
     func mainActor() async throws {
         let model = Model()
-        await model.start("com.example.callbacks.mainActor")
-        CFNotificationCenterPostNotification(
-            CFNotificationCenterGetDarwinNotifyCenter(),
-            CFNotificationName("com.example.callbacks.mainActor" as CFString),
-            nil,
-            nil,
-            true
-        )
+        let name = "com.example.callbacks.mainActor"
+        await model.start(name)
+        let center = CFNotificationCenterGetDarwinNotifyCenter()
+        CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), nil, nil, true)
         try await eventually("all three arrive") { await model.changes == 3 }
         await model.stop()
     }
@@ -205,14 +181,9 @@ struct CallbackFormsTests {
         do {
             let captured = Log()
             watched = captured
-            CFNotificationCenterAddObserver(
-                center,
-                observer,
-                { _, _, _, _, _ in captured.add("heard") },
-                "com.example.callbacks.captures" as CFString,
-                nil,
-                .deliverImmediately
-            )
+            let callback: CFNotificationCallback = { _, _, _, _, _ in captured.add("heard") }
+            let name = "com.example.callbacks.captures" as CFString
+            CFNotificationCenterAddObserver(center, observer, callback, name, nil, .deliverImmediately)
         }
         #expect(watched != nil)
         post("com.example.callbacks.captures")
