@@ -32,16 +32,6 @@ struct PortedAppTests {
         #expect(listener.errorText == "")
     }
 
-    // CF-P9, CF-P11
-    @Test("a post without observers has no effect and reports nothing")
-    func nobodyHears() async throws {
-        for arguments in [["post", "com.example.nobody"], ["post", "com.example.nobody", "hello"]] {
-            let poster = try ChildProcess(ChildProcess.built("ported-app"), arguments, environment: bus.environment)
-            #expect(await poster.exitStatus() == 0)
-            #expect(poster.errorText == "")
-        }
-    }
-
     // CF-T9, CF-X1, CF-X2
     @Test(
         "every common form compiles and receives its notifications",

@@ -1,9 +1,7 @@
-import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
 import NotifyCenterTestKit
-import Synchronization
 import Testing
 
 @Suite("Suspension of DistributedNotificationCenter")
@@ -114,27 +112,6 @@ struct FoundationSuspensionTests {
         try await eventually("the last is delivered") { log.all.last == "hold n 4" }
         try await eventually("the queue has run") { queue.operationCount == 0 }
         #expect(log.all == (1...4).map { "hold n \($0)" })
-    }
-
-    // CF-S8
-    @Test("a queued operation delivers its own notification despite repeated suspensions")
-    func suspendedQueue() async throws {
-        let (queue, marks) = (OperationQueue(), Log())
-        queue.isSuspended = true
-        observe(.hold, "n", queue: queue)
-        center.addObserver(forName: .init("mark"), object: nil, queue: nil) { marks.add($0.name.rawValue) }
-        for number in 1...3 {
-            center.post(name: .init("n"), object: "\(number)")
-            try await settle(received: UInt64(number * 2 - 1))
-            center.suspended = true
-            center.suspended = false
-            center.post(name: .init("mark"), object: nil)
-            try await eventually("the flush is over") { marks.all.count == number }
-            #expect(queue.operationCount == number)
-        }
-        queue.isSuspended = false
-        try await eventually("the queue has run") { queue.operationCount == 0 }
-        #expect(log.all == (1...3).map { "hold n \($0)" })
     }
 
     // CF-S4, CF-S12

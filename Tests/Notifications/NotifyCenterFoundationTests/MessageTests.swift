@@ -73,18 +73,22 @@ struct MessageTests {
     }
 
     // CF-M1, CF-P2
-    @Test("subjects are matched like objects")
+    @Test("subjects are matched like objects, and a plain observer gets a message as object and userInfo")
     func subjects() async throws {
-        let log = Log()
+        let (log, plain) = (Log(), center.notifications(named: Ping.name))
         let tokens = [
             try center.addObserver(for: Ping.self) { log.add("any \($0.number)") },
             try center.addObserver(of: "A", for: Ping.self) { log.add("A \($0.number)") },
         ]
-        try center.post(Ping(number: 1))
-        try center.post(Ping(number: 2), subject: "A")
-        try center.post(Ping(number: 3), subject: "B")
+        for (number, subject) in [(1, nil), (2, "A"), (3, "B")] as [(Int, String?)] {
+            try center.post(Ping(number: number), subject: subject)
+        }
         try await eventually("all arrive") { log.all.count == 4 }
         #expect(Set(log.all) == ["any 1", "any 2", "A 2", "any 3"])
+        var iterator = plain.makeAsyncIterator()
+        _ = await iterator.next()
+        let second = await iterator.next()
+        #expect(second?.object as? String == "A" && second?.userInfo?["number"] as? Int == 2)
         withExtendedLifetime(tokens) {}
     }
 

@@ -18,9 +18,10 @@ struct DarwinNotifyCenterTests {
         center = DarwinNotifyCenter(bus: bus.bus)
     }
 
-    // CF-P10, CF-A6, CF-A11
+    // CF-P9, CF-P10, CF-A6, CF-A11
     @Test("the poster's own process is notified of posts after its registration")
     func selfDelivery() async throws {
+        // Without an observer, this is not an error.
         try center.post("n")
         let names = Log()
         let observation = try await center.observe("n", delivery: .immediate) { names.add($0.name.rawValue) }

@@ -63,22 +63,6 @@ struct LocalCenterTests {
         #expect(observer.heard.all == ["3 true", "t", "4", "u", "1", "-", "0", "nil"])
     }
 
-    // CF-P8, CF-S13
-    @Test("suspension behaviours and options have no effect")
-    func options() {
-        let name = CFNotificationName("com.example.local.options" as CFString)
-        for number in 0...4 {
-            let behavior = CFNotificationSuspensionBehavior(rawValue: number)!
-            observer.add(name.rawValue as String, behavior: behavior, label: "\(number)")
-        }
-        for options in [0, kCFNotificationDeliverImmediately, kCFNotificationPostToAllSessions] {
-            CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, options)
-        }
-        CFNotificationCenterPostNotification(center, name, nil, nil, false)
-        let each = (0...4).map { "\($0) \(name.rawValue as String)" }
-        #expect(observer.heard.all == each + each + each + each)
-    }
-
     // CF-R2, CF-R3, CF-R4, CF-A10
     @Test("a removal compares name and object, and nil means any")
     func criteria() {
