@@ -1,10 +1,7 @@
-import Basics
-import DBus
 import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
 import NotifyCenterTestKit
-import Synchronization
 import Testing
 
 @Suite("DistributedNotificationCenter over a real bus")

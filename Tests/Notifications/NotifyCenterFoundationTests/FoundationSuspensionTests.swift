@@ -48,8 +48,7 @@ struct FoundationSuspensionTests {
         #expect(!center.suspended)
         for isSuspended in [true, true, false, false] {
             center.suspended = isSuspended
-            #expect(center.suspended == isSuspended)
-            #expect(underlying.isSuspended == isSuspended)
+            #expect([center.suspended, underlying.isSuspended] == [isSuspended, isSuspended])
         }
     }
 

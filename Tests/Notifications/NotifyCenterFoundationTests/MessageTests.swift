@@ -3,7 +3,6 @@ import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
 import NotifyCenterTestKit
-import Synchronization
 import Testing
 
 @Suite("Typed messages", .timeLimit(.minutes(10)))

@@ -1,9 +1,6 @@
-import DBus
 import Foundation
-import NotifyCenter
 import NotifyCenterFoundation
 import NotifyCenterTestKit
-import Synchronization
 import Testing
 
 @Suite("Observers on operation queues")

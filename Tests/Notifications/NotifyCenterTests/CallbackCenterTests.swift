@@ -1,6 +1,5 @@
 import Basics
 import DBus
-import Dispatch
 @_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing

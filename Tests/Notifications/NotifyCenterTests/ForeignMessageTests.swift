@@ -42,8 +42,7 @@ struct ForeignMessageTests {
     }
 
     private func randomValue(depth: Int, using generator: inout SplitMix) -> DBusValue {
-        let texts = ["", "n", "\\0", "é𝄞", String(repeating: "x", count: 300)]
-        let text = texts.randomElement(using: &generator) ?? ""
+        let inner = depth + 1
         switch Int.random(in: 0...(depth < 4 ? 13 : 9), using: &generator) {
         case 0: return .byte(.random(in: 0...255, using: &generator))
         case 1: return .boolean(.random(using: &generator))
@@ -53,23 +52,20 @@ struct ForeignMessageTests {
         case 5: return .uint64(.random(in: .min ... .max, using: &generator))
         case 6: return .double(Double(bitPattern: .random(in: .min ... .max, using: &generator)))
         case 7: return .bytes((0..<3).map { _ in .random(in: 0...255, using: &generator) })
-        case 8, 9: return .string(text)
-        case 10: return .variant(randomValue(depth: depth + 1, using: &generator))
+        case 8, 9: return .string(randomText(using: &generator))
+        case 10: return .variant(randomValue(depth: inner, using: &generator))
         case 11:
-            return .structure(
-                (0...Int.random(in: 0...2, using: &generator)).map { _ in
-                    randomValue(depth: depth + 1, using: &generator)
-                }
-            )
-        case 12:
-            return .array((0..<2).map { _ in .variant(randomValue(depth: depth + 1, using: &generator)) }, of: "v")
+            let count = Int.random(in: 1...3, using: &generator)
+            return .structure((0..<count).map { _ in randomValue(depth: inner, using: &generator) })
+        case 12: return .array((0..<2).map { _ in .variant(randomValue(depth: inner, using: &generator)) }, of: "v")
         default:
-            return .dictionary(
-                [.init(.string(text), .variant(randomValue(depth: depth + 1, using: &generator)))],
-                key: "s",
-                value: "v"
-            )
+            let (key, value) = (randomText(using: &generator), randomValue(depth: inner, using: &generator))
+            return .dictionary([.init(.string(key), .variant(value))], key: "s", value: "v")
         }
+    }
+
+    private func randomText(using generator: inout SplitMix) -> String {
+        ["", "n", "\\0", "é𝄞", String(repeating: "x", count: 300)].randomElement(using: &generator) ?? ""
     }
 
     // CF-U8, CF-U9

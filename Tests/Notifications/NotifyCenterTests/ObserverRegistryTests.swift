@@ -14,10 +14,9 @@ struct ObserverRegistryTests {
         for (index, (name, object)) in registrations.enumerated() {
             _ = registry.add(index, name: name, object: object)
         }
-        #expect(registry.receivers(name: "n", object: nil) == [0, 2])
-        #expect(registry.receivers(name: "n", object: "A") == [0, 1, 2, 3])
-        #expect(registry.receivers(name: "n", object: "B") == [0, 2])
-        #expect(registry.receivers(name: "m", object: "A") == [2, 3])
+        let posts: [(NotificationName, String?)] = [("n", nil), ("n", "A"), ("n", "B"), ("m", "A")]
+        let receivers = posts.map { registry.receivers(name: $0, object: $1) }
+        #expect(receivers == [[0, 2], [0, 1, 2, 3], [0, 2], [2, 3]])
     }
 
     // CF-D3, compared with a linear search of a simple list.
@@ -59,9 +58,8 @@ struct ObserverRegistryTests {
     func removal() {
         var registry = Registry()
         let key = registry.add(1, name: "n", object: nil)
-        let (first, second) = (registry.remove(key), registry.remove(key))
-        #expect(first == 1)
-        #expect(second == nil)
+        let removed = [registry.remove(key), registry.remove(key)]
+        #expect(removed == [1, nil])
         #expect(registry.count == 0)
     }
 

@@ -98,11 +98,9 @@ struct OutageTests {
 
     // Outages: the bus that hangs up after its greeting.
     @Test("on a bus that hangs up functions fail at once, and old observers recover later")
-    func hangingUp() async throws {
-        try await withTaskExecutorPreference(OwnThread()) { try await judgeLossToHangingUp() }
-    }
+    func hangingUp() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeLoss() } }
 
-    private func judgeLossToHangingUp() async throws {
+    private func judgeLoss() async throws {
         let bus = try PrivateBus()
         let center = DarwinNotifyCenter(bus: bus.bus)
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
@@ -122,11 +120,9 @@ struct OutageTests {
     }
 
     @Test("on a bus that hangs up, only a flush shows that a post was read")
-    func meetingHangingUp() async throws {
-        try await withTaskExecutorPreference(OwnThread()) { try await judgeMeetingHangingUp() }
-    }
+    func meetingHangingUp() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeNew() } }
 
-    private func judgeMeetingHangingUp() async throws {
+    private func judgeNew() async throws {
         let hanging = try HangingUpBus()
         let center = DarwinNotifyCenter(bus: hanging.bus)
         for _ in 0..<5 { try await judgeHangingUp(center) }
