@@ -47,41 +47,31 @@ struct PortedProgramTests {
         try await receiver.line { $0 == "heard SHARED_MODE_CURRENT_ACCOUNT_CHANGED" }
     }
 
-    // CF-T3
+    // CF-A1, CF-A4, CF-D1, CF-D2, CF-R2, CF-T3, CF-T5
     @Test(
-        "C++ includes CoreFoundation's header and links the functions hidden on Linux",
+        "C and C++ include the headers, and every common form in C receives its notifications",
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
-    func cPlusPlus() async throws {
+    func formsInC() async throws {
+        try await install()
         let source = "\(directory.path)/program.cpp"
         try """
         #include <CoreFoundation/CoreFoundation.h>
         static CFNotificationCenterRef center = CFNotificationCenterGetDistributedCenter();
         int main() { return center != nullptr && !_CFNotificationCenterIsSuspended(center) ? 0 : 1; }
         """.write(toFile: source, atomically: true, encoding: .utf8)
-        let program = try ChildProcess(try await build(source, by: "++ -std=c++17"), environment: environment)
-        #expect(await program.exitStatus() == 0)
-    }
-
-    // CF-A1, CF-A4, CF-D1, CF-D2, CF-R2, CF-T5
-    @Test(
-        "every common form in C compiles and receives its notifications",
-        .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
-    )
-    func formsInC() async throws {
-        let path = try await build("\(Self.folder)/Programs/forms.c", by: " -std=c11")
-        let program = try ChildProcess(path, environment: environment)
+        let inCPlusPlus = try await run(source, builtBy: "++ -std=c++17")
+        #expect(await inCPlusPlus.exitStatus() == 0)
+        let inC = try await run("\(Self.folder)/Programs/forms.c", builtBy: " -std=c11")
         let lines = [
             "local settings 1", "block of names a", "block of names b", "darwin changed on the main thread",
             "any name of object till-3: order, total 12", "coalesce order", "end",
         ]
-        #expect(await program.exitStatus() == 0)
-        #expect(program.lines.sorted() == lines.sorted())
-        #expect(program.errorText == "")
+        #expect(await inC.exitStatus() == 0)
+        #expect(inC.lines.sorted() == lines.sorted())
+        #expect(inC.errorText == "")
     }
 
-    /// The environment in which a program finds the library.
-    private var environment: [String: String] { bus.environment.merging(["LD_LIBRARY_PATH": "\(prefix)/lib"]) { $1 } }
     private var prefix: String { "\(directory.path)/installed" }
 
     /// Installs the library of this build.
@@ -99,11 +89,10 @@ struct PortedProgramTests {
         try #require(status == 0, "\(installation.errorText)")
     }
 
-    /// Builds a program of one file as in the porting guide, and returns its path.
+    /// Builds a program of one file as in the porting guide, and starts it.
     ///
     /// - Parameter compiler: the text after the name of the compiler.
-    private func build(_ source: String, by compiler: String) async throws -> String {
-        try await install()
+    private func run(_ source: String, builtBy compiler: String) async throws -> ChildProcess {
         let program = "\(directory.path)/program"
         let script = """
             package=cf-notification-center
@@ -117,7 +106,7 @@ struct PortedProgramTests {
         )
         let status = await build.exitStatus()
         try #require(status == 0, "\(build.errorText)")
-        return program
+        return try ChildProcess(program, environment: bus.environment.merging(["LD_LIBRARY_PATH": "\(prefix)/lib"]) { $1 })
     }
 
     private static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path

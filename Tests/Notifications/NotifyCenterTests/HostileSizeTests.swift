@@ -7,10 +7,8 @@ import func CDBus.dbus_message_set_member
 @testable import NotifyCenter
 
 /// A large signal that any process on the bus may send.
-private enum LargeSignal: String, CaseIterable, CustomTestStringConvertible {
+private enum LargeSignal: String, CaseIterable {
     case arrayOfManyNumbers, dictionaryOfManyEntries, data, object, name, bodyBehindADarwinName
-
-    var testDescription: String { rawValue }
 
     private var arguments: [DBusValue] {
         let count = 1 << 18

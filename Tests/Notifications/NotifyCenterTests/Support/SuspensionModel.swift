@@ -6,7 +6,7 @@ import Testing
 @testable import NotifyCenter
 
 /// A step of a center. Tests try every sequence of steps.
-enum Step: CustomTestStringConvertible, Hashable, Sendable {
+enum Step: Hashable, Sendable {
     case post(NotificationName, String, immediately: Bool)
     case suspend
     case resume
@@ -40,7 +40,7 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
     static func forEachSequence(
         beginning first: Step,
         length: Int,
-        of steps: [Step] = allCases,
+        of steps: [Step],
         _ body: ([Step]) -> Void
     ) {
         var sequence = [first]
@@ -54,8 +54,6 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
         }
         extend()
     }
-
-    var testDescription: String { "\(self)" }
 }
 
 /// A center that tests can drive with steps.
