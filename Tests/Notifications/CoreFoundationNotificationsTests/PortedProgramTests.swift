@@ -106,7 +106,8 @@ struct PortedProgramTests {
         )
         let status = await build.exitStatus()
         try #require(status == 0, "\(build.errorText)")
-        return try ChildProcess(program, environment: bus.environment.merging(["LD_LIBRARY_PATH": "\(prefix)/lib"]) { $1 })
+        let environment = bus.environment.merging(["LD_LIBRARY_PATH": "\(prefix)/lib"]) { $1 }
+        return try ChildProcess(program, environment: environment)
     }
 
     private static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path

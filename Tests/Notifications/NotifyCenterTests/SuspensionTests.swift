@@ -114,23 +114,4 @@ struct SuspensionTests {
         router.flush()
         #expect(log.all == ["first", "first"])
     }
-
-    // CF-S5
-    @Test("hold keeps as many notifications as the buffering allows and counts the rest")
-    func boundOfHold() {
-        let (router, log) = (NotificationRouter(), Log())
-        let policies: [(String, Buffering)] = [("newest", .bufferingNewest(3)), ("oldest", .bufferingOldest(3))]
-        for (label, buffering) in policies {
-            let observer = Registration(.immediate, buffering, .hold, gate: router.gate) { notification in
-                log.add("\(label) \(notification.object?.text ?? "")")
-            }
-            _ = router.add(observer, name: nil, object: nil)
-        }
-        router.suspend()
-        for number in 0..<10 { router.receive(.testing("n", "\(number)")) }
-        #expect([router.statistics.waiting, Int(router.statistics.deliveries.dropped)] == [6, 14])
-        _ = router.resume()
-        router.flush()
-        #expect(log.all == ["oldest 0", "oldest 1", "oldest 2", "newest 7", "newest 8", "newest 9"])
-    }
 }

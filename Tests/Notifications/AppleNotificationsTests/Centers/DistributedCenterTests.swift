@@ -165,9 +165,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P3
-    @Test(
-        "an object that is not a CFString, or was freed, is reported and has no effect"
-    )
+    @Test("an object that is not a CFString, or was freed, is reported and has no effect")
     func wrongObject() async throws {
         let name = "com.example.distributed.wrongObject"
         let number = NSNumber(value: 1)

@@ -1,5 +1,6 @@
 import AppleNotifications
 import Foundation
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @Suite("The local center")
@@ -14,32 +15,16 @@ struct LocalCenterTests {
     // CF-D1, CF-D6, CF-P3, CF-U3
     @Test("the callback runs on the poster's thread with the posted pointer and dictionary")
     func sameThread() async {
-        let center = center
-        await withCheckedContinuation { continuation in
-            Thread.detachNewThread {
-                let dictionary = NSMutableDictionary(dictionary: ["count": 1])
-                CFNotificationCenterAddObserver(
-                    center,
-                    Unmanaged.passUnretained(dictionary).toOpaque(),
-                    { _, observer, _, object, userInfo in
-                        let posted = Unmanaged<NSMutableDictionary>.fromOpaque(observer!).takeUnretainedValue()
-                        posted["isSame"] = userInfo === posted
-                        posted["object"] = UInt(bitPattern: object)
-                        posted["thread"] = Thread.current
-                    },
-                    "com.example.local.sameThread" as CFString,
-                    nil,
-                    .deliverImmediately
-                )
-                let object = UnsafeRawPointer(bitPattern: 0x10)
-                post(center, "com.example.local.sameThread", object: object, userInfo: dictionary)
-                #expect(dictionary["isSame"] as? Bool == true)
-                #expect(dictionary["object"] as? UInt == 0x10)
-                #expect(dictionary["thread"] as? Thread === Thread.current)
-                CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(dictionary).toOpaque())
-                continuation.resume()
+        let heard = await onThread { [observer] in
+            let (userInfo, thread) = (NSMutableDictionary(), Thread.current)
+            observer.add("com.example.local.sameThread") { [heard = observer.heard] _, _, _, object, posted in
+                heard.add("\(posted === userInfo) \(UInt(bitPattern: object)) \(Thread.current === thread)")
             }
+            let object = UnsafeRawPointer(bitPattern: 0x10)
+            post(observer.center, "com.example.local.sameThread", object: object, userInfo: userInfo)
+            return observer.heard.all
         }
+        #expect(heard == ["true 16 true"])
     }
 
     // CF-U3
