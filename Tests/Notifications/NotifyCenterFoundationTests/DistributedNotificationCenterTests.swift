@@ -124,25 +124,6 @@ struct DistributedNotificationCenterTests {
         #expect(Set(log.all) == Set(cases.indices.filter { !cases[$0].isRemoved }.map { "\($0)" }))
     }
 
-    // CF-C2
-    @Test("a block may remove itself, also at its first notification")
-    func selfRemoval() async throws {
-        let (log, queue) = (Log(), OperationQueue())
-        queue.isSuspended = true
-        let box = TokenBox()
-        box.token = center.addObserver(forName: .init("n"), object: nil, queue: queue) { [center] _ in
-            log.add("called")
-            if let token = box.token { center.removeObserver(token) }
-        }
-        for _ in 0..<3 { center.post(name: .init("n"), object: nil) }
-        try await settle()
-        queue.isSuspended = false
-        try await eventually("it is called") { !log.all.isEmpty }
-        queue.addBarrierBlock { log.add("end") }
-        try await eventually("the queue is empty") { log.all.contains("end") }
-        #expect(log.all == ["called", "end"])
-    }
-
     // CF-X9, CF-A11
     @Test("a sequence has the posts from before its loop, in order, and ends with its task")
     func sequence() async throws {
@@ -181,10 +162,4 @@ struct DistributedNotificationCenterTests {
         #expect(NotificationName(Notification.Name("n")) == "n")
         #expect(Notification.Name(NotificationName("n")) == Notification.Name("n"))
     }
-}
-
-/// Holds a token for its own block. Unchecked: it is written before the block's queue runs, and read only on that
-/// queue.
-private final class TokenBox: @unchecked Sendable {
-    var token: (any NSObjectProtocol)?
 }

@@ -72,7 +72,7 @@ struct MessageTests {
     }
 
     // CF-M1, CF-P2
-    @Test("subjects are matched like objects, and a plain observer gets a message as object and userInfo")
+    @Test("subjects match like objects, and plain observers get the object and userInfo")
     func subjects() async throws {
         let (log, plain) = (Log(), center.notifications(named: Ping.name))
         let tokens = [

@@ -36,7 +36,7 @@ struct PropertyListTests {
     }
 
     // CF-U1, CF-U7
-    @Test("each Swift type and Foundation class becomes its property-list type, and comes back")
+    @Test("each Swift type and Foundation class becomes its property-list type and returns")
     func types() throws {
         for (value, expected) in Self.values.map({ ($0.0 as Any, $0.1) }) + Self.objects() {
             let userInfo = try UserInfo(propertyList: ["key": value])

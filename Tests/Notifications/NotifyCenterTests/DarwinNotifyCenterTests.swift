@@ -98,7 +98,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-C2, CF-C4, CF-C7, CF-D9
-    @Test("in an immediate handler, blocking calls fail at once, and others work on any center")
+    @Test("in an immediate handler, a flush fails and other calls work on any center")
     func reentrancy() async throws {
         let distributed = DistributedNotifyCenter(bus: bus.bus)
         let log = Log()

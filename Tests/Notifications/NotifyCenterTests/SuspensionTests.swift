@@ -5,7 +5,7 @@ import Testing
 @Suite("Suspension decides between delivery, waiting and loss")
 struct SuspensionTests {
     // CF-S3…S7, CF-S15, CF-P5
-    @Test("each behaviour does what the table says, and every behaviour takes an immediate post")
+    @Test("each behaviour does what the table says, and takes immediate posts")
     func table() {
         let all = ["0:0", "0:1", "0:2", "0:3"]
         let rows: [(behavior: SuspensionBehavior, atOnce: [String], atTheEnd: [String])] = [

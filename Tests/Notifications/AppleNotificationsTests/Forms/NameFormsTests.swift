@@ -18,7 +18,7 @@ private enum Event: String, CaseIterable {
 @Suite("Forms of names")
 struct NameFormsTests {
     // CF-T6
-    @Test("texts become names, which can be static members of CFNotificationName or come from an enum")
+    @Test("texts, static members and cases of an enum become names")
     func texts() {
         let (suffix, text) = ("b", "com.example.names.c")
         let names: [CFNotificationName] = [
