@@ -3,18 +3,14 @@ import Testing
 
 @Suite("The Darwin notify center, from C's functions")
 struct CFDarwinCenterTests {
-    private let bus: PrivateBus
     private let app: App
 
-    init() throws {
-        bus = try PrivateBus()
-        app = try App(bus)
-    }
+    init() throws { app = try App() }
 
     // CF-D2, CF-D7, CF-M6, CF-A8, CF-U4, CF-W1, CF-P10
     @Test("only the name matters and only the name arrives, on the main thread")
     func nameOnly() async throws {
-        let other = try App(bus)
+        let other = try App(app.bus)
         for app in [app, other] { try await app.perform("add darwin 1 n hello-aaa 9") }
         try await app.perform("post darwin n number set-inside false")
         for app in [app, other] {

@@ -4,18 +4,14 @@ import Testing
 
 @Suite("The distributed center, from C's functions")
 struct CFDistributedCenterTests {
-    private let bus: PrivateBus
     private let app: App
 
-    init() throws {
-        bus = try PrivateBus()
-        app = try App(bus)
-    }
+    init() throws { app = try App() }
 
     // CF-A2, CF-A9, CF-D2, CF-D6, CF-P10, CF-T5
     @Test("callbacks run on the main thread with their arguments, in both processes")
     func delivery() async throws {
-        let other = try App(bus)
+        let other = try App(app.bus)
         for app in [app, other] { try await app.perform("add distributed 7 - - 0") }
         try await app.perform("post distributed n A text true", "post distributed m - - true")
         for app in [app, other] {
@@ -98,7 +94,7 @@ struct CFDistributedCenterTests {
     // CF-P11
     @Test("without a bus, posts and registrations fail and report it")
     func noBus() async throws {
-        bus.stop()
+        app.bus.stop()
         try await app.perform("post distributed n - - false", "add distributed 1 n - 2")
         try await eventually("both are said") {
             app.failures.contains("CFNotificationCenterPostNotification: could not")

@@ -3,13 +3,9 @@ import Testing
 
 @Suite("Arguments that the functions refuse")
 struct MisuseTests {
-    private let bus: PrivateBus
     private let app: App
 
-    init() throws {
-        bus = try PrivateBus()
-        app = try App(bus)
-    }
+    init() throws { app = try App() }
 
     // CF-A1, CF-A3, CF-P1, CF-R1
     @Test("a NULL without a meaning has no effect; a missing observer or name is reported")

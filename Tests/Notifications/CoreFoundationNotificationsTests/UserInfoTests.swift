@@ -3,13 +3,9 @@ import Testing
 
 @Suite("The contents of a userInfo", .timeLimit(.minutes(10)))
 struct UserInfoTests {
-    private let bus: PrivateBus
     private let app: App
 
-    init() throws {
-        bus = try PrivateBus()
-        app = try App(bus)
-    }
+    init() throws { app = try App() }
 
     // CF-U1, CF-U6, CF-U7, CF-D8, CF-P4, CF-P12
     @Test("each property list arrives as it was when posted, with the types of its values")

@@ -2,10 +2,12 @@ import NotifyCenterTestKit
 
 /// A running `scripted-app`: calls CoreFoundation's functions in a separate process, whose main thread runs a run loop.
 struct App {
+    let bus: PrivateBus
     private let process: ChildProcess
 
-    init(_ bus: PrivateBus) throws {
-        process = try ChildProcess(ChildProcess.built("scripted-app"), environment: bus.environment)
+    init(_ bus: PrivateBus? = nil) throws {
+        self.bus = try bus ?? PrivateBus()
+        process = try ChildProcess(ChildProcess.built("scripted-app"), environment: self.bus.environment)
     }
 
     /// The failures that these functions cannot return, from the app's standard error.
