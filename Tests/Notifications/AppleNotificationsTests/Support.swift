@@ -1,10 +1,8 @@
 import AppleNotifications
-import Basics
 import DBus
 import Dispatch
 import Foundation
 import NotifyCenter
-import Synchronization
 
 /// Registers, posts and removes like ported code, and records the received notifications.
 ///
@@ -63,17 +61,13 @@ func post(
 
 /// The failures that functions could not throw, from the first use on.
 enum Failures {
-    private static let reported = Locked<[String]>([])
-    private static let observation = UnthrownFailures.observe { failure in
-        reported.withLock { $0.append(failure.description) }
-    }
+    private static let reported = Log()
+    private static let observation = UnthrownFailures.observe { reported.add($0.description) }
 
     static func collect() { _ = observation }
 
     static func contains(_ function: String, _ texts: String...) -> Bool {
-        reported.withLock { reported in
-            reported.contains { line in line.hasPrefix(function + ":") && texts.allSatisfy(line.contains) }
-        }
+        reported.all.contains { line in line.hasPrefix(function + ":") && texts.allSatisfy(line.contains) }
     }
 }
 

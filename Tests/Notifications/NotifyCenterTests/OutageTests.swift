@@ -9,39 +9,6 @@ import Testing
 
 @Suite("A center during and after an outage of the bus", .timeLimit(.minutes(5)))
 struct OutageTests {
-    /// A bus whose configuration file says whether it accepts match rules.
-    private final class ChangingBus: Sendable {
-        let bus: PrivateBus
-        private let directory: TemporaryDirectory
-        private let policy: String
-
-        init() throws {
-            directory = try TemporaryDirectory("changing-bus")
-            policy = "\(directory.path)/policy.conf"
-            var options = PrivateBus.Options()
-            options.configurationFiles = [policy]
-            try Self.write(refusesRules: false, to: policy)
-            bus = try PrivateBus(options)
-        }
-
-        func restart(refusesRules: Bool) throws {
-            bus.stop()
-            try Self.write(refusesRules: refusesRules, to: policy)
-            try bus.start()
-        }
-
-        private static func write(refusesRules: Bool, to path: String) throws {
-            let rules = #"send_interface="org.freedesktop.DBus" send_member="AddMatch""#
-            let denial = #"<deny send_destination="org.freedesktop.DBus" \#(rules)/>"#
-            try """
-            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
-             "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-            <busconfig><policy context="mandatory">\(refusesRules ? denial : "")</policy></busconfig>
-            """
-            .write(toFile: path, atomically: true, encoding: .utf8)
-        }
-    }
-
     @Test("a connection that reuses a freed connection's address reports its own failures")
     func addressOfAnother() throws {
         let bus = try PrivateBus()
@@ -67,9 +34,18 @@ struct OutageTests {
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the policy is dbus-daemon's")
     )
     func refusedRule() async throws {
-        let changing = try ChangingBus()
-        let darwin = DarwinNotifyCenter(bus: changing.bus.bus)
-        let distributed = DistributedNotifyCenter(bus: changing.bus.bus)
+        let directory = try TemporaryDirectory("policy")
+        let policy = "\(directory.path)/policy.conf"
+        var options = PrivateBus.Options()
+        options.configurationFiles = [policy]
+        func write(_ rules: String) throws {
+            let text = #"<busconfig><policy context="mandatory">\#(rules)</policy></busconfig>"#
+            try text.write(toFile: policy, atomically: true, encoding: .utf8)
+        }
+        try write("")
+        let bus = try PrivateBus(options)
+        let darwin = DarwinNotifyCenter(bus: bus.bus)
+        let distributed = DistributedNotifyCenter(bus: bus.bus)
         // This name needs no escape in a rule.
         let name = NotificationName("com.example.refused\(UUID().uuidString.filter { $0 != "-" })")
         let failures = Log()
@@ -82,18 +58,22 @@ struct OutageTests {
             try await distributed.observe(name) { _ in },
         ]
         #expect(darwin.statistics.matchRulesNotInForce == 0)
-        try changing.restart(refusesRules: true)
+        bus.stop()
+        try write(#"<deny send_destination="org.freedesktop.DBus" send_member="AddMatch"/>"#)
+        try bus.start()
         try await eventually("both rules are reported") { failures.all.count >= 2 }
         #expect(darwin.statistics.matchRulesNotInForce == 2)
         #expect(darwin.statistics.reconnections == 1)
         #expect(distributed.statistics.matchRulesNotInForce == 2)
-        try changing.restart(refusesRules: false)
+        bus.stop()
+        try write("")
+        try bus.start()
         try await eventually("the rules are in force") { darwin.statistics.matchRulesNotInForce == 0 }
         #expect(failures.all.count == 2)
         #expect(darwin.statistics.reconnections == 2)
         try distributed.post(name)
         try await eventually("it is heard") { observations[1].counts.delivered == 1 }
-        withExtendedLifetime((observations, reports)) {}
+        withExtendedLifetime((observations, reports, directory)) {}
     }
 
     // Outages: the bus that hangs up after its greeting.
