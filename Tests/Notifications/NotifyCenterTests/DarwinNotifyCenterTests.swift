@@ -125,24 +125,6 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime((first, third)) {}
     }
 
-    // CF-D3
-    @Test("observers on one serial queue are called in order of registration, post by post")
-    func orderOnQueue() async throws {
-        let queue = DispatchQueue(label: "serial")
-        let log = Log()
-        let distributed = DistributedNotifyCenter(bus: bus.bus)
-        let names: [NotificationName?] = ["n", nil, "n"]
-        let observations = try names.enumerated().map { index, name in
-            try distributed.observe(name, delivery: .queue(queue)) { notification in
-                log.add("\(notification.object ?? "")\(index)")
-            }
-        }
-        for letter in ["a", "b", "c"] { try distributed.post("n", object: letter) }
-        try await eventually("all are called") { log.all.count == 9 }
-        #expect(log.all == ["a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"])
-        withExtendedLifetime(observations) {}
-    }
-
     @Test("a handler runs where its observer asked")
     func executors() async throws {
         let key = DispatchSpecificKey<String>()

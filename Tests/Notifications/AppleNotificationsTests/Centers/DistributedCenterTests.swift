@@ -207,8 +207,8 @@ struct DistributedCenterTests {
         withExtendedLifetime((mutable, a)) {}
     }
 
-    // CF-P5, CF-P6, CF-P7, CF-S10, CF-B8
-    @Test("while the center is not suspended, posts with each option reach each behaviour")
+    // CF-D3, CF-P5, CF-P6, CF-P7, CF-S10, CF-B8
+    @Test("each option reaches each behaviour, post by post in order of registration")
     func options() async throws {
         let name = CFNotificationName("com.example.distributed.options" as CFString)
         for number in 0...4 {
