@@ -1,3 +1,4 @@
+import Basics
 import DBus
 import DeviceConfiguration
 import FoundationEssentials
@@ -13,7 +14,7 @@ import Synchronization
 actor LogoutListener {
     /// The pauses between two attempts to listen. Another program may still use the address, or this machine may not
     /// have it yet.
-    private static let (shortestPause, longestPause): (Duration, Duration) = (.seconds(1), .seconds(10))
+    private var backoff = Backoff(first: .seconds(1), longest: .seconds(10))
 
     private let reports: ProviderReports
     private let log: Logger
@@ -26,7 +27,6 @@ actor LogoutListener {
     /// Whether ``open`` is being changed to match ``wanted``, and whether that has to be repeated.
     private var (isChanging, hasChanged) = (false, false)
     private var retry: Task<Void, Never>?
-    private var pause = LogoutListener.shortestPause
     /// The last failure, which is not logged again while it stays the same.
     private var problem: String?
 
@@ -44,7 +44,8 @@ actor LogoutListener {
         // Keep the handler for an unchanged client, because it knows which tokens it has accepted.
         if logout?.client !== client { logout = client.map { ($0, handler(of: $0)) } }
         wanted = current.settings?.backChannelLogout
-        (pause, problem) = (Self.shortestPause, nil)
+        backoff.reset()
+        problem = nil
         await change()
     }
 
@@ -105,8 +106,7 @@ actor LogoutListener {
                 )
             }
             problem = reason
-            let wait = pause
-            pause = min(pause * 2, Self.longestPause)
+            let wait = backoff.next()
             retry = Task { [weak self] in
                 guard (try? await Task.sleep(for: wait)) != nil else { return }
                 await self?.change()
