@@ -11,26 +11,19 @@ import simulate
 @Suite("Signing in with the organisation's provider")
 struct OrganisationTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
-    private let till: VirtualDevice.App
 
-    init() throws {
-        try device.useOrganisation()
-        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
-    }
+    init() throws { try device.useOrganisation() }
 
     @Test("the page's response signs in, stores the record and gives the prompt no token")
     func page() throws {
-        var wish = Request.PromptWish()
-        wish.redirect = "http://127.0.0.1:1234/callback"
+        var wish = VirtualDevice.pageWish
         wish.loginHint = "ada"
-        let begun = try device.ask(prompt, .beginSignIn(wish))
-        #expect(
-            begun["method"] == .string("browser") && begun["authorizationURL"] == .string("https://login.example/page")
-        )
+        let begun = try device.ask(device.prompt, .beginSignIn(wish))
+        #expect(begun["method"] == .string("browser"))
+        #expect(begun["authorizationURL"] == .string("https://login.example/page"))
         #expect(device.provider.starts == [SignInStart(.browser, redirect: wish.redirect, loginHint: "ada")])
         let name = try #require(begun["request"]?.stringValue)
-        let answer = try device.ask(prompt, device.answerPage(name, "ada"))
+        let answer = try device.answer(device.sendPage(name))
         #expect(answer == ["username": .string("ada"), "epoch": .uint64(device.state.device.epoch)])
         let batch = try #require(device.batches.first { $0.provider != nil })
         #expect(batch.device?.account?.username == "ada" && batch.provider??.record?.person.subject == "ada")
@@ -39,16 +32,17 @@ struct OrganisationTests {
 
     @Test("a password is refused, and the refusal names the provider's page")
     func password() throws {
-        let refusal = device.refusalOfSignIn("ada", by: till)
+        let refusal = device.refusalOfSignIn("ada", by: device.till)
         #expect(refusal?.code == .interactionRequired)
         #expect(refusal?.description.contains("https://login.example's own page") == true)
-        let name = try device.beginPage(prompt)
-        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .invalidRequest)
+        let name = try device.beginPage()
+        device.expectRefused(device.send(device.prompt, device.complete(name, "ada")), code: .invalidRequest)
         device.expectPasswordChecks(0)
     }
 
     @Test("a device-code sign-in is polled until it completes or the patience ends")
     func deviceCode() throws {
+        let prompt = device.prompt
         let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
         #expect(begun["method"] == .string("deviceCode") && begun["userCode"] == .string("ABCD"))
         let name = try #require(begun["request"]?.stringValue)
@@ -66,44 +60,29 @@ struct OrganisationTests {
 
     @Test("a failed or abandoned sign-in leaves the device signed out")
     func failures() throws {
-        device.provider.error = IdentityError(.providerUnavailable, "no network")
-        var wish = Request.PromptWish()
-        device.expectRefused(device.send(prompt, .beginSignIn(wish)), code: .providerUnavailable)
+        device.provider.error = .noNetwork
+        let begun = device.send(device.prompt, .beginSignIn(Request.PromptWish()))
+        device.expectRefused(begun, code: .providerUnavailable)
         device.provider.error = nil
-        wish.redirect = "http://127.0.0.1:1/callback"
-        let cancelled = try device.beginPage(prompt)
-        device.expectRefused(device.send(prompt, device.answerPage(cancelled, "cancel")), code: .userCanceled)
+        device.expectRefused(device.sendPage(try device.beginPage(), "cancel"), code: .userCanceled)
         #expect(device.state.prompts.isEmpty)
-        let name = try device.beginPage(prompt)
+        let name = try device.beginPage()
         device.holdsProvider = true
-        device.send(prompt, device.answerPage(name, "ada"))
-        device.quit(prompt)
+        device.sendPage(name)
+        device.quit(device.prompt)
         device.letProviderAnswer()
         device.expectSignedOut()
         #expect(device.provider.cancelled.count == 1)
         device.expectEnds(of: ["ada"])
     }
 
-    @Test("a prompt that disconnects before its page arrives cancels at the provider")
-    func leavesEarly() throws {
-        device.holdsProvider = true
-        device.send(prompt, .beginSignIn(Request.PromptWish()))
-        device.quit(prompt)
-        device.letProviderAnswer()
-        #expect(device.provider.cancelled == ["handle 1"])
-    }
-
     @Test("a wrong tenant and a second user are refused, and their tokens revoked")
     func refusedPersons() throws {
         device.configure { $0.tenantIdentifier = "contoso" }
-        let first = try device.beginPage(prompt)
-        device.expectRefused(device.send(prompt, device.answerPage(first, "eve@other")), code: .tenantMismatch)
-        let (one, two) = (try device.beginPage(prompt), try device.beginPage(prompt))
+        device.expectRefused(device.sendPage(try device.beginPage(), "eve@other"), code: .tenantMismatch)
+        let (one, two) = (try device.beginPage(), try device.beginPage())
         device.holdsProvider = true
-        let requests = [
-            device.send(prompt, device.answerPage(one, "ada@contoso")),
-            device.send(prompt, device.answerPage(two, "grace@contoso")),
-        ]
+        let requests = [device.sendPage(one, "ada@contoso"), device.sendPage(two, "grace@contoso")]
         device.letProviderAnswer()
         try device.expectAnswer(requests[0], "username", .string("ada@contoso"))
         device.expectRefused(requests[1], code: .accountAlreadySignedIn)
@@ -114,7 +93,7 @@ struct OrganisationTests {
 
     @Test("another issuer or client signs out, and another check interval does not")
     func configuration() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         try device.useOrganisation(", \"remoteCheckInterval\": 60")
         device.expectSignedIn()
         try device.useOrganisation(", \"oidcScopes\": [\"openid\"]")
@@ -141,17 +120,17 @@ struct OrganisationTests {
 
     @Test("an app gets tokens for its manifest's scopes only, cached after the first")
     func tokens() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         let checks = device.provider.renewals.count
-        let first = try device.token(for: "ada", ["orders"], by: till)
-        #expect(try device.token(for: "ada", ["orders"], by: till) == first)
+        let first = try device.token()
+        #expect(try device.token() == first)
         device.expectRenewals(checks + 1)
         #expect(device.provider.renewals.last?.scopes == ["orders"])
-        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != first)
+        #expect(try device.token(refresh: true) != first)
         // The sign-in's own token serves an app with rights to all of its scopes.
-        #expect(try device.token(for: "ada", ["openid"], by: till) == "access 1")
+        #expect(try device.token(["openid"]) == "access 1")
         device.advance(by: .seconds(3600))
-        #expect(try device.token(for: "ada", ["orders"], by: till) != first)
+        #expect(try device.token() != first)
         for (app, scopes) in [("org.example.notes", []), ("org.example.till", ["orders", "mail"])] {
             let number = device.send(device.app(app), device.acquireToken(for: "ada", Set(scopes)))
             device.expectRefused(number, code: .notPermitted)
@@ -160,11 +139,11 @@ struct OrganisationTests {
 
     @Test("renewals run one at a time, and equal requests share one")
     func oneAtATime() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.holdsProvider = true
         let before = device.provider.renewals.count
-        let other = device.app("org.example.till", user: 1001)
-        let numbers = [till, till, other].map { device.send($0, device.acquireToken(for: "ada", ["orders"])) }
+        let apps = [device.till, device.till, device.app("org.example.till", user: 1001)]
+        let numbers = apps.map { device.send($0, device.acquireToken(for: "ada", ["orders"])) }
         device.expectRenewals(before + 1)
         device.letProviderAnswer()
         let tokens = try numbers.map { try WireToken(device.answer($0)["token"]).value }
@@ -177,33 +156,30 @@ struct OrganisationTests {
 
     @Test("a new record is committed before its token is handed out")
     func recordFirst() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        try device.ask(till, .currentAccount)
+        try device.signInAtProvider()
+        try device.ask(device.till, .currentAccount)
         device.diskMode = .holds
-        let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        device.expectUnanswered(number)
         // A cached token is not handed out before that either.
-        let second = device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        device.expectUnanswered(second)
+        let numbers = [device.requestToken(), device.requestToken()]
+        for number in numbers { device.expectUnanswered(number) }
         device.diskMode = .fails("full")
         device.finishWriting()
-        device.expectRefused(number, code: .brokerFailed)
-        device.expectRefused(second, code: .brokerFailed)
+        for number in numbers { device.expectRefused(number, code: .brokerFailed) }
         let before = device.provider.renewals.count
-        #expect(device.refusal(device.send(till, device.acquireToken(for: "ada", ["profile", "orders"]))) != nil)
+        #expect(device.refusalOfToken(["profile", "orders"]) != nil)
         device.expectRenewals(before)
         device.diskMode = .commits
         device.advance(by: .seconds(2))
-        try device.expectToken(for: "ada", ["orders"], by: till)
+        _ = try device.token()
         #expect(device.disk.provider?.record == device.state.provider.session?.record)
     }
 
     @Test("a kill between rotation and commit requires the user at the next start")
     func killedBetween() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         let old = try #require(device.disk.provider?.record)
         device.holdsProvider = true
-        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        device.requestToken()
         device.diskMode = .holds
         device.letProviderAnswer()
         #expect(device.state.provider.session?.record != old)
@@ -224,7 +200,7 @@ struct OrganisationTests {
         sourceLocation: SourceLocation = #_sourceLocation
     ) -> Refusal? {
         device.provider.outcome = outcome
-        let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        let number = device.requestToken()
         device.expectRefused(number, code: code, sourceLocation: sourceLocation)
         return device.refusal(number)
     }
@@ -235,7 +211,7 @@ struct OrganisationTests {
 
     @Test("each outcome of a renewal has its own effect")
     func outcomes() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let epoch = try device.signInAtProvider()
         let network = IdentityError(.providerUnavailable, "https://login.example cannot be reached (time-out)")
         let away = expectRefused(.unavailable(network, mayBeUsed: true), code: .providerUnavailable)
         #expect(away?.description.contains("(time-out); the user stays signed in until ") == true)
@@ -248,12 +224,11 @@ struct OrganisationTests {
         // Neither outcome shows that the provider looked at the refresh token.
         expectDoubt(true)
         device.provider.outcome = nil
-        try device.expectToken(for: "ada", ["orders"], by: till)
+        _ = try device.token()
         expectDoubt(true)
         device.expectEpoch(epoch)
         device.provider.outcome = .sessionOver
-        let over = device.send(till, device.acquireToken(for: "ada", ["orders"], refresh: true))
-        device.expectRefused(over, code: .noCurrentAccount)
+        device.expectRefused(device.requestToken(refresh: true), code: .noCurrentAccount)
         expectDoubt(false)
         device.expectSignedOut()
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
@@ -261,18 +236,18 @@ struct OrganisationTests {
 
     @Test("a token without a requested scope is refused with the scopes that are granted")
     func declinedScopes() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let epoch = try device.signInAtProvider()
         device.provider.granted = ["profile"]
         for _ in 1...2 {
-            let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders", "openid"])))
-            #expect(refusal?.description.contains("does not grant orders, and grants profile;") == true)
-            let scopes = [refusal?.declinedScopes, refusal?.grantedScopes]
-            #expect(refusal?.code == .scopesDeclined && scopes == [["orders"], ["profile"]])
+            let refusal = try #require(device.refusalOfToken(["orders", "openid"]))
+            #expect(refusal.description.contains("does not grant orders, and grants profile;"))
+            let scopes = [refusal.declinedScopes, refusal.grantedScopes]
+            #expect(refusal.code == .scopesDeclined && scopes == [["orders"], ["profile"]])
         }
         // A declined scope is not requested again unless the app asks for a refresh.
         device.expectRenewals(1)
         // An app that names no scope gets the granted ones, listed with the token.
-        let fields = try device.ask(till, device.acquireToken(for: "ada", []))
+        let fields = try device.answer(device.requestToken([]))
         #expect(fields["token"]?.fieldsValue?["scopes"]?.stringsValue == ["profile"])
         #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
     }
@@ -280,31 +255,27 @@ struct OrganisationTests {
     @Test("granted scopes are reported by the names in the app's manifest")
     func grantedNames() throws {
         let graph = "https://graph.microsoft.com/"
-        var rights = TokenRights()
-        rights.scopes = ["\(graph)User.Read", "\(graph)Mail.Read"]
-        let program = AppManifest.Identity(executable: "/usr/bin/app")
-        device.use(AppManifest(identifier: "org.example.till", identity: program, tokens: rights))
-        try device.signInAtProvider("ada", by: prompt)
+        let scopes: Set = ["\(graph)User.Read", "\(graph)Mail.Read"]
+        device.use(.app("org.example.till", scopes: scopes))
+        try device.signInAtProvider()
         device.provider.granted = ["User.Read", "openid", "profile"]
-        let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", rights.scopes)))
+        let refusal = device.refusalOfToken(scopes)
         #expect(refusal?.declinedScopes == ["\(graph)Mail.Read"])
         let granted = try #require(refusal?.grantedScopes)
         #expect(granted == ["\(graph)User.Read"])
-        let fields = try device.ask(till, device.acquireToken(for: "ada", Set(granted)))
-        #expect(fields["token"] != nil)
+        _ = try device.token(Set(granted))
     }
 
     @Test("a token with scopes beyond the app's manifest is handed to no app")
     func excessScopes() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.provider.granted = ["email", "orders", "orders.refund"]
         for scopes: Set<String> in [["orders"], [], ["orders"]] {
-            let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", scopes)))
-            #expect(refusal?.code == .providerMisconfigured && refusal?.description.contains("(orders.refund)") == true)
+            let refusal = try #require(device.refusalOfToken(scopes))
+            #expect(refusal.code == .providerMisconfigured && refusal.description.contains("(orders.refund)"))
         }
         device.provider.granted = ["email", "orders"]
-        let token = device.acquireToken(for: "ada", ["orders"], refresh: true)
-        #expect(try device.ask(till, token)["token"] != nil)
+        _ = try device.token(refresh: true)
     }
 
     @Test("scopes are compared as providers name them")
@@ -333,22 +304,20 @@ struct OrganisationTests {
 
     @Test("reauthentication keeps the session and accepts the same user only")
     func signsInAgain() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let epoch = try device.signInAtProvider()
         expectRefused(.reauthenticationNeeded, code: .interactionRequired)
         // The vault is empty, and the provider is not asked again.
         let before = device.provider.renewals.count
         expectRefused(.reauthenticationNeeded, code: .interactionRequired)
         device.expectRenewals(before)
         device.provider.outcome = nil
-        let grace = try device.beginPage(prompt)
+        let page = try device.beginPage()
         let start = device.provider.starts.last
         #expect(start?.only?.subject == "ada" && start?.loginHint == "ada")
-        let refused = device.send(prompt, device.answerPage(grace, "grace"))
-        device.expectRefused(refused, code: .currentAccountMismatch)
+        device.expectRefused(device.sendPage(page, "grace"), code: .currentAccountMismatch)
         device.expectEnds(of: ["grace"])
-        let ada = try device.beginPage(prompt)
-        #expect(try device.ask(prompt, device.answerPage(ada, "ada"))["epoch"] == .uint64(epoch))
-        try device.expectToken(for: "ada", ["orders"], by: till)
+        #expect(try device.signInAtProvider() == epoch)
+        _ = try device.token()
         device.expectEnds(1)
         device.expectEpoch(epoch)
     }
@@ -356,7 +325,7 @@ struct OrganisationTests {
     @Test("onProviderSessionEnd reauthenticate keeps the session")
     func keepsSession() throws {
         try device.useOrganisation(", \"onProviderSessionEnd\": \"reauthenticate\"")
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let epoch = try device.signInAtProvider()
         expectRefused(.sessionOver, code: .interactionRequired)
         device.expectEpoch(epoch)
     }

@@ -12,18 +12,11 @@ import simulate
 @Suite("Events from the provider, and a returning network")
 struct ProviderEventTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
-    private let service: VirtualDevice.App
-    private let issuer = VirtualProvider.issuer
 
     init() throws {
         let signals = #"{"endpoint": "https://login.example/poll", "device": "till-7"}"#
         try device.useOrganisation(#", "sharedSignals": \#(signals)"#)
-        prompt = device.app("org.example.prompt")
-        service = device.app(nil, user: 0, isAdministrator: true)
     }
-
-    private func report(_ events: ProviderEvent...) throws { try device.ask(service, .providerEvents(events)) }
 
     private var now: Date { device.now.wall }
 
@@ -33,43 +26,43 @@ struct ProviderEventTests {
 
     @Test("an event from before the sign-in causes a check and does not sign out")
     func stale() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         let before = asked
-        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 86_400))
+        try device.report(.of(.ended, "ada", at: now - 86_400))
         device.expectSignedIn()
         device.expectRenewals(before + 1)
         // Within the permitted difference of the clocks the event counts.
-        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 59))
+        try device.report(.of(.ended, "ada", at: now - 59))
         device.expectSignedOut()
     }
 
     @Test("an event from before a reauthentication requires no other one")
     func staleProof() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.advance(by: .seconds(3600))
-        let change = ProviderEvent(.reauthenticate, issuer: issuer, subject: "ada", date: now)
-        try report(change)
+        let change = ProviderEvent.of(.reauthenticate, "ada", at: now)
+        try device.report(change)
         #expect(device.state.provider.needsPerson)
         device.advance(by: .seconds(100))
-        try device.signInAtProvider("ada", by: prompt)
-        try report(change)
+        try device.signInAtProvider()
+        try device.report(change)
         #expect(!device.state.provider.needsPerson)
         // The time of the reauthentication survives a restart.
         device.restart()
-        device.reconnect(service)
-        try report(change, ProviderEvent(.ended, issuer: issuer, subject: "ada", date: change.date))
+        device.reconnect(device.identityService)
+        try device.report(change, .of(.ended, "ada", at: change.date))
         device.expectSignedIn()
         #expect(!device.state.provider.needsPerson)
-        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now))
+        try device.report(.of(.ended, "ada", at: now))
         device.expectSignedOut()
     }
 
     @Test("a demand for reauthentication is committed before its event is acknowledged")
     func lastingDemand() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.diskMode = .holds
-        let change = ProviderEvent(.reauthenticate, issuer: issuer, subject: "ada", date: now)
-        let number = device.send(service, .providerEvents([change]))
+        let change = ProviderEvent.of(.reauthenticate, "ada", at: now)
+        let number = device.send(device.identityService, .providerEvents([change]))
         #expect(device.state.provider.needsPerson)
         device.expectUnanswered(number)
         device.diskMode = .commits
@@ -79,8 +72,8 @@ struct ProviderEventTests {
         device.restart(afterPowerCut: true)
         #expect(device.state.provider.needsPerson && device.state.providerRecord != nil)
         device.expectRenewals(before)
-        device.reconnect(prompt)
-        try device.signInAtProvider("ada", by: prompt)
+        device.reconnect(device.prompt)
+        try device.signInAtProvider()
         device.restart()
         #expect(!device.state.provider.needsPerson)
     }
@@ -89,20 +82,22 @@ struct ProviderEventTests {
 
     @Test("when the network returns the provider is asked at once, at most twice a minute")
     func networkUp() throws {
-        try device.signInAtProvider("grace", by: prompt)
-        device.provider.error = IdentityError(.providerUnavailable, "no network")
-        try device.signOut(by: device.app("org.example.till"))
-        try device.signInAtOtherTime("ada", by: prompt)
-        device.provider.outcome = .unavailable(IdentityError(.providerUnavailable, "no network"), mayBeUsed: false)
+        try device.signInAtProvider("grace")
+        device.provider.error = .noNetwork
+        try device.signOut(by: device.till)
+        device.provider.error = nil
+        try device.signInAtProvider()
+        device.provider.error = .noNetwork
+        device.provider.outcome = .noNetwork
         device.advance(by: .seconds(1000))
         let (before, told) = (asked, device.provider.ends.count)
         device.provider.outcome = nil
         device.provider.error = nil
-        try report(ProviderEvent(.networkUp, issuer: issuer))
+        try device.report(.of(.networkUp))
         device.expectEnds(told + 1)
         device.expectRenewals(before + 1)
         #expect(device.state.provider.problem == nil && device.disk.outbox.isEmpty)
-        for _ in 1...100 { try report(ProviderEvent(.networkUp, issuer: issuer)) }
+        for _ in 1...100 { try device.report(.of(.networkUp)) }
         device.expectRenewals(before + 1)
         device.advance(by: .seconds(29))
         device.expectRenewals(before + 1)
@@ -112,7 +107,7 @@ struct ProviderEventTests {
 
     @Test("a sleep of a second, unlike a clock change, makes the broker check at once")
     func slept() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.advance(by: .seconds(5))
         let before = asked
         device.provider.outcome = .sessionOver
@@ -133,22 +128,22 @@ struct ProviderEventTests {
 
     @Test("events while signed out do not delay later checks")
     func reasonsInVain() throws {
-        for _ in 1...100 { try report(ProviderEvent(.networkUp, issuer: issuer)) }
-        try device.signInAtProvider("ada", by: prompt)
+        for _ in 1...100 { try device.report(.of(.networkUp)) }
+        try device.signInAtProvider()
         let before = asked
-        try report(ProviderEvent(.doubt, issuer: issuer, subject: "ada"))
+        try device.report(.of(.doubt, "ada"))
         device.advance(by: .seconds(31))
         device.expectRenewals(before + 1)
     }
 
     @Test("a check that began before the network returned is repeated")
     func networkUpDuringQuestion() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.holdsProvider = true
-        device.provider.outcome = .unavailable(IdentityError(.providerUnavailable, "no network"), mayBeUsed: false)
+        device.provider.outcome = .noNetwork
         device.advance(by: .seconds(331))
         let before = asked
-        try report(ProviderEvent(.networkUp, issuer: issuer))
+        try device.report(.of(.networkUp))
         device.expectRenewals(before)
         device.provider.outcome = nil
         device.letProviderAnswer()
@@ -158,42 +153,38 @@ struct ProviderEventTests {
     @Test("Retry-After delays all requests unless the network has returned")
     func leftAlone() throws {
         try device.useOrganisation(#", "remoteCheckInterval": 60"#)
-        try device.signInAtProvider("ada", by: prompt)
-        let till = device.app("org.example.till")
-        func refusal() throws -> Refusal? {
-            device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"])))
-        }
+        try device.signInAtProvider()
         let busy = IdentityError(.providerUnavailable, "too many requests", retryAfter: .seconds(200))
         device.provider.outcome = .unavailable(busy, mayBeUsed: false)
         let before = asked
-        for _ in 1...3 { #expect(try refusal()?.code == .providerUnavailable) }
-        try report(ProviderEvent(.doubt, issuer: issuer))
+        for _ in 1...3 { device.expectRefused(device.requestToken(), code: .providerUnavailable) }
+        try device.report(.of(.doubt))
         device.advance(by: .seconds(199))
-        #expect(try refusal()?.description.contains("too many requests") == true)
+        #expect(device.refusalOfToken()?.description.contains("too many requests") == true)
         device.expectRenewals(before + 1)
         device.advance(by: .seconds(2))
         device.expectRenewals(before + 2)
-        #expect(try refusal()?.code == .providerUnavailable)
+        device.expectRefused(device.requestToken(), code: .providerUnavailable)
         device.expectRenewals(before + 2)
         device.provider.outcome = nil
         device.advance(by: .seconds(60))
-        try report(ProviderEvent(.networkUp, issuer: issuer))
+        try device.report(.of(.networkUp))
         device.expectRenewals(before + 3)
-        #expect(try refusal() == nil)
+        _ = try device.token()
     }
 
     @Test("a doubt about the signed-in user makes the broker check, and other doubts do not")
     func doubt() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         let before = asked
-        try report(
-            ProviderEvent(.doubt, issuer: issuer, subject: "grace"),
+        try device.report(
+            .of(.doubt, "grace"),
             ProviderEvent(.doubt, issuer: "https://other.example"),
             ProviderEvent(.networkUp, issuer: "https://other.example")
         )
         device.expectRenewals(before)
         device.provider.outcome = .sessionOver
-        try report(ProviderEvent(.doubt, issuer: issuer, subject: "ada"))
+        try device.report(.of(.doubt, "ada"))
         device.expectSignedOut()
         device.expectRenewals(before + 1)
     }
@@ -202,57 +193,39 @@ struct ProviderEventTests {
 
     @Test("a non-compliant device signs out and refuses sign-ins until it complies")
     func compliance() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        try report(ProviderEvent(.notCompliant, issuer: issuer, date: now))
+        let refusal = Refusal.notCompliant(VirtualProvider.issuer)
+        try device.signInAtProvider()
+        try device.report(.of(.notCompliant, at: now))
         device.expectSignedOut()
         #expect(device.disk.entries(.signedOut).last?.detail?.contains("does not comply") == true)
         // The state is committed before the event is acknowledged.
         #expect(device.disk.compliance?.isCompliant == false)
-        func refusal() throws -> Refusal? {
-            do {
-                _ = try device.beginPage(prompt)
-                return nil
-            } catch let refusal as Refusal {
-                return refusal
-            }
-        }
-        #expect(try refusal() == .notCompliant(issuer))
+        #expect(throws: refusal) { try device.beginPage() }
         device.restart()
-        for app in [prompt, service] { device.reconnect(app) }
-        #expect(try refusal() == .notCompliant(issuer))
-        let status = try device.ask(device.administrator, .status(known: nil, patience: .zero))
-        #expect(status["providerProblem"]?.stringValue?.contains("does not comply") == true)
+        for app in [device.prompt, device.identityService] { device.reconnect(app) }
+        #expect(throws: refusal) { try device.beginPage() }
+        #expect(try device.status()["providerProblem"]?.stringValue?.contains("does not comply") == true)
         // An event that is older than the current state is ignored.
-        try report(ProviderEvent(.compliant, issuer: issuer, date: now - 86_400))
-        #expect(try refusal() == .notCompliant(issuer))
+        try device.report(.of(.compliant, at: now - 86_400))
+        #expect(throws: refusal) { try device.beginPage() }
         device.advance(by: .seconds(60))
-        try report(ProviderEvent(.compliant, issuer: issuer, date: now))
-        try device.signInAtProvider("ada", by: prompt)
+        try device.report(.of(.compliant, at: now))
+        try device.signInAtProvider()
         device.expectSignedIn()
     }
 
     @Test("a compliance event that cannot be committed is not acknowledged")
-    func complianceIsKept() throws {
+    func complianceIsKept() {
         device.diskMode = .fails("full")
-        let number = device.send(service, .providerEvents([ProviderEvent(.notCompliant, issuer: issuer, date: now)]))
+        let number = device.send(device.identityService, .providerEvents([.of(.notCompliant, at: now)]))
         device.expectRefused(number, code: .brokerFailed)
     }
 
     @Test("removing the device's name from the configuration allows sign-ins again")
     func complianceRemedy() throws {
-        try report(ProviderEvent(.notCompliant, issuer: issuer, date: now))
+        try device.report(.of(.notCompliant, at: now))
         try device.useOrganisation()
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.expectSignedIn()
-    }
-}
-
-extension VirtualDevice {
-    /// Signs in although the provider cannot be told about ended sessions.
-    fileprivate func signInAtOtherTime(_ person: String, by prompt: App) throws {
-        let error = provider.error
-        provider.error = nil
-        try signInAtProvider(person, by: prompt)
-        provider.error = error
     }
 }

@@ -11,13 +11,10 @@ import Testing
 @Suite("Rate limit of an app's provider requests")
 struct ProviderPaceTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
-    private let till: VirtualDevice.App
 
     init() throws {
         try device.useOrganisation()
-        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
     }
 
     private var questions: Int { device.provider.renewals.count }
@@ -27,7 +24,7 @@ struct ProviderPaceTests {
         let (before, written) = (questions, device.batches.count)
         var tokens: Set<String> = []
         for _ in 1...600 {
-            tokens.insert(try device.token(for: "ada", ["orders"], refresh: true, by: till))
+            tokens.insert(try device.token(refresh: true))
             device.advance(by: .milliseconds(100))
         }
         // The limit allows 16 at first, and one more each 15 s.
@@ -40,23 +37,22 @@ struct ProviderPaceTests {
     @Test("after a pause an app gets a new token again")
     func restored() throws {
         var last = ""
-        for _ in 1...20 { last = try device.token(for: "ada", ["orders"], refresh: true, by: till) }
-        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) == last)
+        for _ in 1...20 { last = try device.token(refresh: true) }
+        #expect(try device.token(refresh: true) == last)
         device.advance(by: .seconds(15))
-        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != last)
+        #expect(try device.token(refresh: true) != last)
     }
 
     @Test("repeated requests for refused scopes are answered from the cache")
     func refused() throws {
         device.provider.refusedScopes = ["orders"]
         let before = questions
-        func refusal() -> Refusal? { device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"]))) }
-        for _ in 1...100 { #expect(refusal() == .scopesNotGranted) }
+        for _ in 1...100 { device.expectRefused(device.requestToken(), .scopesNotGranted) }
         device.expectRenewals(before + 16)
-        try device.signOut(by: till)
-        try device.signInAtProvider("grace", by: prompt)
+        try device.signOut(by: device.till)
+        try device.signInAtProvider("grace")
         device.provider.refusedScopes = []
-        try device.expectToken(for: "grace", ["orders"], by: till)
+        try device.expectToken(for: "grace", ["orders"], by: device.till)
     }
 
     @Test("requests that are not sent because the disk is full do not count")
@@ -64,24 +60,22 @@ struct ProviderPaceTests {
         device.advance(by: .seconds(1))
         let before = questions
         device.diskMode = .fails("the disk is full")
-        for _ in 1...100 { device.send(till, device.acquireToken(for: "ada", ["orders"])) }
+        for _ in 1...100 { device.requestToken() }
         device.expectRenewals(before)
         device.diskMode = .commits
         device.advance(by: .seconds(2))
-        try device.expectToken(for: "ada", ["orders"], by: till)
+        _ = try device.token()
     }
 
     @Test("an app that varies its scopes is told how long to wait")
     func combinations() throws {
-        var rights = TokenRights()
-        rights.scopes = Set((0..<8).map { "orders.\($0)" })
-        let program = AppManifest.Identity(executable: "/usr/bin/app")
-        device.use(AppManifest(identifier: "org.example.till", identity: program, tokens: rights))
-        let (before, names) = (questions, rights.scopes.sorted())
+        let names = (0..<8).map { "orders.\($0)" }
+        device.use(.app("org.example.till", scopes: Set(names)))
+        let before = questions
         var last: Refusal?
         for mask in 1..<256 {
             let scopes = Set(names.enumerated().filter { mask & (1 << $0.offset) != 0 }.map(\.element))
-            last = device.refusal(device.send(till, device.acquireToken(for: "ada", scopes)))
+            last = device.refusalOfToken(scopes)
         }
         device.expectRenewals(before + 16)
         #expect(last?.code == .tooManyAttempts && last?.description.contains("try again in 15 s") == true)
@@ -91,12 +85,11 @@ struct ProviderPaceTests {
     func together() throws {
         let before = questions
         device.holdsProvider = true
-        let call = device.acquireToken(for: "ada", ["orders"], refresh: true)
-        let numbers = (1...40).map { _ in device.send(till, call) }
+        let numbers = (1...40).map { _ in device.requestToken(refresh: true) }
         device.letProviderAnswer()
         #expect(try Set(numbers.map { try WireToken(device.answer($0)["token"]).value }).count == 1)
         device.expectRenewals(before + 1)
-        for _ in 1...20 { _ = try device.token(for: "ada", ["orders"], refresh: true, by: till) }
+        for _ in 1...20 { _ = try device.token(refresh: true) }
         device.expectRenewals(before + 16)
     }
 

@@ -9,17 +9,13 @@ import Testing
 @Suite("Scopes that a sign-in requests from the provider")
 struct ProviderScopeTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
 
-    init() throws {
-        try device.useOrganisation()
-        prompt = device.app("org.example.prompt")
-    }
+    init() throws { try device.useOrganisation() }
 
     private func begin(_ scopes: Set<String>) -> UInt64 {
         var wish = Request.PromptWish()
         wish.scopes = scopes
-        return device.send(prompt, .beginSignIn(wish))
+        return device.send(device.prompt, .beginSignIn(wish))
     }
 
     @Test("the prompt's scopes reach the provider, except scopes that no manifest has")
@@ -30,10 +26,7 @@ struct ProviderScopeTests {
         #expect(device.provider.starts.last?.scopes == [])
     }
 
-    @Test(
-        "refused scopes are blamed on the prompt if it named any, else on configuration",
-        arguments: [true, false]
-    )
+    @Test("refused scopes are blamed on the prompt if it named any, else on configuration", arguments: [true, false])
     func refused(atOnce: Bool) throws {
         let error = IdentityError(.invalidScope, "refuses the scopes")
         func refusal(_ scopes: Set<String>) throws -> Refusal? {
@@ -42,7 +35,7 @@ struct ProviderScopeTests {
             let begun = begin(scopes)
             if atOnce { return device.refusal(begun) }
             let name = try #require(try device.answer(begun)["request"]?.stringValue)
-            return device.refusal(device.send(prompt, .awaitSignIn(name: name, patience: .zero)))
+            return device.refusal(device.send(device.prompt, .awaitSignIn(name: name, patience: .zero)))
         }
         #expect(try refusal(["orders"]) == Refusal(.scopesDeclined, error.description))
         #expect(try refusal([]) == Refusal(.providerMisconfigured, error.description))

@@ -8,37 +8,48 @@ import simulate
 
 @testable import SharedDeviceBroker
 
+/// Ada is signed in with the provider, and the grace is an hour.
 @Suite("How long a session lasts without confirmation by the provider")
 struct ProviderWordTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
-    private let till: VirtualDevice.App
-    private let service: VirtualDevice.App
-    private static let away = IdentityError(.providerUnavailable, "no network")
 
     init() throws {
         try device.useOrganisation(", \"offlineGrace\": 3600")
-        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
-        service = device.app(nil, user: 0, isAdministrator: true)
+        try device.signInAtProvider()
     }
 
-    private var lastEnd: String? { device.journal.last { $0.event == .signedOut }?.detail }
-
-    private var reauthentication: ProviderEvent {
-        ProviderEvent(.reauthenticate, issuer: VirtualProvider.issuer, subject: "ada", date: device.now.wall)
+    /// Expects how many renewals were sent so far, and which of them were sent with a record in doubt.
+    private func expectDoubts(_ mayBeUsed: [Bool], sourceLocation: SourceLocation = #_sourceLocation) {
+        #expect(device.provider.renewals.map(\.mayBeUsed) == mayBeUsed, sourceLocation: sourceLocation)
     }
 
-    private func demandPerson() throws { try device.ask(service, .providerEvents([reauthentication])) }
+    /// Expects that the session lasts this long, and ends at most `more` later.
+    private func expectEnd(
+        after duration: Duration,
+        within more: Duration,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        device.advance(by: duration)
+        device.expectSignedIn(sourceLocation: sourceLocation)
+        device.advance(by: more)
+        device.expectSignedOut(sourceLocation: sourceLocation)
+    }
+
+    /// Ada authenticates again, which begins another session at the provider.
+    private func authenticateAgain() throws {
+        try device.demandPerson()
+        device.provider.session = "second"
+        try device.signInAtProvider()
+    }
 
     @Test("a pending token request is refused once reauthentication is required")
     func tokenAfterDemand() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        _ = try device.token(for: "ada", [], by: till)
+        _ = try device.token([])
         let other = device.app("org.example.till")
         device.diskMode = .holds
         let request = device.send(other, device.acquireToken(for: "ada", []))
         device.expectUnanswered(request)
-        device.send(service, .providerEvents([reauthentication]))
+        device.send(device.identityService, .providerEvents([.of(.reauthenticate, "ada", at: device.now.wall)]))
         device.diskMode = .commits
         device.finishWriting()
         device.expectRefused(request, code: .interactionRequired)
@@ -47,73 +58,57 @@ struct ProviderWordTests {
     // MARK: Grace
 
     @Test(
-        "the session ends with its grace, whatever prevents the check",
+        "the session ends with its grace, over a restart and whatever prevents the check",
         arguments: [
-            .unavailable(away, mayBeUsed: false),
+            .noNetwork,
             .unavailable(IdentityError(.providerMisconfigured, "answers with another address"), mayBeUsed: true),
             .unavailable(IdentityError(.providerFailed, "not of one version"), mayBeUsed: true),
             .misconfigured(IdentityError(.providerMisconfigured, "no such client")),
         ] as [RenewalOutcome]
     )
     func grace(_ outcome: RenewalOutcome) throws {
-        try device.signInAtProvider("ada", by: prompt)
         device.provider.outcome = outcome
         device.advance(by: .seconds(3590))
-        device.expectSignedIn()
-        let status = try device.ask(till, .deviceInformation)["providerProblem"]?.stringValue
+        let status = try device.ask(device.till, .deviceInformation)["providerProblem"]?.stringValue
         #expect(status?.contains("the user stays signed in until ") == true)
-        device.advance(by: .seconds(12))
-        device.expectSignedOut()
-        #expect(lastEnd?.hasPrefix("offline for 360") == true)
+        device.restart()
+        expectEnd(after: .seconds(9), within: .seconds(3))
+        #expect(device.disk.entries(.signedOut).last?.detail?.hasPrefix("offline for 360") == true)
     }
 
     @Test("a full disk prevents checks, and the session ends with its grace")
-    func fullDisk() throws {
-        try device.signInAtProvider("ada", by: prompt)
+    func fullDisk() {
         device.diskMode = .fails("the disk is full")
         device.advance(by: .seconds(3540))
-        device.expectSignedIn()
         device.expectRenewals(0)
-        device.advance(by: .seconds(400))
-        device.expectSignedOut()
-        #expect(lastEnd?.contains("the disk is full") == true)
+        expectEnd(after: .zero, within: .seconds(400))
+        #expect(device.signOutCauses.last?.contains("the disk is full") == true)
     }
 
-    @Test(
-        "a hanging disk or provider ends the session with its grace",
-        arguments: [true, false]
-    )
-    func standstill(ofDisk: Bool) throws {
-        try device.signInAtProvider("ada", by: prompt)
+    @Test("a hanging disk or provider ends the session with its grace", arguments: [true, false])
+    func standstill(ofDisk: Bool) {
         if ofDisk { device.diskMode = .holds } else { device.provider.hangs = true }
-        device.advance(by: .seconds(3590))
-        device.expectSignedIn()
-        device.advance(by: .seconds(400))
-        device.expectSignedOut()
+        expectEnd(after: .seconds(3590), within: .seconds(400))
     }
 
     @Test("without grace a check may take its time, and its failure ends the session")
     func noGrace() throws {
         try device.useOrganisation(", \"offlineGrace\": 0")
-        try device.signInAtProvider("ada", by: prompt)
         device.advance(by: .seconds(3600))
         device.expectSignedIn()
         device.provider.hangs = true
-        device.advance(by: device.state.nextCheck - device.now.uptime + .seconds(89))
-        device.expectSignedIn()
-        device.advance(by: .seconds(2))
-        device.expectSignedOut()
+        expectEnd(after: device.state.nextCheck - device.now.uptime + .seconds(89), within: .seconds(2))
         device.provider.hangs = false
-        device.feed(.renewed(device.state.provider.lastNumber, .unavailable(Self.away, mayBeUsed: true)))
-        try device.signInAtProvider("ada", by: prompt)
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        device.feed(.renewed(device.state.provider.lastNumber, .unavailable(.noNetwork, mayBeUsed: true)))
+        try device.signInAtProvider()
+        device.provider.outcome = .noNetwork
         device.advance(by: .seconds(331))
         device.expectSignedOut()
     }
 
     @Test("a device that was off for longer than the grace checks before it signs out")
-    func longNight() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+    func longNight() {
+        let epoch = device.state.device.epoch
         device.feed(.ending)
         device.pause(for: .seconds(50_000))
         device.restart()
@@ -133,24 +128,20 @@ struct ProviderWordTests {
 
     @Test("without reauthentication the session ends with the grace")
     func demand() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        device.provider.outcome = .noNetwork
         device.advance(by: .seconds(2000))
-        try demandPerson()
+        try device.demandPerson()
         device.advance(by: .seconds(1590))
-        device.expectSignedIn()
         // A repeated demand does not extend the deadline.
-        try demandPerson()
-        device.advance(by: .seconds(12))
-        device.expectSignedOut()
-        #expect(lastEnd?.contains("has not signed in again") == true)
+        try device.demandPerson()
+        expectEnd(after: .zero, within: .seconds(12))
+        #expect(device.signOutCauses.last?.contains("has not signed in again") == true)
     }
 
     @Test("without grace the user has a prompt's time, which a restart does not extend")
     func demandWithoutGrace() throws {
         try device.useOrganisation(", \"offlineGrace\": 0")
-        try device.signInAtProvider("ada", by: prompt)
-        try demandPerson()
+        try device.demandPerson()
         device.advance(by: .seconds(590))
         device.expectSignedIn()
         device.restart()
@@ -160,28 +151,24 @@ struct ProviderWordTests {
 
     @Test("a token renewed while reauthentication is required is not handed out")
     func demandDuringRenewal() throws {
-        try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
-        device.provider.session = "sid"
         device.advance(by: .seconds(331))
         #expect(device.state.provider.renewal != nil)
         let newest = device.provider.record(of: "ada")
-        try demandPerson()
+        try device.demandPerson()
         device.letProviderAnswer()
         #expect(device.state.providerRecord == newest && device.state.tokens.common(at: device.now) == nil)
-        let number = device.send(till, device.acquireToken(for: "ada", ["openid"]))
-        device.expectRefused(number, code: .interactionRequired)
+        device.expectRefused(device.requestToken(["openid"]), code: .interactionRequired)
         try device.signOut(by: device.app("org.example.notes"))
         #expect(device.provider.ends == [newest])
     }
 
     @Test("a renewal that says the session is over counts during a reauthentication too")
     func endDuringDemand() throws {
-        try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
         device.provider.outcome = .sessionOver
         device.advance(by: .seconds(331))
-        try demandPerson()
+        try device.demandPerson()
         device.letProviderAnswer()
         device.expectSignedOut()
     }
@@ -192,43 +179,39 @@ struct ProviderWordTests {
         "a restart trusts a settled record and signs out a user disabled since",
         arguments: [true, false],
         [
-            nil, .misconfigured(IdentityError(.providerMisconfigured, "no such client")),
-            .unavailable(away, mayBeUsed: false), .scopeRefused,
+            nil, .misconfigured(IdentityError(.providerMisconfigured, "no such client")), .noNetwork, .scopeRefused,
         ] as [RenewalOutcome?]
     )
-    func start(isCrash: Bool, lastWord: RenewalOutcome?) throws {
-        try device.signInAtProvider("ada", by: prompt)
+    func start(isCrash: Bool, lastWord: RenewalOutcome?) {
         device.provider.outcome = lastWord
         device.advance(by: .seconds(340))
-        #expect(device.provider.renewals.map(\.mayBeUsed) == [false])
+        expectDoubts([false])
         if !isCrash { device.feed(.ending) }
         device.provider.outcome = .sessionOver
         device.restart()
-        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, false])
+        expectDoubts([false, false])
         device.expectSignedOut()
     }
 
     @Test("a broker killed during a renewal assumes that the record may be used up")
-    func startAfterQuestion() throws {
-        try device.signInAtProvider("ada", by: prompt)
+    func startAfterQuestion() {
         device.provider.hangs = true
         device.restart()
         device.restart()
-        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true])
+        expectDoubts([false, true])
         device.provider.hangs = false
         device.restart()
         device.advance(by: .seconds(1))
         device.restart()
-        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true, true, false])
+        expectDoubts([false, true, true, false])
         device.expectSignedIn()
     }
 
     @Test("a renewal is sent only after the disk has noted it")
-    func questionIsNoted() throws {
-        try device.signInAtProvider("ada", by: prompt)
+    func questionIsNoted() {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
-        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        device.requestToken()
         device.expectRenewals(0)
         #expect(device.held?.provider??.isSettled == false)
         device.diskMode = .commits
@@ -237,13 +220,12 @@ struct ProviderWordTests {
     }
 
     @Test("a broker that stops during a renewal doubts its record, and sends no other one")
-    func stopDuringRenewal() throws {
-        try device.signInAtProvider("ada", by: prompt)
+    func stopDuringRenewal() {
         device.holdsProvider = true
         device.advance(by: .seconds(331))
         device.feed(.ending)
         device.restart()
-        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true])
+        expectDoubts([false, true])
         device.feed(.ending)
         device.advance(by: .seconds(400))
         device.expectRenewals(2)
@@ -251,8 +233,7 @@ struct ProviderWordTests {
 
     // Without the bus no response could arrive.
     @Test("without its bus name the broker sends no renewal, and the grace goes on")
-    func withoutBus() throws {
-        try device.signInAtProvider("ada", by: prompt)
+    func withoutBus() {
         device.feed(.busLost(mark: 1))
         device.advance(by: .seconds(3000))
         device.expectRenewals(0)
@@ -271,40 +252,37 @@ struct ProviderWordTests {
 
     @Test("requests to an unavailable provider back off, and cached tokens are still used")
     func pauses() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        let token = try device.token(for: "ada", ["orders"], by: till)
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        let token = try device.token()
+        device.provider.outcome = .noNetwork
         let before = device.provider.renewals.count
         for _ in 1...100 {
-            let refused = device.send(till, device.acquireToken(for: "ada", ["orders"], refresh: true))
-            device.expectRefused(refused, code: .providerUnavailable)
+            device.expectRefused(device.requestToken(refresh: true), code: .providerUnavailable)
         }
-        #expect(try device.token(for: "ada", ["orders"], by: till) == token)
+        #expect(try device.token() == token)
         device.expectRenewals(before + 2)
         for _ in 1...600 {
             device.advance(by: .seconds(1))
-            device.send(till, device.acquireToken(for: "ada", ["orders", "profile"], refresh: true))
+            device.requestToken(["orders", "profile"], refresh: true)
         }
         // Each pause doubles, up to a minute.
         #expect((before + 10...before + 18).contains(device.provider.renewals.count))
         device.provider.outcome = nil
         device.advance(by: .seconds(60))
-        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != token)
+        #expect(try device.token(refresh: true) != token)
         let after = device.provider.renewals.count
-        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != token)
+        #expect(try device.token(refresh: true) != token)
         device.expectRenewals(after + 1)
     }
 
     @Test("Retry-After is respected, up to five minutes")
-    func retryAfter() throws {
-        try device.signInAtProvider("ada", by: prompt)
+    func retryAfter() {
         let busy = IdentityError(.providerUnavailable, "429", retryAfter: .seconds(100_000))
         device.provider.outcome = .unavailable(busy, mayBeUsed: false)
-        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        device.requestToken()
         let before = device.provider.renewals.count
         for _ in 1...29 {
             device.advance(by: .seconds(10))
-            device.send(till, device.acquireToken(for: "ada", ["orders"]))
+            device.requestToken()
         }
         device.expectRenewals(before)
         device.advance(by: .seconds(50))
@@ -315,17 +293,14 @@ struct ProviderWordTests {
 
     @Test("reauthentication revokes the old tokens and keeps the session")
     func replaced() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let epoch = device.state.device.epoch
         let first = try #require(device.state.providerRecord)
-        try demandPerson()
-        device.provider.session = "second"
-        try device.signInAtProvider("ada", by: prompt)
+        try authenticateAgain()
         device.expectEnds(0)
         #expect(device.provider.revocations == [first])
         device.expectEpoch(epoch)
         // Tokens of the same session end with it, and revoking them might end the session.
-        try demandPerson()
-        try device.signInAtProvider("ada", by: prompt)
+        try authenticateAgain()
         #expect(device.provider.revocations.count == 1)
         device.advance(by: .seconds(1))
         #expect(device.disk.outbox.isEmpty)
@@ -333,38 +308,28 @@ struct ProviderWordTests {
 
     @Test("after a revocation, a refused renewal is in doubt until one succeeds")
     func revokedTogether() throws {
-        func isDoubted() -> Bool? {
-            device.advance(by: .seconds(331))
-            return device.provider.renewals.last?.mayBeUsed
-        }
-        try device.signInAtProvider("ada", by: prompt)
-        try demandPerson()
-        device.provider.session = "second"
-        try device.signInAtProvider("ada", by: prompt)
+        try authenticateAgain()
         #expect(device.provider.revocations.count == 1)
         device.advance(by: .seconds(1))
         device.restart()
         #expect(device.provider.renewals.last?.mayBeUsed == true)
-        #expect(isDoubted() == false)
+        device.advance(by: .seconds(331))
+        #expect(device.provider.renewals.last?.mayBeUsed == false)
     }
 
     @Test("a renewal that completes after the reauthentication is revoked too")
     func late() throws {
-        try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true
-        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        device.requestToken()
         let number = device.state.provider.lastNumber
-        try demandPerson()
-        device.provider.session = "second"
-        try device.signInAtProvider("ada", by: prompt)
+        try authenticateAgain()
         // The record is not revoked before the renewal's response. A provider may end the whole session if a refresh
         // token is used twice.
         #expect(device.provider.revocations.isEmpty)
-        let session = device.provider.session
         device.provider.session = "sid"
         let answer = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
         let newest = device.provider.record(of: "ada")
-        device.provider.session = session
+        device.provider.session = "second"
         device.provider.hangs = false
         device.feed(.renewed(number, answer))
         device.expectEnds(0)
@@ -374,10 +339,9 @@ struct ProviderWordTests {
 
     @Test("a record renewed after the sign-out is stored, and a restart ends that session")
     func renewedAtSignOut() throws {
-        try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true
-        device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        try device.signOut(by: till)
+        device.requestToken()
+        try device.signOut(by: device.till)
         device.expectEnds(0)
         let answer = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
         device.feed(.renewed(device.state.provider.lastNumber, answer))
@@ -388,12 +352,11 @@ struct ProviderWordTests {
 
     @Test("a pending revocation survives a restart")
     func replacedOverStart() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        try demandPerson()
+        try device.demandPerson()
         device.provider.session = "second"
-        let name = try device.beginPage(prompt)
-        device.provider.error = Self.away
-        try device.ask(prompt, device.answerPage(name, "ada"))
+        let name = try device.beginPage()
+        device.provider.error = .noNetwork
+        try device.ask(device.prompt, device.answerPage(name, "ada"))
         #expect(device.provider.revocations.count == 1)
         device.restart()
         device.expectEnds(0)

@@ -11,15 +11,7 @@ struct ScopeTests {
     private let device = VirtualDevice()
 
     private func app(scopes: Set<String> = []) -> VirtualDevice.App {
-        var rights = TokenRights()
-        rights.scopes = scopes
-        device.use(
-            AppManifest(
-                identifier: "org.example.app",
-                identity: AppManifest.Identity(executable: "/usr/bin/app"),
-                tokens: rights
-            )
-        )
+        device.use(.app("org.example.app", scopes: scopes))
         return device.app("org.example.app")
     }
 

@@ -11,34 +11,29 @@ import simulate
 @Suite("Local and remote sign-out with the organisation's provider")
 struct SignOutFromAfarTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
-    private let till: VirtualDevice.App
 
-    init() throws {
-        try device.useOrganisation()
-        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
-    }
+    init() throws { try device.useOrganisation() }
 
     // MARK: Local sign-out
 
     @Test("a sign-out moves its record to the outbox and does not wait for the provider")
     func outbox() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let epoch = try device.signInAtProvider()
         device.provider.hangs = true
-        try device.signOut(by: till)
+        try device.signOut(by: device.till)
         let batch = try #require(device.batches.last { $0.device?.account == nil && $0.device?.epoch == epoch + 1 })
         #expect(batch.provider == .some(nil) && batch.outbox.count == 1 && batch.erases)
         #expect(device.disk.provider == nil && device.disk.outbox.count == 1)
         device.expectEnds(1)
-        try device.signInAtProvider("grace", by: prompt)
+        try device.signInAtProvider("grace")
         device.expectPerson("grace")
     }
 
     @Test("ending at the provider is retried after 5, 30, 120, 600 and 3600 s, for 7 days")
     func retries() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        device.provider.error = IdentityError(.providerUnavailable, "no network")
-        try device.signOut(by: till)
+        try device.signInAtProvider()
+        device.provider.error = .noNetwork
+        try device.signOut(by: device.till)
         for (pause, tries) in [(5, 2), (30, 3), (120, 4), (600, 5), (3600, 6), (3600, 7)] {
             device.expectEnds(tries - 1)
             device.advance(by: .seconds(pause))
@@ -55,9 +50,9 @@ struct SignOutFromAfarTests {
 
     @Test("an end that fails permanently is not retried")
     func final() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.provider.error = IdentityError(.providerMisconfigured, "401")
-        try device.signOut(by: till)
+        try device.signOut(by: device.till)
         device.provider.error = nil
         device.advance(by: .seconds(7200))
         device.expectEnds(1)
@@ -77,10 +72,10 @@ struct SignOutFromAfarTests {
 
     @Test("a sign-out during a renewal discards the token and ends the newest record")
     func duringRenewal() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.holdsProvider = true
-        let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        try device.ask(till, .signOut(identifier: Account.named("ada").identifier, session: nil))
+        let number = device.requestToken()
+        try device.signOut(by: device.till)
         device.expectRefused(number, code: .noCurrentAccount)
         device.expectEnds(0)
         let newest = device.provider.record(of: "ada")
@@ -92,12 +87,12 @@ struct SignOutFromAfarTests {
 
     @Test("a renewal for the previous user gives the next user nothing")
     func lateAnswer() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.provider.hangs = true
-        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        device.requestToken()
         let number = device.state.provider.lastNumber
-        try device.signOut(by: till)
-        try device.signInAtProvider("grace", by: prompt)
+        try device.signOut(by: device.till)
+        try device.signInAtProvider("grace")
         let session = device.state.provider.session
         device.provider.hangs = false
         let late = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
@@ -105,15 +100,15 @@ struct SignOutFromAfarTests {
         #expect(device.state.provider.session?.record?.person == session?.record?.person)
         device.expectPerson("grace")
         device.expectEnds(of: ["ada"])
-        try device.expectToken(for: "grace", ["orders"], by: till)
+        try device.expectToken(for: "grace", ["orders"], by: device.till)
     }
 
     @Test("a sign-out during a code exchange prevents the sign-in and ends its session")
     func duringExchange() throws {
-        let name = try device.beginPage(prompt)
+        let name = try device.beginPage()
         device.holdsProvider = true
-        let number = device.send(prompt, device.answerPage(name, "ada"))
-        try device.ask(prompt, .cancelSignIn(label: name))
+        let number = device.sendPage(name)
+        try device.ask(device.prompt, .cancelSignIn(label: name))
         device.expectRefused(number, .requestAbandoned)
         device.letProviderAnswer()
         device.expectSignedOut()
@@ -124,7 +119,7 @@ struct SignOutFromAfarTests {
 
     @Test("checks recur at the interval within a tenth, and their outcome decides")
     func checks() throws {
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         let before = device.provider.renewals.count
         device.advance(by: .seconds(269))
         device.expectRenewals(before)
@@ -140,19 +135,18 @@ struct SignOutFromAfarTests {
     @Test("refused app scopes delay neither the next check nor the end of the grace")
     func refusedScopes() throws {
         try device.useOrganisation(", \"offlineGrace\": 3600")
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.provider.refusedScopes = ["orders"]
-        func ask() -> Refusal? { device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"]))) }
         for _ in 1...11 {
             device.advance(by: .seconds(60))
-            #expect(ask()?.code == .scopesDeclined)
+            device.expectRefused(device.requestToken(), code: .scopesDeclined)
         }
         // A request that arrives when the check is due does not replace the check.
         #expect(device.provider.renewals.filter(\.scopes.isEmpty).count == 2)
-        device.provider.outcome = .unavailable(IdentityError(.providerUnavailable, "no network"), mayBeUsed: false)
+        device.provider.outcome = .noNetwork
         for _ in 1...60 {
             device.advance(by: .seconds(60))
-            _ = ask()
+            device.requestToken()
         }
         device.expectSignedOut()
     }
@@ -160,7 +154,7 @@ struct SignOutFromAfarTests {
     @Test("a provider that refuses the sign-in's own scopes is checked at the usual pace")
     func refusedChecks() throws {
         try device.useOrganisation(", \"offlineGrace\": 3600")
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.provider.outcome = .scopeRefused
         device.advance(by: .seconds(3590))
         device.expectSignedIn()
@@ -171,17 +165,16 @@ struct SignOutFromAfarTests {
 
     @Test("an event signs out only the session that it names")
     func events() throws {
-        let service = device.app(nil, user: 0, isAdministrator: true)
-        let issuer = VirtualProvider.issuer
-        func report(_ event: ProviderEvent) throws { try device.ask(service, .providerEvents([event])) }
-        try device.signInAtProvider("ada", by: prompt)
-        try report(ProviderEvent(.ended, issuer: issuer, subject: "grace", session: nil))
-        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", session: "another"))
-        try report(ProviderEvent(.ended, issuer: "https://other.example", subject: "ada", session: nil))
+        try device.signInAtProvider()
+        try device.report(
+            .of(.ended, "grace"),
+            .of(.ended, "ada", session: "another"),
+            ProviderEvent(.ended, issuer: "https://other.example", subject: "ada")
+        )
         device.expectSignedIn()
-        try report(ProviderEvent(.reauthenticate, issuer: issuer, subject: "ada", session: nil))
+        try device.report(.of(.reauthenticate, "ada"))
         device.expectPersonWanted()
-        try report(ProviderEvent(.ended, issuer: issuer, subject: nil, session: "sid"))
+        try device.report(.of(.ended, session: "sid"))
         device.expectSignedOut()
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session, and told so")
     }
@@ -189,7 +182,7 @@ struct SignOutFromAfarTests {
     @Test("only the identity service may report, by its unit on a shared bus")
     func reporters() throws {
         let call = Request.Call.providerEvents([])
-        device.expectRefused(device.send(till, call), .notTheProvider)
+        device.expectRefused(device.send(device.till, call), .notTheProvider)
         let shared = VirtualDevice(requiresProof: true)
         let root = shared.app(nil, user: 0, isAdministrator: true)
         shared.expectRefused(shared.send(root, call), .notTheProvider)
@@ -197,54 +190,37 @@ struct SignOutFromAfarTests {
         #expect(try shared.ask(service, call).isEmpty)
     }
 
-    @Test("a session without confirmation lasts its grace, and the log says how long")
-    func grace() throws {
-        try device.useOrganisation(", \"offlineGrace\": 3600")
-        try device.signInAtProvider("ada", by: prompt)
-        let away = IdentityError(.providerUnavailable, "no network")
-        device.provider.outcome = .unavailable(away, mayBeUsed: false)
-        device.provider.error = away
-        device.advance(by: .seconds(3590))
-        device.expectSignedIn()
-        device.restart()
-        device.advance(by: .seconds(9))
-        device.expectSignedIn()
-        device.advance(by: .seconds(3))
-        device.expectSignedOut()
-        #expect(device.disk.entries(.signedOut).last?.detail?.hasPrefix("offline for 360") == true)
-    }
-
     // MARK: Restart and status
 
     @Test("a restart without the record key keeps the session but needs a new sign-in")
     func restart() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let epoch = try device.signInAtProvider()
         device.restart()
-        device.reconnect(till)
-        try device.expectToken(for: "ada", ["orders"], by: till)
+        _ = try device.token()
         device.keepsRecords = false
         device.restart()
-        for app in [till, prompt] { device.reconnect(app) }
+        for app in [device.till, device.prompt] { device.reconnect(app) }
         device.expectSignedIn()
         device.expectEpoch(epoch)
-        let refused = device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        device.expectRefused(refused, code: .interactionRequired)
-        #expect(try device.signInAtProvider("ada", by: prompt) == epoch)
-        try device.expectToken(for: "ada", ["orders"], by: till)
+        device.expectRefused(device.requestToken(), code: .interactionRequired)
+        #expect(try device.signInAtProvider() == epoch)
+        _ = try device.token()
     }
 
     @Test("status and device information name the provider, its last check and its problem")
     func status() throws {
-        try device.signInAtProvider("ada", by: prompt)
-        let administrator = device.administrator
-        let good = try device.ask(administrator, .status(known: nil, patience: .zero))
-        #expect(good["identity"] == .string("oidc") && good["issuer"] == .string(VirtualProvider.issuer))
-        #expect(good["providerCheckedAt"] == .double(device.now.wall.timeIntervalSince1970))
-        #expect(good["providerProblem"] == nil && good["needsSignIn"] == .boolean(false))
+        try device.signInAtProvider()
+        let good = try device.status()
+        let keys = ["identity", "issuer", "providerCheckedAt", "providerProblem", "needsSignIn"]
+        let expected: [DBusValue?] = [
+            .string("oidc"), .string(VirtualProvider.issuer), .double(device.now.wall.timeIntervalSince1970), nil,
+            .boolean(false),
+        ]
+        #expect(keys.map { good[$0] } == expected)
         let away = IdentityError(.providerUnavailable, "https://login.example cannot be reached (no route)")
         device.provider.outcome = .unavailable(away, mayBeUsed: false)
         device.advance(by: .seconds(400))
-        let bad = try device.ask(till, .deviceInformation)
+        let bad = try device.ask(device.till, .deviceInformation)
         #expect(bad["providerProblem"]?.stringValue?.contains("(no route); the user stays signed in") == true)
         #expect(bad["signInMethods"] == .array([.string("browser"), .string("deviceCode")], of: "s"))
     }

@@ -10,45 +10,38 @@ import simulate
 @Suite("How long a session lasts without confirmation after the device has slept")
 struct SleepTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
-    private let service: VirtualDevice.App
-    private static let away = IdentityError(.providerUnavailable, "no network")
 
-    init() throws {
-        try device.useOrganisation(", \"offlineGrace\": 3600")
-        prompt = device.app("org.example.prompt")
-        service = device.app(nil, user: 0, isAdministrator: true)
+    init() throws { try device.useOrganisation(", \"offlineGrace\": 3600") }
+
+    private func sleep(for duration: Duration) {
+        device.sleep(for: duration)
+        device.feed(.time)
     }
-
-    private var lastEnd: String? { device.journal.last { $0.event == .signedOut }?.detail }
 
     @Test("a network that returns soon after a sleep saves the session, once per good check")
     func networkAfterSleep() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
-        device.sleep(for: .seconds(50_000))
-        device.feed(.time)
+        let epoch = try device.signInAtProvider()
+        device.provider.outcome = .noNetwork
+        sleep(for: .seconds(50_000))
         device.advance(by: .seconds(3))
         device.expectSignedIn()
         #expect(device.state.provider.problem != nil)
         // The first check has failed. The return of the network triggers the next one at once.
         device.provider.outcome = nil
-        try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
+        try device.report(.of(.networkUp))
         device.advance(by: .seconds(1))
         device.expectSignedIn()
         #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
         // Without a network the session ends, and another sleep does not extend it.
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
-        device.sleep(for: .seconds(50_000))
-        device.feed(.time)
+        device.provider.outcome = .noNetwork
+        sleep(for: .seconds(50_000))
         device.advance(by: .seconds(60))
         device.expectSignedIn()
-        device.sleep(for: .seconds(20))
-        device.feed(.time)
+        sleep(for: .seconds(20))
         device.expectSignedIn()
         device.advance(by: .seconds(15))
         device.expectSignedOut()
-        #expect(lastEnd?.hasPrefix("offline for ") == true)
+        #expect(device.signOutCauses.last?.hasPrefix("offline for ") == true)
     }
 
     @Test(
@@ -57,12 +50,8 @@ struct SleepTests {
         [Event.time, .busRestored]
     )
     func questionBeforeSleep(hasFailed: Bool, first: Event) throws {
-        try device.signInAtProvider("ada", by: prompt)
-        if hasFailed {
-            device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
-        } else {
-            device.provider.hangs = true
-        }
+        try device.signInAtProvider()
+        if hasFailed { device.provider.outcome = .noNetwork } else { device.provider.hangs = true }
         device.advance(by: .seconds(2400))
         device.expectSignedIn()
         #expect((device.state.provider.problem != nil) == hasFailed)
@@ -77,15 +66,14 @@ struct SleepTests {
     @Test("without grace a sleep before the last good check gives no extra time")
     func sleepBeforeGoodWord() throws {
         try device.useOrganisation(", \"offlineGrace\": 0")
-        try device.signInAtProvider("ada", by: prompt)
-        device.sleep(for: .seconds(10))
-        device.feed(.time)
+        try device.signInAtProvider()
+        sleep(for: .seconds(10))
         device.advance(by: .seconds(1))
         device.expectSignedIn()
         #expect(device.state.provider.problem == nil)
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        device.provider.outcome = .noNetwork
         device.advance(by: .seconds(40))
-        try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
+        try device.report(.of(.networkUp))
         device.advance(by: .seconds(1))
         device.expectSignedOut()
     }

@@ -11,11 +11,7 @@ struct StartingAppsTests {
     private let orders: VirtualDevice.App
 
     init() {
-        let identity = AppManifest.Identity(executable: "/usr/bin/app")
-        device.use(
-            AppManifest(identifier: "org.example.orders", identity: identity, busName: "org.example.Orders"),
-            AppManifest(identifier: "org.example.photos", identity: identity)
-        )
+        device.use(.app("org.example.orders", busName: "org.example.Orders"), .app("org.example.photos"))
         orders = device.app("org.example.orders")
     }
 
@@ -105,8 +101,7 @@ struct StartingAppsTests {
         try adaWasHere(device.app("org.example.photos"))
         device.advance(by: .seconds(600))
         #expect(device.startedServices.isEmpty)
-        let identity = AppManifest.Identity(executable: "/usr/bin/app")
-        device.use(AppManifest(identifier: "org.example.photos", identity: identity, busName: "org.example.Photos"))
+        device.use(.app("org.example.photos", busName: "org.example.Photos"))
         #expect(device.startedServices == ["org.example.photos"])
     }
 }

@@ -15,6 +15,14 @@ struct Overdue {
 }
 
 extension AppManifest {
+    /// The manifest of an app of any user.
+    static func app(_ identifier: String, scopes: Set<String> = [], busName: String? = nil) -> AppManifest {
+        var rights = TokenRights()
+        rights.scopes = scopes
+        let identity = AppManifest.Identity(executable: "/usr/bin/app")
+        return AppManifest(identifier: identifier, identity: identity, busName: busName, tokens: rights)
+    }
+
     /// The manifest of an app of user 1000 whose cleanup can be enforced.
     static func enforced(_ identifier: String) throws -> AppManifest {
         let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#

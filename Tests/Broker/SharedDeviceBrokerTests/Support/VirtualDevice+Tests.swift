@@ -84,6 +84,10 @@ extension VirtualDevice {
         return fields.isEmpty ? nil : try CleanupReport(fields["round"])
     }
 
+    func status() throws -> BrokerProtocol.Fields {
+        try ask(administrator, .status(known: nil, patience: .zero))
+    }
+
     /// The apps for which the next sign-in waits.
     var heldFor: [String] { state.isSignInHeld ? state.awaited : [] }
 

@@ -92,6 +92,12 @@ final class VirtualDevice {
     private var callers: [String: Caller] = [:]
     private var lastToken = 0
 
+    /// The apps of a device that uses an organisation's provider. Each connects at its first use.
+    private(set) lazy var prompt = app("org.example.prompt")
+    private(set) lazy var till = app("org.example.till")
+    /// The identity service, which reports the provider's events.
+    private(set) lazy var identityService = administrator
+
     init(_ cleanup: CleanupPolicy = .advisory, requiresProof: Bool = false) {
         self.requiresProof = requiresProof
         now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))

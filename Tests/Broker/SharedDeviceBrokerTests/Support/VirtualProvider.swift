@@ -2,7 +2,7 @@ import DBus
 import DeviceConfiguration
 import Foundation
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import SharedDeviceBroker
@@ -100,6 +100,26 @@ extension ProviderSession {
     }
 }
 
+extension IdentityError {
+    static let noNetwork = IdentityError(.providerUnavailable, "no network")
+}
+
+extension RenewalOutcome {
+    static let noNetwork = RenewalOutcome.unavailable(.noNetwork, mayBeUsed: false)
+}
+
+extension ProviderEvent {
+    /// An event of the virtual provider.
+    static func of(
+        _ kind: ProviderEvent.Kind,
+        _ person: String? = nil,
+        session: String? = nil,
+        at date: Date? = nil
+    ) -> ProviderEvent {
+        ProviderEvent(kind, issuer: VirtualProvider.issuer, subject: person, session: session, date: date)
+    }
+}
+
 extension VirtualDevice {
     /// Configures an organisation's provider, and gives the app `till` its scopes.
     func useOrganisation(_ keys: String = "") throws {
@@ -112,31 +132,52 @@ extension VirtualDevice {
             $0.passwordSignIn = false
             $0.organisation = configuration.organisation
         }
-        var rights = TokenRights()
-        rights.scopes = ["openid", "profile", "orders"]
-        let identity = AppManifest.Identity(executable: "/usr/bin/app")
-        use(
-            AppManifest(identifier: "org.example.till", identity: identity, tokens: rights),
-            AppManifest(identifier: "org.example.notes", identity: identity)
-        )
+        use(.app("org.example.till", scopes: ["openid", "profile", "orders"]), .app("org.example.notes"))
     }
 
-    func beginPage(_ prompt: App) throws -> String {
+    static var pageWish: Request.PromptWish {
         var wish = Request.PromptWish()
         wish.redirect = "http://127.0.0.1:1234/callback"
-        return try #require(try ask(prompt, .beginSignIn(wish))["request"]?.stringValue)
+        return wish
+    }
+
+    func beginPage(_ prompt: App? = nil) throws -> String {
+        let fields = try ask(prompt ?? self.prompt, .beginSignIn(Self.pageWish))
+        return try #require(fields["request"]?.stringValue)
     }
 
     func answerPage(_ name: String, _ person: String) -> Request.Call {
         .completeSignIn(name: name, .query(person))
     }
 
+    /// Sends the page's response. Returns the request's number.
+    @discardableResult
+    func sendPage(_ name: String, _ person: String = "ada") -> UInt64 { send(prompt, answerPage(name, person)) }
+
     /// Signs a user in on the provider's page.
     ///
     /// - Returns: the session's number.
     @discardableResult
-    func signInAtProvider(_ person: String, by prompt: App) throws -> UInt64 {
+    func signInAtProvider(_ person: String = "ada", by prompt: App? = nil) throws -> UInt64 {
+        let prompt = prompt ?? self.prompt
         let fields = try ask(prompt, answerPage(try beginPage(prompt), person))
         return try #require(fields["epoch"]?.unsignedValue)
     }
+
+    func report(_ events: ProviderEvent...) throws { try ask(identityService, .providerEvents(events)) }
+
+    /// The provider requires Ada to authenticate again.
+    func demandPerson() throws { try report(.of(.reauthenticate, "ada", at: now.wall)) }
+
+    /// Requests a token of Ada's by the till. Returns the request's number.
+    @discardableResult
+    func requestToken(_ scopes: Set<String> = ["orders"], refresh: Bool = false) -> UInt64 {
+        send(till, acquireToken(for: "ada", scopes, refresh: refresh))
+    }
+
+    func token(_ scopes: Set<String> = ["orders"], refresh: Bool = false) throws -> String {
+        try WireToken(answer(requestToken(scopes, refresh: refresh))["token"]).value
+    }
+
+    func refusalOfToken(_ scopes: Set<String> = ["orders"]) -> Refusal? { refusal(requestToken(scopes)) }
 }
