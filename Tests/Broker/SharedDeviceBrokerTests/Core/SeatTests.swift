@@ -18,7 +18,20 @@ extension VirtualDevice {
         return device
     }
 
-    func sit(_ sessions: LoginSessions.Session...) {
+    func sit(_ sessions: LoginSessions.Session...) { sit(sessions) }
+
+    /// Changes the login sessions at the seat, and expects this signed-in user afterwards; `nil` for none.
+    func sit(
+        _ sessions: LoginSessions.Session...,
+        expecting name: String?,
+        signedOutBy causes: [String]? = nil,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        sit(sessions)
+        expectPerson(name, signedOutBy: causes, sourceLocation: sourceLocation)
+    }
+
+    private func sit(_ sessions: [LoginSessions.Session]) {
         var all = LoginSessions(scope: .seat("seat0"))
         for session in sessions { _ = all.found(session, at: "/\(session.identifier)") }
         feed(.seat(all.seat))
@@ -33,41 +46,42 @@ extension VirtualDevice {
 
 @Suite("The user who is logged in at the seat is the account")
 struct SeatTests {
+    private let device = VirtualDevice.withLogins()
+
+    private static let background = LoginSessions.Session.of(isActive: false)
+    private static let bea = LoginSessions.Session.of(1001, "2", name: "bea")
+
+    private func signOutByAdministrator() throws {
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+    }
+
     @Test("a login signs in, and a log-out signs out with its own cleanup round")
     func loginAndLogout() throws {
-        let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
         try device.expectAccount(nil, for: desk)
-        device.sit(.of())
-        device.expectPerson("ada")
+        device.sit(.of(), expecting: "ada")
         #expect(try device.session(for: desk).session.account?.identifier == "uid-1000.login-session")
-        device.sit()
-        device.expectPerson(nil, signedOutBy: ["logout"])
+        device.sit(expecting: nil, signedOutBy: ["logout"])
         #expect(try device.owed(by: desk).count == 1)
     }
 
     @Test("a user is signed in only after the session is committed")
-    func disk() throws {
-        let device = VirtualDevice.withLogins()
+    func disk() {
         device.diskMode = .holds
-        device.sit(.of())
-        device.expectPerson(nil)
+        device.sit(.of(), expecting: nil)
         // She leaves before the session is committed.
         device.sit()
         device.finishWriting()
         device.expectPerson(nil)
         device.diskMode = .commits
         device.finishWriting()
-        device.sit(.of(1000, "2"))
-        device.expectPerson("ada")
+        device.sit(.of(1000, "2"), expecting: "ada")
     }
 
     @Test("a disk that fails prevents sign-in until it recovers, and the status says why")
-    func brokenDisk() throws {
-        let device = VirtualDevice.withLogins()
+    func brokenDisk() {
         device.diskMode = .fails("no space")
-        device.sit(.of())
-        device.expectPerson(nil)
+        device.sit(.of(), expecting: nil)
         device.expectLoginProblem("no space")
         device.diskMode = .commits
         device.advance(by: .seconds(3))
@@ -77,30 +91,22 @@ struct SeatTests {
 
     @Test("passwords are refused unchecked and tokens are refused, with the reason")
     func password() throws {
-        let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
         let refusal = try #require(device.refusalOfSignIn("ada", by: desk))
         #expect(refusal.code == .notPermitted && refusal.description.contains("logging in at the machine"))
         device.expectPasswordChecks(0)
         device.sit(.of())
-        let call = Request.Call.acquireToken(
-            identifier: "uid-1000.login-session",
-            scopes: ["s"],
-            refresh: false,
-            session: nil
-        )
-        let token = try #require(device.refusal(device.send(desk, call)))
+        let token = try #require(device.refusal(device.send(desk, device.acquireToken(for: "uid-1000@login-session"))))
         #expect(token.code == .notPermitted && token.description.contains("Kerberos"))
     }
 
     @Test("under a strict policy the next user is signed in after the last receipt")
     func strict() throws {
-        let device = VirtualDevice.withLogins(.strict)
+        device.configure { $0.cleanup = .strict }
         let desk = device.app("desk")
         device.sit(.of())
         _ = try device.session(for: desk)
-        device.sit(.of(1001, "2", name: "bea"))
-        device.expectPerson(nil)
+        device.sit(Self.bea, expecting: nil)
         device.expectLoginProblem("not yet gone from desk")
         try device.finish(desk)
         device.expectPerson("bea")
@@ -109,99 +115,77 @@ struct SeatTests {
 
     @Test("a second session of the same user changes nothing")
     func twoSessions() {
-        let device = VirtualDevice.withLogins()
         device.sit(.of())
         let session = device.state.device.epoch
-        device.sit(.of(isActive: false), .of(1000, "2"))
+        device.sit(Self.background, .of(1000, "2"))
         device.sit(.of(1000, "2"))
         device.sit(.of(1000, "2", isLocked: true))
         device.expectEpoch(session)
-        device.sit()
-        device.expectPerson(nil)
+        device.sit(expecting: nil)
     }
 
     @Test("a user who logs out and in again between two updates gets a new session")
     func quickLogin() {
-        let device = VirtualDevice.withLogins()
         device.sit(.of())
-        device.sit(.of(1000, "2", began: 1_000_500))
-        device.expectPerson("ada", signedOutBy: ["logout"])
+        device.sit(.of(1000, "2", began: 1_000_500), expecting: "ada", signedOutBy: ["logout"])
         // logind numbers sessions from the start after its restart, so the name may repeat.
-        device.sit(.of(1000, "2", began: 1_000_900))
-        device.expectPerson("ada", signedOutBy: ["logout", "logout"])
+        device.sit(.of(1000, "2", began: 1_000_900), expecting: "ada", signedOutBy: ["logout", "logout"])
     }
 
     @Test("a switch of users signs out and back in, and a greeter changes nothing")
     func switching() {
-        let device = VirtualDevice.withLogins()
         device.sit(.of())
-        device.sit(.of(isActive: false))
-        device.expectPerson("ada")
-        device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
-        device.expectPerson("bea", signedOutBy: ["switch of users"])
-        device.sit(.of(isActive: false))
-        device.expectPerson(nil)
-        device.sit(.of())
-        device.expectPerson("ada")
+        device.sit(Self.background, expecting: "ada")
+        device.sit(Self.background, Self.bea, expecting: "bea", signedOutBy: ["switch of users"])
+        device.sit(Self.background, expecting: nil)
+        device.sit(.of(), expecting: "ada")
     }
 
     @Test("a user signed out by an administrator needs a new login")
     func signedOut() throws {
-        let device = VirtualDevice.withLogins()
         device.sit(.of())
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+        try signOutByAdministrator()
         device.sit(.of(isLocked: true))
-        device.sit(.of())
-        device.expectPerson(nil)
+        device.sit(.of(), expecting: nil)
         device.expectLoginProblem("has been signed out")
         device.sit()
-        device.sit(.of(1000, "2"))
-        device.expectPerson("ada")
+        device.sit(.of(1000, "2"), expecting: "ada")
     }
 
     @Test("if a locked screen signs out, unlocking signs in again")
     func screenLock() {
-        let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
         device.sit(.of())
         device.feed(.login(.locked(LoginSessions.Session.of().name)))
-        device.sit(.of(isLocked: true))
-        device.expectPerson(nil, signedOutBy: ["screen lock"])
-        device.sit(.of())
-        device.expectPerson("ada")
+        device.sit(.of(isLocked: true), expecting: nil, signedOutBy: ["screen lock"])
+        device.sit(.of(), expecting: "ada")
         // A session that is locked from its start is signed in once it is unlocked.
-        device.sit(.of(1001, "2", name: "bea", isLocked: true))
-        device.expectPerson(nil)
-        device.sit(.of(1001, "2", name: "bea"))
-        device.expectPerson("bea")
+        device.sit(.of(1001, "2", name: "bea", isLocked: true), expecting: nil)
+        device.sit(Self.bea, expecting: "bea")
     }
 
     @Test("a lock in the background has no effect, and a locked user is not signed in")
     func lockInBackground() {
-        let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
         let ada = LoginSessions.Session.of(isActive: false, isLocked: true)
-        let bea = LoginSessions.Session.of(1001, "2", name: "bea")
-        device.sit(ada, bea)
-        device.expectPerson("bea")
+        device.sit(ada, Self.bea, expecting: "bea")
         device.feed(.login(.locked(ada.name)))
         device.expectPerson("bea", signedOutBy: [])
         // The watch reports the seat before the lock.
         device.sit(ada, .of(1001, "2", name: "bea", isLocked: true))
-        device.feed(.login(.locked(bea.name)))
+        device.feed(.login(.locked(Self.bea.name)))
         device.feed(.time)
         device.expectPerson(nil, signedOutBy: ["screen lock"])
     }
 
     @Test("the lock of a second session ends the sign-in whose write is in flight")
     func lockOfSecond() {
-        let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
         device.diskMode = .holds
-        device.sit(.of(isActive: false))
-        device.sit(.of(isActive: false), .of(1000, "2"))
+        device.sit(Self.background)
+        device.sit(Self.background, .of(1000, "2"))
         let second = LoginSessions.Session.of(1000, "2", isLocked: true)
-        device.sit(.of(isActive: false), second)
+        device.sit(Self.background, second)
         device.feed(.login(.locked(second.name)))
         device.diskMode = .commits
         device.finishWriting()
@@ -210,23 +194,17 @@ struct SeatTests {
 
     @Test("a user signed out before a restart is not signed in when back in the foreground")
     func restartBeside() throws {
-        let device = VirtualDevice.withLogins()
         device.sit(.of())
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
-        device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
-        device.expectPerson("bea")
+        try signOutByAdministrator()
+        device.sit(Self.background, Self.bea, expecting: "bea")
         device.restart(afterPowerCut: false)
-        device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
-        device.expectPerson("bea")
-        device.sit(.of(), .of(1001, "2", name: "bea", isActive: false))
-        device.expectPerson(nil)
-        device.sit(.of(1000, "3", began: 1_002_000))
-        device.expectPerson("ada")
+        device.sit(Self.background, Self.bea, expecting: "bea")
+        device.sit(.of(), .of(1001, "2", name: "bea", isActive: false), expecting: nil)
+        device.sit(.of(1000, "3", began: 1_002_000), expecting: "ada")
     }
 
     @Test("a restarted broker keeps the session of a running login and ends other ones")
     func restart() {
-        let device = VirtualDevice.withLogins()
         device.sit(.of())
         let session = device.state.device.epoch
         device.restart()
@@ -234,55 +212,47 @@ struct SeatTests {
         device.sit(.of())
         device.expectEpoch(session)
         device.restart()
-        device.sit()
-        device.expectPerson(nil, signedOutBy: ["logout"])
+        device.sit(expecting: nil, signedOutBy: ["logout"])
         device.sit(.of(1000, "2", began: 1_000_500))
         device.restart()
         // She has logged out and in again during the restart.
-        device.sit(.of(1000, "3", began: 1_002_000))
-        device.expectPerson("ada", signedOutBy: ["logout", "logout"])
+        device.sit(.of(1000, "3", began: 1_002_000), expecting: "ada", signedOutBy: ["logout", "logout"])
     }
 
     @Test("a restarted broker does not sign in a user who was signed out")
     func restartAfterSignOut() throws {
-        let device = VirtualDevice.withLogins()
         device.sit(.of())
         device.advance(by: .seconds(60))
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+        try signOutByAdministrator()
         device.restart()
-        device.sit(.of())
-        device.expectPerson(nil)
-        device.sit(.of(1000, "2", began: 1_000_100))
-        device.expectPerson("ada")
+        device.sit(.of(), expecting: nil)
+        device.sit(.of(1000, "2", began: 1_000_100), expecting: "ada")
     }
 
     @Test("a restarted broker detects the old login even if the clock was set back")
     func restartAfterClockChange() throws {
-        let device = VirtualDevice.withLogins()
         let login = LoginSessions.Session.of(began: 1_007_200, beganAwake: device.now.uptime)
         device.advance(by: .seconds(60))
-        device.sit(login)
-        device.expectPerson("ada")
+        device.sit(login, expecting: "ada")
         device.advance(by: .seconds(60))
-        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+        try signOutByAdministrator()
         device.advance(by: .seconds(9000))
         device.restart()
-        device.sit(login)
-        device.expectPerson(nil)
-        device.sit(.of(1000, "2", began: device.now.wall.timeIntervalSince1970, beganAwake: device.now.uptime))
-        device.expectPerson("ada")
+        device.sit(login, expecting: nil)
+        let (wall, uptime) = (device.now.wall.timeIntervalSince1970, device.now.uptime)
+        device.sit(.of(1000, "2", began: wall, beganAwake: uptime), expecting: "ada")
     }
 
     @Test("sessions survive a short absence of logind, and end after a minute")
-    func silence() throws {
-        let device = VirtualDevice.withLogins()
+    func silence() {
         device.sit(.of())
         let session = device.state.device.epoch
         device.feed(.seat(nil))
         device.advance(by: .seconds(59))
         device.expectLoginProblem("logind does not answer")
         device.sit(.of())
-        #expect(device.state.device.epoch == session && device.loginProblem == nil)
+        device.expectEpoch(session)
+        device.expectLoginProblem(nil)
         device.feed(.seat(nil))
         device.advance(by: .seconds(30))
         device.feed(.seat(nil))
@@ -292,10 +262,9 @@ struct SeatTests {
 
     @Test("after a sleep of over a minute without logind no app gets the account")
     func silentSleep() throws {
-        let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
         device.sit(.of())
-        #expect(try device.session(for: desk).session.account != nil)
+        try device.expectAccount("ada", for: desk)
         device.feed(.seat(nil))
         device.sleep(for: .seconds(3700))
         try device.expectAccount(nil, for: desk)
@@ -308,20 +277,16 @@ struct SeatTests {
         device.configure { $0.identity = .loginSession }
         device.expectPerson(nil)
         device.advance(by: .seconds(10))
-        device.sit(.of(began: 1_000_005))
-        device.expectPerson("ada")
+        device.sit(.of(began: 1_000_005), expecting: "ada")
         device.configure { $0.identity = .embedded }
-        device.expectPerson(nil)
-        #expect(device.signOutCauses == ["the managed configuration", "the managed configuration"])
+        device.expectPerson(nil, signedOutBy: ["the managed configuration", "the managed configuration"])
         try device.signIn("grace", by: device.app("desk"))
     }
 
     @Test("a device that must be joined first refuses the login and says so")
     func tenant() {
-        let device = VirtualDevice.withLogins()
         device.configure { $0.requiresJoin = true }
-        device.sit(.of())
-        device.expectPerson(nil)
+        device.sit(.of(), expecting: nil)
         device.expectLoginProblem("joined")
         device.configure {
             $0.requiresJoin = false
@@ -332,11 +297,9 @@ struct SeatTests {
 
     @Test("the log-out setting has no separate effect when the login is the account")
     func logoutSetting() {
-        let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtLogout = true }
-        device.sit(.of(isActive: false), .of(1000, "2"))
+        device.sit(Self.background, .of(1000, "2"))
         device.feed(.login(.ended))
-        device.sit(.of())
-        device.expectPerson("ada")
+        device.sit(.of(), expecting: "ada")
     }
 }
