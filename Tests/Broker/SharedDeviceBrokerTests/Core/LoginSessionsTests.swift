@@ -100,78 +100,34 @@ struct LoginSessionsTests {
         #expect(sessions.listed(["/two", "/three"]) == [.ended] && sessions.listed(["/two"]) == [])
     }
 
-    struct Case: Sendable, CustomTestStringConvertible {
-        let testDescription: String
-        let sessions: [LoginSessions.Session]
-        var staying: UInt32?
-        let expected: UInt32?
-    }
-
-    static let cases = [
-        Case(testDescription: "nobody is logged in", sessions: [], staying: 1000, expected: nil),
-        Case(testDescription: "one person", sessions: [.of(1000)], expected: 1000),
-        Case(testDescription: "a person at a text console", sessions: [.of(type: "tty")], expected: 1000),
-        Case(testDescription: "over the network", sessions: [.of(seat: "")], expected: nil),
-        Case(testDescription: "over the network, to a screen", sessions: [.of(isRemote: true)], expected: nil),
-        Case(testDescription: "at another seat", sessions: [.of(seat: "seat1")], expected: nil),
-        Case(testDescription: "the greeter", sessions: [.of(114, kind: "greeter")], expected: nil),
-        Case(testDescription: "a lock screen of its own", sessions: [.of(kind: "lock-screen")], expected: nil),
-        Case(testDescription: "a service of a user's", sessions: [.of(kind: "background")], expected: nil),
-        Case(testDescription: "the user's own service manager", sessions: [.of(kind: "manager")], expected: nil),
-        Case(
-            testDescription: "before the home directory is there",
-            sessions: [.of(kind: "user-incomplete")],
-            expected: nil
-        ),
-        Case(
-            testDescription: "a session that is brought up early",
-            sessions: [.of(kind: "user-early")],
-            expected: 1000
-        ),
-        Case(testDescription: "root at a console", sessions: [.of(0, type: "tty")], expected: nil),
-        Case(
-            testDescription: "root at a console in front of a person's desktop",
-            sessions: [.of(0, "2", type: "tty"), .of(isActive: false)],
-            staying: 1000,
-            expected: 1000
-        ),
-        Case(
-            testDescription: "has logged out, and a process is left",
-            sessions: [.of(isClosing: true)],
-            staying: 1000,
-            expected: nil
-        ),
-        Case(
-            testDescription: "the greeter is in front of the person who was there",
-            sessions: [.of(isActive: false), .of(114, "c1", kind: "greeter")],
-            staying: 1000,
-            expected: 1000
-        ),
-        Case(
-            testDescription: "another person is in front",
-            sessions: [.of(isActive: false), .of(1001, "2")],
-            staying: 1000,
-            expected: 1001
-        ),
-        Case(
-            testDescription: "the other person has logged out; the first is in the background, behind the greeter",
-            sessions: [.of(isActive: false)],
-            staying: 1001,
-            expected: nil
-        ),
-        Case(
-            testDescription: "two sessions of one person, the older one in the background",
-            sessions: [.of(isActive: false), .of(1000, "2")],
-            staying: 1000,
-            expected: 1000
-        ),
-    ]
-
-    @Test("the user at the seat follows from the login sessions", arguments: cases)
-    func seat(_ row: Case) {
-        var sessions = LoginSessions(scope: .seat("seat0"))
-        for (number, session) in row.sessions.enumerated() { _ = sessions.found(session, at: "/\(number)") }
-        #expect(sessions.seat.login(staying: row.staying)?.user == row.expected)
+    @Test("the user at the seat follows from the login sessions")
+    func seat() {
+        let cases: [(name: String, sessions: [LoginSessions.Session], staying: UInt32?, expected: UInt32?)] = [
+            ("nobody is logged in", [], 1000, nil),
+            ("one person", [.of(1000)], nil, 1000),
+            ("a person at a text console", [.of(type: "tty")], nil, 1000),
+            ("over the network", [.of(seat: "")], nil, nil),
+            ("over the network, to a screen", [.of(isRemote: true)], nil, nil),
+            ("at another seat", [.of(seat: "seat1")], nil, nil),
+            ("the greeter", [.of(114, kind: "greeter")], nil, nil),
+            ("a separate lock screen", [.of(kind: "lock-screen")], nil, nil),
+            ("a user's service", [.of(kind: "background")], nil, nil),
+            ("the user's service manager", [.of(kind: "manager")], nil, nil),
+            ("before the home directory exists", [.of(kind: "user-incomplete")], nil, nil),
+            ("a session that is brought up early", [.of(kind: "user-early")], nil, 1000),
+            ("root at a console", [.of(0, type: "tty")], nil, nil),
+            ("root at a console before a desktop", [.of(0, "2", type: "tty"), .of(isActive: false)], 1000, 1000),
+            ("logged out, and a process is left", [.of(isClosing: true)], 1000, nil),
+            ("the greeter in front", [.of(isActive: false), .of(114, "c1", kind: "greeter")], 1000, 1000),
+            ("another person in front", [.of(isActive: false), .of(1001, "2")], 1000, 1001),
+            ("the other person has left, and the first is behind the greeter", [.of(isActive: false)], 1001, nil),
+            ("a second session of one person in front", [.of(isActive: false), .of(1000, "2")], 1000, 1000),
+        ]
+        for (name, list, staying, expected) in cases {
+            var sessions = LoginSessions(scope: .seat("seat0"))
+            for (number, session) in list.enumerated() { _ = sessions.found(session, at: "/\(number)") }
+            #expect(sessions.seat.login(staying: staying)?.user == expected, "\(name)")
+        }
     }
 
     @Test("a login has all sessions of its user and begins with the first")
