@@ -36,7 +36,7 @@ struct OrganisationTests {
         #expect(refusal?.code == .interactionRequired)
         #expect(refusal?.description.contains("https://login.example's own page") == true)
         let name = try device.beginPage()
-        device.expectRefused(device.send(device.prompt, device.complete(name, "ada")), code: .invalidRequest)
+        device.expectRefused(device.complete(name), code: .invalidRequest)
         device.expectPasswordChecks(0)
     }
 

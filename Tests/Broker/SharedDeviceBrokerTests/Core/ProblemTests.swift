@@ -9,15 +9,14 @@ import simulate
 
 @Suite("A new or solved problem answers a status poll (CO-1)")
 struct ProblemTests {
-    private static let status = Request.Call.status(known: nil, patience: .zero)
+    private let device = VirtualDevice()
 
     /// Sends a status request that waits for the next change, then performs `happen`.
     ///
     /// - Returns: the response that the change causes.
-    private func change(of device: VirtualDevice, _ happen: () throws -> Void) throws -> BrokerProtocol.Fields {
-        let root = device.administrator
-        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
-        let question = device.send(root, .status(known: known, patience: .seconds(50)))
+    private func change(_ happen: () throws -> Void) throws -> BrokerProtocol.Fields {
+        let known = try device.status()["revision"]?.unsignedValue
+        let question = device.send(device.administrator, .status(known: known, patience: .seconds(50)))
         device.expectUnanswered(question)
         try happen()
         return try device.answer(question)
@@ -25,15 +24,14 @@ struct ProblemTests {
 
     @Test("a disk that fails or recovers answers a status poll")
     func diskProblem() throws {
-        let device = VirtualDevice()
-        let broken = try change(of: device) {
+        let broken = try change {
             device.diskMode = .fails("the disk is full")
             // This adds a log entry and changes nothing else.
             device.feed(.malformed(connection: ":1.99", method: "SignOut", .missing("accountIdentifier")))
             device.advance(by: BrokerState.lazyWrite)
         }
         #expect(broken["storeProblem"] == .string("the disk is full"))
-        let mended = try change(of: device) {
+        let mended = try change {
             device.diskMode = .commits
             device.advance(by: BrokerState.diskPause)
         }
@@ -42,43 +40,42 @@ struct ProblemTests {
 
     @Test("a key problem that appears or is solved answers a status poll")
     func keyProblem() throws {
-        let device = VirtualDevice()
         let trouble = "the keys of tokens: there is no space; free some space and try again"
-        #expect(try change(of: device) { device.feed(.keys([trouble])) }["keyProblem"] == .string(trouble))
-        #expect(try change(of: device) { device.feed(.keys([])) }["keyProblem"] == nil)
+        #expect(try change { device.feed(.keys([trouble])) }["keyProblem"] == .string(trouble))
+        #expect(try change { device.feed(.keys([])) }["keyProblem"] == nil)
     }
 
     @Test("a record that cannot be opened is reported until the user signs in again")
     func recordProblem() throws {
-        let device = VirtualDevice()
         try device.useOrganisation()
-        let prompt = device.app("org.example.prompt")
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.keepsRecords = false
         device.restart()
-        device.reconnect(prompt)
-        let problem = try device.ask(device.administrator, Self.status)["keyProblem"]?.stringValue
+        device.reconnect(device.prompt)
+        let problem = try device.status()["keyProblem"]?.stringValue
         #expect(problem?.contains("there is no key") == true && problem?.contains("token-key") == true)
-        try device.signInAtProvider("ada", by: prompt)
-        #expect(try device.ask(device.administrator, Self.status)["keyProblem"] == nil)
+        try device.signInAtProvider()
+        #expect(try device.status()["keyProblem"] == nil)
     }
 
     @Test("a login session that cannot be ended, or has ended, answers a status poll")
     func loginProblem() throws {
-        let device = VirtualDevice.withLogins(ends: true)
+        device.configure {
+            $0.identity = .loginSession
+            $0.endsLoginSession = true
+        }
+        device.sit()
         device.sit(.of())
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
         #expect(device.endedLogins.count == 1)
-        let refused = try change(of: device) { device.feed(.loginsEnded(["1"], "access denied")) }
+        let refused = try change { device.feed(.loginsEnded(["1"], "access denied")) }
         #expect(refused["loginProblem"]?.stringValue?.contains("access denied") == true)
-        #expect(try change(of: device) { device.sit() }["loginProblem"] == nil)
+        #expect(try change { device.sit() }["loginProblem"] == nil)
     }
 
     @Test("an app that the bus cannot start, or can start again, answers a status poll")
     func startProblem() throws {
-        let device = VirtualDevice()
-        let text = #"{"id": "org.example.notes", "executable": "/usr/bin/app", "busName": "org.example.notes"}"#
-        device.use(try AppManifest(json: Data(text.utf8), file: "notes.json"))
+        device.use(.app("org.example.notes", busName: "org.example.notes"))
         let notes = device.app("org.example.notes")
         try device.signIn("ada", by: notes)
         device.quit(notes)
@@ -88,12 +85,12 @@ struct ProblemTests {
             status["apps"]?.elementsValue?.compactMap(\.fieldsValue).compactMap { $0["startProblem"]?.stringValue }
                 .first
         }
-        let failed = try change(of: device) {
+        let failed = try change {
             device.service = .failed("its program is gone")
             device.advance(by: .seconds(1))
         }
         #expect(problem(failed)?.contains("its program is gone") == true)
-        let mended = try change(of: device) {
+        let mended = try change {
             device.service = .running
             device.advance(by: .seconds(2))
         }
@@ -102,27 +99,25 @@ struct ProblemTests {
 
     @Test("a problem of enforcement is in the status and answers a status poll")
     func enforcementProblems() throws {
-        let device = VirtualDevice()
         let text = #"{"id": "org.example.desk", "user": 1000, "executable": "/usr/bin/app"}"#
         device.use(try AppManifest(json: Data(text.utf8), file: "desk.json"))
         let desk = device.app("org.example.desk")
         try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
         try device.ask(device.administrator, .overdue(patience: .zero))
-        let enforced = try change(of: device) { device.configure { $0.cleanup = CleanupPolicy(.enforced) } }
+        let enforced = try change { device.configure { $0.cleanup = CleanupPolicy(.enforced) } }
         let problems = enforced["enforcementProblems"]?.stringsValue
         #expect(problems?.count == 1 && problems?.first?.hasPrefix("org.example.desk has no manifest") == true)
         let more = text.dropLast() + #", "cleanup": {"by": "app", "delete": ["/var/lib/desk"]}}"#
         let manifest = try AppManifest(json: Data(more.utf8), file: "desk.json")
         // A manifest changes neither the device state nor a debt.
-        #expect(try change(of: device) { device.use(manifest) }["enforcementProblems"] == .array([], of: "s"))
+        #expect(try change { device.use(manifest) }["enforcementProblems"] == .array([], of: "s"))
     }
 
     @Test("the reason why a manifest is not in force is in the status")
     func manifestProblems() throws {
-        let device = VirtualDevice()
-        let refused = try change(of: device) { device.feed(.manifests([], problems: ["desk.json: it deletes /"])) }
+        let refused = try change { device.feed(.manifests([], problems: ["desk.json: it deletes /"])) }
         #expect(refused["manifestProblems"]?.stringsValue == ["desk.json: it deletes /"])
-        #expect(try change(of: device) { device.use() }["manifestProblems"] == .array([], of: "s"))
+        #expect(try change { device.use() }["manifestProblems"] == .array([], of: "s"))
     }
 }

@@ -14,16 +14,15 @@ struct PromptTests {
 
     @Test("a prompt signs a user in but gets no account or token and holds no data")
     func password() throws {
-        let prompt = device.app("prompt")
-        let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
+        let begun = try device.ask(device.prompt, .beginSignIn(Request.PromptWish()))
         #expect(begun["method"] == .string("password"))
         #expect(begun["expiresAt"] == .double(device.now.wall.timeIntervalSince1970 + 600))
         let name = try #require(begun["request"]?.stringValue)
-        let answer = try device.ask(prompt, device.complete(name, "ada"))
+        let answer = try device.answer(device.complete(name))
         #expect(answer == ["username": .string("ada"), "epoch": .uint64(2)])
         device.expectPerson("ada")
         #expect(device.disk.parts[2] == nil && device.disk.sessions[2] != nil)
-        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .loginExpired)
+        device.expectRefused(device.complete(name), code: .loginExpired)
         // The app that started the prompt continues by itself.
         let app = device.app("app")
         try device.expectAccount("ada", for: app)
@@ -32,37 +31,33 @@ struct PromptTests {
 
     @Test("a sign-in can be retried after a wrong password, and guessing is throttled")
     func wrongPassword() throws {
-        let prompt = device.app("prompt")
-        let name = try device.begin(prompt)
+        let name = try device.begin()
         for _ in 0..<5 {
-            let number = device.send(prompt, device.complete(name, "ada", password: "wrong"))
-            device.expectRefused(number, code: .authenticationFailed)
+            device.expectRefused(device.complete(name, password: "wrong"), code: .authenticationFailed)
         }
-        let number = device.send(prompt, device.complete(name, "ada"))
-        device.expectRefused(number, code: .tooManyAttempts)
+        device.expectRefused(device.complete(name), code: .tooManyAttempts)
         device.advance(by: .seconds(31))
-        try device.ask(prompt, device.complete(name, "ada"))
+        device.complete(name)
         device.expectSignedIn()
     }
 
     @Test("a sign-in belongs to the connection that began it and ends with it")
     func connections() throws {
-        let (prompt, other) = (device.app("prompt"), device.app("prompt"))
-        let name = try device.begin(prompt)
-        device.expectRefused(device.send(other, device.complete(name, "ada")), .noSuchPrompt)
+        let other = device.app("org.example.prompt")
+        let name = try device.begin()
+        device.expectRefused(device.complete(name, by: other), .noSuchPrompt)
         try device.ask(other, .cancelSignIn(label: name))
         #expect(device.state.prompts[name] != nil)
-        device.quit(prompt)
+        device.quit(device.prompt)
         #expect(device.state.prompts.isEmpty)
     }
 
     @Test("a prompt that disconnects during the password check does not sign in")
     func leaves() throws {
-        let prompt = device.app("prompt")
-        let name = try device.begin(prompt)
+        let name = try device.begin()
         device.holdsProvider = true
-        device.send(prompt, device.complete(name, "ada"))
-        device.quit(prompt)
+        device.complete(name)
+        device.quit(device.prompt)
         device.letProviderAnswer()
         device.expectSignedOut()
     }
@@ -88,32 +83,30 @@ struct PromptTests {
         let desk = device.app("desk")
         try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
-        let prompt = device.app("prompt")
         var wish = Request.PromptWish()
-        device.expectRefused(device.send(prompt, .beginSignIn(wish)), code: .cleanupPending)
+        device.expectRefused(device.send(device.prompt, .beginSignIn(wish)), code: .cleanupPending)
         wish.patience = .seconds(60)
-        let waiting = device.send(prompt, .beginSignIn(wish))
+        let waiting = device.send(device.prompt, .beginSignIn(wish))
         device.expectUnanswered(waiting)
         try device.finish(desk)
         let name = try #require(try device.answer(waiting)["request"]?.stringValue)
         try device.signIn("grace", by: desk)
-        device.expectRefused(device.send(prompt, device.complete(name, "ada")), .accountAlreadySignedIn)
+        device.expectRefused(device.complete(name), .accountAlreadySignedIn)
         try device.signOut(by: desk)
-        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .cleanupPending)
+        device.expectRefused(device.complete(name), code: .cleanupPending)
         try device.finish(desk)
-        try device.ask(prompt, device.complete(name, "ada"))
+        device.complete(name)
         device.expectPerson("ada")
     }
 
     @Test("a cancellation ends the sign-in even after it has completed")
     func cancelled() throws {
-        let prompt = device.app("prompt")
-        let name = try device.begin(prompt)
-        try device.ask(prompt, .cancelSignIn(label: name))
-        device.expectRefused(device.send(prompt, device.complete(name, "ada")), .noSuchPrompt)
-        let second = try device.begin(prompt)
-        try device.ask(prompt, device.complete(second, "ada"))
-        try device.ask(prompt, .cancelSignIn(label: second))
+        let name = try device.begin()
+        try device.ask(device.prompt, .cancelSignIn(label: name))
+        device.expectRefused(device.complete(name), .noSuchPrompt)
+        let second = try device.begin()
+        _ = try device.answer(device.complete(second))
+        try device.ask(device.prompt, .cancelSignIn(label: second))
         device.expectSignedOut()
     }
 
@@ -127,20 +120,19 @@ struct PromptTests {
         #expect(throws: Refusal.otherMethod([.password])) { try device.begin(app) }
         let prompt = device.app(BrokerProtocol.promptIdentifier)
         let name = try device.begin(prompt)
-        try device.ask(prompt, device.complete(name, "ada"))
+        device.complete(name, by: prompt)
         device.expectSignedIn()
     }
 
     @Test("a sign-in whose session cannot be committed can be completed again")
     func fullDisk() throws {
-        let prompt = device.app("prompt")
-        let name = try device.begin(prompt)
+        let name = try device.begin()
         device.diskMode = .fails("full")
-        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .brokerFailed)
+        device.expectRefused(device.complete(name), code: .brokerFailed)
         device.expectSignedOut()
         device.diskMode = .commits
         device.advance(by: .seconds(2))
-        try device.ask(prompt, device.complete(name, "ada"))
+        device.complete(name)
         device.expectSignedIn()
     }
 
@@ -153,19 +145,22 @@ struct PromptTests {
         let refused = device.send(prompt, .beginSignIn(Request.PromptWish()))
         device.expectRefused(refused, code: .appNotEligible)
         device.use(manifest)
-        try device.ask(prompt, device.complete(try device.begin(prompt), "ada"))
+        device.complete(try device.begin(prompt), by: prompt)
         device.expectSignedIn()
         #expect(device.state.eligibility.warnings.isEmpty)
     }
 }
 
 extension VirtualDevice {
-    func begin(_ prompt: App) throws -> String {
-        try #require(try ask(prompt, .beginSignIn(Request.PromptWish()))["request"]?.stringValue)
+    func begin(_ prompt: App? = nil) throws -> String {
+        let fields = try ask(prompt ?? self.prompt, .beginSignIn(Request.PromptWish()))
+        return try #require(fields["request"]?.stringValue)
     }
 
-    func complete(_ name: String, _ person: String, password: String = "right") -> Request.Call {
-        let credentials = Request.Credentials(username: person, password: Secret(password))
-        return .completeSignIn(name: name, .password(credentials))
+    /// Sends Ada's password to complete a sign-in. Returns the request's number.
+    @discardableResult
+    func complete(_ name: String, password: String = "right", by prompt: App? = nil) -> UInt64 {
+        let credentials = Request.Credentials(username: "ada", password: Secret(password))
+        return send(prompt ?? self.prompt, .completeSignIn(name: name, .password(credentials)))
     }
 }

@@ -33,7 +33,7 @@ struct SignOutTests {
         #expect(device.happenings[place...].contains(.notCommitted), "all were told before the disk was tried")
         #expect(throws: Refusal.noCurrentAccount) { try device.token(for: "ada", by: desk) }
         try device.expectAccount(nil, for: desk)
-        #expect(try device.session(for: desk).owed.map(\.epoch) == [session])
+        try device.expectOwed([session], by: desk)
         let information = try device.ask(desk, .deviceInformation)
         #expect(information["storeProblem"]?.stringValue == "no space")
     }
@@ -105,9 +105,7 @@ struct SignOutTests {
 
     @Test("the status says if the present sign-in state is committed")
     func storedStatus() throws {
-        func isStored() throws -> Bool? {
-            try device.ask(device.administrator, .status(known: nil, patience: .zero))["isStored"]?.booleanValue
-        }
+        func isStored() throws -> Bool? { try device.status()["isStored"]?.booleanValue }
         try device.signIn("ada", by: desk)
         device.advance(by: .seconds(1))
         #expect(try isStored() == true)
@@ -193,10 +191,8 @@ struct SignOutTests {
         let session = try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
         try device.signIn("ada", by: desk)
-        device.expectRefused(
-            device.send(desk, .signOut(identifier: "ada.t", session: session)),
-            .currentAccountMismatch
-        )
+        let late = device.send(desk, .signOut(identifier: "ada.t", session: session))
+        device.expectRefused(late, .currentAccountMismatch)
         device.expectSignedIn()
     }
 }
