@@ -18,15 +18,6 @@ struct PasswordThrottleTests {
         #expect(admitted == [2, 5])
     }
 
-    @Test("a success clears earlier failures with the same name")
-    func success() {
-        var throttle = PasswordThrottle()
-        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
-        throttle.succeeded("ada", of: 1, at: after(0))
-        let refused = (0..<5).count { _ in throttle.admit("ada", of: 1, at: after(0)) != nil }
-        #expect(refused == 0 && throttle.count == 1)
-    }
-
     @Test("an attempt without a verdict is not counted")
     func cancellation() {
         var throttle = PasswordThrottle()

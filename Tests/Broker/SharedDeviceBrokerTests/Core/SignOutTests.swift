@@ -219,10 +219,8 @@ struct AutomaticSignOutTests {
         }
         device.expectSignedIn()
         try device.ask(desk, .activity)
-        device.advance(by: .seconds(599))
-        device.expectSignedIn()
-        device.advance(by: .seconds(1))
-        device.expectSignedOut()
+        device.expectSignedIn(after: .seconds(599))
+        device.expectSignedOut(after: .seconds(1))
         device.advance(by: .seconds(1))
         #expect(device.disk.entries(.signedOut).map(\.detail) == ["inactivity for 600 s"])
     }
@@ -234,18 +232,15 @@ struct AutomaticSignOutTests {
         try device.ask(desk, .activity)
         device.advance(by: .seconds(500))
         device.restart(afterPowerCut: false)
-        device.advance(by: .seconds(99))
-        device.expectSignedIn()
-        device.advance(by: .seconds(2))
-        device.expectSignedOut()
+        device.expectSignedIn(after: .seconds(99))
+        device.expectSignedOut(after: .seconds(2))
     }
 
     @Test("setting the clock does not extend a session beyond the timeout")
     func clock() throws {
         try device.signIn("ada", by: desk)
         device.setClock(forwardBy: -100_000)
-        device.advance(by: .seconds(665))
-        device.expectSignedOut()
+        device.expectSignedOut(after: .seconds(665))
         try device.signIn("ada", by: desk)
         device.setClock(forwardBy: 100_000)
         device.advance(by: .seconds(61))
@@ -257,8 +252,7 @@ struct AutomaticSignOutTests {
         try device.signIn("ada", by: desk)
         device.advance(by: .seconds(300))
         device.configure { $0.schedule.inactivity = nil }
-        device.advance(by: .seconds(100_000))
-        device.expectSignedIn()
+        device.expectSignedIn(after: .seconds(100_000))
         device.configure { $0.schedule.inactivity = .seconds(60) }
         device.expectSignedOut()
     }

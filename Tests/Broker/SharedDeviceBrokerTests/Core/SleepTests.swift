@@ -23,24 +23,20 @@ struct SleepTests {
         let epoch = try device.signInAtProvider()
         device.provider.outcome = .noNetwork
         sleep(for: .seconds(50_000))
-        device.advance(by: .seconds(3))
-        device.expectSignedIn()
+        device.expectSignedIn(after: .seconds(3))
         #expect(device.state.provider.problem != nil)
         // The first check has failed. The return of the network triggers the next one at once.
         device.provider.outcome = nil
         try device.report(.of(.networkUp))
-        device.advance(by: .seconds(1))
-        device.expectSignedIn()
+        device.expectSignedIn(after: .seconds(1))
         #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
         // Without a network the session ends, and another sleep does not extend it.
         device.provider.outcome = .noNetwork
         sleep(for: .seconds(50_000))
-        device.advance(by: .seconds(60))
-        device.expectSignedIn()
+        device.expectSignedIn(after: .seconds(60))
         sleep(for: .seconds(20))
         device.expectSignedIn()
-        device.advance(by: .seconds(15))
-        device.expectSignedOut()
+        device.expectSignedOut(after: .seconds(15))
         #expect(device.signOutCauses.last?.hasPrefix("offline for ") == true)
     }
 
@@ -52,15 +48,12 @@ struct SleepTests {
     func questionBeforeSleep(hasFailed: Bool, first: Event) throws {
         try device.signInAtProvider()
         if hasFailed { device.provider.outcome = .noNetwork } else { device.provider.hangs = true }
-        device.advance(by: .seconds(2400))
-        device.expectSignedIn()
+        device.expectSignedIn(after: .seconds(2400))
         #expect((device.state.provider.problem != nil) == hasFailed)
         device.sleep(for: .seconds(50_000))
         device.feed(first)
-        device.advance(by: .seconds(60))
-        device.expectSignedIn()
-        device.advance(by: .seconds(40))
-        device.expectSignedOut()
+        device.expectSignedIn(after: .seconds(60))
+        device.expectSignedOut(after: .seconds(40))
     }
 
     @Test("without grace a sleep before the last good check gives no extra time")
@@ -68,13 +61,11 @@ struct SleepTests {
         try device.useOrganisation(", \"offlineGrace\": 0")
         try device.signInAtProvider()
         sleep(for: .seconds(10))
-        device.advance(by: .seconds(1))
-        device.expectSignedIn()
+        device.expectSignedIn(after: .seconds(1))
         #expect(device.state.provider.problem == nil)
         device.provider.outcome = .noNetwork
         device.advance(by: .seconds(40))
         try device.report(.of(.networkUp))
-        device.advance(by: .seconds(1))
-        device.expectSignedOut()
+        device.expectSignedOut(after: .seconds(1))
     }
 }

@@ -18,6 +18,18 @@ extension VirtualDevice {
         #expect(state.device.account == nil, comment, sourceLocation: sourceLocation)
     }
 
+    /// Advances the time first, and wakes the broker at each of its deadlines.
+    func expectSignedIn(after pause: Duration, sourceLocation: SourceLocation = #_sourceLocation) {
+        advance(by: pause)
+        expectSignedIn(sourceLocation: sourceLocation)
+    }
+
+    /// Advances the time first, and wakes the broker at each of its deadlines.
+    func expectSignedOut(after pause: Duration, sourceLocation: SourceLocation = #_sourceLocation) {
+        advance(by: pause)
+        expectSignedOut(sourceLocation: sourceLocation)
+    }
+
     /// Expects that the device is signed out, also after a restart.
     func expectSignedOutOnDisk(sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(
@@ -104,7 +116,9 @@ extension VirtualDevice {
         #expect(endedLogins == sessions, sourceLocation: sourceLocation)
     }
 
-    func expectRenewals(_ count: Int, sourceLocation: SourceLocation = #_sourceLocation) {
+    /// - Parameter pause: the time to advance first.
+    func expectRenewals(_ count: Int, after pause: Duration? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
+        if let pause { advance(by: pause) }
         #expect(provider.renewals.count == count, sourceLocation: sourceLocation)
     }
 

@@ -177,14 +177,10 @@ final class VirtualDevice {
         (content.noted, content.compliance) = (disk.laterState, disk.compliance)
         content.provider = keepsRecords ? disk.provider : disk.provider?.withoutRecord
         // The retry times of pending ends are kept in memory only.
-        content.outbox = (keepsRecords ? disk.outbox : [:]).mapValues { entry in
-            ProviderOutbox.Entry(
-                record: entry.record,
-                keepsSession: entry.keepsSession,
-                addedAt: entry.addedAt,
-                tries: entry.tries,
-                next: now.uptime
-            )
+        content.outbox = (keepsRecords ? disk.outbox : [:]).mapValues {
+            var entry = $0
+            (entry.next, entry.isHeld) = (now.uptime, false)
+            return entry
         }
         content.recordProblems = keepsRecords || disk.provider?.record == nil ? [] : ["there is no key"]
         state = BrokerState(content, lastActivity: disk.lastActivity, requiresProof: requiresProof, at: now)
@@ -331,19 +327,16 @@ final class VirtualDevice {
     func send(_ app: App, _ call: Request.Call, isInteractive: Bool = false) -> UInt64 {
         lastNumber += 1
         let method = "\(call)".prefix { $0 != "(" }
-        feed(
-            .request(
-                Request(
-                    number: lastNumber,
-                    connection: app.connection,
-                    claimed: app.name,
-                    call: call,
-                    method: String(method),
-                    isInteractive: isInteractive
-                )
-            )
+        let request = Request(
+            number: lastNumber,
+            connection: app.connection,
+            claimed: app.name,
+            call: call,
+            method: String(method),
+            isInteractive: isInteractive
         )
-        return lastNumber
+        feed(.request(request))
+        return request.number
     }
 
     /// - Throws: ``Refusal``; ``NotAnswered``.

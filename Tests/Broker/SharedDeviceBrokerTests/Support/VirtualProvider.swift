@@ -89,14 +89,9 @@ struct VirtualProvider {
 extension ProviderSession {
     /// The session as the broker reads it at its start without a key.
     var withoutRecord: ProviderSession {
-        ProviderSession(
-            issuer: issuer,
-            client: client,
-            record: nil,
-            checkedAt: checkedAt,
-            provedAt: provedAt,
-            beganAt: beganAt
-        )
+        var session = self
+        (session.record, session.needsPerson, session.isSettled) = (nil, false, false)
+        return session
     }
 }
 
