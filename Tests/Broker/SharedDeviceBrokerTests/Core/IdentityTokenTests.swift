@@ -1,8 +1,5 @@
 import DBus
-import DeviceConfiguration
-import Foundation
 import Identity
-import SharedDevice
 import Testing
 
 @testable import SharedDeviceBroker

@@ -1,6 +1,4 @@
-import Basics
 import DBus
-import DeviceConfiguration
 import Foundation
 import Identity
 @_spi(Extensions) import SharedDevice

@@ -1,8 +1,6 @@
 import DBus
 import DeviceConfiguration
-import Foundation
 import Identity
-@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import SharedDeviceBroker

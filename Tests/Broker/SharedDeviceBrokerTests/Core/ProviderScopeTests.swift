@@ -1,5 +1,4 @@
 import DBus
-import Foundation
 import Identity
 import SharedDevice
 import Testing

@@ -1,5 +1,4 @@
 import DBus
-import DeviceConfiguration
 import Foundation
 import Identity
 @_spi(Extensions) import SharedDevice

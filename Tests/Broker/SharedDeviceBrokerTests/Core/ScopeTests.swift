@@ -1,4 +1,3 @@
-import DeviceConfiguration
 import Foundation
 import Identity
 import SharedDevice

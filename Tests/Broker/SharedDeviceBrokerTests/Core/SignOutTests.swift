@@ -1,4 +1,3 @@
-import Basics
 import DBus
 import Foundation
 @_spi(Extensions) import SharedDevice

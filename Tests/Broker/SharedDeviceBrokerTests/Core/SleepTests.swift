@@ -1,9 +1,5 @@
-import DeviceConfiguration
-import Foundation
 import Identity
-@_spi(Extensions) import SharedDevice
 import Testing
-import simulate
 
 @testable import SharedDeviceBroker
 

@@ -1,4 +1,3 @@
-import DeviceConfiguration
 import SharedDevice
 import Testing
 import simulate
