@@ -14,6 +14,7 @@ struct ProviderEventTests {
     init() throws {
         let signals = #"{"endpoint": "https://login.example/poll", "device": "till-7"}"#
         try device.useOrganisation(#", "sharedSignals": \#(signals)"#)
+        try device.signInAtProvider()
     }
 
     private var now: Date { device.now.wall }
@@ -24,7 +25,6 @@ struct ProviderEventTests {
 
     @Test("an event from before the sign-in causes a check and does not sign out")
     func stale() throws {
-        try device.signInAtProvider()
         let before = asked
         try device.report(.of(.ended, "ada", at: now - 86_400))
         device.expectSignedIn()
@@ -36,7 +36,6 @@ struct ProviderEventTests {
 
     @Test("an event from before a reauthentication requires no other one")
     func staleProof() throws {
-        try device.signInAtProvider()
         device.advance(by: .seconds(3600))
         let change = ProviderEvent.of(.reauthenticate, "ada", at: now)
         try device.report(change)
@@ -57,7 +56,6 @@ struct ProviderEventTests {
 
     @Test("a demand for reauthentication is committed before its event is acknowledged")
     func lastingDemand() throws {
-        try device.signInAtProvider()
         device.diskMode = .holds
         let change = ProviderEvent.of(.reauthenticate, "ada", at: now)
         let number = device.send(device.identityService, .providerEvents([change]))
@@ -80,11 +78,10 @@ struct ProviderEventTests {
 
     @Test("when the network returns the provider is asked at once, at most twice a minute")
     func networkUp() throws {
-        try device.signInAtProvider("grace")
         device.provider.error = .noNetwork
         try device.signOut(by: device.till)
         device.provider.error = nil
-        try device.signInAtProvider()
+        try device.signInAtProvider("grace")
         device.provider.error = .noNetwork
         device.provider.outcome = .noNetwork
         device.advance(by: .seconds(1000))
@@ -103,7 +100,6 @@ struct ProviderEventTests {
 
     @Test("a sleep of a second, unlike a clock change, makes the broker check at once")
     func slept() throws {
-        try device.signInAtProvider()
         device.advance(by: .seconds(5))
         let before = asked
         device.provider.outcome = .sessionOver
@@ -124,6 +120,7 @@ struct ProviderEventTests {
 
     @Test("events while signed out do not delay later checks")
     func reasonsInVain() throws {
+        try device.signOut(by: device.till)
         for _ in 1...100 { try device.report(.of(.networkUp)) }
         try device.signInAtProvider()
         let before = asked
@@ -133,7 +130,6 @@ struct ProviderEventTests {
 
     @Test("a check that began before the network returned is repeated")
     func networkUpDuringQuestion() throws {
-        try device.signInAtProvider()
         device.holdsProvider = true
         device.provider.outcome = .noNetwork
         device.advance(by: .seconds(331))
@@ -148,7 +144,6 @@ struct ProviderEventTests {
     @Test("Retry-After delays all requests up to five minutes, or until the network returns")
     func leftAlone() throws {
         try device.useOrganisation(#", "remoteCheckInterval": 60"#)
-        try device.signInAtProvider()
         let busy = IdentityError(.providerUnavailable, "too many requests", retryAfter: .seconds(100_000))
         device.provider.outcome = .unavailable(busy, mayBeUsed: false)
         let before = asked
@@ -169,7 +164,6 @@ struct ProviderEventTests {
 
     @Test("a doubt about the signed-in user makes the broker check, and other doubts do not")
     func doubt() throws {
-        try device.signInAtProvider()
         let before = asked
         try device.report(
             .of(.doubt, "grace"),
@@ -188,7 +182,6 @@ struct ProviderEventTests {
     @Test("a non-compliant device signs out and refuses sign-ins until it complies")
     func compliance() throws {
         let refusal = Refusal.notCompliant(VirtualProvider.issuer)
-        try device.signInAtProvider()
         try device.report(.of(.notCompliant, at: now))
         device.expectSignedOut()
         #expect(device.disk.entries(.signedOut).last?.detail?.contains("does not comply") == true)
@@ -209,7 +202,8 @@ struct ProviderEventTests {
     }
 
     @Test("a compliance event that cannot be committed is not acknowledged")
-    func complianceIsKept() {
+    func complianceIsKept() throws {
+        try device.signOut(by: device.till)
         device.diskMode = .fails("full")
         let number = device.send(device.identityService, .providerEvents([.of(.notCompliant, at: now)]))
         device.expectRefused(number, code: .brokerFailed)

@@ -11,8 +11,13 @@ import simulate
 struct SignOutTests {
     private let device = VirtualDevice()
     private let desk: VirtualDevice.App
+    /// Ada's session.
+    private let session: UInt64
 
-    init() { desk = device.app("desk") }
+    init() throws {
+        desk = device.app("desk")
+        session = try device.signIn("ada", by: desk)
+    }
 
     private var signOut: Request.Call { .signOut(identifier: "ada.t", session: nil) }
 
@@ -20,7 +25,6 @@ struct SignOutTests {
 
     @Test("on a failing disk a sign-out takes effect at once and is reported as unstored")
     func fullDisk() throws {
-        let session = try device.signIn("ada", by: desk)
         let announced = device.announcements
         device.diskMode = .fails("no space")
         let fields = try device.ask(desk, signOut)
@@ -39,6 +43,7 @@ struct SignOutTests {
 
     @Test("a sign-out during the sign-in's write leaves the device signed out", arguments: [true, false])
     func duringSignIn(namesAccount: Bool) throws {
+        try device.signOut(by: desk)
         device.diskMode = .holds
         let number = device.send(desk, VirtualDevice.signIn("ada"))
         #expect(device.state.pending != nil)
@@ -60,7 +65,6 @@ struct SignOutTests {
 
     @Test("a sign-out succeeds on a disk that is already known to be full")
     func fullBefore() throws {
-        let session = try device.signIn("ada", by: desk)
         device.diskMode = .fails("no space")
         // The hold of this app cannot be committed.
         #expect(device.refusal(device.send(device.app("notes"), .currentAccount)) != nil)
@@ -73,7 +77,6 @@ struct SignOutTests {
 
     @Test("an unstored sign-out is committed as soon as there is room")
     func committedLater() throws {
-        let session = try device.signIn("ada", by: desk)
         device.diskMode = .fails("no space")
         try device.ask(desk, signOut)
         device.advance(by: .seconds(600))
@@ -87,7 +90,6 @@ struct SignOutTests {
 
     @Test("a hanging disk delays the response by half a second and the broadcast not at all")
     func hangingDisk() throws {
-        try device.signIn("ada", by: desk)
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         let announced = device.announcements
@@ -105,7 +107,6 @@ struct SignOutTests {
     @Test("the status says if the present sign-in state is committed")
     func storedStatus() throws {
         func isStored() throws -> Bool? { try device.status()["isStored"]?.booleanValue }
-        try device.signIn("ada", by: desk)
         device.advance(by: .seconds(1))
         #expect(try isStored() == true)
         device.diskMode = .holds
@@ -125,7 +126,6 @@ struct SignOutTests {
 
     @Test("a sign-out during another write is announced at once and written next")
     func duringWrite() throws {
-        try device.signIn("ada", by: desk)
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         device.send(device.app("a"), .currentAccount)
@@ -141,7 +141,6 @@ struct SignOutTests {
 
     @Test("a restart does not restore a session whose end had no room on the disk")
     func restart() throws {
-        let session = try device.signIn("ada", by: desk)
         device.advance(by: .seconds(10))
         device.diskMode = .fails("no space")
         try device.ask(desk, signOut)
@@ -164,6 +163,7 @@ struct SignOutTests {
 
     @Test("a session abandoned during its write does not return after a restart")
     func abandonedSignIn() throws {
+        try device.signOut(by: desk)
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         device.send(desk, VirtualDevice.signIn("ada"))
@@ -179,7 +179,6 @@ struct SignOutTests {
     @Test("the response names the ended session and the browser's end-session page")
     func answer() throws {
         device.configure { $0.endSessionURL = "https://login.example.com/logout" }
-        let session = try device.signIn("ada", by: desk)
         let fields = try device.ask(desk, signOut)
         #expect(fields["session"]?.unsignedValue == session && fields["epoch"]?.unsignedValue == session + 1)
         #expect(fields["endSessionURL"]?.stringValue == "https://login.example.com/logout")
@@ -187,7 +186,6 @@ struct SignOutTests {
 
     @Test("a sign-out that names an older session is refused")
     func lateRequest() throws {
-        let session = try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
         try device.signIn("ada", by: desk)
         let late = device.send(desk, .signOut(identifier: "ada.t", session: session))
