@@ -200,15 +200,15 @@ struct AutomaticSignOutTests {
     private let desk: VirtualDevice.App
     private static let login = LoginName(identifier: "1", began: Date(timeIntervalSince1970: 0))
 
-    init() {
+    init() throws {
         desk = device.app("desk")
         device.configure { $0.schedule.inactivity = .seconds(600) }
+        try device.signIn("ada", by: desk)
     }
 
     // S11
     @Test("requests for account and tokens are no activity, unlike a report of activity")
     func activity() throws {
-        try device.signIn("ada", by: desk)
         for _ in 0..<9 {
             device.advance(by: .seconds(60))
             _ = try device.token(for: "ada", refresh: true, by: desk)
@@ -224,7 +224,6 @@ struct AutomaticSignOutTests {
 
     @Test("the inactivity timeout goes on from the last activity across a restart")
     func restart() throws {
-        try device.signIn("ada", by: desk)
         device.advance(by: .seconds(300))
         try device.ask(desk, .activity)
         device.advance(by: .seconds(500))
@@ -235,7 +234,6 @@ struct AutomaticSignOutTests {
 
     @Test("setting the clock does not extend a session beyond the timeout")
     func clock() throws {
-        try device.signIn("ada", by: desk)
         device.setClock(forwardBy: -100_000)
         device.expectSignedOut(after: .seconds(665))
         try device.signIn("ada", by: desk)
@@ -245,8 +243,7 @@ struct AutomaticSignOutTests {
     }
 
     @Test("a new timeout applies at once, and without one no session ends automatically")
-    func settings() throws {
-        try device.signIn("ada", by: desk)
+    func settings() {
         device.advance(by: .seconds(300))
         device.configure { $0.schedule.inactivity = nil }
         device.expectSignedIn(after: .seconds(100_000))
@@ -255,8 +252,7 @@ struct AutomaticSignOutTests {
     }
 
     @Test("screen lock and log-out end a session only if configured")
-    func login() throws {
-        try device.signIn("ada", by: desk)
+    func login() {
         for event in [LoginEvent.locked(Self.login), .ended] {
             device.feed(.login(event))
             device.expectSignedIn()
@@ -281,6 +277,7 @@ struct AutomaticSignOutTests {
 
     @Test("a screen lock during a sign-in cancels the sign-in")
     func lockedDuringSignIn() throws {
+        try device.signOut(by: desk)
         device.configure { $0.endsAtScreenLock = true }
         device.advance(by: .seconds(1))
         device.diskMode = .holds
