@@ -45,19 +45,6 @@ struct ProblemTests {
         #expect(try change { device.feed(.keys([])) }["keyProblem"] == nil)
     }
 
-    @Test("a record that cannot be opened is reported until the user signs in again")
-    func recordProblem() throws {
-        try device.useOrganisation()
-        try device.signInAtProvider()
-        device.keepsRecords = false
-        device.restart()
-        device.reconnect(device.prompt)
-        let problem = try device.status()["keyProblem"]?.stringValue
-        #expect(problem?.contains("there is no key") == true && problem?.contains("token-key") == true)
-        try device.signInAtProvider()
-        #expect(try device.status()["keyProblem"] == nil)
-    }
-
     @Test("a login session that cannot be ended, or has ended, answers a status poll")
     func loginProblem() throws {
         device.configure {

@@ -177,7 +177,7 @@ struct SignOutFromAfarTests {
 
     // MARK: Restart and status
 
-    @Test("a restart without the record key keeps the session but needs a new sign-in")
+    @Test("a restart without the record key keeps the session, and a new sign-in is needed")
     func restart() throws {
         let epoch = device.state.device.epoch
         device.restart()
@@ -188,7 +188,10 @@ struct SignOutFromAfarTests {
         device.expectSignedIn()
         device.expectEpoch(epoch)
         device.expectRefused(device.requestToken(), code: .interactionRequired)
+        let problem = try device.status()["keyProblem"]?.stringValue
+        #expect(problem?.contains("there is no key") == true && problem?.contains("token-key") == true)
         #expect(try device.signInAtProvider() == epoch)
+        #expect(try device.status()["keyProblem"] == nil)
         _ = try device.token()
     }
 

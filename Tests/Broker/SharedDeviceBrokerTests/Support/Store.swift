@@ -22,11 +22,7 @@ extension DeviceDatabase {
 }
 
 extension DeviceStore {
-    func save(
-        _ ledger: inout CleanupLedger,
-        device: DeviceState? = nil,
-        log: [AuditEntry] = []
-    ) throws(StoreError) {
+    func save(_ ledger: inout CleanupLedger, device: DeviceState? = nil, log: [AuditEntry] = []) throws(StoreError) {
         let changes = ledger.takeChanges()
         var batch = Batch(number: 1)
         for number in changes.sessions { batch.sessions[number] = .some(ledger.sessions[number]) }

@@ -78,10 +78,7 @@ struct EnforcementScene {
 
     init(_ policy: CleanupPolicy = CleanupPolicy(.enforced), requiresProof: Bool = false) throws {
         device = VirtualDevice(policy, requiresProof: requiresProof)
-        device.use(
-            try AppManifest.enforced("org.example.desk"),
-            try AppManifest.enforced("org.example.orders")
-        )
+        device.use(try AppManifest.enforced("org.example.desk"), try AppManifest.enforced("org.example.orders"))
         desk = device.app("org.example.desk")
         orders = device.app("org.example.orders")
         session = try device.signIn("ada", by: desk)
@@ -114,10 +111,7 @@ struct EnforcementScene {
         try device.round(session, by: desk)?.apps.first { $0.identifier == "org.example.orders" }?.progress
     }
 
-    func expectProgress(
-        _ expected: CleanupReport.Progress,
-        sourceLocation: SourceLocation = #_sourceLocation
-    ) throws {
+    func expectProgress(_ expected: CleanupReport.Progress, sourceLocation: SourceLocation = #_sourceLocation) throws {
         let progress = try progress()
         #expect(progress == expected, sourceLocation: sourceLocation)
     }

@@ -32,10 +32,7 @@ extension VirtualDevice {
 
     /// Expects that the device is signed out, also after a restart.
     func expectSignedOutOnDisk(sourceLocation: SourceLocation = #_sourceLocation) {
-        #expect(
-            state.device.account == nil && disk.device.account == nil,
-            sourceLocation: sourceLocation
-        )
+        #expect(state.device.account == nil && disk.device.account == nil, sourceLocation: sourceLocation)
     }
 
     /// Expects this signed-in user; `nil` for a signed-out device.
@@ -132,10 +129,7 @@ extension VirtualDevice {
 
     /// Expects that the user must reauthenticate and the session continues.
     func expectPersonWanted(sourceLocation: SourceLocation = #_sourceLocation) {
-        #expect(
-            state.provider.needsPerson && state.device.account != nil,
-            sourceLocation: sourceLocation
-        )
+        #expect(state.provider.needsPerson && state.device.account != nil, sourceLocation: sourceLocation)
     }
 
     func expectToken(

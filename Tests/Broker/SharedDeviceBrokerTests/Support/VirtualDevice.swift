@@ -234,11 +234,7 @@ final class VirtualDevice {
                 start.method == .browser
                 ? BegunSignIn.Prompt.browser(address: "https://login.example/page")
                 : .deviceCode(code: "ABCD", address: "https://login.example/device", completeAddress: nil)
-            let begun = BegunSignIn(
-                handle: "handle \(provider.lastHandle)",
-                prompt: page,
-                lifetime: .seconds(600)
-            )
+            let begun = BegunSignIn(handle: "handle \(provider.lastHandle)", prompt: page, lifetime: .seconds(600))
             question(.signInBegan(name, provider.error.map { .failure($0) } ?? .success(begun)))
         case .completeSignIn(let name, _, let person): question(.signedIn(name, provider.signIn(person, at: now)))
         case .pollSignIn(let name, _):
