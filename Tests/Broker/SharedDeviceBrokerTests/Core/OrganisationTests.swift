@@ -148,216 +148,66 @@ struct OrganisationTests {
         #expect(device.state.prompts.isEmpty)
     }
 
-    // MARK: Tokens
+    // MARK: Apps that may begin a reauthentication
 
-    @Test("an app gets tokens for its manifest's scopes only, cached after the first")
-    func tokens() throws {
+    /// Grace is signed in and the provider requires her to reauthenticate. The till owes the cleanup of Ada's data.
+    private func owe() throws {
         try device.signInAtProvider()
-        let first = try device.token()
-        #expect(try device.token() == first)
-        device.expectRenewals(1)
-        #expect(device.provider.renewals.last?.scopes == ["orders"])
-        #expect(try device.token(refresh: true) != first)
-        // The sign-in's own token serves an app with rights to all of its scopes.
-        #expect(try device.token(["openid"]) == "access 1")
-        device.advance(by: .seconds(3600))
-        #expect(try device.token() != first)
-        for (app, scopes) in [("org.example.notes", []), ("org.example.till", ["orders", "mail"])] {
-            let number = device.send(device.app(app), device.acquireToken(for: "ada", Set(scopes)))
-            device.expectRefused(number, code: .notPermitted)
-        }
+        _ = try device.session(for: device.till)
+        try device.signOut(by: device.prompt)
+        try device.signInAtProvider("grace")
+        try device.report(.of(.reauthenticate, "grace", at: device.now.wall))
     }
 
-    @Test("renewals run one at a time, and equal requests share one")
-    func oneAtATime() throws {
-        try device.signInAtProvider()
-        device.holdsProvider = true
-        let apps = [device.till, device.till, device.app("org.example.till", user: 1001)]
-        let numbers = apps.map { device.send($0, device.acquireToken(for: "ada", ["orders"])) }
-        device.expectRenewals(1)
-        device.letProviderAnswer()
-        let tokens = try numbers.map { try WireToken(device.answer($0)["token"]).value }
-        #expect(tokens[0] == tokens[1] && tokens[0] != tokens[2])
-        device.expectRenewals(2)
-        // Each renewal uses the record that the previous one returned.
-        let records = device.provider.renewals.suffix(2).map(\.0.content.text)
-        #expect(Set(records).count == 2)
-    }
+    /// From now on an app that owes a cleanup does not learn which account is signed in.
+    private func becomeStrict() { device.configure { $0.cleanup = .strict } }
 
-    @Test("a new record is committed before its token is handed out")
-    func recordFirst() throws {
-        try device.signInAtProvider()
-        try device.ask(device.till, .currentAccount)
-        device.holdsProvider = true
-        let first = device.requestToken()
-        device.diskMode = .holds
-        device.letProviderAnswer()
-        // A cached token is not handed out before that either.
-        let numbers = [first, device.requestToken()]
-        for number in numbers { device.expectUnanswered(number) }
-        device.diskMode = .fails("full")
-        device.finishWriting()
-        for number in numbers { device.expectRefused(number, code: .brokerFailed) }
-        #expect(device.refusalOfToken(["profile", "orders"]) != nil)
-        device.expectRenewals(1)
-        device.diskMode = .commits
-        device.advance(by: .seconds(2))
-        _ = try device.token()
-        #expect(device.disk.provider?.record == device.state.provider.session?.record)
-    }
-
-    @Test("a kill between rotation and commit requires the user at the next start")
-    func killedBetween() throws {
-        try device.signInAtProvider()
-        let old = try #require(device.disk.provider?.record)
-        device.holdsProvider = true
-        device.requestToken()
-        device.diskMode = .holds
-        device.letProviderAnswer()
-        #expect(device.state.provider.session?.record != old)
-        device.diskMode = .commits
-        device.provider.outcome = .reauthenticationNeeded
-        device.restart(afterPowerCut: true)
-        let last = try #require(device.provider.renewals.last)
-        #expect(last.0 == old && last.mayBeUsed)
-        device.expectPersonWanted()
-    }
-
-    // MARK: Outcomes
-
-    @discardableResult
-    private func expectRefused(
-        _ outcome: RenewalOutcome,
-        code: SharedDeviceError.Code,
-        sourceLocation: SourceLocation = #_sourceLocation
-    ) -> Refusal? {
-        device.provider.outcome = outcome
-        let number = device.requestToken()
-        device.expectRefused(number, code: code, sourceLocation: sourceLocation)
-        return device.refusal(number)
-    }
-
-    private func expectDoubt(_ mayBeUsed: Bool, sourceLocation: SourceLocation = #_sourceLocation) {
-        #expect(device.provider.renewals.last?.mayBeUsed == mayBeUsed, sourceLocation: sourceLocation)
-    }
-
-    @Test("each outcome of a renewal has its own effect")
-    func outcomes() throws {
-        let epoch = try device.signInAtProvider()
-        let network = IdentityError(.providerUnavailable, "https://login.example cannot be reached (time-out)")
-        let away = expectRefused(.unavailable(network, mayBeUsed: true), code: .providerUnavailable)
-        #expect(away?.description.contains("(time-out); the user stays signed in until ") == true)
-        device.advance(by: .seconds(3))
-        let client = IdentityError(.providerMisconfigured, "https://login.example does not know this client")
-        expectRefused(.misconfigured(client), code: .providerMisconfigured)
-        expectDoubt(true)
-        device.advance(by: .seconds(5))
-        expectRefused(.scopeRefused, code: .scopesDeclined)
-        // Neither outcome shows that the provider looked at the refresh token.
-        expectDoubt(true)
-        device.provider.outcome = nil
-        _ = try device.token()
-        expectDoubt(true)
-        device.expectEpoch(epoch)
-        device.provider.outcome = .sessionOver
-        device.expectRefused(device.requestToken(refresh: true), code: .noCurrentAccount)
-        expectDoubt(false)
-        device.expectSignedOut()
-        #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
-    }
-
-    @Test("a token without a requested scope is refused with the scopes that are granted")
-    func declinedScopes() throws {
-        let epoch = try device.signInAtProvider()
-        device.provider.granted = ["profile"]
-        for _ in 1...2 {
-            let refusal = try #require(device.refusalOfToken(["orders", "openid"]))
-            #expect(refusal.description.contains("does not grant orders, and grants profile;"))
-            let scopes = [refusal.declinedScopes, refusal.grantedScopes]
-            #expect(refusal.code == .scopesDeclined && scopes == [["orders"], ["profile"]])
-        }
-        // A declined scope is not requested again unless the app asks for a refresh.
-        device.expectRenewals(1)
-        // An app that names no scope gets the granted ones, listed with the token.
-        let fields = try device.answer(device.requestToken([]))
-        #expect(fields["token"]?.fieldsValue?["scopes"]?.stringsValue == ["profile"])
-        #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
-    }
-
-    @Test("granted scopes are reported by the names in the app's manifest")
-    func grantedNames() throws {
-        let graph = "https://graph.microsoft.com/"
-        let scopes: Set = ["\(graph)User.Read", "\(graph)Mail.Read"]
-        device.use(.app("org.example.till", scopes: scopes))
-        try device.signInAtProvider()
-        device.provider.granted = ["User.Read", "openid", "profile"]
-        let refusal = device.refusalOfToken(scopes)
-        #expect(refusal?.declinedScopes == ["\(graph)Mail.Read"])
-        let granted = try #require(refusal?.grantedScopes)
-        #expect(granted == ["\(graph)User.Read"])
-        _ = try device.token(Set(granted))
-    }
-
-    @Test("a token with scopes beyond the app's manifest is handed to no app")
-    func excessScopes() throws {
-        try device.signInAtProvider()
-        device.provider.granted = ["email", "orders", "orders.refund"]
-        for scopes: Set<String> in [["orders"], [], ["orders"]] {
-            let refusal = try #require(device.refusalOfToken(scopes))
-            #expect(refusal.code == .providerMisconfigured && refusal.description.contains("(orders.refund)"))
-        }
-        device.provider.granted = ["email", "orders"]
-        _ = try device.token(refresh: true)
-    }
-
-    @Test("scopes are compared as providers name them")
-    func scopeNames() {
-        // A scope without a service is Microsoft Graph's if the provider is Microsoft's.
-        let graph = "https://graph.microsoft.com/User.Read"
-        let (read, all) = ("https://graph.example/User.Read", "https://graph.example/.default")
-        let missing: [(wanted: Set<String>, granted: Set<String>, expected: Set<String>)] = [
-            (["openid", "User.read", all], [read], []), ([".Default", all.uppercased()], [read], []),
-            ([read, "Read"], ["User.Read"], [read, "Read"]), ([graph], ["user.Read"], []),
-            ([graph], [read, "Mail.Read"], [graph]),
-        ]
-        for (wanted, granted, expected) in missing {
-            #expect(AccessToken.scopes(wanted, notIn: granted) == expected, "\(wanted), \(granted)")
-        }
-        let elsewhere = "https://graph.example.com/User.Read"
-        let excess: [(granted: Set<String>, allowed: Set<String>, expected: Set<String>)] = [
-            ([read.uppercased()], [all], []), ([read, "email", "User.Read"], [all], []),
-            ([elsewhere], [all], [elsewhere]), ([read, "Mail.Read"], ["user.read"], ["Mail.Read"]),
-            (["User.Read"], [graph], []), ([read, "Mail.Read"], [graph], [read, "Mail.Read"]),
-        ]
-        for (granted, allowed, expected) in excess {
-            #expect(AccessToken.scopes(granted, beyond: allowed) == expected, "\(granted), \(allowed)")
-        }
-    }
-
-    @Test("reauthentication keeps the session and accepts the same user only")
-    func signsInAgain() throws {
-        let epoch = try device.signInAtProvider()
-        expectRefused(.reauthenticationNeeded, code: .interactionRequired)
-        // The vault is empty, and the provider is not asked again.
-        expectRefused(.reauthenticationNeeded, code: .interactionRequired)
-        device.expectRenewals(1)
-        device.provider.outcome = nil
+    // The page's address would tell the app which account is signed in.
+    @Test("an app in debt may not begin a reauthentication under a strict policy")
+    func beginInDebt() throws {
+        try owe()
+        becomeStrict()
+        let before = device.provider.starts.count
+        #expect(throws: Refusal.cleanupRequired) { try device.beginPage(device.till) }
+        #expect(device.provider.starts.count == before)
         let page = try device.beginPage()
-        let start = device.provider.starts.last
-        #expect(start?.only?.subject == "ada" && start?.loginHint == "ada")
-        device.expectRefused(device.sendPage(page, "grace"), code: .currentAccountMismatch)
-        device.expectEnds(of: ["grace"])
-        #expect(try device.signInAtProvider() == epoch)
-        _ = try device.token()
-        device.expectEnds(1)
-        device.expectEpoch(epoch)
+        #expect(device.provider.starts.last?.loginHint == "grace")
+        try device.expectAnswer(device.sendPage(page, "grace"), "username", .string("grace"))
     }
 
-    @Test("onProviderSessionEnd reauthenticate keeps the session")
-    func keepsSession() throws {
-        try device.useOrganisation(", \"onProviderSessionEnd\": \"reauthenticate\"")
-        let epoch = try device.signInAtProvider()
-        expectRefused(.sessionOver, code: .interactionRequired)
-        device.expectEpoch(epoch)
+    @Test("a reauthentication that began before the policy became strict is refused", arguments: [true, false])
+    func completeInDebt(isLate: Bool) throws {
+        try owe()
+        let page = try device.beginPage(device.till)
+        device.holdsProvider = true
+        if !isLate { becomeStrict() }
+        let number = device.send(device.till, device.answerPage(page, "grace"))
+        if isLate { becomeStrict() }
+        device.letProviderAnswer()
+        device.expectRefused(number, .cleanupRequired)
+        #expect(device.state.provider.needsPerson)
+    }
+
+    @Test("a user's two prompts count even if they leave while the provider hangs", arguments: [true, false])
+    func leaving(isCompleted: Bool) throws {
+        let pages = try (0..<2).map { _ in
+            let prompt = device.app("org.example.prompt")
+            return (prompt, isCompleted ? try device.beginPage(prompt) : "")
+        }
+        device.holdsProvider = true
+        for (prompt, page) in pages {
+            device.send(prompt, isCompleted ? device.answerPage(page, "ada") : .beginSignIn(VirtualDevice.pageWish))
+            device.quit(prompt)
+        }
+        let next = device.app("org.example.prompt")
+        device.expectRefused(device.send(next, .beginSignIn(VirtualDevice.pageWish)), .tooManyPrompts)
+        let other = device.app("org.example.prompt", user: 2000)
+        device.send(other, .beginSignIn(VirtualDevice.pageWish))
+        device.quit(other)
+        device.letProviderAnswer()
+        #expect(device.state.prompts.isEmpty)
+        device.expectSignedOut()
+        #expect(device.provider.cancelled.count == 3)
+        #expect(try !device.beginPage(next).isEmpty)
     }
 }
