@@ -222,6 +222,41 @@ struct ProviderTokenTests {
         device.expectEpoch(epoch)
     }
 
+    // MARK: ID tokens
+
+    private func idToken(of app: VirtualDevice.App, _ scopes: Set<String> = ["orders"]) throws -> String? {
+        let fields = try device.ask(app, device.acquireToken(for: "ada", scopes))
+        #expect(fields["token"]?.fieldsValue?["value"]?.stringValue?.hasPrefix("access") == true)
+        return fields["token"]?.fieldsValue?["idToken"]?.stringValue
+    }
+
+    @Test("only apps with manifest rights to all of its claims get the ID token")
+    func rightsToClaims() throws {
+        device.use(
+            .app("org.example.till", scopes: ["openid", "profile", "orders"]),
+            .app("org.example.clock", scopes: ["openid", "orders"]),
+            .app("org.example.oven", scopes: ["orders"])
+        )
+        device.provider.identity = IdentityToken(text: "Ada", granted: ["openid", "profile", "offline_access"])
+        let tokens = try ["till", "clock", "oven"].map { try idToken(of: device.app("org.example.\($0)")) }
+        #expect(tokens == ["Ada", nil, nil])
+    }
+
+    @Test("renewals bring the newest ID token, also after a restart, until the session ends")
+    func changedIdentity() throws {
+        device.provider.identity = IdentityToken(text: "Ada", granted: ["openid"])
+        device.restart()
+        #expect(try idToken(of: device.till) == "Ada")
+        device.provider.identity = IdentityToken(text: "Ada again", granted: ["openid"])
+        #expect(try idToken(of: device.till, ["orders", "profile"]) == "Ada again")
+        device.provider.identity = nil
+        #expect(try idToken(of: device.till, ["profile"]) == "Ada again")
+        try device.signOut(by: device.till)
+        device.reconnect(device.prompt)
+        try device.signInAtProvider()
+        #expect(try idToken(of: device.till) == nil)
+    }
+
     // MARK: Rate limit
 
     @Test("an app that keeps refreshing gets the cached token, and after a pause a new one")
