@@ -39,7 +39,7 @@ struct PasswordThrottleTests {
     }
 
     // S5
-    @Test("a user who tries many names waits for one failure to be forgotten, others do not")
+    @Test("a user who tries many names is throttled, and other users are not")
     func spraying() {
         var throttle = PasswordThrottle()
         let admitted = (0..<100).count { throttle.admit("name\($0)", of: 1, at: after(0)) == nil }
