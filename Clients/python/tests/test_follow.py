@@ -282,8 +282,13 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         application, broker = self.application("python"), self.device.broker
         assert broker is not None
 
-        async def times_out() -> None:
+        def stop_broker() -> None:
             broker.send_signal(signal.SIGSTOP)
+            # Until then, its other threads may still answer.
+            os.waitid(os.P_PID, broker.pid, os.WSTOPPED)
+
+        async def times_out() -> None:
+            stop_broker()
             try:
                 with patch.object(_application, "TIMEOUT", 0.2), self.assertRaises(SharedDeviceError) as raised:
                     await application.sign_in("ada", "correct horse ada")
@@ -292,7 +297,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
                 broker.send_signal(signal.SIGCONT)
 
         async def is_cancelled() -> None:
-            broker.send_signal(signal.SIGSTOP)
+            stop_broker()
             try:
                 task = asyncio.create_task(application.sign_in("ada", "correct horse ada"))
                 link = await application._broker._connection.open()
