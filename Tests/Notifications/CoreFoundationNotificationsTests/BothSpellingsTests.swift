@@ -22,6 +22,6 @@ struct BothSpellingsTests {
         #expect(observer.calls.map { $0.userInfo != 0 } == [true, true, false])
         CFNotificationCenterRemoveEveryObserver(LocalObserver.center, observer.address)
         AppleSpelling.post("com.example.both", key: nil)
-        #expect([heard.all.count, observer.calls.count] == [3, 3])
+        #expect(heard.all.count == 3 && observer.calls.count == 3)
     }
 }

@@ -154,16 +154,16 @@ struct ForeignTextTests {
     @Test("a single character of many scalars is cut too")
     func combining() {
         let long = "e" + String(repeating: "\u{301}", count: 100_000)
-        #expect(long.count == 1 && long.forLog(500).unicodeScalars.count == 500)
-        #expect("Grüße an alle".forLog(500) == "Grüße an alle")
+        #expect(long.count == 1 && long.printable(500).unicodeScalars.count == 501)
+        #expect("Grüße an alle".printable(500) == "Grüße an alle")
     }
 
     // S16
     @Test("text cannot break its line or change the writing direction")
     func lines() {
-        let line = "org.example.a\n2026 notice: signed in\u{1B}[2J".forLog(200)
+        let line = "org.example.a\n2026 notice: signed in\u{1B}[2J".printable(200)
         #expect(line == "org.example.a\u{FFFD}2026 notice: signed in\u{FFFD}[2J")
-        let scalars = ["\u{2028}", "\u{2029}", "\u{85}", "\u{202E}", "\u{0}"].map { $0.forLog(9) }
+        let scalars = ["\u{2028}", "\u{2029}", "\u{85}", "\u{202E}", "\u{0}"].map { $0.printable(9) }
         #expect(scalars == Array(repeating: "\u{FFFD}", count: 5))
     }
 
