@@ -1,4 +1,3 @@
-import DBus
 import Glibc
 import NotifyCenter
 import NotifyCenterTestKit
@@ -8,33 +7,37 @@ import Testing
 @Suite(.disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer"))
 struct CProgramTests {
     private let installation: Installation
+    /// A bus that starts notifyd at the first call, as on an installed system.
+    private let bus: PrivateBus
+    /// dbus-broker starts services through systemd, which a test does not have. There notifyd runs from the beginning.
+    private let notifyd: ChildProcess?
 
-    init() throws { installation = try Installation.shared.get() }
+    init() async throws {
+        installation = try Installation.shared.get()
+        let bus = try PrivateBus(.init(services: [NotifydProtocol.busName: ChildProcess.built("notifyd")]))
+        notifyd = try await PrivateBus.Daemon.chosen == .broker ? startNotifyd(on: bus) : nil
+        self.bus = bus
+    }
 
     // CF-W5, CF-W6, CF-W7, CF-W9, CF-W11
     @Test(arguments: [
         "status_codes.c", "checks.c", "descriptors.c", "signals.c", "cancelled_signals.c", "names.c", "suspension.c",
         "state.c", "forks.c", "handler_forks.c", "handler_exits.c", "files.c", "crowds.c", "functions.c",
-        "cplusplus.cpp", "blocks.c",
-        "blocks_lifetime.cpp",
+        "cplusplus.cpp", "blocks.c", "blocks_lifetime.cpp",
     ])
     func finds(_ source: String) async throws {
-        let program = try await installation.build(source)
-        let services = try await Services()
-        try await installation.run(program, on: services.bus)
-        withExtendedLifetime(services) {}
+        try await installation.run(installation.build(source), on: bus)
     }
 
     // Posts across an outage or the end of a process.
     @Test func whatAProgramPostedArrivesWhereItReturnsFromMainAtOnce() async throws {
         let program = try await installation.build("ends.c")
-        let services = try await Services()
-        let center = DarwinNotifyCenter(bus: services.bus.bus)
+        let center = DarwinNotifyCenter(bus: bus.bus)
         let observation = try await center.observe("org.example.ends", delivery: .immediate) { _ in }
         var promised: UInt64 = 0
         for _ in 0..<20 {
             let start = ContinuousClock.now
-            try await installation.run(program, ["org.example.ends", "200"], on: services.bus)
+            try await installation.run(program, ["org.example.ends", "200"], on: bus)
             // A process that ends waits two seconds for the bus. On a machine that stalls longer, this wait is in vain.
             if ContinuousClock.now - start < .seconds(2) { promised += 200 }
         }
@@ -43,7 +46,6 @@ struct CProgramTests {
             observation.counts.delivered >= promised
         }
         #expect(observation.counts.delivered <= 4000)
-        withExtendedLifetime(services) {}
     }
 
     @Test func headersAreWarningFreeInEachLanguageByThemselves() async throws {
@@ -52,15 +54,11 @@ struct CProgramTests {
 
     @Test func pythonDrivesTheLibraryByItsForeignFunctions() async throws {
         let arguments = [Installation.programs("ctypes_client.py"), installation.library]
-        let services = try await Services()
-        try await installation.run("python3", arguments, on: services.bus)
-        withExtendedLifetime(services) {}
+        try await installation.run("python3", arguments, on: bus)
     }
 
     @Test func notifyToolHearsPosts() async throws {
-        let tool = try await installation.build(Installation.package("Examples/NotifyTool/build"), "notify-tool")
-        let services = try await Services()
-        let bus = services.bus
+        let tool = try await installation.build(packagePath("Examples/NotifyTool/build"), "notify-tool")
         let variables = installation.environment.merging(bus.environment) { $1 }
         let listeners = try ["descriptor", "port", "signal", "dispatch", "check"].map {
             try ChildProcess(tool, [$0, "news", "weather"], environment: variables)
@@ -74,26 +72,6 @@ struct CProgramTests {
         try await installation.run(tool, ["post", "weather"], on: bus)
         for listener in listeners { try await listener.line { $0 == "weather 15" } }
         #expect(listeners.map(\.lines.count) == [3, 3, 3, 3, 3])
-        withExtendedLifetime(services) {}
-    }
-}
-
-/// A bus that starts notifyd at the first call, as on an installed system. dbus-broker starts services through systemd,
-/// which a test does not have. There notifyd runs from the beginning. Both end with this object.
-private final class Services {
-    private let notifyd: ChildProcess?
-    let bus: PrivateBus
-
-    init() async throws {
-        let program = ChildProcess.built("notifyd")
-        bus = try PrivateBus(.init(services: [NotifydProtocol.busName: program]))
-        guard PrivateBus.Daemon.chosen == .broker else {
-            notifyd = nil
-            return
-        }
-        notifyd = try ChildProcess(program, environment: bus.environment)
-        let connection = try DBusConnection.open(bus.bus)
-        try await eventually("notifyd runs") { try await connection.owner(of: NotifydProtocol.busName) != nil }
     }
 }
 

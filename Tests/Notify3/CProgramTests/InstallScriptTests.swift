@@ -20,17 +20,15 @@ import Testing
         }
         for file in ["release/libdarwin-notify.so"] + programs.map({ "release/\($0)" }) + completions {
             let url = URL(fileURLWithPath: "\(built)/\(file)")
-            try FileManager.default.createDirectory(
-                at: url.deletingLastPathComponent(),
-                withIntermediateDirectories: true
-            )
+            let folder = url.deletingLastPathComponent()
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             try FileManager.default.copyItem(at: URL(fileURLWithPath: "/bin/true"), to: url)
         }
     }
 
     private func install(_ part: String, _ prefix: String, _ arguments: String...) async throws -> Int32 {
         let script = try ChildProcess(
-            Installation.package("Packaging/install"),
+            packagePath("Packaging/install"),
             [part] + arguments,
             environment: variables.merging(["PREFIX": prefix]) { $1 }
         )
@@ -66,27 +64,23 @@ import Testing
         }
     }
 
-    @Test(arguments: ["/a\"b", "/a%b", "/a$b", "/a|b", "/a\\b", "relative"])
-    func aPrefixThatCouldNotBeNamedIsRefused(_ prefix: String) async throws {
-        #expect(try await install("notify", prefix) == 64)
-        #expect(files == [])
+    @Test func aPrefixThatCouldNotBeNamedAndAPartThatThereIsNotAreRefused() async throws {
+        let prefixes = ["/a\"b", "/a%b", "/a$b", "/a|b", "/a\\b", "relative"].map { ("notify", $0) }
+        for (part, prefix) in prefixes + ["", "--remove", "notifyd"].map({ ($0, "/usr") }) {
+            #expect(try await install(part, prefix) == 64, "\(part) in \(prefix)")
+            #expect(files == [])
+        }
     }
 
-    @Test(arguments: ["", "--remove", "notifyd"])
-    func aPartThatThereIsNotIsRefused(_ part: String) async throws {
-        #expect(try await install(part, "/usr") == 64)
-        #expect(files == [])
-    }
-
-    @Test(arguments: ["notifyd", "notifyutil"])
-    func theLibraryHasTheVersionThatProgramsPrint(_ program: String) async throws {
+    @Test func theLibraryHasTheVersionThatProgramsPrint() async throws {
         #expect(try await install("notify", "/usr") == 0)
-        let child = try ChildProcess(ChildProcess.built(program), ["--version"])
-        #expect(await child.exitStatus() == 0)
-        let words = try await child.line { _ in true }.split(separator: " ")
-        #expect(words.first == program[...])
-        #expect(files.contains("usr/lib/libdarwin-notify.so.\(words.last ?? "")"))
-        #expect(try text("usr/lib/pkgconfig/darwin-notify.pc").contains("\nVersion: \(words.last ?? "")\n"))
+        for program in ["notifyd", "notifyutil"] {
+            let outcome = try await Outcome(of: ChildProcess(ChildProcess.built(program), ["--version"]))
+            let words = try #require(outcome.lines.first).split(separator: " ")
+            #expect(outcome.status == 0 && words.first == program[...])
+            #expect(files.contains("usr/lib/libdarwin-notify.so.\(words.last ?? "")"))
+            #expect(try text("usr/lib/pkgconfig/darwin-notify.pc").contains("\nVersion: \(words.last ?? "")\n"))
+        }
     }
 
     @Test func onePartIsRemovedWithoutTheOther() async throws {
@@ -100,14 +94,15 @@ import Testing
     }
 
     /// dbus-daemon reads policies below /usr/share and /etc, but not below /usr/local.
-    @Test(arguments: [("/usr", "usr/share/dbus-1"), ("/usr/local", "etc/dbus-1")])
-    func thePolicyIsWhereTheSystemBusLooks(_ prefix: String, _ folder: String) async throws {
-        for (part, name) in [("notify", "Notifyd1"), ("shared-device", "SharedDevice1")] {
-            #expect(try await install(part, prefix) == 0)
-            let policies = files.filter { $0.hasSuffix("org.notifycenter.\(name).conf") }
-            #expect(policies == ["\(folder)/system.d/org.notifycenter.\(name).conf"])
-            #expect(try await install(part, prefix, "--remove") == 0)
-            #expect(files == [])
+    @Test func thePolicyIsWhereTheSystemBusLooks() async throws {
+        for (prefix, folder) in [("/usr", "usr/share/dbus-1"), ("/usr/local", "etc/dbus-1")] {
+            for (part, name) in [("notify", "Notifyd1"), ("shared-device", "SharedDevice1")] {
+                #expect(try await install(part, prefix) == 0)
+                let policies = files.filter { $0.hasSuffix("org.notifycenter.\(name).conf") }
+                #expect(policies == ["\(folder)/system.d/org.notifycenter.\(name).conf"])
+                #expect(try await install(part, prefix, "--remove") == 0)
+                #expect(files == [])
+            }
         }
     }
 }

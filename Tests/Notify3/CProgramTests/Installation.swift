@@ -17,10 +17,10 @@ struct Installation {
         }
         let links = [
             (library, ChildProcess.built("libdarwin-notify.so")),
-            ("\(prefix.path)/include/darwin-notify", Self.package("Sources/Notify3/CNotify/include")),
+            ("\(prefix.path)/include/darwin-notify", packagePath("Sources/Notify3/CNotify/include")),
         ]
         for (link, target) in links { try files.createSymbolicLink(atPath: link, withDestinationPath: target) }
-        let template = try String(contentsOfFile: Self.package("Packaging/darwin-notify.pc.in"), encoding: .utf8)
+        let template = try String(contentsOfFile: packagePath("Packaging/darwin-notify.pc.in"), encoding: .utf8)
         try template
             .replacing("@PREFIX@", with: prefix.path)
             .replacing("@LIBDIR@", with: "${prefix}/lib")
@@ -56,22 +56,13 @@ struct Installation {
         let process = try ChildProcess(program, arguments, environment: variables)
         let status = await process.exitStatus()
         guard status == 0 else {
-            // Waits for the end of the output, so that it is complete.
-            _ = try? await process.line(within: .seconds(5)) { _ in false }
-            throw Failure(
-                description: "\(program): \(status)\n\(process.lines.joined(separator: "\n"))\n\(process.errorText)"
-            )
+            let output = process.lines.joined(separator: "\n")
+            throw Failure(description: "\(program): \(status)\n\(output)\n\(process.errorText)")
         }
     }
 
     struct Failure: Error, CustomStringConvertible { let description: String }
 
     /// A file of the folder with the programs.
-    static func programs(_ file: String) -> String { package("Tests/Notify3/CProgramTests/Programs/\(file)") }
-
-    static func package(_ path: String) -> String {
-        URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../../\(path)")
-            .standardized
-            .path
-    }
+    static func programs(_ file: String) -> String { packagePath("Tests/Notify3/CProgramTests/Programs/\(file)") }
 }

@@ -14,7 +14,7 @@ struct CompletionTests {
         let result = try await bus.shell(
             """
             PATH=$(dirname "$N"):$PATH
-            source '\(Repository.path("Packaging/notifyutil-completions/notifyutil.bash"))'
+            source '\(packagePath("Packaging/notifyutil-completions/notifyutil.bash"))'
             COMP_WORDS=(notifyutil \(quoted)) COMP_CWORD=\(words.count)
             _notifyutil && printf '%s\\n' "${COMPREPLY[@]}"
             """
@@ -26,7 +26,7 @@ struct CompletionTests {
     @Test("bash has a completion function for the program")
     func isRegistered() async throws {
         let result = try await ProgramBus().shell(
-            "source '\(Repository.path("Packaging/notifyutil-completions/notifyutil.bash"))'; complete -p notifyutil"
+            "source '\(packagePath("Packaging/notifyutil-completions/notifyutil.bash"))'; complete -p notifyutil"
         )
         #expect(result.lines == ["complete -F _notifyutil notifyutil"])
     }
@@ -82,7 +82,7 @@ struct CompletionTests {
             let result = try await bus.shell(
                 """
                 PATH=$(dirname "$N"):$PATH HOME=$(mktemp -d)
-                fish --no-config -c "source '\(Repository.path("Packaging/notifyutil-completions/notifyutil.fish"))'; complete -C 'notifyutil \(line)'"
+                fish --no-config -c "source '\(packagePath("Packaging/notifyutil-completions/notifyutil.fish"))'; complete -C 'notifyutil \(line)'"
                 """
             )
             return result.lines.map { String($0.prefix { $0 != "\t" }) }
@@ -95,7 +95,7 @@ struct CompletionTests {
     @Test("zsh loads the completion file", .enabled(if: isInstalled("zsh")))
     func zsh() async throws {
         let result = try await ProgramBus().shell(
-            "zsh -n '\(Repository.path("Packaging/notifyutil-completions/_notifyutil"))'; echo $?"
+            "zsh -n '\(packagePath("Packaging/notifyutil-completions/_notifyutil"))'; echo $?"
         )
         #expect(result.lines == ["0"])
         #expect(result.errors == "")
