@@ -1,9 +1,7 @@
-import Basics
-import DBus
 import Foundation
 import Glibc
-import NotifyCenter
 @_spi(Extensions) import NotifyCenterTestKit
+import Testing
 
 /// A bus like the system bus with the installed policies, the real notifyd as its unit runs it, and two honest
 /// processes, one of root and one of another user.
@@ -58,16 +56,11 @@ final class Machine {
         // program.
         let copy = try ChildProcess("cp", [ChildProcess.built("hostile-client"), honestProgram])
         guard await copy.exitStatus() == 0 else { throw ChildProcess.Ended(copy) }
-        try await startNotifyd()
+        try await runNotifyd()
         for user in Self.honestUsers {
             let peer = Self.honestUsers.first { $0 != user } ?? user
-            let process = try ChildProcess(
-                as: user,
-                honestProgram,
-                ["notifyd", "honest", bus.address, "\(peer)"] + Self.quiet,
-                environment: environment
-            )
-            honest.append(process)
+            let arguments = ["notifyd", "honest", bus.address, "\(peer)"] + Self.quiet
+            honest.append(try ChildProcess(as: user, honestProgram, arguments, environment: environment))
         }
         for process in honest { try await process.line { $0 == "ready" } }
     }
@@ -94,26 +87,20 @@ final class Machine {
     // MARK: notifyd
 
     /// Starts notifyd as the unit's user, and without rights if the unit gives none. On return it owns its name.
-    func startNotifyd() async throws {
+    func runNotifyd() async throws {
         let rights =
             unit.user == nil
             ? []
             : ChildProcess.identity(Self.notifydUser) + [
                 "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all",
             ]
-        let process = try ChildProcess(
-            "nice",
-            ["-n", unit["Nice"] ?? "0", "setpriv"] + rights + [
-                "--no-new-privs", Self.program, "--configuration", configurationFile,
-            ],
-            environment: environment
+        notifyd = try await startNotifyd(
+            on: bus,
+            ["--configuration", configurationFile],
+            environment: environment,
+            program: Self.program,
+            by: ["nice", "-n", unit["Nice"] ?? "0", "setpriv"] + rights + ["--no-new-privs"]
         )
-        notifyd = process
-        let connection = try DBusConnection.open(bus.bus)
-        try await eventually("notifyd owns its name") {
-            guard process.isRunning else { throw ChildProcess.Ended(process) }
-            return try await connection.owner(of: NotifydProtocol.busName) != nil
-        }
     }
 
     func killNotifyd() {
@@ -139,7 +126,7 @@ final class Machine {
     func measureMemory<Value: Sendable>(
         _ body: () async throws -> Value
     ) async throws -> (Value, (median: Int, peak: Int)) {
-        guard let notifyd else { throw ChildProcess.Missing() }
+        let notifyd = try #require(self.notifyd)
         let watch = Task {
             var samples: [Int] = []
             while !Task.isCancelled {
@@ -177,7 +164,6 @@ final class Machine {
 struct RoundFigures: CustomStringConvertible {
     /// The operations that depend on notifyd: reading a state, registering a name and setting its state, a post to
     /// another process and back, a post that notifyd carries out.
-    /// notifyd carries out.
     static let names = ["state", "set", "post", "reserved"]
 
     private let values: [String: Int]
@@ -263,18 +249,5 @@ struct Unit {
     var memoryMax: Int? {
         guard let text = settings["MemoryMax"], let number = Int(text.prefix { $0.isNumber }) else { return nil }
         return number * (["K": 1 << 10, "M": 1 << 20, "G": 1 << 30][text.suffix(1)] ?? 1)
-    }
-}
-
-extension ChildProcess {
-    struct Missing: Error {}
-
-    /// A process ended that should run.
-    struct Ended: Error, CustomStringConvertible {
-        let description: String
-
-        init(_ process: ChildProcess) {
-            description = "it ended with \(process.waitUntilExit()): \(process.errorText) \(process.lines.suffix(3))"
-        }
     }
 }

@@ -1,16 +1,12 @@
 import Foundation
 import NotifyCenter
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 // Rules, a.15, and the command line.
 @Suite struct MaintenanceTests {
-    private func run(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> ChildProcess {
-        let process = try ChildProcess(ChildProcess.built("notifyd"), arguments, environment: environment)
-        _ = await process.exitStatus()
-        // Waits for the rest of its output.
-        _ = try? await process.line { _ in false }
-        return process
+    private func run(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> Outcome {
+        try await Outcome(of: ChildProcess(ChildProcess.built("notifyd"), arguments, environment: environment))
     }
 
     @Test func aSignalMakesItWriteItsStatus() async throws {
@@ -42,19 +38,17 @@ import Testing
     @Test func theRunningOneTellsItsStatus() async throws {
         let daemon = try await Daemon()
         let status = try await run(["--status"], daemon.bus.environment)
-        #expect(status.waitUntilExit() == 0)
-        #expect(status.lines.first == "notifyd, process \(daemon.process.identifier)")
+        #expect(status.status == 0 && status.lines.first == "notifyd, process \(daemon.process.identifier)")
         daemon.process.send(SIGTERM)
         _ = await daemon.process.exitStatus()
-        #expect(try await run(["--status"], daemon.bus.environment).waitUntilExit() == 69)
+        #expect(try await run(["--status"], daemon.bus.environment).status == 69)
     }
 
     @Test func theConfigurationIsReadAgain() async throws {
         let daemon = try await Daemon(configuration: "set old 1\nset kept 1\n")
         let client = try Client(daemon.bus)
         try await client.set("kept", 2)
-        try daemon.configure("set kept 9\nset new 3\nnonsense\n")
-        daemon.process.send(SIGHUP)
+        try daemon.reload("set kept 9\nset new 3\nnonsense\n")
         try await eventually("read again") { try await client.state("new") == 3 }
         #expect(try await client.state("old") == 0)
         #expect(try await client.state("kept") == 2)
@@ -68,50 +62,41 @@ import Testing
 
     @Test func aConfigurationIsChecked() async throws {
         let directory = try TemporaryDirectory("notifyd")
-        let file = "\(directory.path)/notify.conf"
+        let (file, loop) = ("\(directory.path)/notify.conf", "\(directory.path)/itself")
+        // A path that even root cannot read.
+        symlink("itself", loop)
         try "set a\nset b x\nhide c\n".write(toFile: file, atomically: true, encoding: .utf8)
         let bad = try await run(["--check-configuration", file])
-        #expect(bad.waitUntilExit() == 65)
-        let lines = bad.errorText.split(separator: "\n")
-        #expect(lines.count == 2)
-        #expect(
-            lines.first?.hasPrefix("notifyd: \(file), line 2: “x” is not a state: “set b x”; write a number") == true
-        )
+        let lines = bad.errors.split(separator: "\n")
+        try #require(bad.status == 65 && lines.count == 2)
+        #expect(lines[0].hasPrefix("notifyd: \(file), line 2: “x” is not a state: “set b x”; write a number"))
         try "set a\n".write(toFile: file, atomically: true, encoding: .utf8)
-        #expect(try await run(["--check-configuration", file]).waitUntilExit() == 0)
-        #expect(try await run(["--check-configuration", "/nonexistent"]).waitUntilExit() == 66)
-        // A path that even root cannot read.
-        symlink("itself", "\(directory.path)/itself")
-        #expect(try await run(["--check-configuration", "\(directory.path)/itself"]).waitUntilExit() == 66)
+        for (path, status) in [(file, 0), ("/nonexistent", 66), (loop, 66)] as [(String, Int32)] {
+            #expect(try await run(["--check-configuration", path]).status == status, "\(path)")
+        }
     }
 
-    @Test func theShippedConfigurationIsValid() async throws {
-        let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appendingPathComponent("../../../../Packaging/system/notify.conf").standardizedFileURL.path
-        let text = try String(contentsOfFile: file, encoding: .utf8)
+    @Test func theShippedConfigurationIsValid() throws {
+        let text = try String(contentsOfFile: shippedFile("notify.conf"), encoding: .utf8)
         let (configuration, errors) = ConfigurationParser.parse(Array(text.utf8))
         #expect(errors.isEmpty)
         #expect(!configuration.monitors.isEmpty)
         #expect(!configuration.rules.isOpen(.write, "com.apple.system.timezone"))
     }
 
-    @Test(arguments: [["--nonsense"], ["--address"], ["extra"]])
-    func aWrongCommandLineIsRefused(_ arguments: [String]) async throws {
-        let process = try await run(arguments)
-        #expect(process.waitUntilExit() == 64)
-        #expect(process.lines.isEmpty)
-        #expect(process.errorText.split(separator: "\n").count == 1)
-    }
-
-    @Test func withoutABusItReportsThat() async throws {
-        let process = try await run(["--address", "unix:path=/nonexistent"])
-        #expect(process.waitUntilExit() == 69)
-        #expect(process.errorText.hasPrefix("notifyd: could not connect to the bus at unix:path=/nonexistent"))
-    }
-
-    @Test func helpIsOnStandardOutput() async throws {
-        let process = try await run(["--help"])
-        #expect(process.waitUntilExit() == 0)
-        #expect(process.lines.first?.hasPrefix("usage: notifyd") == true)
+    @Test func theCommandLineDecidesTheExitStatus() async throws {
+        let failures: [(arguments: [String], status: Int32, reason: String)] = [
+            (["--nonsense"], 64, "unrecognized argument"), (["--address"], 64, "--address takes"),
+            (["extra"], 64, "unrecognized argument"),
+            (["--address", "unix:path=/nonexistent"], 69, "could not connect to the bus at unix:path=/nonexistent"),
+        ]
+        for (arguments, status, reason) in failures {
+            let outcome = try await run(arguments)
+            #expect(outcome.status == status && outcome.lines.isEmpty, "\(outcome)")
+            #expect(outcome.errors.hasPrefix("notifyd: \(reason)"), "\(outcome)")
+            #expect(status != 64 || outcome.errors.split(separator: "\n").count == 1, "\(outcome)")
+        }
+        let help = try await run(["--help"])
+        #expect(help.status == 0 && help.lines.first?.hasPrefix("usage: notifyd") == true)
     }
 }

@@ -29,28 +29,9 @@ import Testing
         }
     }
 
-    /// notifyd asks the bus to identify a new client. Calls of other clients that arrive during that time wait behind
-    /// the new client's call.
-    @Test func aNameHandedOnToANewClientKeepsItsState() async throws {
-        for round in UInt64(1)...100 {
-            try await client.set("a", round, at: round)
-            let heir = try Client(daemon.bus)
-            try heir.send(.enter, .names(["a"]))
-            // When this reply arrives, the bus has forwarded everything before it.
-            _ = try await heir.connection.owner(of: NotifydProtocol.busName)
-            try client.send(.leave, .names(["a"]))
-            #expect(try await heir.state("a") == round)
-            heir.connection.close()
-            try await eventually("notifyd has heard that it is gone") { try await client.state("a") == 0 }
-        }
-    }
-
     @Test func oneNameSaysWhichProcessServes() async throws {
         let value = try await client.state("com.apple.system.notify.ipc_version")
         #expect(value == UInt64(daemon.process.identifier) << 32 | 3)
-        #expect(
-            await client.refusal { try await client.set("com.apple.system.notify.ipc_version", 1) } == "NotAuthorized"
-        )
     }
 
     // Rules, a.14
@@ -64,8 +45,9 @@ import Testing
 
     @Test func aListAsksAllProcessesAndIdentifiesThem() async throws {
         let registration = RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 9)
+        let report = ProcessReport(names: [NameReport(name: "a", registrations: [registration])])
         try await client.enter("a", "gone")
-        client.answers(ProcessReport(names: [NameReport(name: "a", registrations: [registration])]))
+        client.answers(report)
         var (names, processes) = try await client.list()
         // notifyd waits for a limited time for a process that does not run.
         try await eventually("the report came in time") {
@@ -74,10 +56,9 @@ import Testing
         }
         #expect(Set(client.signals) == ["Tell"])
         #expect(names.map(\.name) == ["a", "com.apple.system.notify.ipc_version"])
-        #expect(processes.map(\.process) == [UInt32(getpid())])
-        #expect(processes.first?.user == geteuid())
-        #expect(processes.first?.connection == client.connection.uniqueName)
-        #expect(processes.first?.report.names.first?.registrations == [registration])
+        let connection = client.connection.uniqueName ?? ""
+        let own = ProcessListing(connection: connection, process: UInt32(getpid()), user: geteuid(), report: report)
+        #expect(processes == [own])
     }
 
     /// For example a stopped process.

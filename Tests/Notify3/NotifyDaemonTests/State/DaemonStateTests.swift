@@ -4,16 +4,15 @@ import Testing
 @testable import notifyd
 
 @Suite struct DaemonStateTests {
-    private var state = DaemonState(process: 77, user: 501)
+    private var state = DaemonState.withTwoClients()
     private let user = Identity(user: 501, process: 10)
-
-    init() {
-        _ = state.arrived(":1.1", user)
-        _ = state.arrived(":1.2", Identity(user: 501, process: 11))
-    }
 
     private mutating func set(_ name: String, _ value: UInt64, at time: UInt64, by connection: String = ":1.1") throws {
         try state.setState(connection, name, StateReport(value: value, time: time), now: 1000)
+    }
+
+    private func keep(_ connection: String, _ name: String, _ value: UInt64, at time: UInt64) -> DaemonState.Action {
+        .keep(connection: connection, [NameReport(name: name, state: StateReport(value: value, time: time))])
     }
 
     // Rules, a.11
@@ -43,6 +42,10 @@ import Testing
         #expect(state.state(of: "a") == 5)
         try set("a", 7, at: 20, by: ":1.2")
         #expect(state.state(of: "a") == 7)
+        // A time in the future counts as now.
+        try set("b", 5, at: .max)
+        try state.setState(":1.2", "b", StateReport(value: 6, time: 1001), now: 1001)
+        #expect(state.state(of: "b") == 6)
     }
 
     // Rules, a.12: the next notifyd gets the state from the keeper.
@@ -53,14 +56,12 @@ import Testing
         try set("b", 7, at: 3)
         state.leave(":1.1", ["a"])
         let left = state.takeHandovers()
-        #expect(left == [.keep(connection: ":1.2", [NameReport(name: "a", state: StateReport(value: 6, time: 2))])])
         state.gone(":1.1")
         let ended = state.takeHandovers()
-        #expect(ended == [.keep(connection: ":1.2", [NameReport(name: "b", state: StateReport(value: 7, time: 3))])])
         // The last registrant takes the state with it.
         state.gone(":1.2")
         let none = state.takeHandovers()
-        #expect(none == [])
+        #expect([left, ended, none] == [[keep(":1.2", "a", 6, at: 2)], [keep(":1.2", "b", 7, at: 3)], []])
         #expect(state.names.entries.keys.map(\.rawValue) == ["com.apple.system.notify.ipc_version"])
     }
 
@@ -73,29 +74,18 @@ import Testing
     }
 
     @Test mutating func aStateIsHandedOnlyToARegistrantThatMaySetIt() throws {
-        var configuration = NotifyConfiguration()
-        configuration.rules.reservations = [.init(prefix: "r.", user: 0, group: 0, access: 0x113)]
-        state.configure(configuration)
+        state.configure(reserved: ["r.": 0x113])
         _ = state.arrived(":1.3", .root)
         _ = state.arrived(":1.4", .root)
         _ = try state.enter(":1.1", ["r.x"])
         try set("r.x", 5, at: 1, by: ":1.3")
         state.gone(":1.3")
         let none = state.takeHandovers()
-        #expect(none == [])
         #expect(state.state(of: "r.x") == 5)
         // A registrant that comes later keeps it.
         _ = try state.enter(":1.4", ["r.x"])
         let handovers = state.takeHandovers()
-        #expect(
-            handovers == [.keep(connection: ":1.4", [NameReport(name: "r.x", state: StateReport(value: 5, time: 1))])]
-        )
-    }
-
-    @Test mutating func aTimeInTheFutureCountsAsNow() throws {
-        try set("a", 5, at: .max)
-        try state.setState(":1.2", "a", StateReport(value: 6, time: 1001), now: 1001)
-        #expect(state.state(of: "a") == 6)
+        #expect([none, handovers] == [[], [keep(":1.4", "r.x", 5, at: 1)]])
     }
 
     @Test mutating func namesAreToldApartByTheirBytes() throws {
@@ -106,85 +96,69 @@ import Testing
 
     // Rules, a.5
     @Test mutating func permanentNamesStayWithTheirState() throws {
-        var configuration = NotifyConfiguration()
-        configuration.permanentNames = [.init(name: "p", state: 3)]
-        state.configure(configuration)
+        state.configure(permanent: ["p": 3])
         #expect(state.state(of: "p") == 3)
         try set("p", 4, at: 1)
         state.gone(":1.1")
         #expect(state.state(of: "p") == 4)
         #expect(state.page(0, for: .root).names.contains(NameListing(name: "p", state: 4, isPermanent: true)))
         // With a new initial value, the name keeps its state. Without a line for it, it becomes an ordinary name.
-        configuration.permanentNames = [.init(name: "p", state: 9)]
-        state.configure(configuration)
+        state.configure(permanent: ["p": 9])
         #expect(state.state(of: "p") == 4)
-        state.configure(NotifyConfiguration())
+        state.configure()
         #expect(state.state(of: "p") == 0)
     }
 
     // Rules, a.4
     @Test mutating func oneNameSaysWhichProcessThisIs() {
-        #expect(state.state(of: "com.apple.system.notify.ipc_version") == 77 << 32 | 3)
-        let refusal = state.refusal {
-            try $0.setState(
-                ":1.1",
-                "com.apple.system.notify.ipc_version",
-                StateReport(value: 1, time: 1),
-                now: 1
-            )
-        }
+        let name = "com.apple.system.notify.ipc_version"
+        #expect(state.state(of: name) == 77 << 32 | 3)
+        let refusal = state.refusal { try $0.setState(":1.1", name, StateReport(value: 1, time: 1), now: 1) }
         #expect(refusal == .notAuthorized)
     }
 
     // Rules, a.5
     @Test mutating func forbiddenNamesAreNotEnteredAndTheOthersAre() throws {
-        let result11 = try state.enter(":1.1", ["a", "user.uid.502", "self.x", "user.uid.501"])
-        #expect(result11 == ["user.uid.502", "self.x"])
-        #expect(state.page(0, for: .root).processes.first?.report.names.map(\.name).sorted() == ["a", "user.uid.501"])
-        var configuration = NotifyConfiguration()
-        configuration.rules.reservations = [.init(prefix: "r.", user: 0, group: 0, access: 0x113)]
-        state.configure(configuration)
-        let result12 = try state.enter(":1.1", ["r.x"])
-        #expect(result12 == [])
-        let refusal = state.refusal {
-            try $0.setState(":1.1", "r.x", StateReport(value: 1, time: 1), now: 1)
-        }
+        let refused = try state.enter(":1.1", ["a", "user.uid.502", "self.x", "user.uid.501"])
+        #expect(refused == ["user.uid.502", "self.x"])
+        #expect(state.firstReport?.names.map(\.name) == ["a", "user.uid.501"])
+        state.configure(reserved: ["r.": 0x113])
+        let allowed = try state.enter(":1.1", ["r.x"])
+        #expect(allowed == [])
+        let refusal = state.refusal { try $0.setState(":1.1", "r.x", StateReport(value: 1, time: 1), now: 1) }
         #expect(refusal == .notAuthorized)
     }
 
     // Rules, a.5
     @Test mutating func whoMayNotRegisterANameIsNotToldItsState() throws {
-        var configuration = NotifyConfiguration()
-        configuration.rules.reservations = [
-            .init(prefix: "secret.", user: 0, group: 0, access: 0x003),
-            .init(prefix: "open.", user: 0, group: 0, access: 0x113),
-        ]
-        configuration.permanentNames = [.init(name: "secret.x", state: 3), .init(name: "open.x", state: 4)]
-        state.configure(configuration)
+        state.configure(reserved: ["secret.": 0x003, "open.": 0x113], permanent: ["secret.x": 3, "open.x": 4])
         for name in ["secret.x", "user.uid.502"] {
             let refusal = state.refusal { _ = try $0.state(of: name, for: user) }
             #expect(refusal == .notAuthorized)
         }
         let open = try state.state(of: "open.x", for: user)
-        #expect(open == 4)
-        #expect(state.state(of: "secret.x") == 3)
+        #expect(open == 4 && state.state(of: "secret.x") == 3)
         let listed = state.page(0, for: user).names.map(\.name)
-        #expect(listed.contains("open.x"))
-        #expect(!listed.contains("secret.x"))
+        #expect(listed.contains("open.x") && !listed.contains("secret.x"))
     }
 
-    // Rules, a.14
+    // Rules, a.14: one user cannot use up the room of other users.
     @Test func anotherUserHasLowerLimits() throws {
         var state = DaemonState(process: 1, user: 0)
-        _ = state.arrived(":1.1", Identity(user: 0, process: 10))
-        _ = state.arrived(":1.2", user)
-        let names = (0..<5000).map { "name\($0)" }
-        let own = try state.enter(":1.1", names)
-        #expect(own.isEmpty)
-        let refusal = state.refusal { _ = try $0.enter(":1.2", names) }
-        #expect(refusal == .limitsExceeded)
-        let few = try state.enter(":1.2", Array(names.prefix(4096)))
-        #expect(few.isEmpty)
+        _ = state.arrived(":1.0", .root)
+        let names = (0..<100_001).map { "n\($0)" }
+        func refusal(_ connection: String, _ count: Int) -> NotifydProtocol.ErrorName? {
+            state.refusal { _ = try $0.enter(connection, Array(names.prefix(count))) }
+        }
+        #expect([refusal(":1.0", 100_000), refusal(":1.0", 100_001)] == [nil, .limitsExceeded])
+        // All connections of a user have a limit together.
+        for connection in [":1.1", ":1.2", ":1.3", ":1.4"] {
+            _ = state.arrived(connection, user)
+            #expect([refusal(connection, 4096), refusal(connection, 4097)] == [nil, .limitsExceeded])
+            _ = try state.enter(connection, Array(names.prefix(4096)))
+        }
+        _ = state.arrived(":1.5", user)
+        #expect(refusal(":1.5", 1) == .limitsExceeded)
     }
 
     // Rules, a.14
@@ -223,14 +197,12 @@ import Testing
 
     // Rules, a.5
     @Test func onlyReservedNamesArePostedAndForThoseWhoMay() {
-        let (owner, stranger) = (Identity(user: 502), Identity(user: 503))
-        func refusal(_ name: String, _ caller: Identity) -> NotifydProtocol.ErrorName? {
-            state.refusal { try $0.checkPost(name, by: caller) }
+        func refusal(_ name: String, _ user: UInt32) -> NotifydProtocol.ErrorName? {
+            state.refusal { try $0.checkPost(name, by: Identity(user: user)) }
         }
-        #expect(refusal("user.uid.502.x", owner) == nil)
-        #expect(refusal("user.uid.502.x", stranger) == .notAuthorized)
-        #expect(refusal("user.uid.502.x", Identity(user: 0)) == nil)
-        for name in ["open", "self.x"] { #expect(refusal(name, Identity(user: 0)) == .notAuthorized) }
+        let own = "user.uid.502.x"
+        #expect([refusal(own, 502), refusal(own, 0), refusal(own, 503)] == [nil, nil, .notAuthorized])
+        for name in ["open", "self.x"] { #expect(refusal(name, 0) == .notAuthorized) }
     }
 
     // Rules, a.14

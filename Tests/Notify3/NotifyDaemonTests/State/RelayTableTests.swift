@@ -13,20 +13,15 @@ import Testing
     }
 
     @Test mutating func receiversHaveTheInterfaceOrItsWholeCenterAndAreNotThePoster() {
-        for (connection, interface) in [
-            (":1", "\(darwin).a"), (":2", darwin), (":3", distributed), (":4", "\(darwin).b"),
-        ] {
-            table.begin(interface, 0, for: connection, of: 1)
-        }
+        let interfaces = [":1": "\(darwin).a", ":2": darwin, ":3": distributed, ":4": "\(darwin).b"]
+        for (connection, interface) in interfaces { table.begin(interface, 0, for: connection, of: 1) }
         #expect(receivers("\(darwin).a", postedBy: ":9") == [":1", ":2"])
         #expect(receivers("\(darwin).a", postedBy: ":1") == [":2"])
         #expect(receivers("org.example", postedBy: ":9") == [])
     }
 
     @Test mutating func theEndOfAConnectionLeavesNothing() throws {
-        table.begin("\(darwin).a", 0, for: ":1", of: 1)
-        table.begin("\(darwin).a", 0, for: ":1", of: 1)
-        table.begin("\(darwin).b", 0, for: ":1", of: 1)
+        for name in ["a", "a", "b"] { table.begin("\(darwin).\(name)", 0, for: ":1", of: 1) }
         table.end("\(darwin).a", for: ":1")
         #expect(receivers("\(darwin).a", postedBy: "") == [])
         table.gone(":1")
@@ -77,18 +72,20 @@ import Testing
         #expect(owed(0) == 7)
     }
 
-    @Test(arguments: [
-        "", "org.example.a", "org.notifycenter.Darwin1a", "org.notifycenter.Notifyd1",
-        "org.notifycenter.Darwin1." + String(repeating: "a", count: 255),
-    ])
-    func otherInterfacesAreRefused(interface: String) {
-        #expect(throws: Refusal.self) { try table.check([interface], for: ":1", of: 1) }
+    @Test func otherInterfacesAreRefused() {
+        for interface in [
+            "", "org.example.a", "org.notifycenter.Darwin1a", "org.notifycenter.Notifyd1",
+            "org.notifycenter.Darwin1." + String(repeating: "a", count: 255),
+        ] {
+            #expect(throws: Refusal.self, "\(interface)") { try table.check([interface], for: ":1", of: 1) }
+        }
     }
 
-    @Test(arguments: [":1.42", ":1.0", ":a-b_c.7"]) func thePathOfARelayedPostNamesItsPoster(poster: String) {
-        let path = NotifydProtocol.relayPath(ofPostsBy: poster)
-        #expect(NotifydProtocol.poster(ofRelayPath: path) == poster)
-        #expect(NotifydProtocol.poster(ofRelayPath: "/org/notifycenter") == nil)
-        #expect(NotifydProtocol.poster(ofRelayPath: path + "_") == nil)
+    @Test func thePathOfARelayedPostNamesItsPoster() {
+        for poster in [":1.42", ":1.0", ":a-b_c.7"] {
+            let path = NotifydProtocol.relayPath(ofPostsBy: poster)
+            let posters = [path, "/org/notifycenter", path + "_"].map { NotifydProtocol.poster(ofRelayPath: $0) }
+            #expect(posters == [poster, nil, nil])
+        }
     }
 }

@@ -7,7 +7,8 @@ import Synchronization
 /// A connection of this process that speaks the library's protocol with notifyd.
 final class Client: Sendable {
     let connection: DBusConnection
-    private let shared: (report: SharedReport, heard: SharedLines)
+    private let reported = SharedReport()
+    private let heard = SharedLines()
     private let lease: MatchRuleLease
     private let token: Observation
 
@@ -15,11 +16,9 @@ final class Client: Sendable {
         let connection = try DBusConnection.open(bus.bus)
         self.connection = connection
         lease = try connection.addMatch(NotifydProtocol.ownerRule)
-        let (report, heard) = (SharedReport(), SharedLines())
-        shared = (report, heard)
-        token = connection.onSignal { [weak connection] message in
+        token = connection.onSignal { [weak connection, reported, heard] message in
             func answer(_ round: UInt64) {
-                guard let answer = report.value,
+                guard let answer = reported.value,
                     let call = try? NotifydProtocol.call(
                         .report,
                         [.uint64(round)] + answer.values,
@@ -50,12 +49,12 @@ final class Client: Sendable {
     }
 
     /// Sets the report for a request, or for a new notifyd; `nil` for no report.
-    func answers(_ report: ProcessReport?) { shared.report.set(report) }
+    func answers(_ report: ProcessReport?) { reported.set(report) }
 
     func answers(_ names: [String]) { answers(ProcessReport(names: names.map { NameReport(name: $0) })) }
 
     /// The signals received so far.
-    var signals: [String] { shared.heard.lines }
+    var signals: [String] { heard.lines }
 
     @discardableResult
     func call(_ method: NotifydProtocol.Method, _ arguments: DBusValue...) async throws -> [DBusValue] {
@@ -106,6 +105,25 @@ final class Client: Sendable {
             let error = error as? DBusError
             return error.flatMap(NotifydProtocol.refusal)?.rawValue ?? error?.name ?? "none"
         }
+    }
+}
+
+extension ChildProcess {
+    /// Starts a process that calls notifyd as ``answer(_:)`` says; see `runNotifydClient`.
+    static func notifydClient(on bus: PrivateBus, by launcher: [String] = []) async throws -> ChildProcess {
+        let command = launcher + [built("notify-probe"), "notifyd"]
+        let process = try ChildProcess(command[0], Array(command.dropFirst()), environment: bus.environment)
+        try await process.line { $0.hasPrefix("ready") }
+        return process
+    }
+
+    /// Makes the process call notifyd, and returns the reply.
+    func answer(_ call: String) async throws -> String {
+        func answers() -> [String] { lines.filter { $0.hasPrefix("ok") || $0.hasPrefix("refused") } }
+        let before = answers().count
+        try write("call \(call)")
+        try await eventually("an answer to \(call)") { answers().count > before }
+        return answers()[before]
     }
 }
 

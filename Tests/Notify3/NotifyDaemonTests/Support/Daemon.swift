@@ -9,45 +9,40 @@ final class Daemon: Sendable {
     let directory: TemporaryDirectory
     let process: ChildProcess
 
-    /// Starts notifyd. On return it owns its name.
-    init(_ options: PrivateBus.Options = .init(), configuration: String = "") async throws {
-        bus = try PrivateBus(options)
-        directory = try TemporaryDirectory("notifyd")
-        let file = "\(directory.path)/notify.conf"
-        try configuration.write(toFile: file, atomically: true, encoding: .utf8)
-        process = try Self.start(bus, directory, file)
-        try await isServing()
+    /// Starts a bus and notifyd.
+    convenience init(_ options: PrivateBus.Options = .init(), configuration: String = "") async throws {
+        try await self.init(on: PrivateBus(options), configuration: configuration)
         // The reply comes after notifyd's first request to all processes, so no client of the test receives that
         // request.
         _ = try await DBusConnection.open(bus.bus).call(NotifydProtocol.call(.getState, [.string("none")]))
     }
 
-    /// Starts notifyd on an existing bus.
-    init(on bus: PrivateBus, directory: TemporaryDirectory) async throws {
+    /// Starts notifyd on an existing bus. On return it owns its name.
+    ///
+    /// - Parameter directory: The directory of an earlier notifyd, with its configuration; `nil` for a new one.
+    init(on bus: PrivateBus, directory: TemporaryDirectory? = nil, configuration: String? = nil) async throws {
+        let directory = try directory ?? TemporaryDirectory("notifyd")
         (self.bus, self.directory) = (bus, directory)
-        process = try Self.start(bus, directory, "\(directory.path)/notify.conf")
-        try await isServing()
-    }
-
-    private static func start(_ bus: PrivateBus, _ directory: TemporaryDirectory, _ file: String) throws -> ChildProcess
-    {
-        try ChildProcess(
-            ChildProcess.built("notifyd"),
+        let file = "\(directory.path)/notify.conf"
+        try configuration?.write(toFile: file, atomically: true, encoding: .utf8)
+        process = try await startNotifyd(
+            on: bus,
             ["--configuration", file],
-            environment: bus.environment.merging(["XDG_RUNTIME_DIR": directory.path]) { $1 }
+            environment: ["XDG_RUNTIME_DIR": directory.path]
         )
     }
 
-    private func isServing() async throws {
-        let connection = try DBusConnection.open(bus.bus)
-        try await eventually("notifyd owns its name") {
-            guard process.isRunning else { throw ChildProcess.Ended(process) }
-            return try await connection.owner(of: NotifydProtocol.busName) != nil
-        }
+    /// Kills notifyd, and starts another one in its place.
+    func restarted() async throws -> Daemon {
+        process.kill()
+        process.waitUntilExit()
+        return try await Daemon(on: bus, directory: directory)
     }
 
-    func configure(_ text: String) throws {
-        try text.write(toFile: "\(directory.path)/notify.conf", atomically: true, encoding: .utf8)
+    /// Replaces the configuration, and makes notifyd read it.
+    func reload(_ configuration: String) throws {
+        try configuration.write(toFile: "\(directory.path)/notify.conf", atomically: true, encoding: .utf8)
+        process.send(SIGHUP)
     }
 
     /// Returns the status that a signal makes notifyd write.
@@ -55,9 +50,11 @@ final class Daemon: Sendable {
         let path = "\(directory.path)/notifyd_\(process.identifier).status"
         try? FileManager.default.removeItem(atPath: path)
         process.send(signal)
-        try await eventually("the status is written") { try contents(path)?.hasSuffix("\n") == true }
-        return try contents(path) ?? ""
+        var text = ""
+        try await eventually("the status is written") {
+            text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+            return text.hasSuffix("\n")
+        }
+        return text
     }
-
-    private func contents(_ path: String) throws -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
 }
