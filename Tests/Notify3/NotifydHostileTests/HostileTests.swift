@@ -46,7 +46,7 @@ struct NotifydHostileTests {
     @Test(
         "it cannot delay others or fill notifyd with all calls that the bus takes",
         NotifydHostileTests.isReleased,
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker keeps seconds of one user's calls before others"),
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker keeps one user's calls before those of others"),
         arguments: NotifydHostileTests.withoutWaiting
     )
     func unlimited(deed: String) async throws { try await withstand(deed) }
