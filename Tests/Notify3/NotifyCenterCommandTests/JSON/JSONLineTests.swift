@@ -1,5 +1,4 @@
 import CommandSupport
-import Foundation
 import NotifyCenter
 import Testing
 
@@ -7,19 +6,18 @@ import Testing
 
 @Suite("Writing JSON")
 struct JSONLineTests {
-    private func parsed(_ text: String) throws -> [String: Any] {
-        #expect(!text.contains("\n"))
-        return try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
-    }
-
-    @Test("any text can be read back, and cannot control a terminal", arguments: Hostile.names)
-    func texts(text: String) throws {
-        var line = JSONLine("x")
-        line.add("name", text)
-        #expect(try parsed(line.text)["name"] as? String == text)
-        #expect(!line.text.unicodeScalars.contains { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) })
-        #expect(!line.text.unicodeScalars.contains { $0.properties.isBidiControl })
-        #expect(try JSONReader.read(line.text) == ["type": "x", "name": .string(text)])
+    @Test("any text can be read back, and cannot control a terminal")
+    func texts() throws {
+        for text in Hostile.names {
+            var line = JSONLine("x")
+            line.add("name", text)
+            #expect(try jsonObject(line.text)["name"] as? String == text)
+            let controls = line.text.unicodeScalars.filter {
+                $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) || $0.properties.isBidiControl
+            }
+            #expect(controls.isEmpty, "\(line.text)")
+            #expect(try JSONReader.read(line.text) == ["type": "x", "name": .string(text)])
+        }
     }
 
     @Test("fields keep their order")
@@ -43,31 +41,21 @@ struct JSONLineTests {
         #expect(try JSONReader.read(info.json) == .dictionary(info))
     }
 
-    @Test(
-        "data is base64",
-        arguments: [
-            ([], ""), ([0], "AA=="), ([0, 255], "AP8="), ([0, 255, 254], "AP/+"), ([1, 2, 3, 4], "AQIDBA=="),
+    @Test("data is base64, a date is ISO 8601 in UTC, and other values are numbers or null")
+    func values() {
+        func date(_ seconds: Double) -> PropertyListValue {
+            .date(PropertyListDate(secondsSinceReferenceDate: seconds))
+        }
+        let values: [(value: PropertyListValue, json: String)] = [
+            (.data([]), "\"\""), (.data([0]), #""AA==""#), (.data([0, 255]), #""AP8=""#),
+            (.data([0, 255, 254]), #""AP/+""#), (.data([1, 2, 3, 4]), #""AQIDBA==""#),
+            (date(0), #""2001-01-01T00:00:00.000Z""#), (date(-978_307_200), #""1970-01-01T00:00:00.000Z""#),
+            (date(-978_307_200.25), #""1969-12-31T23:59:59.750Z""#),
+            // The calendar does not have it.
+            (date(1e20), "1e+20"), (date(.infinity), "null"), (date(.nan), "null"),
+            (.double(.nan), "null"), (.double(-.infinity), "null"), (.double(1), "1.0"),
         ]
-            as [([UInt8], String)]
-    )
-    func data(bytes: [UInt8], text: String) { #expect(PropertyListValue.data(bytes).json == "\"\(text)\"") }
-
-    @Test(
-        "a date is ISO 8601 in UTC, or a number if the calendar does not have it",
-        arguments: [
-            (0, "\"2001-01-01T00:00:00.000Z\""), (-978_307_200, "\"1970-01-01T00:00:00.000Z\""),
-            (-978_307_200.25, "\"1969-12-31T23:59:59.750Z\""), (1e20, "1e+20"), (.infinity, "null"), (.nan, "null"),
-        ] as [(Double, String)]
-    )
-    func dates(seconds: Double, text: String) {
-        #expect(PropertyListValue.date(PropertyListDate(secondsSinceReferenceDate: seconds)).json == text)
-    }
-
-    @Test("NaN and infinity are null")
-    func doubles() {
-        #expect(PropertyListValue.double(.nan).json == "null")
-        #expect(PropertyListValue.double(-.infinity).json == "null")
-        #expect(PropertyListValue.double(1).json == "1.0")
+        for (value, json) in values { #expect(value.json == json) }
     }
 
     @Test("text for people escapes only control characters and backslashes")

@@ -1,4 +1,3 @@
-import Foundation
 import NotifyCenter
 import Testing
 
@@ -75,7 +74,7 @@ struct ListingTests {
                 == #"{"type":"registration","name":"a","pid":20,"uid":1000,"user":"ann","program":"/usr/bin/prog20","token":2,"#
                 + #""kind":"check","suspended":0,"count":0,"state":18446744073709551615,"paths":[]}"#
         )
-        for line in lines { _ = try JSONSerialization.jsonObject(with: Data(line.utf8)) }
+        _ = try lines.map(jsonObject)
         #expect(lines[2].contains(#""paths":["/etc/hosts"]"#))
         #expect(lines[4].hasPrefix(#"{"type":"name","name":"kept","pid":null,"#))
     }

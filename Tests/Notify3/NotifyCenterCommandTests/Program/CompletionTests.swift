@@ -8,13 +8,15 @@ import Testing
 struct CompletionTests {
     private static func isInstalled(_ shell: String) -> Bool { (try? ChildProcess(shell, ["-c", ":"])) != nil }
 
+    private func script(_ name: String) -> String { packagePath("Packaging/notifyutil-completions/\(name)") }
+
     /// Returns bash's completions for the last of these words.
     private func bash(_ words: [String], on bus: ProgramBus) async throws -> [String] {
         let quoted = words.map { "'\($0)'" }.joined(separator: " ")
         let result = try await bus.shell(
             """
             PATH=$(dirname "$N"):$PATH
-            source '\(packagePath("Packaging/notifyutil-completions/notifyutil.bash"))'
+            source '\(script("notifyutil.bash"))'
             COMP_WORDS=(notifyutil \(quoted)) COMP_CWORD=\(words.count)
             _notifyutil && printf '%s\\n' "${COMPREPLY[@]}"
             """
@@ -25,9 +27,7 @@ struct CompletionTests {
 
     @Test("bash has a completion function for the program")
     func isRegistered() async throws {
-        let result = try await ProgramBus().shell(
-            "source '\(packagePath("Packaging/notifyutil-completions/notifyutil.bash"))'; complete -p notifyutil"
-        )
+        let result = try await ProgramBus().shell("source '\(script("notifyutil.bash"))'; complete -p notifyutil")
         #expect(result.lines == ["complete -F _notifyutil notifyutil"])
     }
 
@@ -48,28 +48,17 @@ struct CompletionTests {
     @Test("bash offers the registered names, and without a bus or notifyd none")
     func names() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
-        let watcher = try await bus.startReady(
-            "-w",
-            "com.example.one",
-            "-w",
-            "com.example:two",
-            "-w",
-            "$(odd) \"name\""
-        )
-        for name in ["com.example.one", "com.example:two"] { try await bus.waitUntilListed(name) }
+        let names = ["com.example.one", "com.example:two"]
+        let watcher = try await bus.startReady("-w", names[0], "-w", names[1], "-w", "$(odd) \"name\"")
+        for name in names { try await bus.waitUntilListed(name) }
         for option in ["-p", "-w", "-3", "-g", "-s"] {
             // The completion waits at most one second for notifyd, so a slow answer is tried again.
-            try await eventually("\(option)") {
-                try await bash([option, "com.e"], on: bus) == ["com.example.one", "com.example:two"]
-            }
+            try await eventually("\(option)") { try await bash([option, "com.e"], on: bus) == names }
         }
         // readline separates words at these characters.
         try await eventually { try await bash(["-p", "com.example", ":", "t"], on: bus) == ["two"] }
-        let lost = try await bash(["--address", "unix", ":", "path", "=", "/nowhere", "-p", ""], on: bus)
-        #expect(lost.isEmpty)
-        let bare = try await ProgramBus()
-        let none = try await bash(["-p", ""], on: bare)
-        #expect(none.isEmpty)
+        #expect(try await bash(["--address", "unix", ":", "path", "=", "/nowhere", "-p", ""], on: bus) == [])
+        #expect(try await bash(["-p", ""], on: ProgramBus()) == [])
         withExtendedLifetime(watcher) {}
     }
 
@@ -82,7 +71,7 @@ struct CompletionTests {
             let result = try await bus.shell(
                 """
                 PATH=$(dirname "$N"):$PATH HOME=$(mktemp -d)
-                fish --no-config -c "source '\(packagePath("Packaging/notifyutil-completions/notifyutil.fish"))'; complete -C 'notifyutil \(line)'"
+                fish --no-config -c "source '\(script("notifyutil.fish"))'; complete -C 'notifyutil \(line)'"
                 """
             )
             return result.lines.map { String($0.prefix { $0 != "\t" }) }
@@ -94,11 +83,8 @@ struct CompletionTests {
 
     @Test("zsh loads the completion file", .enabled(if: isInstalled("zsh")))
     func zsh() async throws {
-        let result = try await ProgramBus().shell(
-            "zsh -n '\(packagePath("Packaging/notifyutil-completions/_notifyutil"))'; echo $?"
-        )
-        #expect(result.lines == ["0"])
-        #expect(result.errors == "")
+        let result = try await ProgramBus().shell("zsh -n '\(script("_notifyutil"))'; echo $?")
+        #expect(result.lines == ["0"] && result.errors == "")
     }
 
     // MARK: notify-center, with the scripts of swift-argument-parser
@@ -126,8 +112,7 @@ struct CompletionTests {
         #expect(made.status == 0 && made.lines.count > 10)
         guard Self.isInstalled(shell) else { return }
         let checked = try await bus.shell(#""$N" --generate-completion-script \#(shell) | \#(shell) -n; echo $?"#)
-        #expect(checked.lines == ["0"])
-        #expect(checked.errors == "")
+        #expect(checked.lines == ["0"] && checked.errors == "")
     }
 
     @Test("bash offers the registered names of the bus on the command line")
@@ -140,8 +125,7 @@ struct CompletionTests {
                 try await generated([command, "com.e"], on: bus) == ["com.example.one"]
             }
         }
-        let lost = try await generated(["watch", "--bus", "unix:path=/nowhere", "com.e"], on: bus)
-        #expect(lost.isEmpty)
+        #expect(try await generated(["watch", "--bus", "unix:path=/nowhere", "com.e"], on: bus) == [])
         #expect(try await generated([""], on: bus).contains("monitor"))
         withExtendedLifetime(watcher) {}
     }
@@ -155,10 +139,8 @@ struct CompletionTests {
         let bus = try PrivateBus(.init(services: [NotifydProtocol.busName: ChildProcess.built("notifyd")]))
         let connection = try DBusConnection.open(bus.bus)
         let programs = ProgramBus("notifyutil", on: bus)
-        let names = try await bash(["-p", "com.e"], on: programs)
-        #expect(names.isEmpty)
-        let others = try await generated(["watch", "com.e"], on: programs.with("notify-center"))
-        #expect(others.isEmpty)
+        #expect(try await bash(["-p", "com.e"], on: programs) == [])
+        #expect(try await generated(["watch", "com.e"], on: programs.with("notify-center")) == [])
         #expect(try await connection.owner(of: NotifydProtocol.busName) == nil)
         // The same request starts it if that is allowed.
         #expect(try await programs.with("notify-center").run("list").status == 0)

@@ -9,9 +9,8 @@ struct EndTests {
         let bus = try await ProgramBus("notify-center")
         for arguments in [
             ["-x"], ["post"], ["watch"], ["post", "a", "b"], ["post", "a", "--object", "o"],
-            ["watch", "a", "--object", "o"],
-            ["post", "a", "--userinfo", "{}"], ["watch", "a", "--count", "0"], ["list", "--json", "--names"],
-            ["post", "a", "--bus", "nowhere"],
+            ["watch", "a", "--object", "o"], ["post", "a", "--userinfo", "{}"], ["watch", "a", "--count", "0"],
+            ["list", "--json", "--names"], ["post", "a", "--bus", "nowhere"],
         ] {
             let result = try await bus.run(arguments)
             #expect(result.status == 64 && result.lines.isEmpty && !result.errors.isEmpty, "\(arguments): \(result)")
@@ -21,10 +20,8 @@ struct EndTests {
     @Test("--help and --version write to standard output")
     func help() async throws {
         let bus = try await ProgramBus("notify-center")
-        for arguments in [
-            ["--help"], ["post", "--help"], ["watch", "--help"], ["monitor", "--help"], ["list", "--help"],
-        ] {
-            let result = try await bus.run(arguments)
+        for command in [[], ["post"], ["watch"], ["monitor"], ["list"]] {
+            let result = try await bus.run(command + ["--help"])
             #expect(result.status == 0 && result.errors.isEmpty && result.lines.contains { $0.hasPrefix("USAGE: ") })
         }
         let version = try await bus.run("--version")
@@ -40,30 +37,9 @@ struct EndTests {
         ] {
             let result = try await bus.run(command + ["--bus", "unix:path=/nowhere/bus"])
             #expect(result.status == 69 && result.lines.isEmpty, "\(command): \(result)")
-            for part in ["notify-center: ", "/nowhere/bus", "check that the bus runs"] {
-                #expect(result.errors.contains(part), "\(command): \(result)")
-            }
+            let parts = ["notify-center: ", "/nowhere/bus", "check that the bus runs"]
+            #expect(parts.allSatisfy { result.errors.contains($0) }, "\(command): \(result)")
         }
-    }
-
-    @Test("another user's name exits with 77 and the reason")
-    func notAuthorized() async throws {
-        // Root may post any name, so the test runs as another user if root runs it.
-        let result = try await ProgramBus("notify-center").shell(
-            #"""
-            as=; [ "$(id -u)" = 0 ] && as='setpriv --reuid 65534 --clear-groups'
-            $as "$N" post user.uid.1.a; echo $?
-            """#
-        )
-        #expect(result.lines == ["77"])
-        #expect(result.errors.contains("could not post user.uid.1.a: the name belongs to another user"))
-    }
-
-    @Test("an argument that is not UTF-8 is refused")
-    func notUTF8() async throws {
-        let result = try await ProgramBus("notify-center").shell(#""$N" post $'a\xff'; echo $?"#)
-        #expect(result.lines == ["64"])
-        #expect(result.errors.contains("argument 2 is not UTF-8 text"))
     }
 
     @Test("a full disk or a missing standard output exits with 74 and the reason")

@@ -7,16 +7,8 @@ struct ListTests {
     @Test("a list has process, program, name, kind and state of each registration")
     func list() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
-        let watcher = try await bus.with("notifyutil").startReady(
-            "-w",
-            "com.example.a",
-            "-check",
-            "-w",
-            "com.example.b\u{1B}",
-            "-s",
-            "com.example.a",
-            "9"
-        )
+        let (a, b) = ("com.example.a", "com.example.b\u{1B}")
+        let watcher = try await bus.with("notifyutil").startReady("-w", a, "-check", "-w", b, "-s", a, "9")
         for name in ["com.example.a", "com.example.b"] { try await bus.waitUntilListed(name) }
         var table = try await bus.run("list", "com.example.")
         // On a busy machine a process may not report in time. The list then has what notifyd knows.
@@ -31,41 +23,25 @@ struct ListTests {
         try #require(rows.count == 3)
         #expect(rows[0].first == "PID" && rows[0].last == "STATE")
         #expect(rows[1].first == "\(watcher.identifier)" && rows[1].contains("notifyutil"))
-        #expect(rows[1].contains("com.example.a") && rows[1].contains("port") && rows[1].last == "9")
+        #expect(rows[1].contains(a) && rows[1].contains("port") && rows[1].last == "9")
         #expect(rows[2].contains(#"com.example.b\u001b"#) && rows[2].contains("check") && rows[2].last == "0")
         // The output is not a terminal, so it has no colour.
         #expect(!table.lines.joined().contains("\u{1B}"))
 
-        let json = try await bus.run("list", "--json")
-        let objects = try json.lines.map { line in
-            try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
-        }
+        let objects = try await bus.run("list", "--json").lines.map(jsonObject)
         let ours = objects.filter { ($0["pid"] as? Int32) == watcher.identifier }
-        #expect(ours.map { $0["name"] as? String } == ["com.example.a", "com.example.b\u{1B}"])
-        #expect(
-            ours.allSatisfy {
-                $0["program"] as? String == ChildProcess.built("notifyutil") && $0["uid"] as? UInt32 == getuid()
-            }
-        )
+        #expect(ours.map { $0["name"] as? String } == [a, b])
+        let program = ChildProcess.built("notifyutil")
+        #expect(ours.allSatisfy { $0["program"] as? String == program && $0["uid"] as? UInt32 == getuid() })
     }
 
     @Test("--names prints each name once, for scripts")
     func names() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
-        let watcher = try await bus.with("notifyutil").startReady(
-            "-w",
-            "com.b",
-            "-w",
-            "com.a",
-            "-check",
-            "-w",
-            "com.a",
-            "-w",
-            "org"
-        )
+        let notifyutil = bus.with("notifyutil")
+        let watcher = try await notifyutil.startReady("-w", "com.b", "-w", "com.a", "-file", "-w", "com.a", "-w", "org")
         try await bus.waitUntilListed("org")
-        let result = try await bus.run("list", "--names", "com.")
-        #expect(result.lines == ["com.a", "com.b"])
+        #expect(try await bus.run("list", "--names", "com.").lines == ["com.a", "com.b"])
         withExtendedLifetime(watcher) {}
     }
 

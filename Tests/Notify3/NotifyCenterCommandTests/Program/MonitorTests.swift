@@ -33,9 +33,7 @@ struct MonitorTests {
         }
         #expect(await monitor.exitStatus() == 0)
         try await eventually { monitor.lines.count == 2 }
-        let posts = try monitor.lines.map { line in
-            try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
-        }
+        let posts = try monitor.lines.map(jsonObject)
         #expect(posts.map { $0["name"] as? String } == ["a", "b"])
         #expect(posts.map { $0["center"] as? String } == ["darwin", "distributed"])
         #expect(posts.allSatisfy { ($0["sender"] as? String)?.hasPrefix(":") == true })

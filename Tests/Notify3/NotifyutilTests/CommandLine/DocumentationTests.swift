@@ -9,42 +9,28 @@ struct DocumentationTests {
     /// The options of the parser, Darwin's first.
     private static let options = [
         "-h", "-q", "-v", "-z", "-M", "-R", "-port", "-file", "-check", "-dispatch", "-plain", "-signal", "-p", "-w",
-        "-1", "-g",
-        "-s", "--dump", "--ready", "--session", "--system", "--address", "--help", "--version",
+        "-1", "-g", "-s", "--dump", "--ready", "--session", "--system", "--address", "--help", "--version",
     ]
 
-    @Test("the parser knows each option", arguments: options)
-    func known(option: String) {
-        do throws(UsageError) {
-            _ = try Parser.parse([option, "1", "1"])
-        } catch {
-            #expect(!error.message.contains("unrecognized option: \(option)"))
+    @Test("the parser, the usage text, the manual and the completions have each option")
+    func everyOption() throws {
+        let manual = try file("Documentation/man/notifyutil.1")
+        let completions = "Packaging/notifyutil-completions"
+        let (bash, zsh) = (try file("\(completions)/notifyutil.bash"), try file("\(completions)/_notifyutil"))
+        let fish = try file("\(completions)/notifyutil.fish")
+        for option in Self.options {
+            do throws(UsageError) {
+                _ = try Parser.parse([option, "1", "1"])
+            } catch {
+                #expect(!error.message.contains("unrecognized option: \(option)"))
+            }
+            #expect(Usage.text.contains("\(option) ") || Usage.text.contains("\(option),"), "\(option)")
+            // mdoc's Fl macro prints the first hyphen.
+            #expect(manual.contains("Fl \(option.dropFirst().replacing("-", with: "\\-"))"), "\(option)")
+            let name = option.drop { $0 == "-" }
+            let form = option.hasPrefix("--") ? "-l \(name) " : name.count == 1 ? "-s \(name) " : "-o \(name) "
+            #expect([bash, zsh].allSatisfy { $0.contains(option) } && fish.contains(form), "\(option)")
         }
-    }
-
-    @Test("the usage text has each option", arguments: options)
-    func usage(option: String) {
-        #expect(Usage.text.contains("\(option) ") || Usage.text.contains("\(option),"))
-    }
-
-    @Test("the manual has each option", arguments: options)
-    func manual(option: String) throws {
-        let text = try file("Documentation/man/notifyutil.1")
-        // mdoc's Fl macro prints the first hyphen.
-        #expect(text.contains("Fl \(option.dropFirst().replacing("-", with: "\\-"))"))
-    }
-
-    @Test("all three completions have each option", arguments: options)
-    func completions(option: String) throws {
-        for path in [
-            "Packaging/notifyutil-completions/notifyutil.bash", "Packaging/notifyutil-completions/_notifyutil",
-        ] {
-            #expect(try file(path).contains(option), "\(path)")
-        }
-        let fish = try file("Packaging/notifyutil-completions/notifyutil.fish")
-        let name = option.drop { $0 == "-" }
-        let form = option.hasPrefix("--") ? "-l \(name) " : name.count == 1 ? "-s \(name) " : "-o \(name) "
-        #expect(fish.contains(form))
     }
 
     @Test("the examples of notify.conf(5) are read without an error")
@@ -61,6 +47,6 @@ struct DocumentationTests {
     }
 
     private func file(_ path: String) throws -> String {
-        try String(contentsOfFile: Repository.path(path), encoding: .utf8)
+        try String(contentsOfFile: packagePath(path), encoding: .utf8)
     }
 }

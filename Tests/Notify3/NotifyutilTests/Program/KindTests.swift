@@ -5,6 +5,8 @@ import Testing
 struct KindTests {
     private static let kinds = [["-port"], ["-file"], ["-dispatch"], ["-check"], ["-plain"], []]
 
+    private func words(_ line: String) -> [String] { line.split(separator: " ").map(String.init) }
+
     @Test("each kind reports and counts the posts of the same process")
     func ownPosts() async throws {
         let bus = try await ProgramBus()
@@ -14,9 +16,9 @@ struct KindTests {
             return try bus.start(kind + ["-z", "400", "-2", a, "-1", b, "-p", a, "-p", b, "-p", "c", "-p", a])
         }
         for (number, program) in programs.enumerated() {
-            #expect(await program.exitStatus() == 0)
-            #expect(program.lines == ["a\(number)", "b\(number)", "a\(number)"], "\(Self.kinds[number])")
-            #expect(program.errorText == "")
+            let outcome = await Outcome(of: program)
+            #expect(outcome.lines == ["a\(number)", "b\(number)", "a\(number)"], "\(Self.kinds[number])")
+            #expect(outcome.status == 0 && outcome.errors == "")
         }
     }
 
@@ -48,37 +50,23 @@ struct KindTests {
         #expect(await watcher.exitStatus() == 0)
     }
 
-    @Test("the default signal is 1, and -q leaves its line out")
-    func firstSignal() async throws {
+    @Test("one process reports each post of its registrations, and with -q none")
+    func oneProcess() async throws {
         let bus = try await ProgramBus()
-        #expect(try await bus.run("-signal", "-1", "a", "-p", "a").lines == ["SIGNAL 1", "a"])
-        let quiet = try await bus.run("-q", "-signal", "-1", "a", "-p", "a")
-        #expect(quiet.lines.isEmpty && quiet.status == 0)
-    }
-
-    @Test("signal 99 is refused")
-    func noSignal() async throws {
-        let result = try await ProgramBus().run("-signal", "99", "-1", "a")
-        #expect(result.lines == ["a: Failed with code 5"] && result.status == 70)
-        #expect(result.errors.contains("no such signal"))
-    }
-
-    @Test("several kinds of one name report each post")
-    func mixed() async throws {
-        let result = try await ProgramBus().run(
-            "-1 a -file -1 a -dispatch -1 a -check -1 a -signal -1 a -p a".split(separator: " ").map(String.init)
-        )
-        #expect(result.lines.sorted() == ["SIGNAL 1", "a", "a", "a", "a", "a"] && result.status == 0)
-    }
-
-    @Test("a new registration works after a descriptor was closed with its last one")
-    func newDescriptor() async throws {
-        let bus = try await ProgramBus()
-        for kind in ["-port", "-file"] {
-            let commands = "-1 a -1 b -p a -p b -1 c -1 d -p d -p c".split(separator: " ").map(String.init)
-            let result = try await bus.run([kind] + commands)
-            #expect(result.lines == ["a", "b", "d", "c"] && result.status == 0)
+        let cases: [(line: String, lines: [String])] = [
+            // The default signal is 1.
+            ("-signal -1 a -p a", ["SIGNAL 1", "a"]), ("-q -signal -1 a -p a", []), ("-q -1 a -p a", []),
+            // A new registration works after a descriptor was closed with its last one.
+            ("-port -1 a -1 b -p a -p b -1 c -1 d -p d -p c", ["a", "b", "d", "c"]),
+            ("-file -1 a -1 b -p a -p b -1 c -1 d -p d -p c", ["a", "b", "d", "c"]),
+        ]
+        for (line, lines) in cases {
+            let result = try await bus.run(words(line))
+            #expect(result.lines == lines && result.status == 0, "\(line)")
         }
+        // Several kinds of one name
+        let mixed = try await bus.run(words("-1 a -file -1 a -dispatch -1 a -check -1 a -signal -1 a -p a"))
+        #expect(mixed.lines.sorted() == ["SIGNAL 1", "a", "a", "a", "a", "a"] && mixed.status == 0)
     }
 
     @Test("events are reported during a pause, and later commands follow")

@@ -1,5 +1,6 @@
 import Foundation
 import NotifyCenterTestKit
+import Testing
 
 /// A bus, and a program to run on it.
 struct ProgramBus {
@@ -68,6 +69,11 @@ struct Outcome {
         status = await child.exitStatus()
         (lines, errors) = (child.lines, child.errorText)
     }
+}
+
+/// The object of a line of JSON.
+func jsonObject(_ line: String) throws -> [String: Any] {
+    try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
 }
 
 /// The path of a file of this package.

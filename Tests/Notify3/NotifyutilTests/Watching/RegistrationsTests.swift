@@ -4,45 +4,30 @@ import Testing
 
 @Suite("Registrations and tokens")
 struct RegistrationsTests {
-    private func entry(_ token: CInt, _ count: Int?, _ kind: Kind = .port) -> Registrations.Entry {
-        Registrations.Entry(token: token, watch: Watch(name: "n\(token)", count: count, kind: kind))
+    private var registrations = Registrations()
+
+    private mutating func add(_ token: CInt, _ count: Int?, _ kind: Kind = .port) {
+        let watch = Watch(name: "n\(token)", count: count, kind: kind)
+        registrations.add(Registrations.Entry(token: token, watch: watch))
     }
 
-    @Test("a counted registration ends with its last report")
-    func counted() {
-        var registrations = Registrations()
-        registrations.add(entry(2, 2))
-        let first = registrations.take(2)
-        #expect(first?.isOver == false)
-        let second = registrations.take(2)
-        #expect(second?.isOver == true)
-        #expect(registrations.isEmpty)
-        let third = registrations.take(2)
-        #expect(third == nil)
-    }
-
-    @Test("a registration without a count does not end")
-    func endless() {
-        var registrations = Registrations()
-        registrations.add(entry(2, nil))
-        for _ in 0..<1000 { #expect(registrations.take(2)?.isOver == false) }
-    }
-
-    @Test("an unknown token has no entry")
-    func identity() {
-        var registrations = Registrations()
-        registrations.add(entry(1, 1))
+    @Test("a registration ends with its last report, and without a count it does not end")
+    mutating func counted() {
+        add(2, 2)
+        add(3, nil)
+        let counted = (0..<3).map { _ in registrations.take(2)?.isOver }
+        #expect(counted == [false, true, nil])
+        let endless = (0..<1000).map { _ in registrations.take(3)?.isOver }
+        #expect(endless.allSatisfy { $0 == false })
         let unknown = registrations.take(9)
-        #expect(unknown == nil)
-        #expect(registrations.entries.count == 1)
+        #expect(unknown == nil && registrations.entries.map(\.name) == ["n3"])
     }
 
     @Test("entries of a kind are found")
-    func kinds() {
-        var registrations = Registrations()
-        registrations.add(entry(1, 1, .signal(1)))
-        registrations.add(entry(2, 1, .signal(2)))
-        registrations.add(entry(3, 1, .check))
+    mutating func kinds() {
+        add(1, 1, .signal(1))
+        add(2, 1, .signal(2))
+        add(3, 1, .check)
         #expect(registrations.entries { $0 == .signal(2) }.map(\.name) == ["n2"])
         #expect(registrations.entries(where: \.isPolled).map(\.name) == ["n3"])
     }
