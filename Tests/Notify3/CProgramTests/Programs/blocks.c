@@ -1,4 +1,4 @@
-// Blocks on queues.
+// Blocks on queues. functions.c tests what blocks and functions have in common.
 #include "expect.h"
 #include <dispatch/dispatch.h>
 #include <pthread.h>
@@ -59,104 +59,6 @@ static void null_arguments(void) {
     EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, NULL, handler), NOTIFY_STATUS_NULL_INPUT);
     EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, queue, NULL), NOTIFY_STATUS_NULL_INPUT);
     EXPECT_EQUAL(notify_register_dispatch("org.example.null", NULL, queue, handler), NOTIFY_STATUS_NULL_INPUT);
-    dispatch_release(queue);
-}
-
-static void cancelled_in_the_handler(void) {
-    // a.7: a handler may cancel its own token, and that call is the last.
-    dispatch_queue_t queue = queue_here();
-    __block atomic_int calls = 0, status = -1;
-    int token = -1;
-    EXPECT_OK(notify_register_dispatch("org.example.block.once", &token, queue, ^(int t) {
-        atomic_fetch_add(&calls, 1);
-        atomic_store(&status, (int)notify_cancel(t));
-    }));
-    for (int i = 0; i < 5; i++) EXPECT_OK(notify_post("org.example.block.once"));
-    EVENTUALLY(atomic_load(&status) == NOTIFY_STATUS_OK);
-    settle();
-    drain(queue);
-    EXPECT_EQUAL(atomic_load(&calls), 1);
-    EXPECT(!notify_is_valid_token(token));
-    dispatch_release(queue);
-}
-
-static void cancelled_while_a_call_waits(void) {
-    // a.7: the token is checked right before a call: none begins after notify_cancel has returned.
-    dispatch_queue_t queue = queue_here();
-    __block atomic_int calls = 0;
-    int token = -1;
-    EXPECT_OK(notify_register_dispatch("org.example.block.waits", &token, queue, ^(int t) {
-        (void)t;
-        atomic_fetch_add(&calls, 1);
-    }));
-    dispatch_suspend(queue);
-    EXPECT_OK(notify_post("org.example.block.waits"));
-    settle();
-    EXPECT_OK(notify_cancel(token));
-    dispatch_resume(queue);
-    drain(queue);
-    EXPECT_EQUAL(atomic_load(&calls), 0);
-    dispatch_release(queue);
-}
-
-static void a_slow_handler_hears_the_last_post(void) {
-    // a.9: n posts are 1 to n calls, and one begins after the last post, in bounded memory.
-    enum { POSTS = 5000 };
-    dispatch_queue_t queue = queue_here();
-    __block atomic_int calls = 0, is_over = 0, heard_after = 0;
-    int token = -1;
-    EXPECT_OK(notify_register_dispatch("org.example.block.slow", &token, queue, ^(int t) {
-        (void)t;
-        // The first call ends after the last post, so that all later posts have to wait.
-        for (int i = 0; i < PATIENCE_MS && !atomic_load(&is_over); i++) rest();
-        if (atomic_load(&is_over)) atomic_fetch_add(&heard_after, 1);
-        atomic_fetch_add(&calls, 1);
-    }));
-    for (int i = 0; i < POSTS; i++) EXPECT_OK(notify_post("org.example.block.slow"));
-    settle();
-    EXPECT_EQUAL(atomic_load(&calls), 0);
-    atomic_store(&is_over, 1);
-    EVENTUALLY(atomic_load(&calls) >= 2);
-    settle();
-    drain(queue);
-    // The header: at most 16 calls wait to begin, in addition to the running one.
-    EXPECT(atomic_load(&calls) <= 18);
-    int before = atomic_load(&calls);
-    EXPECT_OK(notify_post("org.example.block.slow"));
-    EVENTUALLY(atomic_load(&calls) == before + 1);
-    EXPECT_OK(notify_cancel(token));
-    dispatch_release(queue);
-}
-
-static void held_back(void) {
-    // a.10: suspensions are counted, also with queues, where Darwin has only a flag.
-    dispatch_queue_t queue = queue_here();
-    __block atomic_int held_calls = 0, running_calls = 0;
-    int held = -1, running = -1;
-    EXPECT_OK(notify_register_dispatch("org.example.block.held", &held, queue, ^(int t) {
-        (void)t;
-        atomic_fetch_add(&held_calls, 1);
-    }));
-    EXPECT_OK(notify_register_dispatch("org.example.block.held", &running, queue, ^(int t) {
-        (void)t;
-        atomic_fetch_add(&running_calls, 1);
-    }));
-    EXPECT_OK(notify_suspend(held));
-    EXPECT_OK(notify_suspend(held));
-    for (int i = 0; i < 3; i++) EXPECT_OK(notify_post("org.example.block.held"));
-    settle();
-    EVENTUALLY(atomic_load(&running_calls) == 3);
-    EXPECT_OK(notify_resume(held));
-    settle();
-    drain(queue);
-    EXPECT_EQUAL(atomic_load(&held_calls), 0);
-    EXPECT_OK(notify_resume(held));
-    EVENTUALLY(atomic_load(&held_calls) == 1);
-    settle();
-    drain(queue);
-    EXPECT_EQUAL(atomic_load(&held_calls), 1);
-    EXPECT_OK(notify_cancel(held));
-    EXPECT_OK(notify_cancel(running));
     dispatch_release(queue);
 }
 
@@ -223,10 +125,6 @@ int main(int argc, char **argv) {
     take_role(argc, argv);
     handlers_are_called();
     null_arguments();
-    cancelled_in_the_handler();
-    cancelled_while_a_call_waits();
-    a_slow_handler_hears_the_last_post();
-    held_back();
     functions_are_called_on_their_queue();
     signals_reach_the_program();
     return finish();

@@ -68,18 +68,6 @@ static void self_names(void) {
     EXPECT_OK(notify_get_state(check, &state));
     EXPECT_EQUAL(state, 0);
     EXPECT_OK(notify_cancel(check));
-    // a.10: suspension of one token does not affect the other.
-    int one = -1, two = -1;
-    fd = -1;
-    EXPECT_OK(notify_register_file_descriptor("self.two", &fd, 0, &one));
-    EXPECT_OK(notify_register_file_descriptor("self.two", &fd, NOTIFY_REUSE, &two));
-    EXPECT_OK(notify_suspend(one));
-    EXPECT_OK(notify_post("self.two"));
-    EXPECT_EQUAL(next_token(fd), two);
-    EXPECT_OK(notify_resume(one));
-    EXPECT_EQUAL(next_token(fd), one);
-    EXPECT_OK(notify_cancel(one));
-    EXPECT_OK(notify_cancel(two));
 }
 
 static void expect_all(const char *name, uint32_t status) {

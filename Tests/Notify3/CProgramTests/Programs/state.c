@@ -1,4 +1,4 @@
-// The 64 bits of state of a name, across tokens, processes, and restarts of notifyd.
+// The 64 bits of state of a name, across tokens and processes.
 #include "expect.h"
 
 static uint64_t state_of(int token) {
@@ -79,54 +79,11 @@ static void across_processes(void) {
     close(output);
 }
 
-// The process that owns notifyd's name on the bus; 0 for none.
-static pid_t notifyd(void) {
-    FILE *answer = popen("dbus-send --session --print-reply=literal --dest=org.freedesktop.DBus / "
-                         "org.freedesktop.DBus.GetConnectionUnixProcessID string:org.notifycenter.Notifyd1 2>/dev/null", "r");
-    unsigned process = 0;
-    if (!answer || fscanf(answer, " uint32 %u", &process) != 1) process = 0;
-    if (answer) pclose(answer);
-    return (pid_t)process;
-}
-
-static void after_a_restart(void) {
-    // a.12: the newest state survives a restart, whether this or another process set it.
-    int token = watch("org.example.restart"), output = -1;
-    EXPECT_OK(notify_set_state(token, 100));
-    pid_t holder = start("hold", "org.example.restart.other", "200", &output);
-    EXPECT(heard(output));
-    EXPECT_EQUAL(status_of(start("increment", "org.example.restart", NULL, NULL)), 0);
-    pid_t before = notifyd();
-    EXPECT(before > 0);
-    if (before <= 0) return;
-    kill(before, SIGKILL);
-    EVENTUALLY(notifyd() != before);
-    // A value whose process is gone may be lost (a.12). The value of this process is back, or the newer one.
-    uint64_t state = 0;
-    EVENTUALLY((state = state_of(token)) == 100 || state == 101);
-    EXPECT(notifyd() > 0 && notifyd() != before);
-    EVENTUALLY(seen_anew("org.example.restart.other") == 200);
-    EXPECT_OK(notify_set_state(token, 300));
-    EXPECT_EQUAL(seen_anew("org.example.restart"), 300);
-    // Posts do not need notifyd.
-    EXPECT_OK(notify_post("org.example.restart"));
-    fence();
-    EXPECT_EQUAL(checked(token), 1);
-    kill(holder, SIGKILL);
-    status_of(holder);
-    EVENTUALLY(seen_anew("org.example.restart.other") == 0);
-    EXPECT_OK(notify_cancel(token));
-    close(output);
-}
-
 int main(int argc, char **argv) {
     take_role(argc, argv);
     if (is_role(argc, argv, "hold")) return hold_role(argv[2], argv[3]);
     if (is_role(argc, argv, "increment")) return increment_role(argv[2]);
     in_one_process();
     across_processes();
-    // dbus-broker relies on systemd to start notifyd again, and a test has no systemd.
-    const char *bus = getenv("NOTIFY_CENTER_TEST_BUS");
-    if (!bus || strcmp(bus, "dbus-broker") != 0) after_a_restart();
     return finish();
 }

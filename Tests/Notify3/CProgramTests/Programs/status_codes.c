@@ -77,9 +77,6 @@ static void descriptors(void) {
     EXPECT_EQUAL(notify_register_file_descriptor("org.example.reuse", &fd, NOTIFY_REUSE, &token), NOTIFY_STATUS_INVALID_FILE);
     mach_port_t port = 0;
     EXPECT_EQUAL(notify_register_mach_port("org.example.reuse", &port, NOTIFY_REUSE, &token), NOTIFY_STATUS_INVALID_PORT);
-    // The header: there is no such signal.
-    EXPECT_EQUAL(notify_register_signal("org.example.signal", -1, &token), NOTIFY_STATUS_INVALID_SIGNAL);
-    EXPECT_EQUAL(notify_register_signal("org.example.signal", 4711, &token), NOTIFY_STATUS_INVALID_SIGNAL);
     // a.1: notify_peek refuses a token of notify_register_plain.
     uint32_t value;
     EXPECT_OK(notify_register_plain("org.example.plain", &token));
