@@ -7,16 +7,13 @@ import notify
     init() { ProcessBus.use() }
 
     @Test func aForeignDescriptorIsNeitherUsedNorClosed() {
-        var (descriptor, token): (Int32, Int32) = (-1, -1)
+        var (descriptor, token, other): (Int32, Int32, Int32) = (-1, -1, -1)
         // The caller's descriptor is replaced by another file with the same number.
         notify_register_file_descriptor(uniqueName(), &descriptor, 0, &token)
         let stranger = open("/dev/null", O_RDONLY | O_CLOEXEC)
         dup2(stranger, descriptor)
-        var other: Int32 = -1
-        #expect(
-            status(notify_register_file_descriptor(uniqueName(), &descriptor, NOTIFY_REUSE, &other))
-                == NOTIFY_STATUS_INVALID_FILE
-        )
+        let reused = notify_register_file_descriptor(uniqueName(), &descriptor, NOTIFY_REUSE, &other)
+        #expect(status(reused) == NOTIFY_STATUS_INVALID_FILE)
         notify_cancel(token)
         #expect(fcntl(descriptor, F_GETFD) >= 0)
         close(descriptor)

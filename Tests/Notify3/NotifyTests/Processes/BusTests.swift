@@ -17,14 +17,20 @@ import Testing
 
     // Posting, observing and paths work without notifyd. Functions that need it fail.
     @Test func withoutNotifydOnlyStateAndReservedNamesAreMissing() async throws {
+        let reserved = "user.uid.\(geteuid())"
         let token = try await listener.register("dispatch", "menu")
-        #expect(try await listener.ask("set \(token) 5") == "status 9")
-        #expect(try await listener.ask("get \(token)") == "status 9")
-        #expect(try await listener.ask("post user.uid.\(geteuid())") == "status 9")
+        for command in [
+            "set \(token) 5", "get \(token)", "post \(reserved)",
+            "suspend-process \(listener.process.identifier)", "dump /dev/null",
+        ] {
+            #expect(try await listener.ask(command) == "status 9", "\(command)")
+        }
+        let error = #expect(throws: DBusError.self) {
+            try DarwinNotifyCenter(bus: bus.bus).post(NotificationName(reserved))
+        }
+        #expect(error?.code == .refused)
         // The kernel has few inotify instances, and frees those of ended processes with a delay.
         try await eventually { try await listener.ask("monitor \(token) /etc/hosts 0") == "status 0" }
-        #expect(try await listener.ask("suspend-process \(listener.process.identifier)") == "status 9")
-        #expect(try await listener.ask("dump /dev/null") == "status 9")
         #expect(try await poster.ask("post menu") == "status 0")
         try await eventually { listener.calls(token) == 1 }
     }
@@ -57,19 +63,15 @@ import Testing
     @Test func signalsOfStrangersAreNotTakenForNotifyds() async throws {
         let token = try await listener.register("dispatch", "menu")
         let stranger = try DBusConnection.open(bus.bus)
-        let names = try await stranger.call(
-            try .methodCall(
-                destination: "org.freedesktop.DBus",
-                path: "/org/freedesktop/DBus",
-                interface: "org.freedesktop.DBus",
-                member: "ListNames"
-            )
-        )
+        let names = try await stranger.call(NotifydProtocol.busCall("ListNames", []))
+        let signals: [(NotifydProtocol.Signal, [DBusValue])] = [
+            (.tell, [.uint64(1)]), (.suspend, []), (.tell, [.string("no number")]),
+        ]
         for name in names.first?.stringsValue ?? [] where name.hasPrefix(":") && name != stranger.uniqueName {
             // Directed signals need no match rule.
-            try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1)], to: name))
-            try stranger.send(try NotifydProtocol.signal(.suspend, to: name))
-            try stranger.send(try NotifydProtocol.signal(.tell, [.string("no number")], to: name))
+            for (signal, arguments) in signals {
+                try stranger.send(try NotifydProtocol.signal(signal, arguments, to: name))
+            }
         }
         try await stranger.flush()
         #expect(try await poster.ask("post menu") == "status 0")

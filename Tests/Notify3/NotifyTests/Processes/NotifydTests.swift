@@ -6,12 +6,20 @@ import Testing
 
 /// The states and paths that notifyd stores for processes with the library.
 @Suite struct NotifydTests {
-    let bus: PrivateBus
-    let (first, second): (Probe, Probe)
+    private let bus: PrivateBus
+    private let notifyd: ChildProcess
+    private let (first, second): (Probe, Probe)
+    private let reserved = "user.uid.\(geteuid()).menu"
 
-    init() throws {
+    init() async throws {
         bus = try PrivateBus()
+        notifyd = try await startNotifyd(on: bus)
         (first, second) = (try Probe(bus.environment), try Probe(bus.environment))
+    }
+
+    private func killNotifyd() {
+        notifyd.kill()
+        notifyd.waitUntilExit()
     }
 
     /// Waits until the bus has read the probe's earlier messages. A cancellation does not wait, so the bus could read a
@@ -22,8 +30,6 @@ import Testing
 
     // Rules, a.11: the state ends at once with the last registration.
     @Test func aStateEndsAtOnceEvenIfItsNameIsSoonRegisteredAgain() async throws {
-        let notifyd = try await startNotifyd(on: bus)
-        defer { notifyd.kill() }
         for _ in 0..<20 {
             var token = try await first.register("check", "menu")
             #expect(try await first.ask("set \(token) 5") == "status 0")
@@ -41,15 +47,15 @@ import Testing
 
     // Rules, a.12: after a restart, living processes report everything again. The newest value wins.
     @Test func aRestartOfNotifydLosesNothing() async throws {
-        let notifyd = try await startNotifyd(on: bus)
         let tokens = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
         let order = try await second.register("check", "order")
-        #expect(try await first.ask("set \(tokens.0) 1") == "status 0")
-        #expect(try await second.ask("set \(tokens.1) 2") == "status 0")
-        #expect(try await first.ask("set \(tokens.0) 3") == "status 0")
-        #expect(try await second.ask("set \(order) 4") == "status 0")
-        notifyd.kill()
-        _ = await notifyd.exitStatus()
+        for (probe, command) in [
+            (first, "set \(tokens.0) 1"), (second, "set \(tokens.1) 2"), (first, "set \(tokens.0) 3"),
+            (second, "set \(order) 4"),
+        ] {
+            #expect(try await probe.ask(command) == "status 0", "\(command)")
+        }
+        killNotifyd()
         // Observers do not notice the restart.
         #expect(try await first.ask("post menu") == "status 0")
         try await eventually { second.calls(tokens.1) == 1 }
@@ -71,7 +77,6 @@ import Testing
 
     // Rules, a.11 and a.12
     @Test func aStateOutlivesTheProcessThatSetItAndARestartOfNotifyd() async throws {
-        let notifyd = try await startNotifyd(on: bus)
         let token = try await second.register("check", "menu")
         let setter = try await first.register("check", "menu")
         #expect(try await second.ask("set \(token) 4") == "status 0")
@@ -80,8 +85,7 @@ import Testing
         try await waitUntilTheBusHasRead(first)
         // notifyd's reply comes after its earlier signals.
         #expect(try await second.ask("get \(token)") == "state 5")
-        notifyd.kill()
-        _ = await notifyd.exitStatus()
+        killNotifyd()
         let next = try await startNotifyd(on: bus)
         defer { next.kill() }
         // notifyd waits for the processes, but on a busy machine the time limit may end that wait.
@@ -90,41 +94,26 @@ import Testing
 
     // Rules, a.8: holds even if notifyd posts the name.
     @Test func aPostOfAUsersNameIsSeenAfterACallThatWaits() async throws {
-        let notifyd = try await startNotifyd(on: bus)
-        defer { notifyd.kill() }
-        let name = "user.uid.\(geteuid()).menu"
-        let token = try await first.register("check", name)
+        let token = try await first.register("check", reserved)
         for _ in 0..<5 {
             _ = try await first.ask("read \(token)")
-            #expect(try await first.ask("post-and-read \(token) \(name)") == "check 1")
+            #expect(try await first.ask("post-and-read \(token) \(reserved)") == "check 1")
             #expect(try await first.ask("read \(token)") == "check 0")
         }
     }
 
     // Rules, a.5: receivers take a reserved name only from notifyd.
     @Test func aReservedNameThatTheDarwinCenterPostsIsHeard() async throws {
-        let notifyd = try await startNotifyd(on: bus)
-        defer { notifyd.kill() }
-        let name = "user.uid.\(geteuid()).menu"
-        let token = try await first.register("dispatch", name)
+        let token = try await first.register("dispatch", reserved)
         let center = DarwinNotifyCenter(bus: bus.bus)
-        let observation = try await center.observe(NotificationName(name), delivery: .immediate) { _ in }
-        try center.post(NotificationName(name))
+        let observation = try await center.observe(NotificationName(reserved), delivery: .immediate) { _ in }
+        try center.post(NotificationName(reserved))
         try await eventually { first.calls(token) == 1 && observation.counts.delivered == 1 }
-        try center.queue(NotificationName(name))
+        try center.queue(NotificationName(reserved))
         try await eventually { first.calls(token) == 2 && observation.counts.delivered == 2 }
     }
 
-    @Test func withoutNotifydTheDarwinCenterSaysThatAReservedNameIsNotPosted() throws {
-        let error = #expect(throws: DBusError.self) {
-            try DarwinNotifyCenter(bus: bus.bus).post(NotificationName("user.uid.\(geteuid()).menu"))
-        }
-        #expect(error?.code == .refused)
-    }
-
     @Test func itsStatusIsWrittenWithTheCallersPermissions() async throws {
-        let notifyd = try await startNotifyd(on: bus)
-        defer { notifyd.kill() }
         _ = try await first.register("dispatch", "menu")
         let folder = try TemporaryDirectory("notify-status")
         #expect(try await second.ask("dump \(folder.path)/status") == "status 0")
@@ -139,12 +128,9 @@ import Testing
 
     // Rules, a.5: a wait for notifyd must not need one of the threads that tasks share.
     @Test func tasksPostAReservedNameEvenOnFewThreads() async throws {
-        let notifyd = try await startNotifyd(on: bus)
-        defer { notifyd.kill() }
-        let name = "user.uid.\(geteuid()).menu"
-        let token = try await first.register("check", name)
+        let token = try await first.register("check", reserved)
         _ = try await first.ask("read \(token)")
-        #expect(try await first.ask("post-in-tasks \(name)") == "posted")
+        #expect(try await first.ask("post-in-tasks \(reserved)") == "posted")
         #expect(try await first.ask("read \(token)") == "check 1")
     }
 }

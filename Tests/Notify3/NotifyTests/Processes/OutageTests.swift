@@ -22,9 +22,8 @@ import Testing
     }
 
     @Test func registrationsAreInForceAgainWhenTheBusIsBack() async throws {
-        let (handled, checked) = (
-            try await listener.register("dispatch", "menu"), try await listener.register("check", "menu")
-        )
+        let handled = try await listener.register("dispatch", "menu")
+        let checked = try await listener.register("check", "menu")
         _ = try await listener.ask("read \(checked)")
         try bus.restart()
         try await hears(handled, "menu")

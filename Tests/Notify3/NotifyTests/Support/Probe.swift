@@ -1,7 +1,8 @@
 import Basics
 import DBus
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
+import Testing
 
 /// A second process that uses notify(3).
 final class Probe: Sendable {
@@ -11,12 +12,12 @@ final class Probe: Sendable {
     /// - Parameter user: The user of the process. Only root can choose another user.
     init(_ environment: [String: String], asUser user: UInt32? = nil) throws {
         let program = ChildProcess.built("notify-probe")
-        if let user {
-            let identity = ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
-            process = try ChildProcess("setpriv", identity + [program], environment: environment)
-        } else {
-            process = try ChildProcess(program, environment: environment)
-        }
+        process =
+            if let user {
+                try ChildProcess(as: user, program, [], environment: environment)
+            } else {
+                try ChildProcess(program, environment: environment)
+            }
     }
 
     /// Makes the process carry out a command, and returns the reply.
@@ -33,14 +34,8 @@ final class Probe: Sendable {
     /// Registers, and returns the token.
     func register(_ kind: String, _ name: String) async throws -> Int32 {
         let answer = try await ask("\(kind) \(name)")
-        guard answer.hasPrefix("token "), let token = Int32(answer.dropFirst("token ".count)) else {
-            throw Unexpected(answer: answer)
-        }
-        return token
-    }
-
-    struct Unexpected: Error {
-        let answer: String
+        try #require(answer.hasPrefix("token "))
+        return try #require(Int32(answer.dropFirst("token ".count)))
     }
 
     func calls(_ token: Int32) -> Int { process.lines.count { $0 == "called \(token)" } }
