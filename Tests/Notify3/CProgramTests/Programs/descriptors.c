@@ -96,13 +96,6 @@ static void ports(void) {
     EXPECT_EQUAL(next_token((int)port), second);
     EXPECT_OK(notify_post("org.example.port.1"));
     EXPECT_EQUAL(next_token((int)port), first);
-    // a.10: suspension holds back only one token of a port.
-    EXPECT_OK(notify_suspend(first));
-    EXPECT_OK(notify_post("org.example.port.1"));
-    EXPECT_OK(notify_post("org.example.port.2"));
-    EXPECT_EQUAL(next_token((int)port), second);
-    EXPECT_OK(notify_resume(first));
-    EXPECT_EQUAL(next_token((int)port), first);
     ino_t file = file_of((int)port);
     EXPECT_OK(notify_cancel(first));
     EXPECT_OK(notify_cancel(second));

@@ -1,4 +1,4 @@
-// Every documented error, NULL for every pointer, and the numbers of tokens.
+// Every documented error, and NULL for every pointer.
 #include "expect.h"
 #include <notify_private.h>
 
@@ -84,26 +84,6 @@ static void descriptors(void) {
     EXPECT_OK(notify_cancel(token));
 }
 
-static void tokens(void) {
-    // a.6: tokens are not negative, unique, and never given out twice.
-    enum { COUNT = 2000 };
-    static int seen[COUNT];
-    for (int i = 0; i < COUNT; i++) {
-        EXPECT_OK(notify_register_check(i % 2 ? "org.example.token" : "self.token", &seen[i]));
-        EXPECT(seen[i] > 0);
-        EXPECT(notify_is_valid_token(seen[i]));
-        // Each token is new: here because each is larger than the last.
-        if (i >= 1) EXPECT(seen[i] > seen[i - 1]);
-        if (i % 3 == 0) EXPECT_OK(notify_cancel(seen[i]));
-    }
-    // a.6: a cancelled token stays cancelled.
-    EXPECT_EQUAL(notify_cancel(seen[0]), NOTIFY_STATUS_INVALID_TOKEN);
-    for (int i = 0; i < COUNT; i++) {
-        if (i % 3) EXPECT_OK(notify_cancel(seen[i]));
-        EXPECT(!notify_is_valid_token(seen[i]));
-    }
-}
-
 int main(void) {
     int first = -1;
     EXPECT_OK(notify_register_check("org.example.first", &first));
@@ -112,7 +92,6 @@ int main(void) {
     names();
     pointers();
     descriptors();
-    tokens();
     // a.9: a post without listeners is not remembered.
     EXPECT_OK(notify_post("org.example.nobody"));
     return finish();

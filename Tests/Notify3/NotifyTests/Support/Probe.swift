@@ -31,6 +31,13 @@ final class Probe: Sendable {
         return String(answer.dropFirst("\(number) ".count))
     }
 
+    /// Makes the process carry out commands in order, and returns the different replies.
+    func replies(_ commands: String...) async throws -> Set<String> {
+        var replies: Set<String> = []
+        for command in commands { replies.insert(try await ask(command)) }
+        return replies
+    }
+
     /// Registers, and returns the token.
     func register(_ kind: String, _ name: String) async throws -> Int32 {
         let answer = try await ask("\(kind) \(name)")

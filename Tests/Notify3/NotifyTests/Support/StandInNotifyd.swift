@@ -22,39 +22,32 @@ final class StandInNotifyd: Sendable {
     init(on bus: Bus, isRefusing: Bool = false) async throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
-        let names = DBusInterface.Argument("names", "as")
         let refusal = MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not now")
-        let interface = DBusInterface(
-            NotifydProtocol.interface,
-            methods: [
-                DBusInterface.Method(
-                    "Enter",
-                    in: [names],
-                    inOrder: { [weak self] call, reply in
-                        self?.callers.withLock { _ = $0.insert(call.sender) }
-                        for name in call.arguments.first?.stringsValue ?? [] { self?.note(.enter(name)) }
-                        reply.send(isRefusing ? .failure(refusal) : .success([]))
-                    }
-                ),
-                DBusInterface.Method(
-                    "Report",
-                    in: [.init("round", "t"), .init("suspensions", "u"), .init("names", NotifydProtocol.nameRows)],
-                    inOrder: { [weak self] call, reply in
-                        self?.callers.withLock { _ = $0.insert(call.sender) }
-                        self?.note(.report)
-                        reply.send(.success([]))
-                    }
-                ),
-                DBusInterface.Method(
-                    "Leave",
-                    in: [names],
-                    inOrder: { [weak self] call, reply in
-                        for name in call.arguments.first?.stringsValue ?? [] { self?.note(.leave(name)) }
-                        reply.send(.success([]))
-                    }
-                ),
-            ]
-        )
+        func method(
+            _ name: String,
+            _ arguments: [DBusInterface.Argument],
+            _ words: @escaping @Sendable ([DBusValue]) -> [Word]
+        ) -> DBusInterface.Method {
+            let isRefused = isRefusing && name == "Enter"
+            return DBusInterface.Method(
+                name,
+                in: arguments,
+                inOrder: { [weak self] call, reply in
+                    self?.callers.withLock { _ = $0.insert(call.sender) }
+                    for word in words(call.arguments) { self?.note(word) }
+                    reply.send(isRefused ? .failure(refusal) : .success([]))
+                }
+            )
+        }
+        let row: [DBusInterface.Argument] = [
+            .init("round", "t"), .init("suspensions", "u"), .init("names", NotifydProtocol.nameRows),
+        ]
+        let methods = [
+            method("Enter", [.init("names", "as")]) { ($0.first?.stringsValue ?? []).map { .enter($0) } },
+            method("Leave", [.init("names", "as")]) { ($0.first?.stringsValue ?? []).map { .leave($0) } },
+            method("Report", row) { _ in [.report] },
+        ]
+        let interface = DBusInterface(NotifydProtocol.interface, methods: methods)
         let object = try connection.export([interface], at: NotifydProtocol.path)
         let signals = connection.onSignal { [weak self] message in
             guard message.member == "Posted", let name = try? message.arguments().first?.stringValue else { return }

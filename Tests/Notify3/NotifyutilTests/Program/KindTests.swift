@@ -22,21 +22,6 @@ struct KindTests {
         }
     }
 
-    @Test("each kind reports posts of other processes")
-    func othersPosts() async throws {
-        let bus = try await ProgramBus()
-        let watchers = try Self.kinds.map { try bus.start(["--ready"] + $0 + ["-2", "a"]) }
-        try await eventually("all watch") { watchers.allSatisfy { $0.errorText == "ready" } }
-        for count in 1...2 {
-            #expect(try await bus.run("-p", "a").status == 0)
-            try await eventually("each reports the post") { watchers.allSatisfy { $0.lines.count == count } }
-        }
-        for watcher in watchers {
-            #expect(await watcher.exitStatus() == 0)
-            #expect(watcher.lines == ["a", "a"])
-        }
-    }
-
     @Test("the signal kind prints the signal, then the names that were posted")
     func signals() async throws {
         let bus = try await ProgramBus()
