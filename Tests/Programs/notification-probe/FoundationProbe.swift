@@ -2,9 +2,6 @@ import Dispatch
 import Foundation
 import NotifyCenterFoundation
 
-/// Writes without stdio, because a buffered line would be lost with the process.
-@Sendable func report(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
-
 /// The same type as in the tests.
 struct Order: DistributedNotificationCenter.MainActorMessage {
     static let name = Notification.Name("com.example.order")
@@ -25,21 +22,16 @@ func runFoundationProbe(_ arguments: [String]) throws {
             let object = notification.object as? String ?? "-"
             let text = notification.userInfo?["text"] as? String ?? "-"
             let flag = notification.userInfo?["flag"] as? Bool ?? false
-            report("\(notification.name.rawValue) \(object) \(text) \(flag) main:\(Thread.isMainThread)")
+            say("\(notification.name.rawValue) \(object) \(text) \(flag) main:\(Thread.isMainThread)")
         }
-        report("ready")
+        say("ready")
         if arguments.first == "observe" { RunLoop.main.run() } else { dispatchMain() }
     case "post":
-        let (object, text) = (arguments[2], arguments[3])
-        center.postNotificationName(
-            name,
-            object: object,
-            userInfo: ["text": text, "flag": true],
-            deliverImmediately: true
-        )
+        let userInfo: [AnyHashable: Any] = ["text": arguments[3], "flag": true]
+        center.postNotificationName(name, object: arguments[2], userInfo: userInfo, deliverImmediately: true)
     case "messages":
-        let token = try center.addObserver(for: Order.self) { report("\($0.count) \($0.notes)") }
-        report("ready")
+        let token = try center.addObserver(for: Order.self) { say("\($0.count) \($0.notes)") }
+        say("ready")
         RunLoop.main.run()
         center.removeObserver(token)
     case "post-message":

@@ -1,5 +1,6 @@
-// A process with notifications. With arguments it uses Foundation's center (`runFoundationProbe`). Without arguments it has
-// a distributed center, runs the commands on its standard input, and prints each delivery as a line `LABEL NAME OBJECT`. Everything happens on the main queue, as in an app. Each command prints one line:
+// A process with notifications. With arguments it uses Foundation's center (`runFoundationProbe`). Without arguments it
+// has a distributed center, runs the commands on its standard input, and prints each delivery as a line `LABEL NAME
+// OBJECT`. Everything happens on the main queue, as in an app. Each command prints one line:
 //
 //     observe LABEL BEHAVIOR NAME OBJECT     `*` is any name or object; prints `observing LABEL`
 //     suspend | resume                       prints `suspended` or `resumed`
@@ -73,19 +74,14 @@ final class Probe {
             }
             observations.append(observation)
             return "observing \(label)"
-        case ("suspend", 1):
-            center.isSuspended = true
-            return "suspended"
-        case ("resume", 1):
-            center.isSuspended = false
-            return "resumed"
+        case ("suspend", 1), ("resume", 1):
+            center.isSuspended = words[0] == "suspend"
+            return center.isSuspended ? "suspended" : "resumed"
         case ("waiting", 1):
             return "waiting \(center.statistics.waiting)"
         case ("hear", 2):
-            let observation = try darwin.observe(NotificationName(String(words[1])), delivery: .main) { notification in
-                say("darwin \(notification.name)")
-            }
-            observations.append(observation)
+            let name = NotificationName(String(words[1]))
+            observations.append(try darwin.observe(name, delivery: .main) { say("darwin \($0.name)") })
             return "hearing"
         case ("choke", 1):
             choke()

@@ -1,6 +1,5 @@
 import Basics
 import DBus
-import Glibc
 import NotifyCenter
 import Synchronization
 
@@ -9,37 +8,33 @@ import Synchronization
 ///
 ///   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
 ///
-/// It replies to `Tell` with the names that it has entered. It prints `tell`, `suspend` and `resume`, and `posted
-/// INTERFACE` for each post.
+/// It replies to `Tell` with the names that it has entered. It prints `suspend` and `resume`, and `posted INTERFACE` for
+/// each post.
 func runNotifydClient() throws {
     let names = Locked<[String]>([])
     let connection = try DBusConnection.open()
 
     let signals = connection.onSignal { message in
-        if message.member == "Posted" { print(line: "posted \(message.interface ?? "")") }
+        if message.member == "Posted" { say("posted \(message.interface ?? "")") }
         guard message.interface == NotifydProtocol.interface, let member = message.member,
             let arguments = try? message.arguments()
         else { return }
         switch NotifydProtocol.Signal(rawValue: member) {
         case .tell:
             let report = ProcessReport(names: names.withLock { $0 }.map { NameReport(name: $0) })
-            let call = try? NotifydProtocol.call(
-                .report,
-                [arguments[0]] + report.values,
-                options: [.noReply, .noAutoStart]
-            )
+            let values = [arguments[0]] + report.values
+            let call = try? NotifydProtocol.call(.report, values, options: [.noReply, .noAutoStart])
             if let call { try? connection.send(call) }
-            print(line: "tell")
-        case .suspend, .resume, .keep: print(line: member.lowercased())
+        case .suspend, .resume, .keep: say(member.lowercased())
         case nil: break
         }
     }
-    print(line: "ready \(connection.uniqueName ?? "")")
+    say("ready \(connection.uniqueName ?? "")")
 
     while let line = readLine() {
         let words = line.split(separator: " ")
         guard words.count >= 2, let method = NotifydProtocol.Method(rawValue: String(words[1])) else {
-            print(line: "refused no-such-command")
+            say("refused no-such-command")
             continue
         }
         let arguments = words.dropFirst(2).compactMap(value)
@@ -47,17 +42,12 @@ func runNotifydClient() throws {
         do throws(DBusError) {
             let answer = try connection.callAndWait(NotifydProtocol.call(method, arguments))
             let texts = answer.map { $0.stringValue ?? $0.unsignedValue.map { "\($0)" } ?? "\($0)" }
-            print(line: "ok " + texts.joined(separator: " ").split(separator: "\n").joined(separator: "; "))
+            say("ok " + texts.joined(separator: " ").split(separator: "\n").joined(separator: "; "))
         } catch {
-            print(line: "refused \(NotifydProtocol.refusal(error)?.rawValue ?? error.name ?? "\(error)")")
+            say("refused \(NotifydProtocol.refusal(error)?.rawValue ?? error.name ?? "\(error)")")
         }
     }
     signals.cancel()
-}
-
-private func print(line: String) {
-    var line = line + "\n"
-    line.withUTF8 { _ = Glibc.write(1, $0.baseAddress, $0.count) }
 }
 
 private func value(_ word: Substring) -> DBusValue? {
@@ -67,7 +57,6 @@ private func value(_ word: Substring) -> DBusValue? {
     case "as": .array(text.split(separator: ",").map { .string(String($0)) }, of: "s")
     case "t": UInt64(text).map { .uint64($0) }
     case "u": UInt32(text).map { .uint32($0) }
-    case "i": Int32(text).map { .int32($0) }
     default: nil
     }
 }

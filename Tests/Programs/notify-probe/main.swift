@@ -1,5 +1,6 @@
-// A process that calls notify(3), or notifyd itself (`runNotifydClient`), for the tests between processes. Each line of its standard input is a number and a
-// command. The reply is a line that begins with the number. Each call of a handler prints another line.
+// A process that calls notify(3), or notifyd itself (`runNotifydClient`), for the tests between processes. Each line of
+// its standard input is a number and a command. The reply is a line that begins with the number. Each call of a handler
+// prints another line.
 
 import CNotify.Private
 import Dispatch
@@ -52,6 +53,7 @@ func registerInHandler() -> String {
 func answer(_ command: String, _ arguments: [Substring]) -> String {
     let first = String(arguments.first ?? "")
     let number = Int32(first) ?? -1
+    let second = arguments.dropFirst().first.map(String.init) ?? ""
     var token: Int32 = -1
     switch command {
     case "check": return registered(notify_register_check(first, &token), token)
@@ -66,7 +68,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
     case "cancel": return "status \(notify_cancel(number))"
     case "suspend": return "status \(notify_suspend(number))"
     case "resume": return "status \(notify_resume(number))"
-    case "set": return "status \(notify_set_state(number, arguments.dropFirst().first.flatMap { UInt64($0) } ?? 0))"
+    case "set": return "status \(notify_set_state(number, UInt64(second) ?? 0))"
     case "get":
         var state: UInt64 = 0
         let status = notify_get_state(number, &state)
@@ -74,18 +76,15 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
     case "post-and-read":
         // Posts, makes a call that waits for a reply, and checks, without a pause.
         var (check, state): (Int32, UInt64) = (-1, 0)
-        let statuses = [
-            notify_post(arguments.dropFirst().first.map(String.init)), notify_get_state(number, &state),
-            notify_check(number, &check),
-        ]
+        let statuses = [notify_post(second), notify_get_state(number, &state), notify_check(number, &check)]
         return statuses == [0, 0, 0] ? "check \(check)" : "statuses \(statuses)"
     case "monitor":
-        let path = arguments.dropFirst().first.map { strdup(String($0)) } ?? nil
+        let path = strdup(second)
         defer { free(path) }
         return "status \(notify_monitor_file(number, path, arguments.dropFirst(2).first.flatMap { Int32($0) } ?? 0))"
     case "storm":
         // Each of these threads registers names, posts them, cancels them, and posts after each step.
-        let count = arguments.dropFirst().first.flatMap { Int($0) } ?? 0
+        let count = Int(second) ?? 0
         together(Int(number)) { thread in
             for index in 0..<count {
                 var token: Int32 = -1
