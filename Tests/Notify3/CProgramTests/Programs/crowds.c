@@ -1,21 +1,8 @@
-// Very many registrations, and many threads at once.
+// Many threads at once.
 #include "expect.h"
 #include <pthread.h>
 
-enum { DUPLICATES = 20000, THREADS = 4, TURNS = 400 };
-
-static void duplicates(void) {
-    // Rules, a.7 and a.14: one name may have very many registrations, and notify_check works for each of them
-    // separately.
-    static int tokens[DUPLICATES];
-    for (int i = 0; i < DUPLICATES; i++) EXPECT_OK(notify_register_check("org.example.duplicate", &tokens[i]));
-    for (int i = 0; i < DUPLICATES; i++) EXPECT_EQUAL(checked(tokens[i]), 1);
-    EXPECT_OK(notify_post("org.example.duplicate"));
-    fence();
-    for (int i = 0; i < DUPLICATES; i++) EXPECT_EQUAL(checked(tokens[i]), 1);
-    for (int i = 0; i < DUPLICATES; i++) EXPECT_EQUAL(checked(tokens[i]), 0);
-    for (int i = 0; i < DUPLICATES; i++) EXPECT_OK(notify_cancel(tokens[i]));
-}
+enum { THREADS = 4, TURNS = 400 };
 
 static void *register_post_cancel(void *context) {
     const char *own = (const char *)context;
@@ -54,7 +41,6 @@ static void threads(void) {
 
 int main(int argc, char **argv) {
     take_role(argc, argv);
-    duplicates();
     threads();
     return finish();
 }

@@ -6,33 +6,23 @@ import Testing
 @Suite("Lists")
 struct ListingTests {
     private static func process(_ pid: UInt32, suspensions: UInt32 = 0, _ names: [NameReport]) -> ProcessListing {
-        ProcessListing(
-            connection: ":1.\(pid)",
-            process: pid,
-            user: 1000,
-            report: ProcessReport(suspensions: suspensions, names: names)
-        )
+        let report = ProcessReport(suspensions: suspensions, names: names)
+        return ProcessListing(connection: ":1.\(pid)", process: pid, user: 1000, report: report)
     }
 
-    private static let processes = [
-        process(
-            20,
-            [
-                NameReport(
-                    name: "b",
-                    registrations: [RegistrationReport(token: 4, kind: .signal, suspensions: 0, deliveries: 3)]
-                ),
-                NameReport(
-                    name: "a",
-                    monitors: [MonitorReport(token: 3, path: "/etc/hosts", flags: 0)],
-                    registrations: [
-                        RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 0),
-                        RegistrationReport(token: 2, kind: .check, suspensions: 0, deliveries: 0),
-                    ]
-                ),
+    private static let registered = [
+        NameReport(name: "b", registrations: [.init(token: 4, kind: .signal, suspensions: 0, deliveries: 3)]),
+        NameReport(
+            name: "a",
+            monitors: [MonitorReport(token: 3, path: "/etc/hosts", flags: 0)],
+            registrations: [
+                .init(token: 3, kind: .dispatch, suspensions: 1, deliveries: 0),
+                .init(token: 2, kind: .check, suspensions: 0, deliveries: 0),
             ]
         ),
-        process(3, suspensions: 2, [NameReport(name: "\u{1B}evil\n")]),
+    ]
+    private static let processes = [
+        process(20, registered), process(3, suspensions: 2, [NameReport(name: "\u{1B}evil\n")]),
     ]
 
     private static let names = [

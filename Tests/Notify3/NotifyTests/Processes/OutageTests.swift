@@ -93,16 +93,6 @@ import Testing
         try await hears(try await listener.register("dispatch", "menu"), "menu")
     }
 
-    // This bus refuses every match rule.
-    @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not count rules by connection"))
-    func aRuleThatTheBusRefusesIsARegistrationThatFails() async throws {
-        let strict = try PrivateBus(.init(matchRulesPerConnection: 0))
-        let probe = try Probe(strict.environment)
-        #expect(try await probe.replies("dispatch menu", "check menu") == ["status 1000000"])
-        #expect(try await probe.ask("cancel 2") == "status 2")
-        #expect(try await probe.ask("post menu") == "status 0")
-    }
-
     // No function waits longer than 30 seconds, and earlier messages count when the bus goes on. All waits of this
     // length are in this test, at the same time.
     @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher"))
