@@ -67,7 +67,7 @@ struct NotifydHostileTests {
         hostile.kill()
         // The first measurement waits for the messages that the bus has stored.
         var calm = try await machine.measure(rounds: 1)
-        let before = try ProcessorTime.now()
+        let before = try ProcessorTime()
         calm = try await machine.measure(rounds: 5)
         print("hostile \(deed): notifyd had \(memory.median >> 10) kB at the median; afterwards: \(calm)")
         if try Self.isJudged(deed, since: before) { expectServed(calm) }
@@ -122,7 +122,7 @@ struct NotifydHostileTests {
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
         var waits: [Duration] = []
-        let before = try ProcessorTime.now()
+        let before = try ProcessorTime()
         for _ in 0..<3 {
             machine.killNotifyd()
             try await machine.runNotifyd()
@@ -144,7 +144,7 @@ struct NotifydHostileTests {
     /// dbus-daemon has one queue for notifyd. In its turn on a processor it reads more than the socket to notifyd has
     /// room for. If both wait for a processor, that queue grows whatever notifyd does.
     private static func isJudged(_ deed: String, since earlier: ProcessorTime) throws -> Bool {
-        let others = try ProcessorTime.now().others(since: earlier)
+        let others = try ProcessorTime().others(since: earlier)
         guard others >= 0.2 else { return true }
         print("hostile \(deed): times are not judged, other processes have used \(others) processors")
         return false
@@ -160,7 +160,7 @@ struct NotifydHostileTests {
         let hostile = try machine.hostile(deed)
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
-        let before = try ProcessorTime.now()
+        let before = try ProcessorTime()
         let (busy, memory) = try await machine.measureMemory { try await machine.measure(rounds: 30) }
         let isJudged = try Self.isJudged(deed, since: before)
         for (user, (calm, busy)) in zip(Machine.honestUsers, zip(calm, busy)) {

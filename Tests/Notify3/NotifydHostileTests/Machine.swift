@@ -198,7 +198,7 @@ struct ProcessorTime {
     private let all: Double
     private let own: Double
 
-    static func now() throws -> ProcessorTime {
+    init() throws {
         let line = try String(contentsOfFile: "/proc/stat", encoding: .utf8).prefix { $0 != "\n" }
         let times = line.split(separator: " ").dropFirst().prefix(8).compactMap { Double($0) }
         guard times.count == 8 else { throw CocoaError(.fileReadCorruptFile) }
@@ -214,16 +214,14 @@ struct ProcessorTime {
             parents[process] = Int32(fields[2])
             used[process] = (Double(fields[12]) ?? 0) + (Double(fields[13]) ?? 0)
         }
-        let own = used.reduce(0) { sum, process in
+        let ownTicks = used.reduce(0) { sum, process in
             var ancestor: Int32? = process.key
             while let next = ancestor, next != getpid() { ancestor = parents[next] }
             return sum + (ancestor == nil ? 0 : process.value)
         }
         let ticks = Double(sysconf(CInt(_SC_CLK_TCK)))
-        return ProcessorTime(all: busy / ticks, own: own / ticks)
+        (all, own) = (busy / ticks, ownTicks / ticks)
     }
-
-    private init(all: Double, own: Double) { (self.all, self.own) = (all, own) }
 
     /// Returns how many processors other processes have used since then.
     func others(since earlier: ProcessorTime) -> Double {
