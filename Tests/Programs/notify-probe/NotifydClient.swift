@@ -8,8 +8,8 @@ import Synchronization
 ///
 ///   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
 ///
-/// It replies to `Tell` with the names that it has entered. It prints `suspend` and `resume`, and `posted INTERFACE` for
-/// each post.
+/// It replies to `Tell` with the names that it has entered. It prints `suspend` and `resume`, and `posted INTERFACE`
+/// for each post.
 func runNotifydClient() throws {
     let names = Locked<[String]>([])
     let connection = try DBusConnection.open()
