@@ -16,7 +16,7 @@ struct JSONLineTests {
                 $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) || $0.properties.isBidiControl
             }
             #expect(controls.isEmpty, "\(line.text)")
-            #expect(try JSONReader.read(line.text) == ["type": "x", "name": .string(text)])
+            #expect(try propertyList(line.text) == ["type": "x", "name": .string(text)])
         }
     }
 
@@ -38,7 +38,7 @@ struct JSONLineTests {
             info.json
                 == #"{"a":{"n\"":"\u001b"},"e":1e+300,"m":-9223372036854775808,"z":[1,18446744073709551615,1.5,true]}"#
         )
-        #expect(try JSONReader.read(info.json) == .dictionary(info))
+        #expect(try propertyList(info.json) == .dictionary(info))
     }
 
     @Test("data is base64, a date is ISO 8601 in UTC, and other values are numbers or null")
