@@ -34,31 +34,28 @@ struct AppCredentialsTests {
 
     @Test("all facts in a manifest must match, and the first mismatch is reported")
     func mismatches() {
-        let identity = AppManifest.Identity(executable: "/usr/bin/a", user: 1000, unit: "a.service", appArmor: "a")
-        for (credentials, expected) in [
-            (credentials(unit: "a.service", label: "a (enforce)"), nil),
-            (credentials("/usr/bin/b", unit: "a.service", label: "a (enforce)"), "executable"),
-            (credentials(label: "a (enforce)"), "unit"), (credentials(unit: "a.service"), "appArmor"),
-            (credentials(user: 7, unit: "a.service", label: "a (enforce)"), "user"),
-        ] {
-            #expect(mismatch(identity, credentials) == expected)
+        let all = AppManifest.Identity(executable: "/usr/bin/a", user: 1000, unit: "a.service", appArmor: "a")
+        let flatpak = AppManifest.Identity(flatpak: "org.example.A")
+        let cases: [(AppManifest.Identity, AppCredentials, String?)] = [
+            (all, credentials(unit: "a.service", label: "a (enforce)"), nil),
+            (all, credentials("/usr/bin/b", unit: "a.service", label: "a (enforce)"), "executable"),
+            (all, credentials(label: "a (enforce)"), "unit"),
+            (all, credentials(unit: "a.service"), "appArmor"),
+            (all, credentials(user: 7, unit: "a.service", label: "a (enforce)"), "user"),
+            // A Flatpak's process matches no other app, whatever its program's path.
+            (.init(executable: "/usr/bin/a"), credentials(flatpak: "org.evil.A"), "flatpak"),
+            (flatpak, credentials("/app/bin/x", flatpak: "org.example.A"), nil),
+            (flatpak, credentials("/app/bin/x"), "flatpak"),
+        ]
+        for (identity, credentials, expected) in cases {
+            #expect(mismatch(identity, credentials) == expected, "\(credentials)")
         }
     }
 
     @Test("an AppArmor profile counts only in enforce mode")
     func profiles() {
-        #expect(credentials(label: "snap.a.b (enforce)").enforcedProfile == "snap.a.b")
-        for label in ["a (complain)", "unconfined", "a", "", nil] {
-            #expect(credentials(label: label).enforcedProfile == nil)
-        }
-    }
-
-    @Test("a Flatpak's process matches no other app, whatever its program's path")
-    func flatpaks() {
-        let own = AppManifest.Identity(flatpak: "org.example.A")
-        #expect(mismatch(.init(executable: "/usr/bin/a"), credentials(flatpak: "org.evil.A")) == "flatpak")
-        #expect(mismatch(own, credentials("/app/bin/x", flatpak: "org.example.A")) == nil)
-        #expect(mismatch(own, credentials("/app/bin/x")) == "flatpak")
+        let labels = ["snap.a.b (enforce)", "a (complain)", "unconfined", "a", "", nil]
+        #expect(labels.map { credentials(label: $0).enforcedProfile } == ["snap.a.b", nil, nil, nil, nil, nil])
     }
 
     @Test("a process in an unreadable sandbox is identified as no app and refused")
@@ -74,50 +71,38 @@ struct AppCredentialsTests {
             .init(executable: "/usr/bin/a"), .init(flatpak: "org.example.A"), .init(unit: "a.service"),
             .init(appArmor: "a"), .init(user: 1000),
         ]
-        for (index, identity) in identities.enumerated() {
+        for identity in identities {
             #expect(mismatch(identity, caller) == "flatpak", "\(identity)")
-            let manifest = AppManifest(identifier: "a.b", identity: identity)
+            let eligibility = AppEligibility(manifests: [AppManifest(identifier: "a.b", identity: identity)])
             for claimed in ["a.b", "c.d", nil] {
-                let decision = AppEligibility(manifests: [manifest]).decide(caller, claiming: claimed)
-                guard case .failure(let refusal) = decision else {
-                    Issue.record("\(index): it takes part as \(decision)")
-                    continue
-                }
-                let isTold = refusal.description.contains("Permission denied; give the broker")
-                #expect(refusal.code == .unreadableSandbox && isTold, "\(refusal)")
+                let refusal = eligibility.decide(caller, claiming: claimed).refusal
+                let isTold = refusal?.description.contains("Permission denied; give the broker") == true
+                #expect(refusal?.code == .unreadableSandbox && isTold, "\(identity) \(claimed ?? "")")
             }
         }
     }
 
     @Test("on a bus of many users a manifest needs facts that other users cannot forge")
     func proof() throws {
-        func refusal(_ identity: AppManifest.Identity) -> EligibilityRefusal.Code? {
-            let manifest = AppManifest(identifier: "a.b", identity: identity)
-            let eligibility = AppEligibility(requiresEnrolment: true, manifests: [manifest], requiresProof: true)
-            let caller = credentials(unit: "a.service", label: "a (enforce)", flatpak: identity.flatpak)
-            guard case .failure(let refusal) = eligibility.decide(caller, claiming: "a.b") else { return nil }
-            return refusal.code
-        }
         let expected: [(AppManifest.Identity, EligibilityRefusal.Code?)] = [
             (.init(executable: "/usr/bin/a"), .noProof), (.init(flatpak: "org.example.A"), .noProof),
             (.init(executable: "/usr/bin/a", user: 1000), nil), (.init(unit: "a.service"), nil),
             (.init(appArmor: "a"), nil), (.init(executable: "/usr/bin/a", user: 7), .notTheUser),
             (.init(unit: "b.service"), .notTheProgram),
         ]
-        for (identity, code) in expected { #expect(refusal(identity) == code, "\(identity)") }
-    }
-
-    @Test("without a claimed name a manifest without proof is not matched")
-    func proofWithoutClaim() {
-        let manifest = AppManifest(identifier: "a.b", identity: .init(executable: "/usr/bin/a"))
-        for (requiresProof, identifier) in [(false, "a.b"), (true, "/usr/bin/a (uid 1000)")] {
-            let eligibility = AppEligibility(manifests: [manifest], requiresProof: requiresProof)
-            guard case .success(let app) = eligibility.decide(credentials(), claiming: nil) else {
-                Issue.record("it takes part")
-                continue
-            }
-            #expect(app.identifier == identifier)
+        for (identity, code) in expected {
+            let manifest = AppManifest(identifier: "a.b", identity: identity)
+            let eligibility = AppEligibility(requiresEnrolment: true, manifests: [manifest], requiresProof: true)
+            let caller = credentials(unit: "a.service", label: "a (enforce)", flatpak: identity.flatpak)
+            #expect(eligibility.decide(caller, claiming: "a.b").refusal?.code == code, "\(identity)")
         }
+        // Without a claimed name a manifest without proof is not matched.
+        let hint = AppManifest(identifier: "a.b", identity: .init(executable: "/usr/bin/a"))
+        let identifiers = try [false, true].map { requiresProof in
+            let eligibility = AppEligibility(manifests: [hint], requiresProof: requiresProof)
+            return try eligibility.decide(credentials(), claiming: nil).get().identifier
+        }
+        #expect(identifiers == ["a.b", "/usr/bin/a (uid 1000)"])
     }
 
     // MARK: Facts from the kernel
@@ -139,12 +124,12 @@ struct AppCredentialsTests {
 
     @Test("a Flatpak's ID is read only from the Application section")
     func flatpakInformation() {
-        #expect(ProcessView.flatpak(inInformation: "[Application]\nname=org.a.B\nruntime=x\n") == "org.a.B")
-        #expect(
-            ProcessView.flatpak(inInformation: "[Context]\nname=org.evil\n[Application]\nname=org.a.B\n") == "org.a.B"
-        )
-        for text in ["", "name=org.a.B", "[Context]\nname=org.a.B\n", "[Application]\n[Other]\nname=org.a.B"] {
-            #expect(ProcessView.flatpak(inInformation: text) == nil)
+        for (text, identifier) in [
+            ("[Application]\nname=org.a.B\nruntime=x\n", "org.a.B"),
+            ("[Context]\nname=org.evil\n[Application]\nname=org.a.B\n", "org.a.B"), ("", nil), ("name=org.a.B", nil),
+            ("[Context]\nname=org.a.B\n", nil), ("[Application]\n[Other]\nname=org.a.B", nil),
+        ] as [(String, String?)] {
+            #expect(ProcessView.flatpak(inInformation: text) == identifier, "\(text)")
         }
     }
 
@@ -156,9 +141,8 @@ struct AppCredentialsTests {
         func isUnreadable() -> Bool {
             if case .unreadable = seen() { true } else { false }
         }
-        #expect(seen() == .absent)
-        #expect(ProcessView.sandbox(atRoot: root.file("nothing")) == .absent)
-        try "[Application]\nname=org.a.B\n".write(toFile: file, atomically: true, encoding: .utf8)
+        #expect([seen(), ProcessView.sandbox(atRoot: root.file("nothing"))] == [.absent, .absent])
+        try root.write("[Application]\nname=org.a.B\n", to: ".flatpak-info")
         #expect(seen() == .flatpak("org.a.B"))
         if geteuid() != 0 {
             #expect(chmod(file, 0) == 0)
@@ -186,39 +170,35 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("a program whose path leads to another file is not identified")
-    func otherFile() async throws {
+    /// Runs a copy of `sleep`, and then a script whose first argument is the path of the copy.
+    private func sleeper(_ script: String) async throws -> String? {
         let directory = try TemporaryDirectory()
         let path = directory.file("sleeper")
+        func run(_ script: String) async throws {
+            #expect(try await ChildProcess("sh", ["-e", "-c", script, "sh", path]).exitStatus() == 0)
+        }
         // Another process copies the file. If this process did, a thread that forks at that moment would hold the file
         // open for writing.
-        try await Self.run("cp /bin/sleep '\(path)'")
+        try await run("cp /bin/sleep $1")
         let process = try ChildProcess(path, ["600"])
-        let identifier = UInt32(process.identifier)
-        #expect(ProcessView.executable(of: identifier)?.hasSuffix("/sleeper") == true)
-        try await Self.run("mv '\(path)' '\(path).old'; cp /bin/sleep '\(path)'")
+        #expect(ProcessView.executable(of: UInt32(process.identifier))?.hasSuffix("/sleeper") == true)
+        try await run(script)
+        return ProcessView.executable(of: UInt32(process.identifier))
+    }
+
+    @Test("a program whose path leads to another file is not identified")
+    func otherFile() async throws {
         // The kernel reports the file's new name, and the new file at the old path is not the running program.
-        #expect(ProcessView.executable(of: identifier)?.hasSuffix("/sleeper") == false)
+        #expect(try await sleeper("mv $1 $1.old; cp /bin/sleep $1")?.hasSuffix("/sleeper") == false)
     }
 
     @Test(
         "a program counts as replaced by an update only if its file has no name left",
-        .enabled(if: geteuid() == 0, "only root's program may have been replaced"),
-        arguments: [true, false]
+        .enabled(if: geteuid() == 0, "only root's program may have been replaced")
     )
-    func replaced(hasOtherName: Bool) async throws {
-        let directory = try TemporaryDirectory()
-        let path = directory.file("sleeper")
-        try await Self.run("cp /bin/sleep '\(path)'")
-        let process = try ChildProcess(path, ["600"])
-        if hasOtherName { try await Self.run("ln '\(path)' '\(path).other'") }
-        try await Self.run("rm '\(path)'")
-        let seen = ProcessView.executable(of: UInt32(process.identifier))
-        #expect(hasOtherName ? seen == nil : seen?.hasSuffix("/sleeper") == true)
-    }
-
-    private static func run(_ script: String) async throws {
-        #expect(try await ChildProcess("sh", ["-e", "-c", script]).exitStatus() == 0)
+    func replaced() async throws {
+        #expect(try await sleeper("ln $1 $1.other; rm $1") == nil)
+        #expect(try await sleeper("rm $1")?.hasSuffix("/sleeper") == true)
     }
 
     @Test("a process of root is examined even if other users have taken all threads")

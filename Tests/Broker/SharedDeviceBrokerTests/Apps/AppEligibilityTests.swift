@@ -29,20 +29,16 @@ struct AppEligibilityTests {
             .decide(AppCredentials(user: user, executable: executable), claiming: identifier)
     }
 
-    private func refusal(_ decision: AppEligibility.Decision) -> EligibilityRefusal? {
-        if case .failure(let refusal) = decision { refusal } else { nil }
-    }
-
     @Test("a claimed identifier with a manifest requires its program and its user")
     func claims() throws {
         let identity = AppIdentity(identifier: "org.example.orders", manifest: orders)
         #expect(decide("org.example.orders", "/usr/bin/orders") == .success(identity))
         #expect(identity.isEnrolled)
 
-        let program = try #require(refusal(decide("org.example.orders", "/usr/bin/other")))
+        let program = try #require(decide("org.example.orders", "/usr/bin/other").refusal)
         #expect(program.code == .notTheProgram)
         #expect(program.description.contains("is not the program that its manifest names"))
-        let user = try #require(refusal(decide("org.example.orders", "/usr/bin/orders", user: 1002)))
+        let user = try #require(decide("org.example.orders", "/usr/bin/orders", user: 1002).refusal)
         #expect(user.code == .notTheUser && user.description.contains("1002"))
         let free = AppManifest(identifier: "org.example.orders", identity: .init(executable: "/usr/bin/orders"))
         for user: UInt32 in [0, 1001, 1002] {
@@ -51,29 +47,27 @@ struct AppEligibilityTests {
         }
     }
 
-    @Test("an app that claims no name is identified by its program if one manifest fits")
-    func noClaim() {
-        #expect(
-            decide(nil, "/usr/bin/orders") == .success(AppIdentity(identifier: "org.example.orders", manifest: orders))
-        )
-        let stranger = AppIdentity(identifier: "/usr/bin/orders (uid 1002)")
-        #expect(decide(nil, "/usr/bin/orders", user: 1002) == .success(stranger))
-        #expect(!stranger.isEnrolled)
-        let twin = AppManifest(identifier: "org.example.twin", identity: .init(executable: "/usr/bin/orders"))
-        let decision = decide(nil, "/usr/bin/orders", manifests: [orders, twin])
-        #expect(decision == .success(AppIdentity(identifier: "/usr/bin/orders (uid 1001)")))
-        // The other user's process fits only one of the two manifests.
-        let other = decide(nil, "/usr/bin/orders", user: 1002, manifests: [orders, twin])
-        #expect(other == .success(AppIdentity(identifier: "org.example.twin", manifest: twin)))
-    }
-
     @Test("an app without a manifest is identified by claimed name, program and user")
-    func strangers() {
-        #expect(
-            decide("com.example.a", "/opt/a", user: 7)
-                == .success(AppIdentity(identifier: "com.example.a (/opt/a, uid 7)"))
-        )
-        #expect(decide(nil, "/opt/a", user: 7) == .success(AppIdentity(identifier: "/opt/a (uid 7)")))
+    func noClaim() throws {
+        let twin = AppManifest(identifier: "org.example.twin", identity: .init(executable: "/usr/bin/orders"))
+        let identities: [(AppEligibility.Decision, AppIdentity)] = [
+            // An app that claims no name is identified by its program if one manifest fits.
+            (decide(nil, "/usr/bin/orders"), AppIdentity(identifier: "org.example.orders", manifest: orders)),
+            (decide(nil, "/usr/bin/orders", user: 1002), AppIdentity(identifier: "/usr/bin/orders (uid 1002)")),
+            (
+                decide(nil, "/usr/bin/orders", manifests: [orders, twin]),
+                AppIdentity(identifier: "/usr/bin/orders (uid 1001)")
+            ),
+            // The other user's process fits only one of the two manifests.
+            (
+                decide(nil, "/usr/bin/orders", user: 1002, manifests: [orders, twin]),
+                AppIdentity(identifier: "org.example.twin", manifest: twin)
+            ),
+            (decide("com.example.a", "/opt/a", user: 7), AppIdentity(identifier: "com.example.a (/opt/a, uid 7)")),
+            (decide(nil, "/opt/a", user: 7), AppIdentity(identifier: "/opt/a (uid 7)")),
+        ]
+        for (decision, identity) in identities { #expect(decision == .success(identity)) }
+        #expect(!AppIdentity(identifier: "/opt/a (uid 7)").isEnrolled)
     }
 
     @Test(
@@ -81,12 +75,12 @@ struct AppEligibilityTests {
         arguments: ["", "a b", "a\nb", "\u{1b}[2J", "é", String(repeating: "a", count: 256)]
     )
     func malformed(identifier: String) {
-        #expect(refusal(decide(identifier, "/opt/a"))?.code == .malformedIdentifier)
+        #expect(decide(identifier, "/opt/a").refusal?.code == .malformedIdentifier)
     }
 
     struct Row: Sendable, CustomTestStringConvertible {
-        enum App: String { case made, enrolled, unknown }
-        let app: App
+        /// One of the two manifests' apps, or `unknown`.
+        let app: String
         var block = false
         var allow: [String]?
         var prefix: [String]?
@@ -96,91 +90,83 @@ struct AppEligibilityTests {
         let refusal: EligibilityRefusal.Code?
 
         var testDescription: String {
-            "\(app.rawValue) block:\(block) allow:\(allow ?? []) prefix:\(prefix ?? []) all:\(all) required:\(required)"
+            "\(app) block:\(block) allow:\(allow ?? []) prefix:\(prefix ?? []) all:\(all) required:\(required)"
         }
     }
 
-    private static let itself = ["%"]
-    private static let other = ["com.other.app"]
+    private static let (made, enrolled, unknown) = ("orders", "legacy", "unknown")
+    private static let (itself, other) = (["%"], ["com.other.app"])
 
     @Test(
         "precedence: made for the mode, block, enrolment, allow, prefix, all managed",
         arguments: [
             // Apps made for shared device mode always take part.
-            Row(app: .made, refusal: nil), Row(app: .made, block: true, refusal: nil),
-            Row(app: .made, block: true, allow: other, required: true, refusal: nil),
+            Row(app: made, refusal: nil), Row(app: made, block: true, refusal: nil),
+            Row(app: made, block: true, allow: other, required: true, refusal: nil),
             // Enrolled apps that are not made for it.
-            Row(app: .enrolled, refusal: nil), Row(app: .enrolled, block: true, refusal: .blocked),
-            Row(app: .enrolled, block: true, allow: itself, prefix: itself, all: true, refusal: .blocked),
-            Row(app: .enrolled, allow: itself, refusal: nil), Row(app: .enrolled, allow: other, refusal: .notListed),
-            Row(app: .enrolled, prefix: itself, refusal: nil), Row(app: .enrolled, prefix: other, refusal: .notListed),
-            Row(app: .enrolled, allow: other, prefix: itself, refusal: nil),
-            Row(app: .enrolled, allow: other, all: true, refusal: nil),
-            Row(app: .enrolled, required: true, refusal: .notListed),
-            Row(app: .enrolled, all: true, required: true, refusal: nil),
-            Row(app: .enrolled, allow: itself, required: true, refusal: nil),
-            Row(app: .enrolled, prefix: itself, required: true, refusal: nil),
-            Row(app: .unknown, refusal: nil), Row(app: .unknown, block: true, refusal: .blocked),
-            Row(app: .unknown, block: true, allow: itself, refusal: .blocked),
-            Row(app: .unknown, block: true, prefix: itself, refusal: .blocked),
-            Row(app: .unknown, allow: itself, refusal: nil), Row(app: .unknown, allow: other, refusal: .notListed),
-            Row(app: .unknown, prefix: itself, refusal: nil), Row(app: .unknown, prefix: other, refusal: .notListed),
-            Row(app: .unknown, all: true, refusal: nil),
-            Row(app: .unknown, allow: other, all: true, refusal: .notListed),
-            Row(app: .unknown, required: true, refusal: .notEnrolled),
-            Row(app: .unknown, allow: itself, prefix: itself, all: true, required: true, refusal: .notEnrolled),
+            Row(app: enrolled, refusal: nil), Row(app: enrolled, block: true, refusal: .blocked),
+            Row(app: enrolled, block: true, allow: itself, prefix: itself, all: true, refusal: .blocked),
+            Row(app: enrolled, allow: itself, refusal: nil), Row(app: enrolled, allow: other, refusal: .notListed),
+            Row(app: enrolled, prefix: itself, refusal: nil), Row(app: enrolled, prefix: other, refusal: .notListed),
+            Row(app: enrolled, allow: other, prefix: itself, refusal: nil),
+            Row(app: enrolled, allow: other, all: true, refusal: nil),
+            Row(app: enrolled, required: true, refusal: .notListed),
+            Row(app: enrolled, all: true, required: true, refusal: nil),
+            Row(app: enrolled, allow: itself, required: true, refusal: nil),
+            Row(app: enrolled, prefix: itself, required: true, refusal: nil),
+            Row(app: unknown, refusal: nil), Row(app: unknown, block: true, refusal: .blocked),
+            Row(app: unknown, block: true, allow: itself, refusal: .blocked),
+            Row(app: unknown, block: true, prefix: itself, refusal: .blocked),
+            Row(app: unknown, allow: itself, refusal: nil), Row(app: unknown, allow: other, refusal: .notListed),
+            Row(app: unknown, prefix: itself, refusal: nil), Row(app: unknown, prefix: other, refusal: .notListed),
+            Row(app: unknown, all: true, refusal: nil),
+            Row(app: unknown, allow: other, all: true, refusal: .notListed),
+            Row(app: unknown, required: true, refusal: .notEnrolled),
+            Row(app: unknown, allow: itself, prefix: itself, all: true, required: true, refusal: .notEnrolled),
         ]
     )
     func precedence(row: Row) {
-        let identifier =
-            switch row.app {
-            case .made: "org.example.orders"
-            case .enrolled: "org.example.legacy"
-            case .unknown: "org.example.unknown"
-            }
+        let identifier = "org.example.\(row.app)"
         let lists = AppLists(
             allowed: row.allow?.map { $0 == "%" ? identifier : $0 },
             blocked: row.block ? [identifier] : ["org.example"],
             allowedPrefixes: row.prefix?.map { $0 == "%" ? "org.example." : $0 },
             allowsAllManagedApps: row.all
         )
-        let program = identifier.replacingPrefix("org.example.", with: "/usr/bin/")
-        let decision = decide(identifier, program, lists: lists, requiresEnrolment: row.required)
-        #expect(refusal(decision)?.code == row.refusal)
+        let decision = decide(identifier, "/usr/bin/\(row.app)", lists: lists, requiresEnrolment: row.required)
+        #expect(decision.refusal?.code == row.refusal)
     }
 
     @Test("the refusal of an app without a manifest names the command, file and content")
     func remedyOfEnrolment() throws {
-        let text = try #require(refusal(decide("org.example.a", "/opt/a", requiresEnrolment: true))?.description)
+        func refusal(_ name: String, _ program: String) throws -> String {
+            try #require(decide(name, program, requiresEnrolment: true).refusal).description
+        }
+        let text = try refusal("org.example.a", "/opt/a")
         for words in [
             "shared-device apps enrol /opt/a --id org.example.a", "/etc/shared-device/apps/org.example.a.json",
             #"{"id": "org.example.a", "executable": "/opt/a"}"#,
         ] {
             #expect(text.contains(words), "\(text)")
         }
-    }
-
-    @Test("a refusal shows no command if the caller's path or name is unsafe for a shell")
-    func noCommandOfAStranger() throws {
+        // The caller's path or name is unsafe for a shell.
         for (name, program) in [
             ("org.example.a", "/tmp/x;reboot"), ("a.b`reboot`", "/opt/a"), ("org.example.a", "/opt/a b"),
         ] {
-            let text = "\(try #require(refusal(decide(name, program, requiresEnrolment: true))))"
+            let text = try refusal(name, program)
             #expect(!text.contains("apps enrol"), "\(text)")
         }
     }
 
     @Test("an exact list matches no prefix, and no list matches an app without a name")
     func exact() {
-        #expect(refusal(decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])))?.code == .notListed)
-        #expect(
-            refusal(decide(nil, "/opt/a", lists: AppLists(allowed: ["/opt/a"], allowedPrefixes: ["/"])))?.code
-                == .notListed
-        )
-        // The lists also apply to a manifest that was found by the program alone.
-        #expect(
-            refusal(decide(nil, "/usr/bin/legacy", lists: AppLists(blocked: ["org.example.legacy"])))?.code == .blocked
-        )
+        let codes = [
+            decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])),
+            decide(nil, "/opt/a", lists: AppLists(allowed: ["/opt/a"], allowedPrefixes: ["/"])),
+            // The lists also apply to a manifest that was found by the program alone.
+            decide(nil, "/usr/bin/legacy", lists: AppLists(blocked: ["org.example.legacy"])),
+        ].map { $0.refusal?.code }
+        #expect(codes == [.notListed, .notListed, .blocked])
     }
 
     @Test("a configuration sets the app lists and the enrolment requirement")
@@ -192,14 +178,10 @@ struct AppEligibilityTests {
         let stranger = device.send(device.app(nil, user: 0, executable: "/opt/a"), .currentAccount)
         device.expectRefused(stranger, code: .appNotEligible)
         _ = try device.session(for: device.app(nil, user: 1001, executable: "/usr/bin/orders"))
-        let listed = try configuration(
-            #"{"sharedDeviceMode": true, "AppBlockList": "com.a.b"}"#
-        )
+        let listed = try configuration(#"{"sharedDeviceMode": true, "AppBlockList": "com.a.b"}"#)
         device.configure { $0 = DevicePolicy(listed, hasManyUsers: false) }
-        #expect(
-            device.refusal(device.send(device.app("com.a.b"), .currentAccount))?.description.contains("AppBlockList")
-                == true
-        )
+        let refusal = device.refusal(device.send(device.app("com.a.b"), .currentAccount))
+        #expect(refusal?.description.contains("AppBlockList") == true)
     }
 
     @Test("a warning names blocked apps that are made for the mode")
@@ -208,15 +190,7 @@ struct AppEligibilityTests {
         let warnings = AppEligibility(lists: lists, manifests: [orders, legacy]).warnings
         #expect(warnings.count == 1 && warnings.first?.contains("org.example.orders") == true)
     }
-}
 
-extension String {
-    fileprivate func replacingPrefix(_ prefix: String, with other: String) -> String {
-        hasPrefix(prefix) ? other + dropFirst(prefix.count) : self
-    }
-}
-
-extension AppEligibilityTests {
     @Test("an adapter that was started by hand is told to use its unit")
     func adapterByHand() throws {
         let cleanup = #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk"]}"#
@@ -224,7 +198,7 @@ extension AppEligibilityTests {
         let eligibility = AppEligibility(manifests: [try AppManifest(json: Data(text.utf8), file: "kiosk.json")])
         func words(user: UInt32, unit: String?) throws -> String {
             let program = AppCredentials(user: user, executable: "/usr/bin/shared-device-cleanup", unit: unit)
-            return "\(try #require(refusal(eligibility.decide(program, claiming: "org.example.kiosk"))))"
+            return try #require(eligibility.decide(program, claiming: "org.example.kiosk").refusal).description
         }
         let unit = "shared-device-cleanup@org.example.kiosk"
         for byHand in [try words(user: 0, unit: "ssh.service"), try words(user: 1001, unit: nil)] {
@@ -253,27 +227,23 @@ extension AppEligibilityTests {
 
     @Test("a refused app can be identified, and never as another app")
     func refused() {
-        let legacy = AppManifest(
-            identifier: "org.example.legacy",
-            identity: .init(executable: "/usr/bin/legacy"),
-            supportsSharedDeviceMode: false
-        )
         let eligibility = AppEligibility(
             lists: AppLists(blocked: ["org.example.legacy"]),
             requiresEnrolment: true,
             manifests: [orders, legacy]
         )
-        func identifier(_ claimed: String?, _ executable: String) -> String? {
-            eligibility.identityOfRefused(AppCredentials(user: 1001, executable: executable), claiming: claimed)?
-                .identifier
-        }
         for (claimed, executable, expected) in [
             ("org.example.legacy", "/usr/bin/legacy", "org.example.legacy"),
             ("org.example.guest", "/usr/bin/guest", "org.example.guest (/usr/bin/guest, uid 1001)"),
             ("org.example.orders", "/usr/bin/bad", "org.example.orders (/usr/bin/bad, uid 1001)"),
             ("org.example.orders (/usr/bin/orders, uid 1001)", "/usr/bin/bad", nil),
         ] {
-            #expect(identifier(claimed, executable) == expected)
+            let caller = AppCredentials(user: 1001, executable: executable)
+            #expect(eligibility.identityOfRefused(caller, claiming: claimed)?.identifier == expected)
         }
     }
+}
+
+extension Result<AppIdentity, EligibilityRefusal> {
+    var refusal: EligibilityRefusal? { if case .failure(let refusal) = self { refusal } else { nil } }
 }
