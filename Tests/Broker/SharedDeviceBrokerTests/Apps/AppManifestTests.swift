@@ -56,7 +56,8 @@ struct AppManifestTests {
     private func text(_ key: String, _ value: String?) -> String {
         var values = ["id": #""a.b""#, "executable": #""/a/b""#]
         values[key] = value
-        return "{\(values.map { "\"\($0)\": \($1)" }.joined(separator: ", "))}"
+        let members = values.map { "\"\($0)\": \($1)" }
+        return "{\(members.joined(separator: ", "))}"
     }
 
     @Test("an error names the file, the key and the remedy")

@@ -54,10 +54,12 @@ struct TerminalPromptTests {
     private var hasUser: Bool {
         get throws {
             guard mode(of: directory.databaseFile) != nil else { return false }
-            return try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).user(
-                named: "ada"
-            ) != nil
+            return try users.user(named: "ada") != nil
         }
+    }
+
+    private var users: UserDirectory {
+        get throws { UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0)) }
     }
 
     @Test("the password is requested twice without echo, which is restored afterwards")
@@ -74,46 +76,30 @@ struct TerminalPromptTests {
         }
         #expect(ending.status == 0 && !ending.screen.contains("horse"))
         #expect(terminal.echoes)
-        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
         let stored = try #require(try users.credentials(ofUserNamed: "ada")).passwordHash
         #expect(try PasswordHash(stored: stored).matches(Secret("correct horse")))
     }
 
-    @Test("two different passwords add no user")
-    func differentAnswers() async throws {
+    @Test(
+        "two different passwords, a short one or the end of input add no user",
+        arguments: [
+            (["correct horse\n", "correct house\n"], EX_DATAERR, ["the two passwords differ"]),
+            // A short password is refused before it is repeated.
+            (["horse 7\n"], EX_DATAERR, ["the password is too short", "8 characters or more"]),
+            (["\u{4}"], EX_NOINPUT, []),
+        ] as [([String], CInt, [String])]
+    )
+    func refused(answers: [String], status: CInt, words: [String]) async throws {
         let ending = try await addUser { terminal, _ in
-            _ = try terminal.read(until: "Password for ada: ")
-            try terminal.type("correct horse\n")
-            _ = try terminal.read(until: "The same again: ")
-            try terminal.type("correct house\n")
-            return ""
+            var screen = ""
+            for (prompt, answer) in zip(["Password for ada: ", "The same again: "], answers) {
+                screen += try terminal.read(until: prompt)
+                try terminal.type(answer)
+            }
+            return screen
         }
-        #expect(ending.status == EX_DATAERR && ending.screen.contains("the two passwords differ"))
-        #expect(try !hasUser)
-        #expect(terminal.echoes)
-    }
-
-    @Test("a short password is refused before it is repeated")
-    func tooShort() async throws {
-        let ending = try await addUser { terminal, _ in
-            _ = try terminal.read(until: "Password for ada: ")
-            try terminal.type("horse 7\n")
-            return ""
-        }
-        #expect(ending.status == EX_DATAERR && ending.screen.contains("the password is too short"))
-        #expect(ending.screen.contains("8 characters or more") && !ending.screen.contains("The same again"))
-        #expect(try !hasUser)
-        #expect(terminal.echoes)
-    }
-
-    @Test("the end of input at the prompt adds no user")
-    func endOfInput() async throws {
-        let ending = try await addUser { terminal, _ in
-            _ = try terminal.read(until: "Password for ada: ")
-            try terminal.type("\u{4}")
-            return ""
-        }
-        #expect(ending.status == EX_NOINPUT)
+        #expect(ending.status == status && words.allSatisfy { ending.screen.contains($0) }, "\(ending)")
+        #expect(ending.screen.contains("The same again") == (answers.count == 2))
         #expect(try !hasUser)
         #expect(terminal.echoes)
     }
