@@ -56,8 +56,8 @@ struct UserCommandTests {
 
     @Test("the state is private to its owner for any umask", arguments: ["000", "777"])
     func umask(_ umask: String) async throws {
-        let preparation = "umask \(umask)"
-        let outcome = try await run("add", "ada", "--password-stdin", input: "correct horse\n", preparation: preparation)
+        let (input, preparation) = ("correct horse\n", "umask \(umask)")
+        let outcome = try await run("add", "ada", "--password-stdin", input: input, preparation: preparation)
         #expect(outcome.status == 0 && mode(of: directory.state) == 0o700, "\(outcome.errors)")
         let names = try FileManager.default.contentsOfDirectory(atPath: directory.state)
         #expect(names.contains(DeviceDatabase.fileName))

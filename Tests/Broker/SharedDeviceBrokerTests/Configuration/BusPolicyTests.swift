@@ -1,4 +1,3 @@
-import Foundation
 import Glibc
 import Testing
 
@@ -13,11 +12,10 @@ struct BusPolicyTests {
     )
 
     private func policy(_ json: String = "", _ identities: AppManifest.Identity...) throws -> BusPolicy {
-        let content = #"{"sharedDeviceMode": true\#(json)}"#
         let manifests = identities.enumerated().map { number, identity in
             AppManifest(identifier: "org.example.app\(number)", identity: identity)
         }
-        let configuration = try ManagedConfiguration(json: Data(content.utf8), file: "managed.json")
+        let configuration = try configuration(#"{"sharedDeviceMode": true\#(json)}"#)
         return try BusPolicy(.present(configuration), manifests, names: Self.names)
     }
 
@@ -79,7 +77,7 @@ struct BusPolicyTests {
 
     @Test("all users may call on a personal or unconfigured device")
     func personal() throws {
-        let personal = try ManagedConfiguration(json: Data(#"{"sharedDeviceMode": false}"#.utf8), file: "managed.json")
+        let personal = try configuration(#"{"sharedDeviceMode": false}"#)
         for content in [ManagedConfigurationFile.Content.missing, .present(personal)] {
             guard case .everyone = try BusPolicy(content, [], names: Self.names) else {
                 Issue.record("closed: \(content)")
@@ -103,7 +101,7 @@ struct BusPolicyTests {
             isUser: { _ in true },
             isGroup: { _ in true }
         )
-        let configuration = try ManagedConfiguration(json: Data(#"{"sharedDeviceMode": true}"#.utf8), file: "a.json")
+        let configuration = try configuration(#"{"sharedDeviceMode": true}"#)
         let manifest = AppManifest(identifier: "org.example.a", identity: .init(executable: "/a", user: 1001))
         #expect(throws: SystemUser.LookupFailure.self) {
             try BusPolicy(.present(configuration), [manifest], names: names)

@@ -5,12 +5,7 @@ import Testing
 
 @Suite("Errors in the managed configuration")
 struct ConfigurationErrorTests {
-    private struct Mistake {
-        let key: String
-        let json: String
-        let code: ManagedConfigurationError.Code
-        let remedy: String
-    }
+    private typealias Mistakes = (keys: [String], values: [String], remedy: String)
 
     private static let booleans = [
         "sharedDeviceMode", "requiresEnrolment", "requiresJoin", "signOutOnScreenLock", "signOutOnLogout",
@@ -21,66 +16,38 @@ struct ConfigurationErrorTests {
     ]
     private static let numbers = ["cleanupTimeout", "inactivityTimeout"]
 
-    private static let mistakes: [Mistake] =
-        booleans.flatMap { key in
-            ["1", "0", "\"true\"", "null", "[true]"].map {
-                Mistake(key: key, json: $0, code: .wrongType, remedy: "true or false")
-            }
-        }
-        + ["\"1\"", "0.5", "null", "2", "-1"].map {
-            Mistake(
-                key: "Enable_SSO_On_All_ManagedApps",
-                json: $0,
-                code: $0 == "2" || $0 == "-1" ? .invalidValue : .wrongType,
-                remedy: "0 or 1"
-            )
-        }
-        + strings.flatMap { key in
-            ["7", "null", "[]", "true"].map { Mistake(key: key, json: $0, code: .wrongType, remedy: "a string") }
-        }
-        + ["tenantIdentifier", "AppAllowList"].map {
-            Mistake(key: $0, json: "\"  \"", code: .invalidValue, remedy: "leave the key out")
-        }
-        + numbers.flatMap { key in
-            [
-                Mistake(key: key, json: "\"30\"", code: .wrongType, remedy: "a number"),
-                Mistake(key: key, json: "-1", code: .invalidValue, remedy: "a number of seconds"),
-                Mistake(key: key, json: "1e300", code: .invalidValue, remedy: "at most a year"),
-                Mistake(key: key, json: "9223372036854775807", code: .invalidValue, remedy: "at most a year"),
-                Mistake(key: key, json: "true", code: .wrongType, remedy: "a number"),
-                Mistake(key: key, json: "null", code: .wrongType, remedy: "a number"),
-            ]
-        }
-        + ["\"06:00\"", "[6]", "[null]", "{}", "null"].map {
-            Mistake(key: "shiftEnds", json: $0, code: .wrongType, remedy: "an array of strings")
-        }
-        + ["[\"6:00\"]", "[\"24:00\"]", "[\"12:60\"]", "[\"0600\"]", "[\"-1:00\"]", "[\"\"]", "[\"06:00:00\"]"].map {
-            Mistake(key: "shiftEnds", json: $0, code: .invalidValue, remedy: "HH:MM")
-        }
-        + ["\"a,,b\"", "\"com.a.b,\"", "\",com.a.b\""].map {
-            Mistake(key: "AppPrefixAllowList", json: $0, code: .invalidValue, remedy: "one comma between each two")
-        }
-        + ["\"com.a.b com.c.d\"", "\"com.a.b;\u{e9}\""].map {
-            Mistake(key: "AppBlockList", json: $0, code: .invalidValue, remedy: "with commas between")
-        }
-        + [
-            Mistake(key: "inactivityTimeout", json: "0", code: .invalidValue, remedy: "more than 0"),
-            Mistake(
-                key: "cleanupPolicy",
-                json: "\"Strict\"",
-                code: .invalidValue,
-                remedy: "advisory, strict or enforced"
-            ),
-        ]
+    private static let wrongTypes: [Mistakes] = [
+        (booleans, ["1", "0", #""true""#, "null", "[true]"], "true or false"),
+        (["Enable_SSO_On_All_ManagedApps"], [#""1""#, "0.5", "null"], "0 or 1"),
+        (strings, ["7", "null", "[]", "true"], "a string"), (numbers, [#""30""#, "true", "null"], "a number"),
+        (["shiftEnds"], [#""06:00""#, "[6]", "[null]", "{}", "null"], "an array of strings"),
+    ]
+
+    private static let invalidValues: [Mistakes] = [
+        (["Enable_SSO_On_All_ManagedApps"], ["2", "-1"], "0 or 1"),
+        (["tenantIdentifier", "AppAllowList"], [#""  ""#], "leave the key out"),
+        (numbers, ["-1"], "a number of seconds"), (numbers, ["1e300", "9223372036854775807"], "at most a year"),
+        (["inactivityTimeout"], ["0"], "more than 0"), (["shiftEnds"], [#"["6:00"]"#, #"["24:00"]"#], "HH:MM"),
+        (["shiftEnds"], [#"["12:60"]"#, #"["0600"]"#, #"["-1:00"]"#, #"[""]"#, #"["06:00:00"]"#], "HH:MM"),
+        (["AppPrefixAllowList"], [#""a,,b""#, #""com.a.b,""#, #"",com.a.b""#], "one comma between each two"),
+        (["AppBlockList"], [#""com.a.b com.c.d""#, "\"com.a.b;\u{e9}\""], "with commas between"),
+        (["cleanupPolicy"], [#""Strict""#], "advisory, strict or enforced"),
+    ]
 
     @Test("each error names the file, the key and the remedy")
     func everyMistake() throws {
-        for mistake in Self.mistakes {
-            let text = "{\"\(mistake.key)\": \(mistake.json)}"
-            let error = try #require(configurationError(text), "\(text)")
-            #expect(error.code == mistake.code && error.key == mistake.key, "\(text): \(error)")
-            #expect(error.remedy.contains(mistake.remedy), "\(text): \(error)")
-            #expect(error.description.hasPrefix("managed: \"\(mistake.key)\": "))
+        try expectMistakes(.wrongType, Self.wrongTypes)
+        try expectMistakes(.invalidValue, Self.invalidValues)
+    }
+
+    private func expectMistakes(_ code: ManagedConfigurationError.Code, _ table: [Mistakes]) throws {
+        for (keys, values, remedy) in table {
+            for (key, value) in keys.flatMap({ key in values.map { (key, $0) } }) {
+                let error = try #require(configurationError("{\"\(key)\": \(value)}"), "\(key): \(value)")
+                #expect(error.code == code && error.key == key, "\(value): \(error)")
+                #expect(error.remedy.contains(remedy), "\(value): \(error)")
+                #expect(error.description.hasPrefix("managed: \"\(key)\": "))
+            }
         }
     }
 

@@ -66,16 +66,11 @@ struct ConfigurationKeyTests {
 
     @Test("an absent key has its documented default")
     func defaults() throws {
-        let configuration = try configuration("{}")
-        #expect(configuration == ManagedConfiguration())
-        #expect(DevicePolicy(configuration, hasManyUsers: false) == DevicePolicy())
-        #expect(configuration.requiresEnrolment == nil && !configuration.appLists.isExclusive)
-    }
-
-    @Test("password sign-in is off by default")
-    func passwords() throws {
-        let silent = try configuration(#"{"sharedDeviceMode": true}"#)
-        #expect(!DevicePolicy(silent, hasManyUsers: false).passwordSignIn)
+        let empty = try configuration("{}")
+        #expect(empty == ManagedConfiguration() && DevicePolicy(empty, hasManyUsers: false) == DevicePolicy())
+        #expect(empty.requiresEnrolment == nil && !empty.appLists.isExclusive)
+        let shared = try configuration(#"{"sharedDeviceMode": true}"#)
+        #expect(!DevicePolicy(shared, hasManyUsers: false).passwordSignIn)
     }
 
     @Test("a strict policy or a bus of many users requires enrolment by default")
@@ -126,21 +121,21 @@ struct ConfigurationKeyTests {
         #expect(read == [false, true, false, true])
     }
 
-    @Test(
-        "an end-session page must be https, or http on this machine",
-        arguments: [
-            ("https://login.example.com/logout?x=1", true), ("http://localhost/logout", true),
-            ("http://127.0.0.1:8080/", true), ("http://[::1]:8080/", true), ("http://login.example.com/", false),
-            ("http://localhost.example.com/", false), ("ftp://localhost/", false), ("login.example.com", false),
-            ("https://", false), ("https:///logout", false), ("https://user@example.com/", false),
-            ("https://exa mple.com/", false), ("", false), ("file:///etc/passwd", false),
-        ]
-    )
-    func endSessionURL(text: String, isValid: Bool) throws {
-        let content = "{\"endSessionURL\": \"\(text)\"}"
-        let error = configurationError(content)
-        #expect(error?.key == (isValid ? nil : "endSessionURL"))
-        if isValid { #expect(try configuration(content).endSessionURL?.text == text) }
+    @Test("an end-session page must be https, or http on this machine")
+    func endSessionURL() throws {
+        for text in [
+            "https://login.example.com/logout?x=1", "http://localhost/logout", "http://127.0.0.1:8080/",
+            "http://[::1]:8080/",
+        ] {
+            #expect(try configuration("{\"endSessionURL\": \"\(text)\"}").endSessionURL?.text == text)
+        }
+        for text in [
+            "http://login.example.com/", "http://localhost.example.com/", "ftp://localhost/", "login.example.com",
+            "https://", "https:///logout", "https://user@example.com/", "https://exa mple.com/", "",
+            "file:///etc/passwd",
+        ] {
+            #expect(configurationError("{\"endSessionURL\": \"\(text)\"}")?.key == "endSessionURL", "\(text)")
+        }
     }
 }
 
@@ -166,14 +161,16 @@ struct ConfigurationWarningTests {
 
     @Test("an absent mode and an app that is both allowed and blocked cause warnings")
     func doubtful() throws {
-        #expect(try warnings(#"{"organization": "A"}"#) == ["\"sharedDeviceMode\" is absent: the device is personal"])
-        #expect(
-            try warnings(#"{"sharedDeviceMode": true, "AppAllowList": "com.a.b,com.c.d", "AppBlockList": "com.c.d"}"#)
-                == ["\"AppBlockList\" has com.c.d, as AppAllowList has: it is blocked"]
-        )
-        #expect(
-            try warnings(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "AppAllowList": "com.a.b"}"#) == []
-        )
+        for (text, expected) in [
+            (#""organization": "A""#, ["\"sharedDeviceMode\" is absent: the device is personal"]),
+            (
+                #""sharedDeviceMode": true, "AppAllowList": "com.a.b,com.c.d", "AppBlockList": "com.c.d""#,
+                ["\"AppBlockList\" has com.c.d, as AppAllowList has: it is blocked"]
+            ),
+            (#""sharedDeviceMode": true, "cleanupPolicy": "strict", "AppAllowList": "com.a.b""#, []),
+        ] as [(String, [String])] {
+            #expect(try warnings("{\(text)}") == expected)
+        }
     }
 
     @Test("only the first twenty unknown keys are reported")

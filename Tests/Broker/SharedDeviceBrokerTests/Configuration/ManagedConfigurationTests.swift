@@ -29,8 +29,11 @@ struct ManagedConfigurationTests {
         }
     }
 
-    @Test("true is shared; false and an absent key are personal")
+    @Test("true is shared; false, an absent key and a missing file are personal")
     func mode() throws {
+        #expect(try file.load() == .missing && file.load().mode == .personal)
+        let nowhere = ManagedConfigurationFile(path: directory.file("no/such/managed.json"))
+        #expect(try nowhere.load() == .missing)
         for (text, mode) in [
             (#"{"sharedDeviceMode": true}"#, ManagedMode.shared), (#"{"sharedDeviceMode": false}"#, .personal),
             ("{}", .personal),
@@ -41,34 +44,21 @@ struct ManagedConfigurationTests {
         }
     }
 
-    @Test("a missing file means personal mode")
-    func missing() throws {
-        #expect(try file.load() == .missing && file.load().mode == .personal)
-        let nowhere = ManagedConfigurationFile(path: directory.file("no/such/managed.json"))
-        #expect(try nowhere.load() == .missing)
+    @Test("content that is not a JSON object is an error with the file's name")
+    func invalidJSON() throws {
+        for text in ["", "sharedDeviceMode = true", "[]", "true", "null", "{} {}"] {
+            let error = try #require(try failure(of: text), "\(text)")
+            #expect(error.code == .invalidJSON && error.key == nil && error.description.hasPrefix("\(file.path): "))
+        }
     }
 
-    @Test(
-        "content that is not a JSON object is an error with the file's name",
-        arguments: ["", "sharedDeviceMode = true", "[]", "true", "null", "{} {}"]
-    )
-    func invalidJSON(text: String) throws {
-        let error = try #require(try failure(of: text))
-        #expect(error.code == .invalidJSON && error.key == nil && error.description.hasPrefix("\(file.path): "))
-    }
-
-    @Test(
-        "an iOS profile is refused with the command that converts it",
-        arguments: ["<?xml version=\"1.0\"?>", "\u{feff}\n <plist/>", "bplist00\u{1}", "-----BEGIN PKCS7-----\n"]
-    )
-    func profile(text: String) throws {
-        let error = try #require(try failure(of: text))
-        #expect(error.code == .profile)
-        #expect(error.remedy == "run: shared-device configuration convert \(file.path)")
-    }
-
-    @Test("a signed profile and keys nested in a profile's dictionaries are refused")
-    func signedProfile() throws {
+    @Test("an iOS profile, signed or not, is refused with the command that converts it")
+    func profile() throws {
+        let remedy = "run: shared-device configuration convert \(file.path)"
+        for text in ["<?xml version=\"1.0\"?>", "\u{feff}\n <plist/>", "bplist00\u{1}", "-----BEGIN PKCS7-----\n"] {
+            let error = try failure(of: text)
+            #expect(error?.code == .profile && error?.remedy == remedy, "\(text)")
+        }
         try Data([0x30, 0x82, 0x0A, 0x00]).write(to: URL(fileURLWithPath: file.path))
         #expect(failure()?.code == .profile)
         for key in ["ExtensionData", "PayloadContent"] {

@@ -75,17 +75,15 @@ struct OrganisationSettingsTests {
     @Test("an absent key has its documented default")
     func defaults() throws {
         let settings = try settings()
-        #expect(settings.scopes == ["openid", "profile", "email"])
+        #expect(settings.scopes == ["openid", "profile", "email"] && settings.tenantClaim == "tid")
         #expect(settings.offlineAccess == .never && settings.onProviderSessionEnd == .signOut)
         #expect(settings.signInMethods == [.browser, .deviceCode])
         #expect(settings.loopbackPorts.ports == [] && settings.endpoints.addresses == [:])
-        #expect(settings.tenantClaim == "tid")
         #expect(settings.remoteCheckInterval == Seconds(300) && settings.offlineGrace == Seconds(43_200))
-        #expect(settings.trustAnchors == nil && settings.backChannelLogout == nil)
-        #expect(settings.sharedSignals == nil)
-        let signals = try self.settings(#""sharedSignals": {"endpoint": "https://login.example.com/poll"}"#)
-            .sharedSignals
-        #expect(signals?.audience == nil && signals?.device == nil && signals?.scopes == ["ssf.read"])
+        #expect(settings.trustAnchors == nil && settings.backChannelLogout == nil && settings.sharedSignals == nil)
+        let least = try self.settings(#""sharedSignals": {"endpoint": "https://login.example.com/poll"}"#)
+        let signals = try #require(least.sharedSignals)
+        #expect(signals.audience == nil && signals.device == nil && signals.scopes == ["ssf.read"])
     }
 
     @Test("a missing issuer or client ID is an error")
@@ -96,17 +94,13 @@ struct OrganisationSettingsTests {
         #expect(noClient?.key == "oidcClientID" && noClient?.message.contains("absent") == true)
     }
 
-    @Test(
-        "a secret in the file is refused under any key",
-        arguments: ["oidcClientSecret", "client_secret", "secret"]
-    )
-    func secret(key: String) {
-        for identity in ["oidc", "embedded"] {
+    @Test("a secret in the file is refused under any key", arguments: ["oidc", "embedded"])
+    func secret(identity: String) throws {
+        for key in ["oidcClientSecret", "client_secret", "secret"] {
             let needed = Self.needed.replacing("\"oidc\"", with: "\"\(identity)\"")
-            let error = configurationError("{\(needed), \"\(key)\": \"hush\"}")
-            #expect(error?.key == key && error?.code == .invalidValue)
-            #expect(error?.remedy.contains("systemd credential oidc-client-secret") == true)
-            #expect(error?.description.contains("hush") == false)
+            let error = try #require(configurationError("{\(needed), \"\(key)\": \"hush\"}"))
+            #expect(error.key == key && error.code == .invalidValue && !error.description.contains("hush"))
+            #expect(error.remedy.contains("systemd credential oidc-client-secret"))
         }
     }
 
@@ -116,10 +110,8 @@ struct OrganisationSettingsTests {
         #expect(embedded.organisation == nil && embedded.warnings.map(\.key) == ["offlineGrace", "oidcIssuer"])
         let passwords = try configuration("{\(Self.needed), \"passwordSignIn\": true}")
         #expect(passwords.warnings.map(\.key) == ["passwordSignIn"])
-        #expect(
-            try configuration(#"{"sharedDeviceMode": true, "microsoftBroker": true}"#).warnings.map(\.key)
-                == ["microsoftBroker"]
-        )
+        let microsoft = try configuration(#"{"sharedDeviceMode": true, "microsoftBroker": true}"#)
+        #expect(microsoft.warnings.map(\.key) == ["microsoftBroker"])
     }
 
     @Test("only another issuer or client ID makes another client")
@@ -132,67 +124,68 @@ struct OrganisationSettingsTests {
         }
     }
 
-    @Test(
-        "an invalid value is an error with a remedy",
-        arguments: [
-            ("oidcIssuer", #""http://login.example.com""#, "https"), ("oidcIssuer", #""https://a.example/?x=1""#, "?"),
-            ("oidcIssuer", #""https://a.example/#x""#, "#"), ("oidcClientID", #""""#, "printable ASCII"),
-            ("oidcClientID", #""a\nb""#, "printable ASCII"), ("oidcScopes", #"["profile"]"#, "add openid"),
-            ("oidcScopes", #"["openid", "a b"]"#, "one word"), ("oidcScopes", #"["openid", "openid"]"#, "once"),
-            ("oidcOfflineAccess", #""sometimes""#, "never or always"),
-            ("oidcSignInMethods", "[]", "browser, deviceCode"),
-            ("oidcSignInMethods", #"["password"]"#, "browser, deviceCode"), ("oidcLoopbackPorts", "[80]", "1024"),
-            ("oidcLoopbackPorts", "[70000]", "65535"), ("oidcLoopbackPorts", "[8400, 8400]", "once"),
-            ("oidcTrustAnchors", #""provider.pem""#, "absolute path"), ("oidcTenantClaim", #""""#, "one word"),
-            ("oidcEndpoints", #"{"token": "https://a.example/"}"#, "token_endpoint"),
-            ("oidcEndpoints", #"{"token_endpoint": "http://a.example/"}"#, "https"),
-            ("oidcEndpoints", #"{"token_endpoint": "https://a.example/#x"}"#, "what follows #"),
-            ("oidcEndpoints", #"{"token_endpoint": "\#(long(4097))"}"#, "https"),
-            ("oidcIssuer", "\"\(long(4090))\"", "4000 bytes"),
-            ("remoteCheckInterval", "59", "60 to 86400"), ("remoteCheckInterval", "86401", "60 to 86400"),
-            ("offlineGrace", "-1", "0 or more"), ("onProviderSessionEnd", #""nothing""#, "signOut or reauthenticate"),
-            ("backChannelLogout", #""localhost:8443""#, "numeric"), ("backChannelLogout", #""127.0.0.1:0""#, "numeric"),
-            ("backChannelLogout", #""1.2.3.999:80""#, "numeric"), ("backChannelLogout", #""8443""#, "numeric"),
-            ("identity", #""entra""#, "embedded, oidc or login-session"),
-            ("sharedSignals", "{}", "without what follows #"),
-            ("sharedSignals", #"{"endpoint": "http://login.example.com/poll"}"#, "https://"),
-            ("sharedSignals", #"{"endpoint": "https://login.example.com/poll#a"}"#, "without what follows #"),
-            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "audience": ""}"#, "255 bytes"),
-            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "device": "a\u0000"}"#, "255 bytes"),
-            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "scopes": ["a", "a"]}"#, "and once"),
-            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "interval": 5}"#, "endpoint, audience"),
-            ("sharedSignals", #"{"endpoint": "https://a.example/poll", "accessToken": "x"}"#, "shared-signals-token"),
-        ]
-    )
-    func invalid(key: String, value: String, remedy: String) throws {
-        let error = try #require(configurationError(Self.with(key, value)), "\(key): \(value)")
-        #expect(error.code == .invalidValue && error.key == key, "\(error)")
-        #expect(error.description.contains(remedy), "\(error)")
+    private typealias Mistakes = (key: String, values: [String], remedy: String)
+
+    private static let invalidValues: [Mistakes] = [
+        ("oidcIssuer", [#""http://login.example.com""#], "https"), ("oidcIssuer", [#""https://a.example/?x=1""#], "?"),
+        ("oidcIssuer", [#""https://a.example/#x""#], "#"), ("oidcIssuer", ["\"\(long(4090))\""], "4000 bytes"),
+        // The address of a discovery document.
+        (
+            "oidcIssuer", [#""https://login.example.com/realm/.well-known/openid-configuration""#],
+            "leave /.well-known/openid-configuration out"
+        ),
+        ("oidcClientID", [#""""#, #""a\nb""#], "printable ASCII"), ("oidcScopes", [#"["profile"]"#], "add openid"),
+        ("oidcScopes", [#"["openid", "a b"]"#], "one word"), ("oidcScopes", [#"["openid", "openid"]"#], "once"),
+        ("oidcOfflineAccess", [#""sometimes""#], "never or always"),
+        ("oidcSignInMethods", ["[]", #"["password"]"#], "browser, deviceCode"),
+        ("oidcLoopbackPorts", ["[80]"], "1024"), ("oidcLoopbackPorts", ["[70000]"], "65535"),
+        ("oidcLoopbackPorts", ["[8400, 8400]"], "once"), ("oidcTrustAnchors", [#""provider.pem""#], "absolute path"),
+        ("oidcTenantClaim", [#""""#], "one word"),
+        ("oidcEndpoints", [#"{"token": "https://a.example/"}"#], "token_endpoint"),
+        (
+            "oidcEndpoints",
+            [#"{"token_endpoint": "http://a.example/"}"#, #"{"token_endpoint": "\#(long(4097))"}"#], "https"
+        ),
+        ("oidcEndpoints", [#"{"token_endpoint": "https://a.example/#x"}"#], "what follows #"),
+        ("remoteCheckInterval", ["59", "86401"], "60 to 86400"), ("offlineGrace", ["-1"], "0 or more"),
+        ("onProviderSessionEnd", [#""nothing""#], "signOut or reauthenticate"),
+        ("backChannelLogout", [#""localhost:8443""#, #""127.0.0.1:0""#, #""1.2.3.999:80""#, #""8443""#], "numeric"),
+        ("identity", [#""entra""#], "embedded, oidc or login-session"),
+        ("sharedSignals", ["{}", #"{"endpoint": "https://login.example.com/poll#a"}"#], "without what follows #"),
+        ("sharedSignals", [#"{"endpoint": "http://login.example.com/poll"}"#], "https://"),
+        ("sharedSignals", [signals(#""audience": """#), signals(#""device": "a\u0000""#)], "255 bytes"),
+        ("sharedSignals", [signals(#""scopes": ["a", "a"]"#)], "and once"),
+        ("sharedSignals", [signals(#""interval": 5"#)], "endpoint, audience"),
+        ("sharedSignals", [signals(#""accessToken": "x""#)], "shared-signals-token"),
+    ]
+
+    private static let wrongTypes: [Mistakes] = [
+        ("oidcIssuer", ["7"], "a string"), ("oidcScopes", [#""openid""#], "an array of strings"),
+        ("oidcLoopbackPorts", [#"["8400"]"#, "8400"], "numbers"),
+        ("oidcEndpoints", ["[]", #"{"token_endpoint": 7}"#], "an object"),
+        ("remoteCheckInterval", [#""300""#], "a number"), ("passwordSignIn", ["1"], "true or false"),
+        ("microsoftBroker", ["null"], "true or false"),
+        ("sharedSignals", [#""https://login.example.com/poll""#, #"{"endpoint": 7}"#], "an object"),
+    ]
+
+    @Test("an invalid value or a value of the wrong type is an error with a remedy")
+    func invalid() throws {
+        try expectMistakes(.invalidValue, Self.invalidValues)
+        try expectMistakes(.wrongType, Self.wrongTypes)
     }
 
-    @Test(
-        "a value of the wrong type is an error with the expected form",
-        arguments: [
-            ("oidcIssuer", "7", "a string"), ("oidcScopes", #""openid""#, "an array of strings"),
-            ("oidcLoopbackPorts", #"["8400"]"#, "numbers"), ("oidcLoopbackPorts", "8400", "numbers"),
-            ("oidcEndpoints", "[]", "an object"), ("oidcEndpoints", #"{"token_endpoint": 7}"#, "an object"),
-            ("remoteCheckInterval", #""300""#, "a number"), ("passwordSignIn", "1", "true or false"),
-            ("microsoftBroker", "null", "true or false"),
-            ("sharedSignals", #""https://login.example.com/poll""#, "an object"),
-            ("sharedSignals", #"{"endpoint": 7}"#, "an object"),
-        ]
-    )
-    func wrongType(key: String, value: String, form: String) throws {
-        let error = try #require(configurationError(Self.with(key, value)), "\(key): \(value)")
-        #expect(error.code == .wrongType && error.key == key && error.remedy.contains(form), "\(error)")
+    private func expectMistakes(_ code: ManagedConfigurationError.Code, _ table: [Mistakes]) throws {
+        for (key, values, remedy) in table {
+            for value in values {
+                let error = try #require(configurationError(Self.with(key, value)), "\(key): \(value)")
+                let text = code == .wrongType ? error.remedy : error.description
+                #expect(error.code == code && error.key == key && text.contains(remedy), "\(error)")
+            }
+        }
     }
 
-    @Test("the address of a discovery document is refused as the issuer")
-    func descriptionAsIssuer() throws {
-        let text = #""https://login.example.com/realm/.well-known/openid-configuration""#
-        let error = try #require(configurationError(Self.with("oidcIssuer", text)))
-        #expect(error.code == .invalidValue && error.key == "oidcIssuer")
-        #expect(error.remedy.hasPrefix("leave /.well-known/openid-configuration out"), "\(error)")
+    private static func signals(_ member: String) -> String {
+        #"{"endpoint": "https://a.example/poll", \#(member)}"#
     }
 
     private static func long(_ count: Int) -> String {
@@ -226,14 +219,10 @@ struct TokenRightsTests {
         )
     }
 
-    @Test("a manifest without scopes permits none")
-    func none() throws {
-        let tokens = try manifest("").tokens
-        #expect(tokens == TokenRights() && tokens.refused(of: ["profile", "email"]) == ["email", "profile"])
-    }
-
-    @Test("scopes, client IDs and Microsoft's scopes are read")
+    @Test("scopes, client IDs and Microsoft's scopes are read, and none means no scope")
     func all() throws {
+        let none = try manifest("").tokens
+        #expect(none == TokenRights() && none.refused(of: ["profile", "email"]) == ["email", "profile"])
         let manifest = try manifest(
             """
             , "scopes": ["openid", "orders.read"], "microsoftClientIDs": ["D7B530A4-7680-4C23-A8BF-C52C121D2E87"],
@@ -246,16 +235,16 @@ struct TokenRightsTests {
         #expect(manifest.tokens.microsoftScopes == ["https://graph.microsoft.com/.default": ["orders.read"]])
     }
 
-    @Test(
-        "an error names its key and what to write",
-        arguments: [
+    @Test("an error names its key and what to write")
+    func mistakes() throws {
+        for (key, value, remedy) in [
             ("scopes", #"["a b"]"#, "one word"), ("scopes", #""a""#, "array of strings"),
             ("microsoftClientIDs", #"["edge"]"#, "hexadecimal"), ("microsoftScopes", "[]", "an object"),
             ("microsoftScopes", #"{"a": ["b"]}"#, "add it to scopes"), ("microsoftScopes", #"{"a b": []}"#, "one word"),
-        ]
-    )
-    func mistakes(key: String, value: String, remedy: String) {
-        let error = #expect(throws: ManagedConfigurationError.self) { try manifest(", \"\(key)\": \(value)") }
-        #expect(error?.key == key && error?.remedy.contains(remedy) == true, "\(error.map { "\($0)" } ?? "")")
+        ] {
+            let thrown = #expect(throws: ManagedConfigurationError.self) { try manifest(", \"\(key)\": \(value)") }
+            let error = try #require(thrown)
+            #expect(error.key == key && error.remedy.contains(remedy), "\(error)")
+        }
     }
 }
