@@ -1,7 +1,8 @@
 import DeviceStorage
+import Dispatch
 import Foundation
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
 @testable import SharedDeviceBroker
@@ -9,21 +10,25 @@ import Testing
 @Suite("The file of the token keys")
 struct KeyFileTests {
     private let directory: TemporaryDirectory
+    private let file: KeyFile
 
-    init() throws { directory = try TemporaryDirectory() }
+    init() throws {
+        directory = try TemporaryDirectory()
+        file = KeyFile(path: directory.file("keys.json"))
+    }
+
+    private func content(_ name: String) throws -> String {
+        try String(contentsOfFile: directory.file(name), encoding: .utf8)
+    }
 
     @Test("the file is readable for all users and is replaced atomically")
     func write() throws {
-        let file = KeyFile(path: directory.path + "/keys.json")
         try file.write("one")
         let old = open(file.path, O_RDONLY)
         defer { close(old) }
         chmod(file.path, 0o600)
         try file.write("two")
-        var information = stat()
-        stat(file.path, &information)
-        #expect(information.st_mode & 0o777 == 0o644)
-        #expect(try String(contentsOfFile: file.path, encoding: .utf8) == "two\n")
+        #expect(try mode(of: file.path) == 0o644 && content("keys.json") == "two\n")
         // A reader that has opened the old file reads it to its end.
         var bytes = [UInt8](repeating: 0, count: 16)
         #expect(read(old, &bytes, 16) == 4)
@@ -32,13 +37,10 @@ struct KeyFileTests {
 
     @Test("a symbolic link at the temporary file's path is not followed")
     func link() throws {
-        let file = KeyFile(path: directory.path + "/keys.json")
-        let victim = directory.path + "/victim"
-        try "untouched".write(toFile: victim, atomically: true, encoding: .utf8)
-        symlink(victim, "\(file.path).\(getpid())")
+        try directory.write("untouched", to: "victim")
+        symlink(directory.file("victim"), "\(file.path).\(getpid())")
         try file.write("keys")
-        #expect(try String(contentsOfFile: victim, encoding: .utf8) == "untouched")
-        #expect(try String(contentsOfFile: file.path, encoding: .utf8) == "keys\n")
+        #expect(try [content("victim"), content("keys.json")] == ["untouched", "keys\n"])
     }
 
     @Test("if the file cannot be written, the error names it and the reason")
@@ -51,9 +53,30 @@ struct KeyFileTests {
 
     @Test("the file is in the service's runtime directory or nowhere")
     func place() {
-        #expect(
-            KeyFile.path(environment: ["RUNTIME_DIRECTORY": "/run/shared-device"]) == "/run/shared-device/keys.json"
-        )
+        let ofService = KeyFile.path(environment: ["RUNTIME_DIRECTORY": "/run/shared-device"])
+        #expect(ofService == "/run/shared-device/keys.json")
         #expect(KeyFile.path(environment: ["XDG_RUNTIME_DIR": "/run/user/7"]) == nil)
+    }
+
+    @Test("the end of a key problem is delivered after the problem")
+    func troubleOrder() async throws {
+        let troubles = KeyTroubles()
+        let told = Shared<[[String]]>([])
+        let (isTelling, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        troubles.follow { texts in
+            if !texts.isEmpty {
+                isTelling.signal()
+                mayGoOn.wait()
+            }
+            told.withLock { $0.append(texts) }
+        }
+        async let first: Void = onThread { troubles.set("it has 3 bytes", for: .records) }
+        await onThread {
+            isTelling.wait()
+            troubles.set(nil, for: .records)
+            mayGoOn.signal()
+        }
+        await first
+        #expect(told.withLock { $0 } == [[], ["the key of records: it has 3 bytes"], []])
     }
 }

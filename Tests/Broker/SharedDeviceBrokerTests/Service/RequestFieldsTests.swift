@@ -45,6 +45,19 @@ struct RequestFieldsTests {
         #expect(taken == .seconds(60.0))
     }
 
+    @Test("a redirect to another machine is refused")
+    func redirect() throws {
+        for address in [
+            "http://127.0.0.1:80@example.org/callback", "http://localhost:1234/callback",
+            "https://127.0.0.1:1/callback", "http://127.0.0.1:/callback", "http://127.0.0.1:99999/callback",
+            "http://127.0.0.1:1/other",
+        ] {
+            let fields = RequestFields(["redirectURI": .string(address)], nil)
+            let refusal = #expect(throws: Refusal.self, "\(address)") { try fields.promptWish() }
+            #expect(refusal?.code == .invalidRequest, "\(address)")
+        }
+    }
+
     @Test("the enforcer may list at most 64 apps in progress")
     func underWay() throws {
         func taken(_ value: DBusValue) throws -> Set<Participant> {
