@@ -13,9 +13,13 @@ struct CallersTests {
     private let bus: PrivateBus
     private let connection: DBusConnection
     private let told = Shared<[String]>([])
+    /// The connections of ``peer()``, which last as long as the test.
+    private let peers = Shared<[DBusConnection]>([])
+    /// The processes that ``callers(stuck:patience:)`` has begun to examine, and what the first of them wait for.
+    private let (looks, gate) = (Shared(0), DispatchSemaphore(value: 0))
 
     init() throws {
-        bus = try PrivateBus()
+        bus = try PrivateBus(.init(matchRulesPerConnection: 8))
         connection = try DBusConnection.open(bus.bus)
     }
 
@@ -35,14 +39,8 @@ struct CallersTests {
     /// A second connection of this process, and its name on the bus.
     private func peer() async throws -> (connection: DBusConnection, name: String) {
         let peer = try DBusConnection.open(bus.bus)
-        let call = try DBusMessage.methodCall(
-            destination: "org.freedesktop.DBus",
-            path: "/org/freedesktop/DBus",
-            interface: "org.freedesktop.DBus",
-            member: "GetNameOwner",
-            arguments: [.string("org.freedesktop.DBus")]
-        )
-        _ = try await peer.call(call)
+        try await peer.flush()
+        peers.withLock { $0.append(peer) }
         return (peer, try #require(peer.uniqueName))
     }
 
@@ -62,28 +60,22 @@ struct CallersTests {
     func identity() async throws {
         let callers = try await callers()
         let peer = try await peer()
+        let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         for _ in 0..<3 {
             let caller = try await identify(callers, peer.name).get()
             #expect(told.withLock { $0 } == ["+\(caller.connection)"])
             #expect(try caller.connection == global(peer.name) && caller.user == geteuid())
             #expect(caller.process == UInt32(getpid()) && caller.isAdministrator)
-            let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
             #expect(caller.credentials.executable == program)
         }
-        _ = peer.connection
     }
 
     /// Callers that block while the first `count` processes are examined, until the gate opens.
-    private func callers(
-        stuckAt gate: DispatchSemaphore,
-        count: Int = 1,
-        patience: Duration
-    ) async throws -> (Callers, Shared<Int>) {
-        let looks = Shared(0)
+    private func callers(stuck count: Int, patience: Duration) async throws -> Callers {
         let callers = Callers(
             connection: connection,
             looks: ProcessLooks(patience: patience),
-            look: { peer in
+            look: { [looks, gate] peer in
                 let number = looks.withLock { looks -> Int in
                     looks += 1
                     return looks
@@ -95,14 +87,13 @@ struct CallersTests {
             left: { [told] connection in told.withLock { $0.append("-\(connection)") } }
         )
         try await callers.start()
-        return (callers, looks)
+        return callers
     }
 
     // The root of a process may be a file system that never responds.
     @Test("a process that cannot be examined delays no other caller")
     func stuckProcess() async throws {
-        let gate = DispatchSemaphore(value: 0)
-        let (callers, looks) = try await callers(stuckAt: gate, patience: .seconds(60))
+        let callers = try await callers(stuck: 1, patience: .seconds(60))
         let (stuck, other) = (try await peer(), try await peer())
         let late = Task { await identify(callers, stuck.name) }
         try await eventually("it is looked at") { looks.withLock { $0 } == 1 }
@@ -111,24 +102,19 @@ struct CallersTests {
         #expect(told.withLock { $0 } == ["+\(caller.connection)"], "the other one still waits")
         gate.signal()
         _ = try await late.value.get()
-        withExtendedLifetime((stuck, other)) {}
     }
 
     @Test("a process that cannot be examined is identified by its user only")
     func unseenProcess() async throws {
-        let gate = DispatchSemaphore(value: 0)
         defer { gate.signal() }
-        let (callers, _) = try await callers(stuckAt: gate, patience: .milliseconds(50))
-        let stuck = try await peer()
-        let unseen = try await identify(callers, stuck.name).get()
+        let callers = try await callers(stuck: 1, patience: .milliseconds(50))
+        let unseen = try await identify(callers, peer().name).get()
         #expect(unseen.user == geteuid() && unseen.credentials.executable == ProcessView.unseen)
-        withExtendedLifetime(stuck) {}
     }
 
     @Test("a connection that ends while its process is examined does not arrive")
     func goneWhileLookedAt() async throws {
-        let gate = DispatchSemaphore(value: 0)
-        let (callers, looks) = try await callers(stuckAt: gate, patience: .seconds(600))
+        let callers = try await callers(stuck: 1, patience: .seconds(600))
         let (stuck, other) = (try await peer(), try await peer())
         let late = Task { await identify(callers, stuck.name) }
         try await eventually("it is looked at") { looks.withLock { $0 } == 1 }
@@ -138,7 +124,6 @@ struct CallersTests {
         gate.signal()
         let caller = try await identify(callers, other.name).get()
         #expect(told.withLock { $0 } == ["+\(caller.connection)"])
-        withExtendedLifetime(other) {}
     }
 
     @Test("calls that arrive before the bus responds wait and are all answered")
@@ -151,7 +136,6 @@ struct CallersTests {
         }
         #expect(names == Array(repeating: try global(peer.name), count: 20))
         #expect(told.withLock { $0 } == ["+\(try global(peer.name))"])
-        _ = peer.connection
     }
 
     /// Like a call without a response: reports its end when it is released.
@@ -183,7 +167,6 @@ struct CallersTests {
             callers.forgetAll()
         }
         try await eventually("all have ended") { ends.withLock { $0 } == 3 }
-        withExtendedLifetime(peer.connection) {}
     }
 
     @Test("the end of a connection is reported once, and only if it had called")
@@ -230,31 +213,14 @@ struct CallersTests {
         #expect(gone == [names[2], "another-bus\(lasting.name)"])
         ending.connection.close()
         try await eventually("its end is told") { told.withLock { $0 } == ["-\(names[1])"] }
-        withExtendedLifetime(lasting.connection) {}
     }
 
     // S6
     @Test("forty callers need one match rule")
     func manyCallers() async throws {
-        let few = try PrivateBus(.init(matchRulesPerConnection: 8))
-        let callers = Callers(connection: try DBusConnection.open(few.bus), arrived: { _ in }, left: { _ in })
-        try await callers.start()
-        var peers: [DBusConnection] = []
-        for _ in 0..<40 {
-            let peer = try DBusConnection.open(few.bus)
-            _ = try await peer.call(
-                try .methodCall(
-                    destination: "org.freedesktop.DBus",
-                    path: "/org/freedesktop/DBus",
-                    interface: "org.freedesktop.DBus",
-                    member: "GetId",
-                    arguments: []
-                )
-            )
-            _ = try await identify(callers, try #require(peer.uniqueName)).get()
-            peers.append(peer)
-        }
-        #expect(peers.count == 40)
+        let callers = try await callers()
+        for _ in 0..<40 { _ = try await identify(callers, peer().name).get() }
+        #expect(told.withLock { $0.count } == 40)
     }
 
     // Another client may subscribe to the broker's broadcasts and leave so many unread that dbus-daemon stops reading
@@ -329,19 +295,15 @@ struct CallersTests {
         #expect(!isTaken(callers.admit(call(second.name))))
         ends[0]()
         #expect(isTaken(callers.admit(call(second.name))) && !isTaken(callers.admit(call(second.name))))
-        withExtendedLifetime((first.connection, second.connection)) {}
     }
 
     @Test("calls before the user is known count for the user afterwards")
     func budgetOfFirstCalls() async throws {
         let callers = try await callers()
-        var peers: [DBusConnection] = []
         let answers = Shared<[Bool]>([])
         let ends = Shared<[@Sendable () -> Void]>([])
         for _ in 0..<40 {
-            let peer = try await peer()
-            peers.append(peer.connection)
-            let header = call(peer.name)
+            let header = call(try await peer().name)
             // Both calls run on the reading thread, as real calls do.
             connection.perform {
                 for _ in 0..<10 {
@@ -361,22 +323,17 @@ struct CallersTests {
         for ended in ends.withLock({ $0 }) { ended() }
         let last = try await peer()
         _ = try await identify(callers, last.name).get()
-        for _ in 0..<Callers.limitOfUser.calls { #expect(isTaken(callers.admit(call(last.name)))) }
-        #expect(!isTaken(callers.admit(call(last.name))))
-        withExtendedLifetime((peers, last.connection)) {}
+        let taken = (0...Callers.limitOfUser.calls).map { _ in isTaken(callers.admit(call(last.name))) }
+        #expect(taken == Array(repeating: true, count: Callers.limitOfUser.calls) + [false])
     }
 
     @Test("calls of connections whose processes cannot be examined count for the user")
     func budgetOfStuckProcesses() async throws {
-        let gate = DispatchSemaphore(value: 0)
-        let (callers, _) = try await callers(stuckAt: gate, count: 20, patience: .seconds(600))
-        var peers: [DBusConnection] = []
+        let callers = try await callers(stuck: 20, patience: .seconds(600))
         let refused = Shared(0)
         let ends = Shared<[@Sendable () -> Void]>([])
         for _ in 0..<20 {
-            let peer = try await peer()
-            peers.append(peer.connection)
-            let header = call(peer.name)
+            let header = call(try await peer().name)
             connection.perform {
                 for _ in 0..<16 {
                     guard case .take(let ended?) = callers.admit(header) else { continue }
@@ -390,7 +347,6 @@ struct CallersTests {
         }
         for ended in ends.withLock({ $0 }) { ended() }
         for _ in 0..<20 { gate.signal() }
-        withExtendedLifetime(peers) {}
     }
 
     @Test("after an outage each connection is new")
@@ -401,6 +357,5 @@ struct CallersTests {
         callers.forgetAll()
         _ = try await identify(callers, peer.name).get()
         #expect(try told.withLock { $0 } == Array(repeating: "+\(global(peer.name))", count: 2))
-        _ = peer.connection
     }
 }
