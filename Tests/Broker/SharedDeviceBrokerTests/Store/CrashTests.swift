@@ -30,7 +30,7 @@ struct CrashTests {
         for turn in 0..<4 {
             // The kills are spread over the time that the creation takes on this machine now.
             let start = ContinuousClock.now
-            _ = try await CommitLoop.killed(["commit", directory.file("whole \(turn)")], afterLines: 1, within: .zero)
+            _ = try await killed(["commit", directory.file("whole \(turn)")], afterLines: 1, within: .zero)
             let delay = ContinuousClock.now - start
             for round in 0..<4 {
                 _ = try await check(directory.file("\(turn) \(round)"), from: 0, killAfter: 0, within: delay)
@@ -45,9 +45,7 @@ struct CrashTests {
         killAfter count: Int,
         within delay: Duration = .milliseconds(8)
     ) async throws -> UInt64 {
-        let reported = try await CommitLoop.killed(["commit", path], afterLines: count, within: delay).compactMap {
-            UInt64($0)
-        }
+        let reported = try await killed(["commit", path], afterLines: count, within: delay).compactMap { UInt64($0) }
         #expect(reported.count >= count)
         let state = try DeviceDatabase(directory: path, firstEpoch: 0).device()
         let last = reported.last ?? before
@@ -57,25 +55,18 @@ struct CrashTests {
         #expect((state.account != nil) == (state.epoch > 0 && state.epoch.isMultiple(of: 2)))
         return state.epoch
     }
-}
 
-@Suite("Killing a broker at a random time: state and ledger")
-struct LedgerCrashTests {
-    private let directory: TemporaryDirectory
-
-    init() throws { directory = try TemporaryDirectory() }
-
-    @Test("after each kill, state and ledger are consistent and have all that was confirmed")
+    @Test("a killed broker leaves consistent state and ledger with all that was confirmed")
     func killWhileKeepingLedger() async throws {
         var answered = 0
-        for _ in 0..<10 { answered += try await check(killAfter: .random(in: 1...20)) }
+        for _ in 0..<10 { answered += try await checkLedger(killAfter: .random(in: 1...20)) }
         #expect(answered >= 10)
     }
 
     /// Kills a broker after this many responses, and checks the store. Returns the number of responses.
-    private func check(killAfter count: Int) async throws -> Int {
+    private func checkLedger(killAfter count: Int) async throws -> Int {
         let path = directory.state
-        let answers = try await CommitLoop.killed(["ledger", path], afterLines: count, within: .milliseconds(8))
+        let answers = try await killed(["ledger", path], afterLines: count, within: .milliseconds(8))
             .map { $0.split(separator: " ") }
         #expect(answers.count >= count)
         let database = try DeviceDatabase(directory: path, firstEpoch: 0)
@@ -108,12 +99,10 @@ struct LedgerCrashTests {
         #expect(ins.filter { !outs.contains($0) } == open)
         return answers.count
     }
-}
 
-private enum CommitLoop {
     /// Starts the program and waits until it has printed this many lines. Then kills it at a random time within
     /// `delay`, during the next commit or its start. Returns its whole output.
-    static func killed(_ arguments: [String], afterLines count: Int, within delay: Duration) async throws -> [String] {
+    private func killed(_ arguments: [String], afterLines count: Int, within delay: Duration) async throws -> [String] {
         let wait = Duration.nanoseconds(Int64.random(in: 0...max(0, Int64(delay / .nanoseconds(1)))))
         let process = try ChildProcess(Program.simulate.path, arguments)
         while process.lines.count < count, process.isRunning { try await Task.sleep(for: .milliseconds(1)) }

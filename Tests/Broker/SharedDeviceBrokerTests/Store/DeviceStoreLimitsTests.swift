@@ -24,13 +24,33 @@ struct DeviceStoreLimitsTests {
 
     private let quentin = Account(identifier: "q.t", username: "xquentinx", displayName: "Xquentin")
 
-    /// A ledger in which Quentin's session has ended and app "a" owes a cleanup.
-    private func owed(_ number: UInt64 = 2) -> CleanupLedger {
+    /// A ledger in which the account's session has ended and app "a" owes a cleanup.
+    private func owed(_ account: Account? = nil) -> CleanupLedger {
         var ledger = CleanupLedger()
-        ledger.begin(number, account: quentin, at: .at(0))
-        _ = ledger.hold(number, by: "a", on: nil)
-        ledger.end(number, at: .at(1))
+        ledger.begin(2, account: account ?? quentin, at: .at(0))
+        _ = ledger.hold(2, by: "a", on: nil)
+        ledger.end(2, at: .at(1))
         return ledger
+    }
+
+    private func entry(_ event: AuditEntry.Event, session: UInt64? = nil, _ detail: String) -> AuditEntry {
+        AuditEntry(event: event, at: Moment.at(1).wall, session: session, app: "a", detail: detail)
+    }
+
+    private func append(_ entries: [AuditEntry], to store: DeviceStore) throws {
+        var batch = Batch(number: 1)
+        batch.log = entries
+        try store.commit(batch)
+    }
+
+    private func details() throws -> [String] { try AuditLog(database: database).lines().compactMap(\.entry.detail) }
+
+    private let signedOut = DeviceState(mode: .shared, account: nil, epoch: 3)
+
+    private func signOut(_ store: DeviceStore) throws {
+        var batch = Batch(number: 1)
+        batch.device = signedOut
+        try store.commit(batch)
     }
 
     // MARK: Names
@@ -93,10 +113,7 @@ struct DeviceStoreLimitsTests {
     func removedUser() throws {
         let users = UserDirectory(database: database, passwordCost: .minimal)
         let account = try users.add(username: "xquentinx", password: Secret("correct horse")).account
-        var ledger = CleanupLedger()
-        ledger.begin(2, account: account, at: .at(0))
-        _ = ledger.hold(2, by: "a", on: nil)
-        ledger.end(2, at: .at(1))
+        var ledger = owed(account)
         let entry = AuditEntry(
             event: .signedIn,
             at: Moment.at(0).wall,
@@ -123,47 +140,28 @@ struct DeviceStoreLimitsTests {
     func cutLog() throws {
         let store = try DeviceStore(database: database, longestLog: 100_000)
         var ledger = owed()
-        try store.save(
-            &ledger,
-            log: [AuditEntry(event: .held, at: Moment.at(0).wall, session: 2, app: "a", detail: "open")]
-        )
+        try store.save(&ledger, log: [entry(.held, session: 2, "open")])
         let words = String(repeating: "x", count: 200)
         for turn in 0..<10 {
-            var batch = Batch(number: 1)
-            batch.log = (0..<500).map { number in
-                AuditEntry(
-                    event: .refused,
-                    at: Moment.at(Double(turn)).wall,
-                    app: "a",
-                    detail: "\(turn * 500 + number) \(words)"
-                )
-            }
-            try store.commit(batch)
+            try append((0..<500).map { entry(.refused, "\(turn * 500 + $0) \(words)") }, to: store)
         }
-        let lines = try AuditLog(database: database).lines()
-        #expect(lines.count < 1500 && lines.first?.entry.detail == "open")
-        #expect(lines.last?.entry.detail?.hasPrefix("4999 ") == true)
-        let numbers = lines.dropFirst().compactMap { $0.entry.detail?.split(separator: " ").first.flatMap { Int($0) } }
-        #expect(numbers == Array((numbers.first ?? 0)...4999))
+        let details = try details()
+        #expect(details.count < 1500 && details.first == "open")
+        let numbers = details.dropFirst().compactMap { Int($0.prefix { $0 != " " }) }
+        #expect(numbers.count == details.count - 1 && numbers == Array((numbers.first ?? 0)...4999))
     }
 
     // Any caller can cause refused calls.
     @Test("refused calls get at most a quarter of the log")
     func cutRefusals() throws {
         let store = try DeviceStore(database: database, longestLog: 100_000)
-        var batch = Batch(number: 1)
-        batch.log = (0..<100).map { AuditEntry(event: .announced, at: Moment.at(0).wall, detail: "epoch \($0)") }
-        try store.commit(batch)
+        try append((0..<100).map { entry(.announced, "epoch \($0)") }, to: store)
         for turn in 0..<10 {
-            var batch = Batch(number: 2)
-            batch.log = (0..<500).map { number in
-                AuditEntry(event: .refused, at: Moment.at(1).wall, app: "a", detail: "\(turn * 500 + number)")
-            }
-            try store.commit(batch)
+            try append((0..<500).map { entry(.refused, "\(turn * 500 + $0)") }, to: store)
         }
-        let lines = try AuditLog(database: database).lines()
-        #expect(lines.filter { $0.entry.event == .announced }.count == 100)
-        #expect(lines.last?.entry.detail == "4999" && lines.count < 100 + 250 + 500)
+        let details = try details()
+        #expect(details.count { $0.hasPrefix("epoch") } == 100)
+        #expect(details.last == "4999" && details.count < 100 + 250 + 500)
     }
 
     @Test("entries of a complete round are removed when they are the oldest")
@@ -171,15 +169,10 @@ struct DeviceStoreLimitsTests {
         let store = try DeviceStore(database: database, longestLog: 1000)
         var ledger = owed()
         _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(2))
-        try store.save(
-            &ledger,
-            log: [AuditEntry(event: .held, at: Moment.at(0).wall, session: 2, app: "a", detail: "complete")]
-        )
-        var batch = Batch(number: 1)
-        batch.log = (0..<2000).map { AuditEntry(event: .announced, at: Moment.at(1).wall, app: "a", detail: "\($0)") }
-        try store.commit(batch)
-        let lines = try AuditLog(database: database).lines()
-        #expect(lines.count <= 10 && !lines.contains { $0.entry.detail == "complete" })
+        try store.save(&ledger, log: [entry(.held, session: 2, "complete")])
+        try append((0..<2000).map { entry(.announced, "\($0)") }, to: store)
+        let details = try details()
+        #expect(details.count <= 10 && !details.contains("complete"))
     }
 
     @Test("entries of an open round are limited too, by bytes and not by characters")
@@ -189,13 +182,9 @@ struct DeviceStoreLimitsTests {
         try store.save(&ledger)
         let words = String(repeating: "\u{1F512}", count: 250)
         for _ in 0..<4 {
-            var batch = Batch(number: 1)
-            batch.log = (0..<1000).map { _ in
-                AuditEntry(event: .failed, at: Moment.at(1).wall, session: 2, app: "a", detail: words)
-            }
-            try store.commit(batch)
+            try append(Array(repeating: entry(.failed, session: 2, words), count: 1000), to: store)
         }
-        #expect(try AuditLog(database: database).lines().count <= 100)
+        #expect(try details().count <= 100)
     }
 
     @Test("a provider's account leaves the log with the session's last debt")
@@ -228,10 +217,8 @@ struct DeviceStoreLimitsTests {
         let before = Date()
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         try fillDisk()
-        var batch = Batch(number: 1)
-        batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
-        store.notes.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: before)
-        #expect(throws: StoreError.self) { try store.commit(batch) }
+        store.notes.note(signedOut, at: before)
+        #expect(throws: StoreError.self) { try signOut(store) }
         let content = try DeviceStore(database: DeviceDatabase(directory: directory.state)).load(at: .now)
         #expect(content.device.account == .ada)
         let noted = try #require(content.noted)
@@ -240,7 +227,10 @@ struct DeviceStoreLimitsTests {
         #expect(state.device.account == nil && state.device.epoch == 3)
         // Once there is room, the rows contain the sign-out.
         try emptyDisk()
-        try store.commit(batch)
+        try signOut(store)
+        #expect(try store.load(at: .now).noted == nil)
+        // A note of an earlier session does not end a later one.
+        try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
         #expect(try store.load(at: .now).noted == nil)
     }
 
@@ -248,10 +238,9 @@ struct DeviceStoreLimitsTests {
     func inMemory() throws {
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         let store = { try DeviceStore(database: self.database, runtimeDirectory: self.directory.path) }
-        try store().notes.noteInMemory(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date())
+        try store().notes.noteInMemory(signedOut, at: Date())
         let content = try store().load(at: .now)
-        #expect(content.device.account == .ada)
-        #expect(content.noted?.state == DeviceState(mode: .shared, account: nil, epoch: 3))
+        #expect(content.device.account == .ada && content.noted?.state == signedOut)
         #expect(mode(of: directory.path + "/signed-out") == 0o600)
         try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
         #expect(try store().load(at: .now).noted == nil)
@@ -260,34 +249,20 @@ struct DeviceStoreLimitsTests {
         #expect(try none.notes.undoing.contains("broker") && store().notes.undoing.contains("device"))
     }
 
-    @Test("a note of an earlier session does not end a later one")
-    func oldNote() throws {
-        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
-        try fillDisk()
-        var batch = Batch(number: 1)
-        batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
-        store.notes.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date())
-        #expect(throws: StoreError.self) { try store.commit(batch) }
-        try emptyDisk()
-        try store.commit(batch)
-        try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
-        #expect(try store.load(at: .now).noted == nil)
-    }
-
-    @Test(
-        "an invalid note is ignored",
-        arguments: [
-            "", "nobody", "nobody 3", "nobody 3 shared", "nobody x shared 5", "nobody 3 mine 5",
-            "nobody 3 shared 1e300", "somebody 3 shared 5",
-        ]
-    )
-    func senselessNote(text: String) throws {
+    @Test("an invalid note is ignored")
+    func senselessNote() throws {
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         let path = directory.databaseFile + ".signed-out"
         #expect(mode(of: path) == 0o600)
-        let content = Data(text.utf8) + Data(repeating: 0, count: 4096 - text.utf8.count)
-        try content.write(to: URL(fileURLWithPath: path))
-        #expect(try store.load(at: .now).noted == nil)
+        for (text, isValid) in [
+            ("nobody 3 shared 5", true), ("", false), ("nobody", false), ("nobody 3", false),
+            ("nobody 3 shared", false), ("nobody x shared 5", false), ("nobody 3 mine 5", false),
+            ("nobody 3 shared 1e300", false), ("somebody 3 shared 5", false),
+        ] {
+            let content = Data(text.utf8) + Data(repeating: 0, count: 4096 - text.utf8.count)
+            try content.write(to: URL(fileURLWithPath: path))
+            #expect(try (store.load(at: .now).noted != nil) == isValid, "\(text)")
+        }
     }
 
     @Test(
@@ -307,14 +282,12 @@ struct DeviceStoreLimitsTests {
         let database = try DeviceDatabase(directory: disk.state, .existing)
         let store = try DeviceStore(database: database)
         #expect(try store.load(at: .now).device.account == .ada)
-        var batch = Batch(number: 1)
-        batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
-        #expect(store.notes.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date()) == nil)
-        let error = #expect(throws: StoreError.self) { try store.commit(batch) }
+        #expect(store.notes.note(signedOut, at: Date()) == nil)
+        let error = #expect(throws: StoreError.self) { try signOut(store) }
         #expect(error?.code == .noSpace, "\(error.map { "\($0)" } ?? "")")
         #expect(try store.load(at: .now).noted?.state.epoch == 3)
         try disk.empty()
-        try store.commit(batch)
+        try signOut(store)
         #expect(try store.load(at: .now).device.account == nil)
     }
 
