@@ -29,27 +29,28 @@ struct DeviceDatabaseTests {
         }
     }
 
+    /// Makes a database with the epoch 2 and one user.
     private func makeSoundFile() throws {
         let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
-        try database.setEpoch(1)
-        try database.setEpoch(2)
+        for epoch: Int64 in 1...2 { try database.setEpoch(epoch) }
+        let sql = """
+            INSERT INTO user (identifier, username, username_key, password_hash, created_at)
+            VALUES ('1.2', 'Ada', 'ada', '$7$', 0)
+            """
+        try database.write("add a user") { db in try db.run(sql) }
     }
+
+    private func connection() throws -> SQLiteConnection { try SQLiteConnection(path: directory.databaseFile) }
 
     private var content: Data { get throws { try Data(contentsOf: URL(fileURLWithPath: directory.databaseFile)) } }
 
-    @Test("only the owner may read the directory and its files, including the log")
+    @Test("only the owner may read the directory, its new parents and its files")
     func permissions() throws {
-        let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
-        #expect(mode(of: directory.state) == 0o700)
+        let directories = ["a", "a/b", "a/b/c"].map { directory.file($0) }
+        let database = try DeviceDatabase(directory: directories[2], firstEpoch: 0)
+        for directory in directories { #expect(mode(of: directory) == 0o700) }
         for suffix in ["", "-wal", "-shm"] { #expect(mode(of: database.path + suffix) == 0o600, "\(suffix)") }
-        #expect(mode(of: directory.state + "/shared-device.lock") == 0o600)
-    }
-
-    @Test("missing parents of the directory get mode 0700")
-    func parents() throws {
-        let path = directory.file("a/b/c")
-        _ = try DeviceDatabase(directory: path, firstEpoch: 0)
-        for path in [path, directory.file("a/b"), directory.file("a")] { #expect(mode(of: path) == 0o700) }
+        #expect(mode(of: directories[2] + "/shared-device.lock") == 0o600)
     }
 
     @Test(
@@ -59,7 +60,10 @@ struct DeviceDatabaseTests {
     func ownership() throws {
         mkdir(directory.state, 0o700)
         chown(directory.state, 1234, 5678)
-        #expect(failure()?.code == .noPermission)
+        for opening in [DeviceDatabase.Opening.createIfMissing, .existing] {
+            let error = try #require(failure(opening))
+            #expect(error.code == .noPermission && error.description.contains("it belongs to user 1234"))
+        }
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
     }
 
@@ -77,8 +81,7 @@ struct DeviceDatabaseTests {
         chmod(directory.state, 0o777)
         for opening in [DeviceDatabase.Opening.createIfMissing, .existing] {
             let error = try #require(failure(opening))
-            #expect(error.code == .insecure)
-            #expect(error.description.contains("chmod 700 \(directory.state)"))
+            #expect(error.code == .insecure && error.description.contains("chmod 700 \(directory.state)"))
         }
         #expect(mode(of: directory.state) == 0o777)
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
@@ -110,66 +113,42 @@ struct DeviceDatabaseTests {
     func cannotCreate() throws {
         try directory.write("", to: "file")
         let error = try #require(failure(in: directory.file("file/state")))
-        #expect(error.code == .cannotCreate)
-        #expect(error.description.contains(directory.file("file")))
+        #expect(error.code == .cannotCreate && error.description.contains(directory.file("file")))
     }
 
-    @Test("a file that is not a database is refused and not overwritten")
-    func noDatabase() throws {
-        mkdir(directory.state, 0o700)
-        let text = Data(String(repeating: "this is no database. ", count: 1000).utf8)
-        try text.write(to: URL(fileURLWithPath: directory.databaseFile))
-        #expect(failure()?.code == .damaged)
-        #expect(failure(.existing)?.code == .damaged)
-        #expect(try content == text)
+    enum Damage: CaseIterable {
+        case otherContent
+        case page
+        case index
+        case truncation
     }
 
-    @Test("a database with a damaged page is refused and not overwritten")
-    func damagedPage() throws {
+    @Test("a damaged database is refused and not overwritten", arguments: Damage.allCases)
+    func damaged(damage: Damage) throws {
         try makeSoundFile()
-        var damaged = try content
-        let pageSize = 4096
-        #expect(damaged.count > 2 * pageSize)
-        damaged.replaceSubrange(pageSize..<damaged.count, with: repeatElement(0xA5, count: damaged.count - pageSize))
-        try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
-        #expect(failure()?.code == .damaged)
-        #expect(try content == damaged)
-    }
-
-    @Test("a database with an inconsistent index is refused")
-    func contradiction() throws {
-        do {
-            let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
-            try database.write("add a user") { db in
-                try db.run(
-                    """
-                    INSERT INTO user (identifier, username, username_key, password_hash, created_at)
-                    VALUES ('1.2', 'Ada', 'ada', '$7$', 0)
-                    """
-                )
-            }
+        var bytes = try content
+        let (page, end) = (4096, bytes.count)
+        #expect(end > 2 * page)
+        switch damage {
+        case .otherContent: bytes = Data(String(repeating: "this is no database. ", count: 1000).utf8)
+        case .page: bytes.replaceSubrange(page..<end, with: repeatElement(0xA5, count: end - page))
+        case .index:
+            // The index now has another name than the row.
+            let index = try #require(bytes.range(of: Data("ada".utf8), options: .backwards))
+            bytes.replaceSubrange(index, with: Data("eve".utf8))
+        case .truncation: bytes = bytes.prefix(page)
         }
-        var damaged = try content
-        // The index now has another name than the row.
-        let index = try #require(damaged.range(of: Data("ada".utf8), options: .backwards))
-        damaged.replaceSubrange(index, with: Data("eve".utf8))
-        try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
-        #expect(failure()?.code == .damaged)
-        #expect(try content == damaged)
-    }
-
-    @Test("a truncated database is refused")
-    func truncated() throws {
-        try makeSoundFile()
-        truncate(directory.databaseFile, 4096)
-        #expect(failure()?.code == .damaged)
-        #expect(try content.count == 4096)
+        try bytes.write(to: URL(fileURLWithPath: directory.databaseFile))
+        for opening in [DeviceDatabase.Opening.createIfMissing, .existing] {
+            #expect(failure(opening)?.code == .damaged)
+        }
+        #expect(try content == bytes)
     }
 
     @Test("a database from before the first release is migrated and kept")
     func versionInTable() throws {
         try makeSoundFile()
-        try SQLiteConnection(path: directory.databaseFile).execute(
+        try connection().execute(
             """
             CREATE TABLE grdb_migrations (identifier TEXT NOT NULL PRIMARY KEY);
             INSERT INTO grdb_migrations VALUES ('format 1');
@@ -188,18 +167,10 @@ struct DeviceDatabaseTests {
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
-    @Test("a file with a version but without tables is refused", arguments: [1, 9, -1])
-    func versionWithoutTables(version: Int) throws {
-        try makeSoundFile()
-        try Data().write(to: URL(fileURLWithPath: directory.databaseFile))
-        try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")
-        #expect(failure()?.code == .foreignFile)
-    }
-
     @Test("a provider session of an earlier version survives the upgrade")
     func earlierSession() throws {
         try makeSoundFile()
-        try SQLiteConnection(path: directory.databaseFile).execute(
+        try connection().execute(
             """
             ALTER TABLE provider_session DROP COLUMN needs_person;
             ALTER TABLE provider_session DROP COLUMN settled;
@@ -217,29 +188,31 @@ struct DeviceDatabaseTests {
         _ = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
         #expect(try file.value("PRAGMA user_version") == 9)
-        #expect(try file.value("SELECT needs_person FROM provider_session WHERE issuer = 'https://login.example'") == 0)
         // Earlier versions did not record whether the last request had a response.
-        #expect(try file.value("SELECT settled FROM provider_session WHERE issuer = 'https://login.example'") == 0)
+        for column in ["needs_person", "settled"] {
+            let sql = "SELECT \(column) FROM provider_session WHERE issuer = 'https://login.example'"
+            #expect(try file.value(sql) == 0, "\(column)")
+        }
         #expect(try file.value("SELECT keeps_session FROM provider_end WHERE number = 1") == 0)
     }
 
-    @Test("a newer version's database is refused and not changed", arguments: [10, -1])
-    func newerVersion(version: Int) throws {
+    @Test(
+        "a database of a newer version or another program is refused and not changed",
+        arguments: [
+            (true, "PRAGMA user_version = 10", .newerVersion), (true, "PRAGMA user_version = -1", .newerVersion),
+            (false, "CREATE TABLE recipe (name TEXT)", .foreignFile),
+            // A file with a version, but without tables.
+            (false, "PRAGMA user_version = 1", .foreignFile), (false, "PRAGMA user_version = 9", .foreignFile),
+            (false, "PRAGMA user_version = -1", .foreignFile),
+        ] as [(Bool, String, StoreError.Code)]
+    )
+    func foreign(isOurs: Bool, sql: String, code: StoreError.Code) throws {
         try makeSoundFile()
-        try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")
+        if !isOurs { try Data().write(to: URL(fileURLWithPath: directory.databaseFile)) }
+        try connection().execute(sql)
         let before = try content
         let error = try #require(failure())
-        #expect(error.code == .newerVersion)
-        #expect(error.remedy != nil)
-        #expect(try content == before)
-    }
-
-    @Test("another program's database is refused and not changed")
-    func foreignFile() throws {
-        mkdir(directory.state, 0o700)
-        try SQLiteConnection(path: directory.databaseFile, .create).execute("CREATE TABLE recipe (name TEXT)")
-        let before = try content
-        #expect(failure()?.code == .foreignFile)
+        #expect(error.code == code && error.remedy != nil)
         #expect(try content == before)
     }
 
@@ -247,10 +220,8 @@ struct DeviceDatabaseTests {
     func busy() throws {
         try makeSoundFile()
         let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
-        try SQLiteConnection(path: directory.databaseFile).write { _ in
-            let error = #expect(throws: StoreError.self) {
-                try database.setEpoch(3)
-            }
+        try connection().write { _ in
+            let error = #expect(throws: StoreError.self) { try database.setEpoch(3) }
             #expect(error?.code == .busy)
             let epoch = try database.epoch
             #expect(epoch == 2, "readers need not wait")

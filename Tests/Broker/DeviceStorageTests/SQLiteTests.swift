@@ -10,7 +10,7 @@ struct SQLiteTests {
 
     init() throws {
         directory = try TemporaryDirectory("sqlite-tests")
-        connection = try SQLiteConnection(path: directory.path + "/file", .create)
+        connection = try SQLiteConnection(path: directory.file("file"), .create)
         try connection.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (a, b, c, d, e)")
     }
 
@@ -33,15 +33,10 @@ struct SQLiteTests {
 
     @Test("a new file and its log have mode 0600, and the umask stays")
     func makesPrivateFiles() throws {
-        for name in ["file", "file-wal", "file-shm"] {
-            var status = stat()
-            try #require(stat(directory.path + "/" + name, &status) == 0)
-            #expect(status.st_mode & 0o777 == 0o600, "\(name)")
-        }
-        let other = directory.path + "/other"
+        for name in ["file", "file-wal", "file-shm"] { #expect(mode(of: directory.file(name)) == 0o600, "\(name)") }
+        let other = directory.file("other")
         close(open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644))
-        var status = stat()
-        #expect(stat(other, &status) == 0 && status.st_mode & 0o777 == 0o644)
+        #expect(mode(of: other) == 0o644)
     }
 
     @Test("empty values are not NULL, and NULL is nil")
@@ -93,7 +88,7 @@ struct SQLiteTests {
 
     @Test("a read transaction sees one snapshot and changes nothing")
     func reading() throws {
-        let other = try SQLiteConnection(path: directory.path + "/file")
+        let other = try SQLiteConnection(path: directory.file("file"))
         try connection.read { db in
             let before: Int? = try db.value("SELECT count(*) FROM t")
             try other.run("INSERT INTO t (a) VALUES (1)")
@@ -119,7 +114,7 @@ struct SQLiteTests {
     @Test("a cached statement follows a schema change")
     func schemaChange() throws {
         #expect(try connection.value("SELECT count(*) FROM t") == 0)
-        try SQLiteConnection(path: directory.path + "/file")
+        try SQLiteConnection(path: directory.file("file"))
             .execute("DROP TABLE t; CREATE TABLE t (a); INSERT INTO t VALUES (1)")
         #expect(try connection.value("SELECT count(*) FROM t") == 1)
     }
@@ -145,13 +140,13 @@ struct SQLiteTests {
         #expect(taken?.kind == .other && taken?.description.contains("quentin") == false)
         #expect(taken?.code != 19, "the code is the extended one")
 
-        let reader = try SQLiteConnection(path: directory.path + "/file", .read)
+        let reader = try SQLiteConnection(path: directory.file("file"), .read)
         #expect(failure { try reader.run("DELETE FROM t") }?.kind == .notAllowed)
-        let missing = failure { _ = try SQLiteConnection(path: directory.path + "/missing/file", .create) }
+        let missing = failure { _ = try SQLiteConnection(path: directory.file("missing/file"), .create) }
         #expect(missing?.kind == .notAllowed && missing?.description.contains("No such file") == true)
 
         try connection.write { _ in
-            let other = try SQLiteConnection(path: directory.path + "/file", busyTimeout: .milliseconds(5))
+            let other = try SQLiteConnection(path: directory.file("file"), busyTimeout: .milliseconds(5))
             let error = failure { try other.run("DELETE FROM t") }
             #expect(error?.kind == .busy)
         }
@@ -161,14 +156,14 @@ struct SQLiteTests {
         #expect(full?.kind == .full)
         #expect(try count == 1)
 
-        let noDatabase = directory.path + "/text"
-        #expect(throws: Never.self) { try ChildProcess("/bin/sh", ["-c", "seq 9999 > \(noDatabase)"]).waitUntilExit() }
-        #expect(failure { try SQLiteConnection(path: noDatabase).run("CREATE TABLE t (a)") }?.kind == .damaged)
+        try directory.write(String(repeating: "text", count: 9999), to: "text")
+        let text = directory.file("text")
+        #expect(failure { try SQLiteConnection(path: text).run("CREATE TABLE t (a)") }?.kind == .damaged)
     }
 
     @Test("the last connection removes the log, even with cached statements")
     func end() throws {
-        let path = directory.path + "/other"
+        let path = directory.file("other")
         do {
             let connection = try SQLiteConnection(path: path, .create)
             try connection.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (a)")
