@@ -21,11 +21,8 @@ struct RecordVaultTests {
     @Test("an opened record equals the sealed one, with and without a session identifier")
     func roundTrip() throws {
         for session in ["sid-1", "", nil] {
-            let record = ProviderRecord(
-                person: Self.record.person,
-                session: session,
-                content: Secret(bytes: Array(0...255))
-            )
+            let content = Secret(bytes: Array(0...255))
+            let record = ProviderRecord(person: Self.record.person, session: session, content: content)
             let sealed = try vault().seal(record, for: Self.use)
             #expect(try vault().open(sealed, for: Self.use) == record)
         }
@@ -40,19 +37,18 @@ struct RecordVaultTests {
         #expect(try vault().seal(Self.record, for: Self.use) != sealed)
     }
 
-    @Test(
-        "a record of another session, account, issuer or use does not open",
-        arguments: [
+    @Test("a record of another session, account, issuer or use does not open")
+    func bound() throws {
+        let sealed = try vault().seal(Self.record, for: Self.use)
+        for other in [
             RecordUse.session(epoch: 8, issuer: "https://login.example", account: "1.t"),
             .session(epoch: 7, issuer: "https://login.example/", account: "1.t"),
             .session(epoch: 7, issuer: "https://login.example", account: "2.t"),
             .session(epoch: 7, issuer: "https://login.example1.t", account: ""),
             .ending(number: 7),
-        ]
-    )
-    func bound(_ other: RecordUse) throws {
-        let sealed = try vault().seal(Self.record, for: Self.use)
-        #expect(throws: RecordUnreadable.self) { try vault().open(sealed, for: other) }
+        ] {
+            #expect(throws: RecordUnreadable.self, "\(other)") { try vault().open(sealed, for: other) }
+        }
     }
 
     @Test("changed, truncated or foreign bytes are an error")
@@ -69,16 +65,13 @@ struct RecordVaultTests {
 
     @Test("the key comes from systemd's credential; a short one is refused")
     func credential() throws {
-        let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: directory) }
+        let directory = try TemporaryDirectory()
         #expect(try RecordVault.ofService(environment: [:]) == nil)
         let environment = ["CREDENTIALS_DIRECTORY": directory.path]
         #expect(try RecordVault.ofService(environment: environment) == nil)
-        let file = directory.appending(path: "token-key")
-        try Data(repeating: 7, count: 31).write(to: file)
+        try directory.write(String(repeating: "\u{7}", count: 31), to: "token-key")
         #expect(throws: RecordUnreadable.self) { try RecordVault.ofService(environment: environment) }
-        try Data(repeating: 7, count: 32).write(to: file)
+        try directory.write(String(repeating: "\u{7}", count: 32), to: "token-key")
         let sealed = try vault(7).seal(Self.record, for: Self.use)
         let opened = try RecordVault.ofService(environment: environment)?.open(sealed, for: Self.use)
         #expect(opened == Self.record)
