@@ -18,10 +18,8 @@ struct ConvertedProfileTests {
     func intune() throws {
         let profile = try convert(fixture("shared-device.mobileconfig"))
         #expect(String(decoding: profile.json, as: UTF8.self) == "{\n  \"sharedDeviceMode\" : true\n}")
-        #expect(
-            profile.omissions
-                == ["ExtensionIdentifier", "Type", "URLs"].map { "\"\($0)\" means something on iOS only" }
-        )
+        let onlyIOS = ["ExtensionIdentifier", "Type", "URLs"].map { "\"\($0)\" means something on iOS only" }
+        #expect(profile.omissions == onlyIOS)
     }
 
     @Test("all keys are read alike from XML, binary and ExtensionData")
@@ -47,8 +45,7 @@ struct ConvertedProfileTests {
         let xml = try PropertyListSerialization.data(fromPropertyList: keys, format: .xml, options: 0)
         for content in [xml, try binaryPlist(keys), try binaryPlist(["ExtensionData": keys])] {
             let profile = try convert(content)
-            #expect(profile.configuration == wanted)
-            #expect(profile.omissions == [])
+            #expect(profile.configuration == wanted && profile.omissions == [])
             #expect(try ManagedConfiguration(json: profile.json, file: "json") == wanted)
         }
     }
@@ -56,10 +53,8 @@ struct ConvertedProfileTests {
     @Test("an unknown key is reported with a similar known key")
     func unknown() throws {
         let profile = try convert(binaryPlist(["sharedDeviceMode": true, "AppAlowList": "a.b", "colour": 1]))
-        #expect(
-            profile.omissions
-                == ["\"AppAlowList\" means nothing; is “AppAllowList” meant?", "\"colour\" means nothing"]
-        )
+        let misspelt = "\"AppAlowList\" means nothing; is “AppAllowList” meant?"
+        #expect(profile.omissions == [misspelt, "\"colour\" means nothing"])
     }
 
     @Test("a single payload, its ExtensionData or a bare app configuration is accepted")
@@ -84,8 +79,7 @@ struct ConvertedProfileTests {
             ["sharedDeviceMode": true],
         ] {
             let converted = try convert(profile(app))
-            #expect(converted.configuration.mode == .shared, "\(app)")
-            #expect(converted.omissions == [], "\(app)")
+            #expect(converted.configuration.mode == .shared && converted.omissions == [], "\(app)")
         }
     }
 
@@ -103,27 +97,17 @@ struct ConvertedProfileTests {
         #expect(messages.last?.contains("PayloadContent[1] (com.apple.extensiblesso)") == true)
     }
 
-    @Test("a profile without a matching payload is an error")
-    func noPayload() throws {
-        for content in [try profile(), try profile(["PayloadType": "com.apple.wifi.managed"])] {
-            let error = try #require(conversionError(content))
-            #expect(error.code == .invalidValue)
-            #expect(error.key == "PayloadContent")
-            #expect(error.message.contains("com.apple.extensiblesso"))
-        }
-    }
-
-    @Test("two payloads for one extension are an error")
-    func twoExtensions() throws {
-        let error = try #require(conversionError(try profile(extensionPayload, extensionPayload)))
-        #expect(error.code == .contradiction)
-        #expect(error.key == "PayloadContent[1]")
-    }
-
-    @Test("a payload that is not a dictionary is an error with its position")
-    func noDictionary() throws {
-        let error = conversionError(try binaryPlist(["PayloadContent": [extensionPayload, "x"]]))
-        #expect(error?.code == .wrongType)
-        #expect(error?.key == "PayloadContent[1]")
+    @Test("unusable payloads are an error with their position")
+    func unusable() throws {
+        let contents = [
+            try profile(), try profile(["PayloadType": "com.apple.wifi.managed"]),
+            try profile(extensionPayload, extensionPayload),
+            try binaryPlist(["PayloadContent": [extensionPayload, "x"]]),
+        ]
+        let errors = try contents.map { content in try #require(conversionError(content)) }
+        #expect(errors.map(\.code) == [.invalidValue, .invalidValue, .contradiction, .wrongType])
+        let places: [String?] = ["PayloadContent", "PayloadContent", "PayloadContent[1]", "PayloadContent[1]"]
+        #expect(errors.map(\.key) == places)
+        #expect(errors.prefix(2).allSatisfy { $0.message.contains("com.apple.extensiblesso") })
     }
 }

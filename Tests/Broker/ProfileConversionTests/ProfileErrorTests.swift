@@ -23,9 +23,7 @@ struct ProfileErrorTests {
         let value = try PropertyListSerialization.propertyList(from: Data(xml.utf8), format: nil)
         for content in [Data(xml.utf8), try binaryPlist(try #require(value as? [String: Any]))] {
             let error = try #require(conversionError(content))
-            #expect(error.code == .wrongType)
-            #expect(error.key == key)
-            #expect(error.remedy.contains(remedy), "\(error)")
+            #expect(error.code == .wrongType && error.key == key && error.remedy.contains(remedy), "\(error)")
         }
     }
 
@@ -34,59 +32,49 @@ struct ProfileErrorTests {
         let text = String(decoding: try fixture("shared-device.mobileconfig"), as: UTF8.self)
         let position = try #require(text.range(of: "<true/>", options: .backwards))
         let error = try #require(conversionError(text.replacingCharacters(in: position, with: "<false/>")))
-        #expect(error.code == .contradiction)
-        #expect(error.key == "sharedDeviceMode")
+        #expect(error.code == .contradiction && error.key == "sharedDeviceMode")
         #expect(error.message.contains("PayloadContent[0].ExtensionData says true"))
-        #expect(error.message.contains("PayloadContent[1] says false"))
-        #expect(error.remedy.contains("the same value"))
+        #expect(error.message.contains("PayloadContent[1] says false") && error.remedy.contains("the same value"))
     }
 
-    @Test("a signed profile is recognised, with the command that unwraps it", arguments: ["der", "pem"])
-    func signed(encoding: String) throws {
-        let contents =
-            encoding == "pem"
-            ? [Data("-----BEGIN PKCS7-----\nMIAG\n".utf8)]
-            : [Data([0x30, 0x80, 0x06, 0x09]), Data([0x30, 0x82, 0x0A, 0x00, 0x06]), Data([0x30, 0x83])]
-        for content in contents {
+    @Test("a signed profile is recognised, with the command that unwraps it")
+    func signed() throws {
+        for (encoding, content) in [
+            ("pem", Data("-----BEGIN PKCS7-----\nMIAG\n".utf8)), ("der", Data([0x30, 0x80, 0x06, 0x09])),
+            ("der", Data([0x30, 0x82, 0x0A, 0x00, 0x06])), ("der", Data([0x30, 0x83])),
+        ] {
             let error = try #require(conversionError(content))
-            #expect(error.code == .profile)
-            #expect(error.remedy.contains("openssl smime -verify -noverify -inform \(encoding) -in managed"))
+            let command = "openssl smime -verify -noverify -inform \(encoding) -in managed"
+            #expect(error.code == .profile && error.remedy.contains(command), "\(error)")
         }
     }
 
     @Test("an encrypted profile is recognised")
     func encrypted() throws {
-        for content in [
-            try binaryPlist(["PayloadContent": Data([1, 2, 3])]),
-            try binaryPlist(["EncryptedPayloadContent": Data([1])]),
-        ] {
-            let error = try #require(conversionError(content))
-            #expect(error.code == .profile)
-            #expect(error.remedy.contains("without encryption"))
+        for key in ["PayloadContent", "EncryptedPayloadContent"] {
+            let error = try #require(conversionError(try binaryPlist([key: Data([1, 2, 3])])))
+            #expect(error.code == .profile && error.remedy.contains("without encryption"), "\(key)")
         }
     }
 
-    @Test(
-        "an invalid property list is an error",
-        arguments: [
+    @Test("an invalid property list is an error")
+    func noPropertyList() throws {
+        for text in [
             "<", "<html></html>", "<plist>", plistXML(""), plistXML("<dict><key>a</key></dict>"),
             plistXML("<array/>"), plistXML("<true/>"), plistXML("<dict><key>a</key><nothing/></dict>"), "bplist00",
             "bplist00xx",
-        ]
-    )
-    func noPropertyList(text: String) throws {
-        let error = try #require(conversionError(text))
-        #expect(error.code == .profile)
-        #expect(error.key == nil)
-        #expect(error.remedy.contains("plutil -lint managed"))
+        ] {
+            let error = try #require(conversionError(text), "\(text)")
+            #expect(error.code == .profile && error.key == nil, "\(text)")
+            #expect(error.remedy.contains("plutil -lint managed"), "\(text)")
+        }
     }
 
     @Test("a deeply nested property list is an error, also behind misleading comments")
     func nesting() throws {
         for level in ["<array>", "<dict><key>a</key>", "<array><!-- </array> -->", "<array ><![CDATA[</array>]]>"] {
             let error = conversionError("<plist><dict><key>a</key>" + String(repeating: level, count: 20_000))
-            #expect(error?.code == .profile, "\(level)")
-            #expect(error?.message.contains("nested too deeply") == true, "\(level)")
+            #expect(error?.code == .profile && error?.message.contains("nested too deeply") == true, "\(level)")
         }
         // Forms whose depth is not measured are not parsed.
         #expect(conversionError("{a = " + String(repeating: "(", count: 100_000))?.code == .profile)
