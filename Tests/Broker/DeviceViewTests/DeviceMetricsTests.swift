@@ -22,13 +22,8 @@ struct DeviceMetricsTests {
 
     @Test("metrics contain debts, problems and the last cleanup's time, but no names")
     func content() {
-        let round = CleanupReport(
-            session: 7,
-            endedAt: ended,
-            outcome: .complete,
-            apps: [.init(identifier: "org.example.notes", progress: .finished, finishedAfter: 1.25)]
-        )
-        let lines = DeviceMetrics.text(Self.signedIn, round).split(separator: "\n")
+        let notes = CleanupReport.App(identifier: "org.example.notes", progress: .finished, finishedAfter: 1.25)
+        let lines = DeviceMetrics.text(Self.signedIn, adasRound(.complete, notes)).split(separator: "\n")
         for line in [
             "shared_device_up 1", "shared_device_signed_in 1", "shared_device_session_start_seconds 1000000.5",
             #"shared_device_apps{state="running"} 1"#, #"shared_device_apps{state="owing"} 1"#,
@@ -45,12 +40,7 @@ struct DeviceMetricsTests {
     func unknown() {
         let samples = DeviceMetrics.text(nil, nil).split(separator: "\n").filter { !$0.hasPrefix("#") }
         #expect(samples == ["shared_device_up 0"])
-        let open = CleanupReport(
-            session: 7,
-            endedAt: ended,
-            outcome: .open,
-            apps: [.init(identifier: "a", progress: .owed)]
-        )
+        let open = adasRound(.open, .init(identifier: "a", progress: .owed))
         #expect(!DeviceMetrics.text(ObservedDevice(answer()), open).contains("duration"))
     }
 
@@ -65,8 +55,7 @@ struct DeviceMetricsTests {
     func parsers(module: String) async throws {
         let directory = try TemporaryDirectory("metrics")
         let file = "\(directory.path)/device.prom"
-        let round = CleanupReport(session: 7, endedAt: ended, outcome: .complete, apps: [])
-        try DeviceMetrics.text(Self.signedIn, round).write(toFile: file, atomically: true, encoding: .utf8)
+        try DeviceMetrics.text(Self.signedIn, adasRound(.complete)).write(toFile: file, atomically: true, encoding: .utf8)
         let program = """
             import importlib, sys
             families = list(importlib.import_module(sys.argv[1]).text_string_to_metric_families(open(sys.argv[2]).read()))

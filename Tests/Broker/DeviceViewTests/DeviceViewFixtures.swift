@@ -34,6 +34,15 @@ func entry(_ sequence: UInt64, _ event: String, app: String? = nil, detail: Stri
     return .fields(fields)
 }
 
+func entries(_ values: [DBusValue]) -> [ObservedEntry] {
+    ObservedEntry.all(["entries": .array(values, of: "a{sv}")])
+}
+
+/// The round after Ada's session.
+func adasRound(_ outcome: CleanupReport.Outcome, _ apps: CleanupReport.App...) -> CleanupReport {
+    CleanupReport(session: 7, endedAt: ended, outcome: outcome, apps: apps)
+}
+
 /// The time of day in UTC.
 func clock(_ date: Date) -> String {
     date.formatted(Date.ISO8601FormatStyle().time(includingFractionalSeconds: false))
@@ -45,43 +54,30 @@ extension DeviceView {
         var view = DeviceView()
         let apps = [app("mail", owes: [7]), app("notes"), app("photos", runs: false, owes: [7])]
         let held = DBusValue.array([.string("org.example.mail"), .string("org.example.photos")], of: "s")
-        view.take(
-            ObservedDevice(answer(["signInHeldFor": held].merging(more) { $1 }, apps: apps)),
-            CleanupReport(
-                session: 7,
-                endedAt: ended,
-                outcome: .open,
-                apps: [
-                    .init(
-                        identifier: "org.example.mail",
-                        progress: .failed,
-                        toldAfter: 0.1,
-                        begunAfter: 12,
-                        finishedAfter: 30,
-                        isRunning: true
-                    ),
-                    .init(
-                        identifier: "org.example.notes",
-                        progress: .finished,
-                        toldAfter: 0.1,
-                        begunAfter: 0.2,
-                        finishedAfter: 15,
-                        isRunning: true
-                    ),
-                    .init(identifier: "org.example.photos", progress: .owed),
-                ]
-            )
+        let mail = CleanupReport.App(
+            identifier: "org.example.mail",
+            progress: .failed,
+            toldAfter: 0.1,
+            begunAfter: 12,
+            finishedAfter: 30,
+            isRunning: true
         )
+        let notes = CleanupReport.App(
+            identifier: "org.example.notes",
+            progress: .finished,
+            toldAfter: 0.1,
+            begunAfter: 0.2,
+            finishedAfter: 15,
+            isRunning: true
+        )
+        let photos = CleanupReport.App(identifier: "org.example.photos", progress: .owed)
+        let device = ObservedDevice(answer(["signInHeldFor": held].merging(more) { $1 }, apps: apps))
+        view.take(device, adasRound(.open, mail, notes, photos))
         view.add(
-            ObservedEntry.all([
-                "entries": .array(
-                    [
-                        entry(1, "signed-out", detail: "the app notes"),
-                        entry(15, "finished", app: "org.example.notes", detail: "3 files"),
-                        entry(30, "failed", app: "org.example.mail", detail: "disk full"),
-                    ],
-                    of: "a{sv}"
-                )
+            entries([
+                entry(1, "signed-out", detail: "the app notes"),
+                entry(15, "finished", app: "org.example.notes", detail: "3 files"),
+                entry(30, "failed", app: "org.example.mail", detail: "disk full"),
             ])
         )
         return view
