@@ -60,11 +60,15 @@ struct KeyRotationTests {
         try JSONWebKeySet(parsing: Array(#require(text).utf8))
     }
 
+    /// Whether these keys verify the token, as Ada's.
+    private func isAdas(_ token: CompactSignature, by text: String?) throws -> Bool {
+        try keys(text).verify(token).claims["sub"]?.string == ada.identifier
+    }
+
     /// Makes the database reject new keys, as on a full disk.
     private func refuseKeys() throws {
-        try directory.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON signing_key BEGIN SELECT RAISE(ABORT, 'no space'); END"
-        )
+        let trigger = "CREATE TRIGGER full BEFORE INSERT ON signing_key BEGIN SELECT RAISE(ABORT, 'no space'); END"
+        try directory.execute(trigger)
     }
 
     private func takeKeys() throws { try directory.execute("DROP TRIGGER full") }
@@ -88,11 +92,8 @@ struct KeyRotationTests {
         #expect(first.header != last.header)
         // Services must have the new key before they see a token signed with it.
         #expect(services.texts.count == 2 && services.texts.last == provider.signingKeys)
-        for token in [first, last] {
-            #expect(try keys(provider.signingKeys).verify(token).claims["sub"]?.string == ada.identifier)
-        }
-        #expect(try !secretKeys().contains(secret))
-        #expect(try !temporary.contains(bytes: secret))
+        for token in [first, last] { #expect(try isAdas(token, by: provider.signingKeys)) }
+        #expect(try !secretKeys().contains(secret) && !temporary.contains(bytes: secret))
 
         clock.advance(by: 69 * 60)
         #expect(try keys(provider.signingKeys).keys.count == 2)
@@ -138,7 +139,7 @@ struct KeyRotationTests {
         clock.advance(by: -20 * 86_400)
         _ = try await token(first)
         let provider = try provider()
-        #expect(try keys(provider.signingKeys).verify(old).claims["sub"]?.string == ada.identifier)
+        #expect(try isAdas(old, by: provider.signingKeys))
         clock.advance(by: 71 * 60)
         #expect(try keys(provider.signingKeys).keys.count == 1)
     }
@@ -159,9 +160,8 @@ struct KeyRotationTests {
         #expect(services.problems.first??.contains("keep the keys that tokens are signed with") == true)
         try takeKeys()
         let new = try await token(provider)
-        #expect(new.header != old.header)
+        #expect(try new.header != old.header && isAdas(new, by: services.texts.last))
         #expect(services.problems.count == 2 && services.problems.last == .some(nil))
-        #expect(try keys(services.texts.last).verify(new).claims["sub"]?.string == ada.identifier)
     }
 
     @Test("without any stored key the provider starts, but refuses tokens")
@@ -170,13 +170,13 @@ struct KeyRotationTests {
         let provider = try provider()
         _ = try await provider.authenticate(SignInRequest(username: "ada", password: Secret("correct horse")))
         let error = await #expect(throws: IdentityError.self) { try await token(provider) }
-        #expect(error?.code == .providerFailed)
-        #expect(error?.description.contains("keep the keys that tokens are signed with") == true)
+        let isTold = error?.description.contains("keep the keys that tokens are signed with") == true
+        #expect(error?.code == .providerFailed && isTold)
         #expect(try keys(provider.signingKeys).keys.isEmpty)
         try takeKeys()
         clock.advance(by: SigningKeys.patience)
         let first = try await token(provider)
-        #expect(try keys(services.texts.last).verify(first).claims["sub"]?.string == ada.identifier)
+        #expect(try isAdas(first, by: services.texts.last))
     }
 
     @Test(
@@ -191,11 +191,9 @@ struct KeyRotationTests {
         try directory.execute(sql)
         let provider = try provider()
         let new = try await token(provider)
-        #expect(new.header != old.header)
-        #expect(try keys(services.texts.last).verify(new).claims["sub"]?.string == ada.identifier)
-        #expect(try keys(provider.signingKeys).keys.count == 1)
+        #expect(try new.header != old.header && isAdas(new, by: services.texts.last))
+        #expect(try keys(provider.signingKeys).keys.count == 1 && secretKeys().count == 1)
         #expect(services.problems.first??.contains("damaged") == true)
-        #expect(try secretKeys().count == 1)
     }
 
     @Test("an expired key is withdrawn from services even on a full disk")
@@ -221,8 +219,7 @@ struct KeyRotationTests {
         services.fill(false)
         clock.advance(by: SigningKeys.patience)
         let new = try await token(provider)
-        #expect(new.header != old.header)
-        #expect(try keys(services.texts.last).verify(new).claims["sub"]?.string == ada.identifier)
+        #expect(try new.header != old.header && isAdas(new, by: services.texts.last))
         #expect(services.problems.last == .some(nil))
     }
 
@@ -231,7 +228,7 @@ struct KeyRotationTests {
         services.fill(true)
         let provider = try provider()
         let first = try await token(provider)
-        #expect(try keys(provider.signingKeys).verify(first).claims["sub"]?.string == ada.identifier)
+        #expect(try isAdas(first, by: provider.signingKeys))
         #expect(services.texts.isEmpty && services.problems.count == 1)
         services.fill(false)
         clock.advance(by: SigningKeys.patience)
