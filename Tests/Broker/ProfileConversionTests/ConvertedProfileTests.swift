@@ -57,29 +57,24 @@ struct ConvertedProfileTests {
         #expect(profile.omissions == [misspelt, "\"colour\" means nothing"])
     }
 
-    @Test("a single payload, its ExtensionData or a bare app configuration is accepted")
-    func bare() throws {
-        #expect(try convert(binaryPlist(extensionPayload)).configuration.appLists.allowed == ["com.a.b"])
-        #expect(try convert(binaryPlist(["sharedDeviceMode": true])).configuration.mode == .shared)
-        let dict = "<dict><key>sharedDeviceMode</key><true/></dict>"
-        #expect(try convert("\u{feff}\n  " + plistXML(dict)).configuration.mode == .shared)
-        #expect(try convert("<plist>\(dict)</plist>").omissions == [])
-        let app: [String: Any] = ["PayloadType": "com.apple.app.managed", "Configuration": ["sharedDeviceMode": true]]
-        #expect(try convert(binaryPlist(app)).configuration.mode == .shared)
-    }
-
-    @Test("one of the two payloads is enough")
-    func onePayload() throws {
-        #expect(try convert(profile(extensionPayload)).configuration.mode == .shared)
-        for app: [String: Any] in [
-            ["PayloadType": "com.apple.app.managed", "sharedDeviceMode": true],
-            ["PayloadType": "com.apple.app.managed", "Configuration": ["sharedDeviceMode": true]],
-            ["PayloadType": "com.apple.configuration.app.managed", "AppConfig": ["sharedDeviceMode": true]],
-            ["PayloadType": "com.example.settings", "Configuration": ["sharedDeviceMode": true]],
-            ["sharedDeviceMode": true],
-        ] {
-            let converted = try convert(profile(app))
-            #expect(converted.configuration.mode == .shared && converted.omissions == [], "\(app)")
+    @Test("one payload, its ExtensionData or a bare app configuration is enough")
+    func forms() throws {
+        let (shared, dict) = (["sharedDeviceMode": true], "<dict><key>sharedDeviceMode</key><true/></dict>")
+        let app: [String: Any] = ["PayloadType": "com.apple.app.managed", "Configuration": shared]
+        let contents: [Data] = [
+            Data("\u{feff}\n  \(plistXML(dict))".utf8), Data("<plist>\(dict)</plist>".utf8), try binaryPlist(shared),
+            try binaryPlist(app), try profile(app), try profile(shared),
+            try profile(["PayloadType": "com.apple.app.managed", "sharedDeviceMode": true]),
+            try profile(["PayloadType": "com.apple.configuration.app.managed", "AppConfig": shared]),
+            try profile(["PayloadType": "com.example.settings", "Configuration": shared]),
+        ]
+        for (number, content) in contents.enumerated() {
+            let converted = try convert(content)
+            #expect(converted.configuration.mode == .shared && converted.omissions == [], "content \(number)")
+        }
+        for content in [try binaryPlist(extensionPayload), try profile(extensionPayload)] {
+            let configuration = try convert(content).configuration
+            #expect(configuration.mode == .shared && configuration.appLists.allowed == ["com.a.b"])
         }
     }
 

@@ -56,8 +56,11 @@ struct ConfigurationKeyTests {
 
     @Test("a stored configuration decodes to the same value")
     func keptConfiguration() throws {
-        let texts = ["{}", #"{"cleanupPolicy": "strict"}"#, #"{"cleanupTimeout": 0, "organization": "\u00e9\"\n"}"#]
-        for text in texts + [Self.everyKey] {
+        for text in [
+            "{}", #"{"cleanupPolicy": "strict"}"#, #"{"cleanupTimeout": 0, "organization": "\u00e9\"\n"}"#,
+            Self.everyKey, OrganisationSettingsTests.everyKey, "{\(OrganisationSettingsTests.needed)}",
+            #"{\#(OrganisationSettingsTests.needed), "backChannelLogout": "/run/x.socket"}"#,
+        ] {
             let configuration = try configuration(text)
             let kept = try JSONEncoder().encode(configuration)
             #expect(try ManagedConfiguration(json: kept, file: "kept") == configuration)

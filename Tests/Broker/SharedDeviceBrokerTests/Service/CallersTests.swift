@@ -17,6 +17,9 @@ struct CallersTests {
     private let peers = Shared<[DBusConnection]>([])
     /// The processes that ``callers(stuck:patience:)`` has begun to examine, and what the first of them wait for.
     private let (looks, gate) = (Shared(0), DispatchSemaphore(value: 0))
+    /// Whether each call of ``makeCalls(_:of:to:)`` was answered, and the ends of those that were admitted.
+    private let answers = Shared<[Bool]>([])
+    private let ends = Shared<[@Sendable () -> Void]>([])
 
     init() throws {
         bus = try PrivateBus(.init(matchRulesPerConnection: 8))
@@ -50,6 +53,23 @@ struct CallersTests {
 
     private func call(_ sender: String, bytes: Int = 100) -> CallHeader {
         CallHeader(sender: sender, interface: "i.i", member: "M", signature: "a{sv}", bodyBytes: bytes, bytes: bytes)
+    }
+
+    /// Makes calls on the reading thread, as real calls are made.
+    private func makeCalls(_ count: Int, of name: String, to callers: Callers) {
+        let header = call(name)
+        connection.perform { [answers, ends] in
+            for _ in 0..<count {
+                guard case .take(let ended?) = callers.admit(header) else {
+                    answers.withLock { $0.append(false) }
+                    continue
+                }
+                ends.withLock { $0.append(ended) }
+                callers.identify(header.sender) { answer in
+                    answers.withLock { $0.append((try? answer.get()) != nil) }
+                }
+            }
+        }
     }
 
     private func isTaken(_ admission: CallAdmission) -> Bool {
@@ -300,24 +320,7 @@ struct CallersTests {
     @Test("calls before the user is known count for the user afterwards")
     func budgetOfFirstCalls() async throws {
         let callers = try await callers()
-        let answers = Shared<[Bool]>([])
-        let ends = Shared<[@Sendable () -> Void]>([])
-        for _ in 0..<40 {
-            let header = call(try await peer().name)
-            // Both calls run on the reading thread, as real calls do.
-            connection.perform {
-                for _ in 0..<10 {
-                    guard case .take(let ended?) = callers.admit(header) else {
-                        answers.withLock { $0.append(false) }
-                        continue
-                    }
-                    ends.withLock { $0.append(ended) }
-                    callers.identify(header.sender) { answer in
-                        answers.withLock { $0.append((try? answer.get()) != nil) }
-                    }
-                }
-            }
-        }
+        for _ in 0..<40 { makeCalls(10, of: try await peer().name, to: callers) }
         try await eventually("the bus has told of all") { answers.withLock { $0.count } == 400 }
         #expect(answers.withLock { $0.count { $0 } } == Callers.limitOfUser.calls)
         for ended in ends.withLock({ $0 }) { ended() }
@@ -330,20 +333,9 @@ struct CallersTests {
     @Test("calls of connections whose processes cannot be examined count for the user")
     func budgetOfStuckProcesses() async throws {
         let callers = try await callers(stuck: 20, patience: .seconds(600))
-        let refused = Shared(0)
-        let ends = Shared<[@Sendable () -> Void]>([])
-        for _ in 0..<20 {
-            let header = call(try await peer().name)
-            connection.perform {
-                for _ in 0..<16 {
-                    guard case .take(let ended?) = callers.admit(header) else { continue }
-                    ends.withLock { $0.append(ended) }
-                    callers.identify(header.sender) { if case .failure = $0 { refused.withLock { $0 += 1 } } }
-                }
-            }
-        }
+        for _ in 0..<20 { makeCalls(16, of: try await peer().name, to: callers) }
         try await eventually("as many as one user may have are left") {
-            refused.withLock { $0 } == 320 - Callers.limitOfUser.calls
+            answers.withLock { $0 } == Array(repeating: false, count: 320 - Callers.limitOfUser.calls)
         }
         for ended in ends.withLock({ $0 }) { ended() }
         for _ in 0..<20 { gate.signal() }

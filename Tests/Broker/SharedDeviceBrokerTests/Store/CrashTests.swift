@@ -16,15 +16,6 @@ struct CrashTests {
 
     init() throws { directory = try TemporaryDirectory() }
 
-    @Test("a killed writer leaves each commit that returned, and at most one more")
-    func killWhileCommitting() async throws {
-        var epoch: UInt64 = 0
-        for _ in 0..<15 {
-            epoch = try await check(directory.state, from: epoch, killAfter: .random(in: 1...20))
-        }
-        #expect(epoch >= 15)
-    }
-
     @Test("a process that is killed while it creates the database leaves a usable one")
     func killWhileCreating() async throws {
         for turn in 0..<4 {
@@ -33,27 +24,20 @@ struct CrashTests {
             _ = try await killed(["commit", directory.file("whole \(turn)")], afterLines: 1, within: .zero)
             let delay = ContinuousClock.now - start
             for round in 0..<4 {
-                _ = try await check(directory.file("\(turn) \(round)"), from: 0, killAfter: 0, within: delay)
+                try await check(directory.file("\(turn) \(round)"), within: delay)
             }
         }
     }
 
-    /// Kills a process that commits in a loop, and checks that the store is consistent. Returns its epoch.
-    private func check(
-        _ path: String,
-        from before: UInt64,
-        killAfter count: Int,
-        within delay: Duration = .milliseconds(8)
-    ) async throws -> UInt64 {
-        let reported = try await killed(["commit", path], afterLines: count, within: delay).compactMap { UInt64($0) }
-        #expect(reported.count >= count)
+    /// Kills a process that commits in a loop, and checks that the store is consistent.
+    private func check(_ path: String, within delay: Duration) async throws {
+        let reported = try await killed(["commit", path], afterLines: 0, within: delay).compactMap { UInt64($0) }
         let state = try DeviceDatabase(directory: path, firstEpoch: 0).device()
-        let last = reported.last ?? before
+        let last = reported.last ?? 0
         #expect(state.epoch == last || state.epoch == last + 1, "\(last) was reported, \(state.epoch) is stored")
         // The loop makes the device shared, then alternately signs in and out.
         #expect(state.mode == (state.epoch == 0 ? .personal : .shared))
         #expect((state.account != nil) == (state.epoch > 0 && state.epoch.isMultiple(of: 2)))
-        return state.epoch
     }
 
     @Test("a killed broker leaves consistent state and ledger with all that was confirmed")
