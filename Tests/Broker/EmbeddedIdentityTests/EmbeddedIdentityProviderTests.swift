@@ -1,6 +1,6 @@
-import DeviceStorage
 import Foundation
 import Identity
+import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
@@ -10,14 +10,14 @@ import Testing
 struct EmbeddedIdentityProviderTests {
     private static let now = Date(timeIntervalSince1970: 1_800_000_000)
 
-    private let temporary: TestDirectory
+    private let temporary: TemporaryDirectory
     private let directory: UserDirectory
     private let provider: EmbeddedIdentityProvider
     private let ada: Account
 
     init() throws {
-        temporary = try TestDirectory()
-        directory = UserDirectory(database: temporary.database, passwordCost: .minimal)
+        temporary = try TemporaryDirectory()
+        directory = try temporary.users()
         ada = try directory.add(username: "ada@example.com", displayName: "Ada", password: Secret("correct horse"))
             .account
         provider = try EmbeddedIdentityProvider(directory: directory, date: { Self.now })
@@ -79,7 +79,8 @@ struct EmbeddedIdentityProviderTests {
     @Test("an unknown user takes the same time as a wrong password")
     func sameTime() async throws {
         // The cheap hash of tests takes less time than a busy machine adds.
-        let directory = UserDirectory(database: try TestDirectory().database, passwordCost: .standard)
+        let other = try TemporaryDirectory()
+        let directory = try other.users(passwordCost: .standard)
         try directory.add(username: "ada", password: Secret("correct horse"))
         let provider = try EmbeddedIdentityProvider(directory: directory)
         var (known, unknown) = (Duration.seconds(3600), Duration.seconds(3600))
@@ -148,12 +149,5 @@ struct EmbeddedIdentityProviderTests {
             }
             #expect(error?.code == .invalidScope, "\(scope)")
         }
-    }
-}
-
-extension UserDirectory {
-    /// Simulates manual changes to the database file.
-    func execute(_ sql: String) throws {
-        try database.write("edit the file by hand") { db in try db.execute(sql) }
     }
 }

@@ -4,6 +4,7 @@ import DBus
 import DeviceStorage
 import Foundation
 import Identity
+import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 import Testing
@@ -12,15 +13,15 @@ import Testing
 
 @Suite("Rotation of signing keys")
 struct KeyRotationTests {
-    private let temporary: TestDirectory
+    private let temporary: TemporaryDirectory
     private let directory: UserDirectory
     private let clock = TestClock(TokenTests.start)
     private let ada: Account
     private let services = Services()
 
     init() throws {
-        temporary = try TestDirectory()
-        directory = UserDirectory(database: temporary.database, passwordCost: .minimal)
+        temporary = try TemporaryDirectory()
+        directory = try temporary.users()
         ada = try directory.add(username: "ada", password: Secret("correct horse")).account
     }
 
@@ -74,7 +75,7 @@ struct KeyRotationTests {
     private func takeKeys() throws { try directory.execute("DROP TRIGGER full") }
 
     private func secretKeys() throws -> [[UInt8]] {
-        try temporary.database.read("read the keys") { db in
+        try directory.database.read("read the keys") { db in
             try db.rows("SELECT secret_key FROM signing_key WHERE secret_key IS NOT NULL") { $0["secret_key"] ?? [] }
         }
     }
@@ -93,7 +94,11 @@ struct KeyRotationTests {
         // Services must have the new key before they see a token signed with it.
         #expect(services.texts.count == 2 && services.texts.last == provider.signingKeys)
         for token in [first, last] { #expect(try isAdas(token, by: provider.signingKeys)) }
-        #expect(try !secretKeys().contains(secret) && !temporary.contains(bytes: secret))
+        #expect(try !secretKeys().contains(secret))
+        for suffix in ["", "-wal"] {
+            let content = try Data(contentsOf: URL(fileURLWithPath: temporary.databaseFile + suffix))
+            #expect(content.range(of: Data(secret)) == nil)
+        }
 
         clock.advance(by: 69 * 60)
         #expect(try keys(provider.signingKeys).keys.count == 2)

@@ -1,9 +1,9 @@
 import Basics
 import Cryptography
 import DBus
-import DeviceStorage
 import Foundation
 import Identity
+import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 import Testing
@@ -14,14 +14,14 @@ import Testing
 struct TokenTests {
     static let start = Date(timeIntervalSince1970: 1_800_000_000)
 
-    private let temporary: TestDirectory
+    private let temporary: TemporaryDirectory
     private let directory: UserDirectory
     private let clock = TestClock(TokenTests.start)
     private let ada: Account
 
     init() throws {
-        temporary = try TestDirectory()
-        directory = UserDirectory(database: temporary.database, passwordCost: .minimal)
+        temporary = try TemporaryDirectory()
+        directory = try temporary.users()
         ada = try directory.add(username: "ada", password: Secret("correct horse")).account
     }
 
@@ -89,7 +89,7 @@ struct TokenTests {
     func restart() async throws {
         let before = try provider()
         let token = try await token(before)
-        let after = try provider(UserDirectory(database: temporary.openAgain(), passwordCost: .minimal))
+        let after = try provider(temporary.users())
         #expect(after.signingKeys == before.signingKeys)
         #expect(try check(token, after).claims["sub"]?.string == ada.identifier)
     }

@@ -1,6 +1,7 @@
 import DeviceStorage
 import Foundation
 import Identity
+import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
@@ -8,12 +9,12 @@ import Testing
 
 @Suite("User directory")
 struct UserDirectoryTests {
-    private let temporary: TestDirectory
+    private let temporary: TemporaryDirectory
     private let directory: UserDirectory
 
     init() throws {
-        temporary = try TestDirectory()
-        directory = UserDirectory(database: temporary.database, passwordCost: .minimal)
+        temporary = try TemporaryDirectory()
+        directory = try temporary.users()
     }
 
     private let password = Secret("correct horse")
@@ -27,16 +28,11 @@ struct UserDirectoryTests {
         }
     }
 
-    private func isPassword(_ text: String, of username: String) throws -> Bool {
-        let stored = try #require(try directory.credentials(ofUserNamed: username)).passwordHash
-        return try PasswordHash(stored: stored).matches(Secret(text))
-    }
-
     @Test("an added user is found with all fields by name or identifier, ignoring case")
     func add() throws {
         let date = Date(timeIntervalSince1970: 1_800_000_000)
         let added = try directory.add(username: "Ada@Example.com", displayName: "Ada", password: password, at: date)
-        let later = try UserDirectory(database: temporary.openAgain())
+        let later = try temporary.users()
         for user in [
             added, try later.user(named: "ada@example.COM"),
             try later.user(withIdentifier: added.account.identifier.uppercased()),
@@ -46,8 +42,8 @@ struct UserDirectoryTests {
             #expect(fields == [added.account.identifier, "Ada@Example.com", "Ada"])
             #expect(user?.isDisabled == false && user?.createdAt == date)
         }
-        #expect(try isPassword("correct horse", of: "ada@example.com"))
-        #expect(try !isPassword("wrong horse", of: "ada@example.com"))
+        #expect(try directory.isPassword("correct horse", of: "ada@example.com"))
+        #expect(try !directory.isPassword("wrong horse", of: "ada@example.com"))
     }
 
     @Test("identifiers are two lower-case UUIDs; users of a directory share a tenant")
@@ -61,7 +57,7 @@ struct UserDirectoryTests {
         }
         #expect(accounts[0].identifier != accounts[1].identifier)
         #expect(accounts[0].tenantIdentifier == accounts[1].tenantIdentifier)
-        let later = UserDirectory(database: try temporary.openAgain(), passwordCost: .minimal)
+        let later = try temporary.users()
         let third = try later.add(username: "joan", password: password).account
         #expect(third.tenantIdentifier == accounts[0].tenantIdentifier)
     }
@@ -104,7 +100,7 @@ struct UserDirectoryTests {
         let laterCodes = weak.map { text in code { try directory.setPassword(Secret(text), ofUserNamed: name) } }
         let all = codes + laterCodes
         #expect(all == Array(repeating: .weakPassword, count: 8))
-        #expect(try isPassword("correct horse", of: name))
+        #expect(try directory.isPassword("correct horse", of: name))
     }
 
     @Test("a changed password replaces the old one, whose hash is erased from the file")
@@ -113,9 +109,9 @@ struct UserDirectoryTests {
         let old = try #require(try directory.credentials(ofUserNamed: "ada")).passwordHash
         #expect(try temporary.contains(old), "the test would see no erasure")
         try directory.setPassword(Secret("battery staple"), ofUserNamed: "ADA")
-        #expect(try isPassword("battery staple", of: "ada"))
-        #expect(try !isPassword("correct horse", of: "ada"))
-        #expect(try !temporary.contains(old))
+        let matches = try ["battery staple", "correct horse"].map { try directory.isPassword($0, of: "ada") }
+        #expect(matches == [true, false])
+        try temporary.expectNone(of: old)
     }
 
     @Test("users are listed by name, and one is disabled and enabled again")
@@ -155,17 +151,18 @@ struct UserDirectoryTests {
             #expect(try directory.remove(username: user.account.username).account == user.account)
         }
         #expect(try directory.users().count == 80)
-        #expect(try !temporary.contains("leaving-"))
-        #expect(temporary.database.remnants == nil)
+        try temporary.expectNone(of: "leaving-")
+        #expect(directory.database.remnants == nil)
     }
 
     @Test("a user who is signed in cannot be removed")
     func removalOfSignedIn() throws {
         let account = try directory.add(username: "ada", password: password).account
-        try temporary.signIn(account)
+        let columns = "account_identifier = '\(account.identifier)', account_username = 'ada'"
+        try directory.execute("UPDATE device SET mode = 'shared', \(columns)")
         #expect(code { try directory.remove(username: "ada") } == .signedIn)
         #expect(try directory.user(named: "ada") != nil)
-        try temporary.signIn(nil)
+        try directory.execute("UPDATE device SET account_identifier = NULL, account_username = NULL")
         try directory.remove(username: "ada")
         #expect(try directory.users().isEmpty)
     }
@@ -173,9 +170,7 @@ struct UserDirectoryTests {
     @Test("a malformed row of a user is an error, not a trap")
     func senselessRow() throws {
         try directory.add(username: "ada", password: password)
-        try temporary.database.write("damage a row") { db in
-            try db.run("UPDATE user SET created_at = x'00', password_hash = x'FF'")
-        }
+        try directory.execute("UPDATE user SET created_at = x'00', password_hash = x'FF'")
         let error = #expect(throws: UserDirectoryError.self) { try directory.users() }
         #expect(error?.storeError?.code == .damaged)
     }

@@ -5,13 +5,16 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Sealed records")
-struct RecordVaultTests {
-    private static let record = ProviderRecord(
-        person: ProviderRecord.Person(issuer: "https://login.example", subject: "ada"),
-        session: "sid-1",
+extension ProviderRecord {
+    static let adas = ProviderRecord(
+        person: ProviderRecord.Person(issuer: "https://login.example", subject: "subject-of-ada"),
+        session: "sid-of-ada",
         content: Secret("refresh-token-of-ada")
     )
+}
+
+@Suite("Sealed records")
+struct RecordVaultTests {
     private static let use = RecordUse.session(epoch: 7, issuer: "https://login.example", account: "1.t")
 
     private func vault(_ byte: UInt8 = 1) throws -> RecordVault {
@@ -22,7 +25,7 @@ struct RecordVaultTests {
     func roundTrip() throws {
         for session in ["sid-1", "", nil] {
             let content = Secret(bytes: Array(0...255))
-            let record = ProviderRecord(person: Self.record.person, session: session, content: content)
+            let record = ProviderRecord(person: ProviderRecord.adas.person, session: session, content: content)
             let sealed = try vault().seal(record, for: Self.use)
             #expect(try vault().open(sealed, for: Self.use) == record)
         }
@@ -30,16 +33,16 @@ struct RecordVaultTests {
 
     @Test("sealed bytes contain nothing of the record, and differ each time")
     func unreadable() throws {
-        let sealed = try vault().seal(Self.record, for: Self.use)
-        for text in ["refresh-token-of-ada", "ada", "login.example", "sid-1"] {
+        let sealed = try vault().seal(ProviderRecord.adas, for: Self.use)
+        for text in ["refresh-token-of-ada", "ada", "login.example"] {
             #expect(Data(sealed).firstRange(of: Data(text.utf8)) == nil, "\(text)")
         }
-        #expect(try vault().seal(Self.record, for: Self.use) != sealed)
+        #expect(try vault().seal(ProviderRecord.adas, for: Self.use) != sealed)
     }
 
     @Test("a record of another session, account, issuer or use does not open")
     func bound() throws {
-        let sealed = try vault().seal(Self.record, for: Self.use)
+        let sealed = try vault().seal(ProviderRecord.adas, for: Self.use)
         for other in [
             RecordUse.session(epoch: 8, issuer: "https://login.example", account: "1.t"),
             .session(epoch: 7, issuer: "https://login.example/", account: "1.t"),
@@ -53,7 +56,7 @@ struct RecordVaultTests {
 
     @Test("changed, truncated or foreign bytes are an error")
     func damaged() throws {
-        let sealed = try vault().seal(Self.record, for: Self.use)
+        let sealed = try vault().seal(ProviderRecord.adas, for: Self.use)
         #expect(throws: RecordUnreadable.self) { try vault(2).open(sealed, for: Self.use) }
         for index in sealed.indices {
             var changed = sealed
@@ -72,8 +75,8 @@ struct RecordVaultTests {
         try directory.write(String(repeating: "\u{7}", count: 31), to: "token-key")
         #expect(throws: RecordUnreadable.self) { try RecordVault.ofService(environment: environment) }
         try directory.write(String(repeating: "\u{7}", count: 32), to: "token-key")
-        let sealed = try vault(7).seal(Self.record, for: Self.use)
+        let sealed = try vault(7).seal(ProviderRecord.adas, for: Self.use)
         let opened = try RecordVault.ofService(environment: environment)?.open(sealed, for: Self.use)
-        #expect(opened == Self.record)
+        #expect(opened == ProviderRecord.adas)
     }
 }

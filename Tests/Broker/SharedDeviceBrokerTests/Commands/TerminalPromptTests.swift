@@ -1,8 +1,6 @@
-import DeviceStorage
 import EmbeddedIdentity
 import Foundation
 import Glibc
-import Identity
 @_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
@@ -54,12 +52,8 @@ struct TerminalPromptTests {
     private var hasUser: Bool {
         get throws {
             guard mode(of: directory.databaseFile) != nil else { return false }
-            return try users.user(named: "ada") != nil
+            return try directory.users().user(named: "ada") != nil
         }
-    }
-
-    private var users: UserDirectory {
-        get throws { UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0)) }
     }
 
     @Test("the password is requested twice without echo, which is restored afterwards")
@@ -76,8 +70,7 @@ struct TerminalPromptTests {
         }
         #expect(ending.status == 0 && !ending.screen.contains("horse"))
         #expect(terminal.echoes)
-        let stored = try #require(try users.credentials(ofUserNamed: "ada")).passwordHash
-        #expect(try PasswordHash(stored: stored).matches(Secret("correct horse")))
+        #expect(try directory.users().isPassword("correct horse", of: "ada"))
     }
 
     @Test(

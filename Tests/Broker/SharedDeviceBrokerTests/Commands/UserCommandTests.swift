@@ -29,18 +29,9 @@ struct UserCommandTests {
         )
     }
 
-    private func users() throws -> UserDirectory {
-        UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0), passwordCost: .minimal)
-    }
-
     /// Adds a user without the program, whose password hash is slow.
     private func add(_ name: String) throws {
-        _ = try users().add(username: name, password: Secret("correct horse"))
-    }
-
-    private func isPassword(_ text: String, of name: String) throws -> Bool {
-        let stored = try #require(try users().credentials(ofUserNamed: name)).passwordHash
-        return try PasswordHash(stored: stored).matches(Secret(text))
+        _ = try directory.users().add(username: name, password: Secret("correct horse"))
     }
 
     @Test("user add reads the password from the first line of standard input")
@@ -48,10 +39,10 @@ struct UserCommandTests {
         let (name, words) = ("ada@example.com", "correct horse\nsecond line\n")
         let outcome = try await run("add", name, "--display-name", "Ada Lovelace", "--password-stdin", input: words)
         #expect(outcome.status == 0 && outcome.errors == "")
-        let user = try #require(try users().user(named: name))
+        let user = try #require(try directory.users().user(named: name))
         #expect(user.account.displayName == "Ada Lovelace")
         #expect(outcome.output == "added ada@example.com (\(user.account.identifier))\n")
-        #expect(try isPassword("correct horse", of: "ada@example.com"))
+        #expect(try directory.users().isPassword("correct horse", of: "ada@example.com"))
     }
 
     @Test("the state is private to its owner for any umask", arguments: ["000", "777"])
@@ -95,7 +86,8 @@ struct UserCommandTests {
     func password() async throws {
         try add("ada")
         #expect(try await run("password", "ada", "--password-stdin", input: "battery staple").status == 0)
-        #expect(try isPassword("battery staple", of: "ada") && !isPassword("correct horse", of: "ada"))
+        let users = try directory.users()
+        #expect(try users.isPassword("battery staple", of: "ada") && !users.isPassword("correct horse", of: "ada"))
     }
 
     @Test("a removed user is gone, even if a variable names the state directory")
@@ -144,7 +136,7 @@ struct UserCommandTests {
             let isOneLine = outcome.errors.hasPrefix("shared-device: ") && outcome.errors.count { $0 == "\n" } == 1
             #expect(isOneLine, "number \(number): \(outcome.errors)")
         }
-        #expect(try users().users().count == 1)
+        #expect(try directory.users().users().count == 1)
         for words in [["add"], ["rename", "ada", "grace"]] {
             #expect(try await Program.sharedDevice.run(["user"] + words).status == EX_USAGE)
         }
@@ -169,7 +161,7 @@ struct UserCommandTests {
         async let third = run("add", "user3", "--password-stdin", input: "correct horse\n")
         let outcomes = try await [first, second, third]
         #expect(outcomes.map { "\($0.status)\($0.errors)" } == ["0", "0", "0"])
-        let users = try users().users()
+        let users = try directory.users().users()
         #expect(users.count == 3 && Set(users.map(\.account.tenantIdentifier)).count == 1)
     }
 }

@@ -90,9 +90,7 @@ struct OrganisationServiceTests {
             try await call(.getDeviceInformation, nil)["keyProblem"]
         }
         try await eventually("the trouble") { try await told() == .string(problem) }
-        let status = try await Program.sharedDevice.run([
-            "status", "--state", directory.state, "--bus", bus.address,
-        ])
+        let status = try await Program.sharedDevice.run(["status", "--state", directory.state, "--bus", bus.address])
         #expect(status.status == 0 && status.output.contains(problem), "\(status.output) \(status.errors)")
         for trouble in [KeyTroubles.Keys.tokens, .records] { keys.set(nil, for: trouble) }
         try await eventually("order") { try await told() == nil }
@@ -102,7 +100,7 @@ struct OrganisationServiceTests {
     func fromAfar() async throws {
         try await signIn()
         let event: DBusValue = .fields([
-            "kind": .string("ended"), "issuer": .string("https://login.example"), "session": .string("sid"),
+            "kind": .string("ended"), "issuer": .string("https://login.example"), "session": .string("sid-of-ada"),
         ])
         // A separate connection, because the service is not an app.
         let service = try DBusConnection.open(bus.bus)
@@ -126,22 +124,12 @@ private final class ScriptedProvider: OrganisationProvider {
     let hangs = Shared(false)
     let ends = Shared(0)
 
-    private let record = ProviderRecord(
-        person: ProviderRecord.Person(issuer: "https://login.example", subject: "ada"),
-        session: "sid",
-        content: Secret("refresh")
-    )
-
     func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
-        BegunSignIn(
-            handle: "handle",
-            prompt: .browser(address: "https://login.example/page"),
-            lifetime: .seconds(600)
-        )
+        BegunSignIn(handle: "handle", prompt: .browser(address: "https://login.example/page"), lifetime: .seconds(600))
     }
 
     func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
-        ProviderSignIn(account: Account(identifier: "1.t", username: "ada"), record: record, token: token([]))
+        ProviderSignIn(account: Account(identifier: "1.t", username: "ada"), record: .adas, token: token([]))
     }
 
     func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? { nil }

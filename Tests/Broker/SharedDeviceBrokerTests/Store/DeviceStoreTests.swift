@@ -61,10 +61,7 @@ struct DeviceStoreTests {
         }
         ledger.begin(8, account: .grace, at: .at(9))
         _ = ledger.hold(8, by: "a", on: ":1")
-        ledger.claim(
-            Participant(app: "owed", user: 1),
-            CleanupLedger.Claim(connection: "bus:1.7", sessions: [2, 6])
-        )
+        ledger.claim(Participant(app: "owed", user: 1), CleanupLedger.Claim(connection: "bus:1.7", sessions: [2, 6]))
         return ledger
     }
 

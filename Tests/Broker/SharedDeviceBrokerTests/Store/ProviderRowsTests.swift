@@ -21,19 +21,11 @@ struct ProviderRowsTests {
         return try DeviceStore(database: DeviceDatabase(directory: directory.state), sealer: vault)
     }
 
-    private var record: ProviderRecord {
-        ProviderRecord(
-            person: ProviderRecord.Person(issuer: "https://login.example", subject: "subject-of-ada"),
-            session: "sid-of-ada",
-            content: Secret("refresh-token-of-ada")
-        )
-    }
-
     private var session: ProviderSession {
         ProviderSession(
             issuer: "https://login.example",
             client: "device",
-            record: record,
+            record: .adas,
             checkedAt: now.wall,
             provedAt: now.wall - 60,
             beganAt: now.wall - 90,
@@ -49,7 +41,7 @@ struct ProviderRowsTests {
         batch.provider = session
         batch.providerOwner = state
         let end = ProviderOutbox.Entry(
-            record: record,
+            record: .adas,
             keepsSession: true,
             addedAt: now.wall,
             tries: 2,
@@ -64,7 +56,7 @@ struct ProviderRowsTests {
         try signIn(try store())
         let content = try store().load(at: now)
         #expect(content.provider == session && content.recordProblems.isEmpty)
-        #expect(content.outbox[3]?.record == record && content.outbox[3]?.tries == 2)
+        #expect(content.outbox[3]?.record == .adas && content.outbox[3]?.tries == 2)
         #expect(content.outbox[3]?.keepsSession == true)
         try directory.expectNone(of: "refresh-token-of-ada", "sid-of-ada", "subject-of-ada")
     }
