@@ -1,5 +1,6 @@
 import DeviceStorage
 import EmbeddedIdentity
+import Foundation
 import Identity
 import NotifyCenterTestKit
 import Testing
@@ -8,6 +9,14 @@ extension TemporaryDirectory {
     /// Opens the users of the device in this directory, which has none at first.
     func users(passwordCost: PasswordHash.Cost = .minimal) throws -> UserDirectory {
         UserDirectory(database: try DeviceDatabase(directory: state, firstEpoch: 0), passwordCost: passwordCost)
+    }
+
+    /// Whether the database or its log contains these bytes.
+    func databaseContains(_ bytes: [UInt8]) throws -> Bool {
+        try ["", "-wal"].contains { suffix in
+            let content = try Data(contentsOf: URL(fileURLWithPath: databaseFile + suffix))
+            return content.range(of: Data(bytes)) != nil
+        }
     }
 }
 
