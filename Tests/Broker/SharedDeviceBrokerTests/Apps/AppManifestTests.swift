@@ -173,10 +173,13 @@ struct AppManifestDirectoryTests {
         mkdir(directory.file("apps/d.json"), 0o755)
         try write("e.json", "org.example.e")
         chmod(directory.file("apps/e.json"), 0o666)
+        // Of two manifests with one identifier the first by name counts.
+        try write("f.json", "org.example.c", executable: "/no/second")
         let loaded = apps.load()
-        #expect(loaded.manifests.map(\.identifier) == ["org.example.a", "org.example.c"])
-        #expect(loaded.problems.map(\.code) == [.invalidValue, .unreadable, .insecure])
-        #expect(loaded.problems.map(\.file) == ["b", "d", "e"].map { directory.file("apps/\($0).json") })
+        #expect(loaded.manifests == [manifest("org.example.a"), manifest("org.example.c")])
+        #expect(loaded.problems.map(\.code) == [.invalidValue, .unreadable, .insecure, .contradiction])
+        #expect(loaded.problems.map(\.file) == ["b", "d", "e", "f"].map { directory.file("apps/\($0).json") })
+        #expect(loaded.problems.last?.message.contains(directory.file("apps/c.json")) == true)
     }
 
     @Test("a manifest that became bad keeps its last valid content, if it had any")
@@ -249,18 +252,6 @@ struct AppManifestDirectoryTests {
         #expect(isRefused == [true, false])
         chmod(apps.path, 0o777)
         #expect(problems("org.example.d") == ["apps"])
-    }
-
-    @Test("of two manifests with one identifier the first by name counts")
-    func duplicates() throws {
-        try write("a.json", "org.example.a", executable: "/no/first")
-        try write("b.json", "org.example.a", executable: "/no/second")
-        let loaded = apps.load()
-        #expect(loaded.manifests.map(\.identity.executable) == ["/no/first"])
-        let problem = try #require(loaded.problems.first)
-        #expect(loaded.problems.count == 1 && problem.code == .contradiction)
-        #expect(problem.file == directory.file("apps/b.json"))
-        #expect(problem.message.contains(directory.file("apps/a.json")))
     }
 
     @Test("added, changed, broken, repaired and removed manifests are noticed")

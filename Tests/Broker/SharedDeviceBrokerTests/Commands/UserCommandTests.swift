@@ -34,7 +34,7 @@ struct UserCommandTests {
         _ = try directory.users().add(username: name, password: Secret("correct horse"))
     }
 
-    @Test("user add reads the password from the first line of standard input")
+    @Test("user add and user password read the first line of standard input")
     func add() async throws {
         let (name, words) = ("ada@example.com", "correct horse\nsecond line\n")
         let outcome = try await run("add", name, "--display-name", "Ada Lovelace", "--password-stdin", input: words)
@@ -42,7 +42,11 @@ struct UserCommandTests {
         let user = try #require(try directory.users().user(named: name))
         #expect(user.account.displayName == "Ada Lovelace")
         #expect(outcome.output == "added ada@example.com (\(user.account.identifier))\n")
-        #expect(try directory.users().isPassword("correct horse", of: "ada@example.com"))
+        #expect(try directory.users().isPassword("correct horse", of: name))
+        // A new password replaces the old one, and needs no newline.
+        #expect(try await run("password", name, "--password-stdin", input: "battery staple").status == 0)
+        let users = try directory.users()
+        #expect(try users.isPassword("battery staple", of: name) && !users.isPassword("correct horse", of: name))
     }
 
     @Test("the state is private to its owner for any umask", arguments: ["000", "777"])
@@ -80,14 +84,6 @@ struct UserCommandTests {
         #expect(users.allSatisfy { !$0.signedIn && abs($0.createdAt.timeIntervalSinceNow) < 600 })
         #expect(try await run("enable", "grace").status == 0)
         #expect(try await !run("list").output.contains("disabled"))
-    }
-
-    @Test("a new password replaces the old one and needs no newline")
-    func password() async throws {
-        try add("ada")
-        #expect(try await run("password", "ada", "--password-stdin", input: "battery staple").status == 0)
-        let users = try directory.users()
-        #expect(try users.isPassword("battery staple", of: "ada") && !users.isPassword("correct horse", of: "ada"))
     }
 
     @Test("a removed user is gone, even if a variable names the state directory")

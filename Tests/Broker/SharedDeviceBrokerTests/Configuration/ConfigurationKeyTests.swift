@@ -89,28 +89,22 @@ struct ConfigurationKeyTests {
         }
     }
 
-    @Test("without a timeout a strict policy waits for ever and an advisory one not at all")
-    func longestWait() throws {
-        for (text, wait) in [
-            (#"{"cleanupPolicy": "strict"}"#, nil), ("{}", Duration.zero),
-            (#"{"cleanupPolicy": "strict", "cleanupTimeout": 0}"#, .zero),
-            (#"{"cleanupTimeout": 2.5}"#, .milliseconds(2500)),
-            (#"{"cleanupPolicy": "strict", "cleanupTimeout": 30}"#, .seconds(30)),
-        ] {
-            #expect(try configuration(text).cleanup.longestWait == wait, "\(text)")
-        }
-    }
-
-    @Test("under an enforced policy the timeout is the apps' deadline, by default a minute")
-    func deadline() throws {
-        for (text, deadline) in [
-            (#"{"cleanupPolicy": "enforced"}"#, Duration.seconds(60)),
-            (#"{"cleanupPolicy": "enforced", "cleanupTimeout": 5}"#, .seconds(5)),
-            (#"{"cleanupPolicy": "strict", "cleanupTimeout": 5}"#, nil),
-        ] {
-            let cleanup = try configuration(text).cleanup
-            #expect(cleanup.deadline == deadline, "\(text)")
-            #expect(cleanup.isStrict && (deadline == nil || cleanup.expiry == nil && cleanup.longestWait == nil))
+    @Test("the timeout is the longest wait of a sign-in, or an enforced policy's deadline")
+    func timeouts() throws {
+        let policies: [(text: String, longestWait: Duration?, deadline: Duration?)] = [
+            // Without a timeout a strict policy waits for ever and an advisory one not at all.
+            (#""cleanupPolicy": "strict""#, nil, nil), ("", .zero, nil),
+            (#""cleanupPolicy": "strict", "cleanupTimeout": 0"#, .zero, nil),
+            (#""cleanupTimeout": 2.5"#, .milliseconds(2500), nil),
+            (#""cleanupPolicy": "strict", "cleanupTimeout": 30"#, .seconds(30), nil),
+            // Under an enforced policy the default is a minute.
+            (#""cleanupPolicy": "enforced""#, nil, .seconds(60)),
+            (#""cleanupPolicy": "enforced", "cleanupTimeout": 5"#, nil, .seconds(5)),
+        ]
+        for (text, longestWait, deadline) in policies {
+            let cleanup = try configuration("{\(text)}").cleanup
+            #expect(cleanup.longestWait == longestWait && cleanup.deadline == deadline, "\(text)")
+            #expect(deadline == nil || cleanup.isStrict && cleanup.expiry == nil, "\(text)")
         }
         let contradiction = try configuration(#"{"cleanupPolicy": "enforced", "requiresEnrolment": false}"#)
         #expect(contradiction.warnings.contains { $0.key == "requiresEnrolment" })
