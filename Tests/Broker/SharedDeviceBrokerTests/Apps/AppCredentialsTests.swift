@@ -179,7 +179,7 @@ struct AppCredentialsTests {
         }
         // Another process copies the file. If this process did, a thread that forks at that moment would hold the file
         // open for writing.
-        try await run("cp /bin/sleep $1")
+        try await run(#"cp /bin/sleep "$1""#)
         let process = try ChildProcess(path, ["600"])
         #expect(ProcessView.executable(of: UInt32(process.identifier))?.hasSuffix("/sleeper") == true)
         try await run(script)
@@ -189,7 +189,7 @@ struct AppCredentialsTests {
     @Test("a program whose path leads to another file is not identified")
     func otherFile() async throws {
         // The kernel reports the file's new name, and the new file at the old path is not the running program.
-        #expect(try await sleeper("mv $1 $1.old; cp /bin/sleep $1")?.hasSuffix("/sleeper") == false)
+        #expect(try await sleeper(#"mv "$1" "$1.old"; cp /bin/sleep "$1""#)?.hasSuffix("/sleeper") == false)
     }
 
     @Test(
@@ -197,8 +197,8 @@ struct AppCredentialsTests {
         .enabled(if: geteuid() == 0, "only root's program may have been replaced")
     )
     func replaced() async throws {
-        #expect(try await sleeper("ln $1 $1.other; rm $1") == nil)
-        #expect(try await sleeper("rm $1")?.hasSuffix("/sleeper") == true)
+        #expect(try await sleeper(#"ln "$1" "$1.other"; rm "$1""#) == nil)
+        #expect(try await sleeper(#"rm "$1""#)?.hasSuffix("/sleeper") == true)
     }
 
     @Test("a process of root is examined even if other users have taken all threads")

@@ -48,7 +48,7 @@ struct AppEligibilityTests {
     }
 
     @Test("an app without a manifest is identified by claimed name, program and user")
-    func noClaim() throws {
+    func noClaim() {
         let twin = AppManifest(identifier: "org.example.twin", identity: .init(executable: "/usr/bin/orders"))
         let identities: [(AppEligibility.Decision, AppIdentity)] = [
             // An app that claims no name is identified by its program if one manifest fits.
