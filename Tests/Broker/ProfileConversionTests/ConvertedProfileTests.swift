@@ -24,22 +24,11 @@ struct ConvertedProfileTests {
 
     @Test("all keys are read alike from XML, binary and ExtensionData")
     func everyKey() throws {
-        let keys: [String: any Sendable] = [
-            "sharedDeviceMode": true, "organization": "Contoso", "tenantIdentifier": "contoso.example",
-            "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
-            "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00"], "signOutOnScreenLock": true,
-            "signOutOnLogout": true, "endSessionURL": "http://localhost:8080/logout",
-            "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": "com.example.a, com.example.b",
-            "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example.",
-            "operators": ["root"], "identity": "oidc", "endsLoginSession": true, "passwordSignIn": false,
-            "microsoftBroker": true, "oidcIssuer": "https://login.example.com", "oidcClientID": "device",
-            "oidcScopes": ["openid"], "oidcOfflineAccess": "always", "oidcSignInMethods": ["browser"],
-            "oidcLoopbackPorts": [8400], "oidcTrustAnchors": "/etc/provider.pem", "oidcTenantClaim": "org",
-            "oidcEndpoints": ["jwks_uri": "https://login.example.com/keys"],
-            "remoteCheckInterval": 60, "offlineGrace": 60, "onProviderSessionEnd": "reauthenticate",
-            "backChannelLogout": "127.0.0.1:8443",
-            "sharedSignals": ["endpoint": "https://login.example.com/poll", "device": "till-7"],
-        ]
+        var keys: [String: Any] = [:]
+        for text in [ConfigurationKeyTests.everyKey, OrganisationSettingsTests.everyKey] {
+            let more = try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+            keys.merge(more) { $1 }
+        }
         #expect(Set(keys.keys) == Set(ManagedConfiguration.keyNames))
         let wanted = try ManagedConfiguration(json: JSONSerialization.data(withJSONObject: keys), file: "json")
         let xml = try PropertyListSerialization.data(fromPropertyList: keys, format: .xml, options: 0)

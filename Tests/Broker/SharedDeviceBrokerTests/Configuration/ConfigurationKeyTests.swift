@@ -7,7 +7,7 @@ import Testing
 struct ConfigurationKeyTests {
     /// All keys of a device with its own directory. Each value differs from the default unless that would cause a
     /// warning.
-    private static let everyKey = """
+    static let everyKey = """
         {
             "sharedDeviceMode": true, "organization": "Contoso", "identity": "embedded", "passwordSignIn": true,
             "microsoftBroker": false, "endsLoginSession": true,
