@@ -26,11 +26,21 @@ struct CallersTests {
         connection = try DBusConnection.open(bus.bus)
     }
 
-    private func callers() async throws -> Callers {
+    /// Callers that block while the first `count` processes are examined, until the gate opens.
+    private func callers(stuck count: Int = 0, patience: Duration = .seconds(60)) async throws -> Callers {
         let callers = Callers(
             connection: connection,
-            arrived: { caller in told.withLock { $0.append("+\(caller.connection)") } },
-            left: { connection in told.withLock { $0.append("-\(connection)") } }
+            looks: ProcessLooks(patience: patience),
+            look: { [looks, gate] peer in
+                let number = looks.withLock { looks -> Int in
+                    looks += 1
+                    return looks
+                }
+                if number <= count { gate.wait() }
+                return ProcessView.credentials(ofProcess: peer.processID, user: peer.userID, label: peer.securityLabel)
+            },
+            arrived: { [told] caller in told.withLock { $0.append("+\(caller.connection)") } },
+            left: { [told] connection in told.withLock { $0.append("-\(connection)") } }
         )
         try await callers.start()
         return callers
@@ -90,30 +100,10 @@ struct CallersTests {
         }
     }
 
-    /// Callers that block while the first `count` processes are examined, until the gate opens.
-    private func callers(stuck count: Int, patience: Duration) async throws -> Callers {
-        let callers = Callers(
-            connection: connection,
-            looks: ProcessLooks(patience: patience),
-            look: { [looks, gate] peer in
-                let number = looks.withLock { looks -> Int in
-                    looks += 1
-                    return looks
-                }
-                if number <= count { gate.wait() }
-                return ProcessView.credentials(ofProcess: peer.processID, user: peer.userID, label: nil)
-            },
-            arrived: { [told] caller in told.withLock { $0.append("+\(caller.connection)") } },
-            left: { [told] connection in told.withLock { $0.append("-\(connection)") } }
-        )
-        try await callers.start()
-        return callers
-    }
-
     // The root of a process may be a file system that never responds.
     @Test("a process that cannot be examined delays no other caller")
     func stuckProcess() async throws {
-        let callers = try await callers(stuck: 1, patience: .seconds(60))
+        let callers = try await callers(stuck: 1)
         let (stuck, other) = (try await peer(), try await peer())
         let late = Task { await identify(callers, stuck.name) }
         try await eventually("it is looked at") { looks.withLock { $0 } == 1 }
