@@ -203,8 +203,8 @@ struct AppManifestDirectoryTests {
     func readAgain() async throws {
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
-            do throws(DirectoryWatch.Errno) {
-                return try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) { _ in
+            do throws(DirectoryWatcher.Failure) {
+                return try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) {
                     reads.withLock { reads -> Int? in
                         reads += 1
                         return reads == 3 ? reads : nil

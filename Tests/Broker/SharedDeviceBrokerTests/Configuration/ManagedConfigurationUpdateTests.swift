@@ -45,13 +45,6 @@ struct ManagedConfigurationMonitorTests {
         let told = updates(.failure(problem), .success(shared), .failure(problem), .failure(problem), .success(shared))
         #expect(told == [news(nil, problem), news(shared), news(shared, problem), nil, news(shared)])
     }
-
-    @Test("a valid file that cannot be watched is in force, and the problem is reported")
-    func watchProblem() {
-        var monitor = ManagedConfigurationMonitor()
-        let update = monitor.fileWasRead(.success(shared), watchProblem: problem)
-        #expect(update == news(shared, problem))
-    }
 }
 
 @Suite("The end of a burst of events")

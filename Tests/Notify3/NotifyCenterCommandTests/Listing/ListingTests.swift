@@ -1,3 +1,4 @@
+import Basics
 import NotifyCenter
 import Testing
 
@@ -35,8 +36,8 @@ struct ListingTests {
 
     @Test("a table is sorted by process, name and token, and has no control characters")
     func table() {
-        let text = listing().table { $0 == 1000 ? "ann" : nil }.text(isColourful: false)
-        let rows = text.split(separator: "\n").map { $0.split(separator: " ", omittingEmptySubsequences: true) }
+        let lines = listing().table { $0 == 1000 ? "ann" : nil }.lines
+        let rows = lines.map { $0.split(separator: " ", omittingEmptySubsequences: true) }
         #expect(
             rows.map { $0.map(String.init) } == [
                 ["PID", "USER", "PROGRAM", "NAME", "TOKEN", "KIND", "SUSPENDED", "COUNT", "STATE"],
@@ -51,8 +52,7 @@ struct ListingTests {
 
     @Test("a user without a name is shown as a number")
     func users() {
-        let text = listing("b").table { _ in nil }.text(isColourful: false)
-        #expect(text.contains("1000"))
+        #expect(listing("b").table { _ in nil }.lines[1].contains("1000"))
     }
 
     @Test("JSON has an object for each row")
