@@ -42,25 +42,13 @@ struct BusRestartTests {
     func answerAcrossRestart() async throws {
         let server = try DBusConnection.open(bus.bus)
         let gates = Locked<[CheckedContinuation<Void, Never>]>([])
-        let slow = DBusInterface(
-            "org.example.Slow",
-            methods: [
-                .init("Wait", out: [.init("number", "u")]) { _ in
-                    await withCheckedContinuation { continuation in gates.withLock { $0.append(continuation) } }
-                    return [.uint32(UInt32(gates.withLock { $0.count }))]
-                }
-            ]
-        )
-        let object = try server.export([slow], at: "/slow")
+        let wait = DBusInterface.Method("Wait", out: [.init("number", "u")]) { _ in
+            await withCheckedContinuation { continuation in gates.withLock { $0.append(continuation) } }
+            return [.uint32(UInt32(gates.withLock { $0.count }))]
+        }
+        let object = try server.export([DBusInterface("org.example.Object", methods: [wait])], at: "/object")
         func ask(_ connection: DBusConnection) throws -> Task<UInt64?, Never> {
-            let name = try #require(server.uniqueName)
-            let call = try DBusMessage.methodCall(
-                destination: name,
-                path: "/slow",
-                interface: "org.example.Slow",
-                member: "Wait"
-            )
-            let held = HeldMessage(call)
+            let held = HeldMessage(try .ofObject("Wait", at: server.uniqueName))
             return Task {
                 (try? await connection.call(held.message.sharedReference(), timeout: .seconds(600)))?.first?
                     .unsignedValue

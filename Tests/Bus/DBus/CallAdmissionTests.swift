@@ -1,5 +1,4 @@
 import Basics
-import Dispatch
 import Glibc
 import NotifyCenterTestKit
 import Synchronization
@@ -17,69 +16,50 @@ import func CDBus.dbus_message_new
 struct CallAdmissionTests {
     private static let limitsExceeded = "org.freedesktop.DBus.Error.LimitsExceeded"
 
-    private let bus: PrivateBus
-    private let server: DBusConnection
-    private let client: DBusConnection
+    private let served: ServedBus
     /// The arguments that handlers got.
     private let handled = Noted<[DBusValue]>()
 
-    init() throws {
-        bus = try PrivateBus()
-        server = try DBusConnection.open(bus.bus)
-        client = try DBusConnection.open(bus.bus)
+    init() throws { served = try ServedBus() }
+
+    /// Returns the name of the error of a call; `nil` if the call succeeded.
+    private func refusal(_ message: consuming DBusMessage, of caller: DBusConnection? = nil) async -> String? {
+        await (caller ?? served.client).refusal(of: message)?.name
     }
 
-    private func call(_ member: String, _ arguments: [DBusValue] = []) throws -> DBusMessage {
-        try .methodCall(
-            destination: try #require(server.uniqueName),
-            path: "/object",
-            interface: "org.example.Object",
-            member: member,
-            arguments: arguments
-        )
+    private func take(_ count: Int = 0, by member: String = "Take") throws -> DBusMessage {
+        try served.call(member, [.array(Array(repeating: .variant(.byte(1)), count: count), of: "v")])
     }
 
-    /// Returns the error of a call; `nil` if the call succeeded.
-    private func refusal(_ message: consuming DBusMessage, of caller: DBusConnection) async -> DBusError? {
-        do throws(DBusError) {
-            _ = try await caller.call(message, timeout: .seconds(600))
-            return nil
-        } catch {
-            return error
+    /// Serves an object. `Wait` responds when the gate opens; `Take` and `TakeHere` note their arguments.
+    private func serve(
+        _ gate: Gate = Gate(),
+        limits: CallLimits = CallLimits(),
+        admit: CallAdmission.Decision? = nil
+    ) throws {
+        let values = [DBusInterface.Argument("values", "av")]
+        let note: @Sendable (IncomingCall) async throws -> [DBusValue] = { [handled] call in
+            handled.note(call.arguments)
+            return []
         }
-    }
-
-    /// `Wait` responds when the gate opens; `Take` and `TakeHere` note their arguments.
-    private func interface(_ gate: Gate) -> [DBusInterface] {
-        [
-            DBusInterface(
-                "org.example.Object",
-                methods: [
-                    .init("Wait") { _ in
-                        await gate.pass()
-                        return []
-                    },
-                    .init("Take", in: [.init("values", "av")]) { [handled] call in
-                        handled.note(call.arguments)
-                        return []
-                    },
-                    .init("TakeLittle", in: [.init("values", "av")], maximumBodyBytes: 1000) { [handled] call in
-                        handled.note(call.arguments)
-                        return []
-                    },
-                    .init(
-                        "TakeHere",
-                        in: [.init("values", "av")],
-                        inOrder: { [handled] call, reply in
-                            handled.note(call.arguments)
-                            reply.send(.success([]))
-                        }
-                    ),
-                    .init("Forget", inOrder: { _, _ in }),
-                ],
-                properties: [.init("Version", "u") { .uint32(7) }]
-            )
+        let methods: [DBusInterface.Method] = [
+            .init("Wait") { _ in
+                await gate.pass()
+                return []
+            },
+            .init("Take", in: values, handler: note),
+            .init("TakeLittle", in: values, maximumBodyBytes: 1000, handler: note),
+            .init(
+                "TakeHere",
+                in: values,
+                inOrder: { [handled] call, reply in
+                    handled.note(call.arguments)
+                    reply.send(.success([]))
+                }
+            ),
+            .init("Forget", inOrder: { _, _ in }),
         ]
+        try served.serve(methods, properties: [.init("Version", "u") { .uint32(7) }], limits: limits, admit: admit)
     }
 
     // MARK: Limits
@@ -118,29 +98,28 @@ struct CallAdmissionTests {
     @Test("a caller over its limit is refused by name, without effect on other callers")
     func callsOfSender() async throws {
         let gate = Gate()
-        let object = try server.export(interface(gate), at: "/object")
+        try serve(gate)
         let answers = Noted<Result<[DBusValue], DBusError>>()
         let limit = CallLimits().callsOfSender
-        for _ in 0..<limit { client.call(try call("Wait"), timeout: .seconds(600)) { answers.note($0) } }
-        let refused = await refusal(try call("Take", [.array([], of: "v")]), of: client)
-        #expect(refused?.name == Self.limitsExceeded && refused?.code == .limitsExceeded)
-        let read = try DBusMessage.methodCall(
-            destination: try #require(server.uniqueName),
-            path: "/object",
-            interface: "org.freedesktop.DBus.Properties",
-            member: "GetAll",
-            arguments: [.string("")]
-        )
-        let held = HeldMessage(read)
-        #expect(await refusal(held.message.sharedReference(), of: client)?.name == Self.limitsExceeded)
-        let other = try DBusConnection.open(bus.bus)
-        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: other) == nil)
-        #expect(await refusal(held.message.sharedReference(), of: other) == nil)
+        for _ in 0..<limit { served.client.call(try served.call("Wait"), timeout: .seconds(600)) { answers.note($0) } }
+        #expect(await refusal(try take()) == Self.limitsExceeded)
+        func readAll() throws -> DBusMessage {
+            try .methodCall(
+                destination: try #require(served.server.uniqueName),
+                path: "/object",
+                interface: "org.freedesktop.DBus.Properties",
+                member: "GetAll",
+                arguments: [.string("")]
+            )
+        }
+        #expect(await refusal(try readAll()) == Self.limitsExceeded)
+        let other = try DBusConnection.open(served.bus.bus)
+        #expect(await refusal(try take(), of: other) == nil)
+        #expect(await refusal(try readAll(), of: other) == nil)
         gate.open()
         try await eventually("all are answered") { answers.all.count == limit }
-        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
-        #expect(try isUnused("/object"))
-        withExtendedLifetime(object) {}
+        #expect(await refusal(try take()) == nil)
+        #expect(try isUnused())
     }
 
     @Test("all callers together have a limit too")
@@ -148,23 +127,22 @@ struct CallAdmissionTests {
         let gate = Gate()
         var limits = CallLimits()
         limits.calls = 2
-        let object = try server.export(interface(gate), at: "/object", limits: limits)
+        try serve(gate, limits: limits)
         let answers = Noted<Result<[DBusValue], DBusError>>()
-        let callers = try (0..<2).map { _ in try DBusConnection.open(bus.bus) }
+        let callers = try (0..<2).map { _ in try DBusConnection.open(served.bus.bus) }
         for caller in callers {
-            caller.call(try call("Wait"), timeout: .seconds(600)) { answers.note($0) }
+            caller.call(try served.call("Wait"), timeout: .seconds(600)) { answers.note($0) }
             // Now the bus has forwarded everything that it read from this caller.
             try await caller.flush()
         }
-        #expect(await refusal(try call("Wait"), of: callers[0])?.name == Self.limitsExceeded)
+        #expect(await refusal(try served.call("Wait"), of: callers[0]) == Self.limitsExceeded)
         gate.open()
         try await eventually("both are answered") { answers.all.count == 2 }
-        #expect(await refusal(try call("Wait"), of: client) == nil)
-        withExtendedLifetime(object) {}
+        #expect(await refusal(try served.call("Wait")) == nil)
     }
 
-    private func isUnused(_ path: String) throws -> Bool {
-        let object = try #require(server.core.state.withLock { $0.objects[path] })
+    private func isUnused() throws -> Bool {
+        let object = try #require(served.server.core.state.withLock { $0.objects["/object"] })
         return object.budget.withLock { $0.isUnused }
     }
 
@@ -172,11 +150,10 @@ struct CallAdmissionTests {
     func forgottenReply() async throws {
         var limits = CallLimits()
         limits.callsOfSender = 1
-        let object = try server.export(interface(Gate()), at: "/object", limits: limits)
-        for _ in 0..<3 { client.call(try call("Forget"), timeout: .milliseconds(1)) { _ in } }
-        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
-        #expect(try isUnused("/object"))
-        withExtendedLifetime(object) {}
+        try serve(limits: limits)
+        for _ in 0..<3 { served.client.call(try served.call("Forget"), timeout: .milliseconds(1)) { _ in } }
+        #expect(await refusal(try take()) == nil)
+        #expect(try isUnused())
     }
 
     // MARK: Sizes
@@ -187,49 +164,43 @@ struct CallAdmissionTests {
     )
     func largeBody(member: String) async throws {
         let asked = Noted<CallHeader>()
-        let object = try server.export(interface(Gate()), at: "/object") { header in
+        try serve { header in
             asked.note(header)
             return .take()
         }
-        let values = [DBusValue](repeating: .variant(.byte(1)), count: member == "TakeLittle" ? 300 : 300_000)
-        let refused = await refusal(try call(member, [.array(values, of: "v")]), of: client)
-        #expect(refused?.name == Self.limitsExceeded)
+        #expect(await refusal(try take(member == "TakeLittle" ? 300 : 300_000, by: member)) == Self.limitsExceeded)
         #expect(handled.all.isEmpty && asked.all.isEmpty)
-        #expect(await refusal(try call(member, [.array([.variant(.byte(1))], of: "v")]), of: client) == nil)
+        #expect(await refusal(try take(1, by: member)) == nil)
         #expect(handled.all == [[.array([.variant(.byte(1))], of: "v")]])
-        withExtendedLifetime(object) {}
+    }
+
+    private func call(ofPath length: Int, interface: String, member: String) throws -> DBusMessage {
+        try .methodCall(
+            destination: try #require(served.server.uniqueName),
+            path: "/" + String(repeating: "a", count: length),
+            interface: interface,
+            member: member
+        )
     }
 
     @Test("a path of several megabytes is not read, and later calls are served")
     func overlongPath() async throws {
-        let object = try server.export(interface(Gate()), at: "/object")
-        let message = try DBusMessage.methodCall(
-            destination: try #require(server.uniqueName),
-            path: "/" + String(repeating: "a", count: 5_000_000),
-            interface: "org.example.Object",
-            member: "Take"
-        )
-        client.call(message) { _ in }
-        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
+        try serve()
+        served.client.call(try call(ofPath: 5_000_000, interface: "org.example.Object", member: "Take")) { _ in }
+        #expect(await refusal(try take()) == nil)
         #expect(handled.all.count == 1)
-        withExtendedLifetime(object) {}
     }
 
     @Test("the refusal of a call with a long path does not repeat the path")
     func largePath() async throws {
-        let object = try server.export(interface(Gate()), at: "/object")
-        for interface in ["org.example.Object", "org.freedesktop.DBus.Introspectable"] {
-            let message = try DBusMessage.methodCall(
-                destination: try #require(server.uniqueName),
-                path: "/" + String(repeating: "a", count: 15_000),
-                interface: interface,
-                member: interface.hasSuffix("Object") ? "Wait" : "Introspect"
-            )
-            let refused = await refusal(message, of: client)
+        try serve()
+        let calls = [("org.example.Object", "Wait"), ("org.freedesktop.DBus.Introspectable", "Introspect")]
+        for (interface, member) in calls {
+            let message = try call(ofPath: 15_000, interface: interface, member: member)
+            let refused = await served.client.refusal(of: message)
             #expect(refused?.name == "org.freedesktop.DBus.Error.UnknownObject")
             #expect(refused?.message.utf8.count ?? .max < 200)
         }
-        withExtendedLifetime(object) {}
     }
 
     // MARK: The service's own decision
@@ -238,31 +209,30 @@ struct CallAdmissionTests {
     func decision() async throws {
         let asked = Noted<CallHeader>()
         let ended = Noted<String>()
-        let object = try server.export(interface(Gate()), at: "/object") { header in
+        try serve { header in
             asked.note(header)
             if header.member == "Wait" { return .refuse(.init(name: "org.example.Error.Full", message: "later")) }
             return .take { ended.note(header.member) }
         }
-        #expect(await refusal(try call("Wait"), of: client)?.name == "org.example.Error.Full")
+        #expect(await refusal(try served.call("Wait")) == "org.example.Error.Full")
         #expect(ended.all.isEmpty)
-        let values = DBusValue.array([.variant(.string("one"))], of: "v")
-        #expect(await refusal(try call("Take", [values]), of: client) == nil)
+        #expect(await refusal(try take(1)) == nil)
         // The end is reported before the response is sent.
         #expect(ended.all == ["Take"])
-        #expect(await refusal(try call("TakeHere", [values]), of: client) == nil)
+        #expect(await refusal(try take(1, by: "TakeHere")) == nil)
         #expect(ended.all == ["Take", "TakeHere"])
-        client.call(try call("Forget"), timeout: .milliseconds(1)) { _ in }
+        served.client.call(try served.call("Forget"), timeout: .milliseconds(1)) { _ in }
         try await eventually("the forgotten call ends") { ended.all == ["Take", "TakeHere", "Forget"] }
         let headers = asked.all
         #expect(headers.map { "\($0.member) \($0.signature)" } == ["Wait ", "Take av", "TakeHere av", "Forget "])
-        #expect(headers.allSatisfy { $0.sender == client.uniqueName && $0.interface == "org.example.Object" })
+        let sender = served.client.uniqueName
+        #expect(headers.allSatisfy { $0.sender == sender && $0.interface == "org.example.Object" })
         #expect(headers[0].bodyBytes == 0 && (8...64).contains(headers[1].bodyBytes))
         // Calls with a wrong signature or an unknown method are refused without asking the service.
-        #expect(await refusal(try call("Take"), of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
-        #expect(await refusal(try call("Nothing"), of: client)?.name == "org.freedesktop.DBus.Error.UnknownMethod")
+        #expect(await refusal(try served.call("Take")) == "org.freedesktop.DBus.Error.InvalidArgs")
+        #expect(await refusal(try served.call("Nothing")) == "org.freedesktop.DBus.Error.UnknownMethod")
         #expect(asked.all.count == 4)
-        #expect(try isUnused("/object"))
-        withExtendedLifetime(object) {}
+        #expect(try isUnused())
     }
 
     // MARK: Descriptors
@@ -313,13 +283,12 @@ struct CallAdmissionTests {
 
     @Test("a call with descriptors is refused, and the descriptors are closed")
     func callWithDescriptors() async throws {
-        let object = try server.export(interface(Gate()), at: "/object")
-        let message = try call("Wait")
+        try serve()
+        let message = try served.call("Wait")
         let end = addDescriptor(to: message)
         defer { close(end) }
-        #expect(await refusal(message, of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
+        #expect(await refusal(message) == "org.freedesktop.DBus.Error.InvalidArgs")
         try await eventually("the descriptor is closed") { isAtEnd(end) }
-        withExtendedLifetime(object) {}
     }
 }
 

@@ -8,140 +8,76 @@ import Testing
 
 @Suite("A connection over a real bus")
 struct DBusConnectionTests {
-    private let bus: PrivateBus
-    private let connection: DBusConnection
+    private let served: ServedBus
+    private var bus: PrivateBus { served.bus }
+    private var connection: DBusConnection { served.client }
 
     init() throws {
-        bus = try PrivateBus()
-        connection = try DBusConnection.open(bus.bus)
-    }
-
-    private func echo(_ path: String = "/echo") -> [DBusInterface] {
-        [
-            DBusInterface(
-                "org.example.Echo",
-                methods: [
-                    .init("Echo", in: [.init("text", "s")], out: [.init("text", "s")]) { $0.arguments },
-                    .init("Hang") { _ in
-                        try await Task.sleep(for: .seconds(600))
-                        return []
-                    },
-                    .init("Fail") { _ in throw MethodFailure(name: "org.example.Error.Busy", message: "later") },
-                    .init("Huge", out: [.init("bytes", "ay")]) { _ in
-                        [.bytes(Array(repeating: 0, count: DBusValueLimits.bodyBytes + 1))]
-                    },
-                ],
-                properties: [.init("Version", "u") { .uint32(7) }]
-            )
+        served = try ServedBus()
+        let methods: [DBusInterface.Method] = [
+            .init("Echo", in: [.init("text", "s")], out: [.init("text", "s")]) { $0.arguments },
+            .init("Hang") { _ in
+                try await Task.sleep(for: .seconds(600))
+                return []
+            },
+            .init("Fail") { _ in throw MethodFailure(name: "org.example.Error.Busy", message: "later") },
+            .init(
+                "FailLater",
+                inOrder: { _, reply in
+                    Task { reply.send(.failure(.init(name: "org.example.Error.No", message: ""))) }
+                }
+            ),
+            .init("Huge", out: [.init("bytes", "ay")]) { _ in
+                [.bytes(Array(repeating: 0, count: DBusValueLimits.bodyBytes + 1))]
+            },
         ]
-    }
-
-    private func call(_ member: String, _ arguments: [DBusValue] = [], to destination: String) throws -> DBusMessage {
-        try .methodCall(
-            destination: destination,
-            path: "/echo",
-            interface: "org.example.Echo",
-            member: member,
-            arguments: arguments
-        )
-    }
-
-    @Test("a method responds to a call from a task and to one from a thread")
-    func methodCall() async throws {
-        let server = try DBusConnection.open(bus.bus)
-        try await server.requestName("org.example.Echo")
-        let object = try server.export(echo(), at: "/echo")
-        let message = try call("Echo", [.string("hello")], to: "org.example.Echo")
-        let held = HeldMessage(message)
-        #expect(await onThread { try? connection.callAndWait(held.message) } == [.string("hello")])
-        #expect(try await connection.call(held.message.sharedReference()) == [.string("hello")])
-        withExtendedLifetime(object) {}
+        try served.serve(methods, properties: [.init("Version", "u") { .uint32(7) }])
     }
 
     @Test("errors carry the peer's name and differ for signature, object and method")
     func refusals() async throws {
-        let server = try DBusConnection.open(bus.bus)
-        let object = try server.export(echo(), at: "/echo")
-        let name = try #require(server.uniqueName)
-        func refusal(_ message: consuming DBusMessage) async -> String? {
-            do {
-                _ = try await connection.call(message, timeout: .seconds(600))
-                return nil
-            } catch {
-                return error.name
-            }
+        func refusal(_ member: String, _ arguments: [DBusValue] = []) async throws -> String? {
+            await connection.refusal(of: try served.call(member, arguments))?.name
         }
-        #expect(await refusal(try call("Fail", to: name)) == "org.example.Error.Busy")
-        #expect(await refusal(try call("Echo", [.uint32(1)], to: name)) == "org.freedesktop.DBus.Error.InvalidArgs")
-        #expect(await refusal(try call("Nothing", to: name)) == "org.freedesktop.DBus.Error.UnknownMethod")
-        #expect(await refusal(try call("Huge", to: name)) == "org.freedesktop.DBus.Error.Failed")
+        #expect(try await refusal("Fail") == "org.example.Error.Busy")
+        #expect(try await refusal("FailLater") == "org.example.Error.No")
+        #expect(try await refusal("Echo", [.uint32(1)]) == "org.freedesktop.DBus.Error.InvalidArgs")
+        #expect(try await refusal("FailLater", [.uint32(1)]) == "org.freedesktop.DBus.Error.InvalidArgs")
+        #expect(try await refusal("Nothing") == "org.freedesktop.DBus.Error.UnknownMethod")
+        #expect(try await refusal("Huge") == "org.freedesktop.DBus.Error.Failed")
+        let name = try #require(served.server.uniqueName)
         let elsewhere = try DBusMessage.methodCall(destination: name, path: "/no", interface: "a.b", member: "C")
-        #expect(await refusal(elsewhere) == "org.freedesktop.DBus.Error.UnknownObject")
-        withExtendedLifetime(object) {}
+        #expect(await connection.refusal(of: elsewhere)?.name == "org.freedesktop.DBus.Error.UnknownObject")
     }
 
     @Test("an unanswered call times out, and a cancelled call ends at once")
     func timeoutAndCancellation() async throws {
-        let server = try DBusConnection.open(bus.bus)
-        let object = try server.export(echo(), at: "/echo")
-        let name = try #require(server.uniqueName)
-        let hang = try call("Hang", to: name)
         let late = await #expect(throws: DBusError.self) {
-            try await connection.call(try call("Hang", to: name), timeout: .milliseconds(20))
+            try await connection.call(try served.call("Hang"), timeout: .milliseconds(20))
         }
         #expect(late?.code == .timedOut)
-        let held = HeldMessage(hang)
-        let task = Task { [connection] in
-            do throws(DBusError) {
-                _ = try await connection.call(held.message.sharedReference(), timeout: .seconds(600))
-                return nil as DBusError.Code?
-            } catch {
-                return error.code
-            }
-        }
+        let held = HeldMessage(try served.call("Hang"))
+        let task = Task { [connection] in await connection.refusal(of: held.message.sharedReference())?.code }
         task.cancel()
         #expect(await task.value == .cancelled)
-        withExtendedLifetime(object) {}
     }
 
     @Test("standard tools can introspect a service and read its properties")
     func introspection() async throws {
-        let server = try DBusConnection.open(bus.bus)
-        try await server.requestName("org.example.Echo")
-        let object = try server.export(echo(), at: "/org/example/Echo")
-        let gdbus = try ChildProcess(
-            "dbus-send",
-            [
-                "--session", "--print-reply=literal", "--dest=org.example.Echo", "/org/example/Echo",
-                "org.freedesktop.DBus.Introspectable.Introspect",
-            ],
-            environment: bus.environment
-        )
-        try await gdbus.line { $0.contains("<method name=\"Echo\">") }
-        #expect(gdbus.lines.contains { $0.contains("<property name=\"Version\" type=\"u\" access=\"read\">") })
-        let root = try ChildProcess(
-            "dbus-send",
-            [
-                "--session", "--print-reply=literal", "--dest=org.example.Echo", "/org",
-                "org.freedesktop.DBus.Introspectable.Introspect",
-            ],
-            environment: bus.environment
-        )
-        try await root.line { $0.contains("<node name=\"example\"/>") }
-        let get = try DBusMessage.methodCall(
-            destination: "org.example.Echo",
-            path: "/org/example/Echo",
-            interface: "org.freedesktop.DBus.Properties",
-            member: "Get",
-            arguments: [.string("org.example.Echo"), .string("Version")]
-        )
-        #expect(try await connection.call(get) == [.variant(.uint32(7))])
-        withExtendedLifetime(object) {}
+        func send(_ path: String, _ member: String, _ arguments: String...) throws -> ChildProcess {
+            let name = try #require(served.server.uniqueName)
+            let words = ["--session", "--print-reply=literal", "--dest=\(name)", path, "org.freedesktop.DBus.\(member)"]
+            return try ChildProcess("dbus-send", words + arguments, environment: bus.environment)
+        }
+        let object = try send("/object", "Introspectable.Introspect")
+        try await object.line { $0.contains("<method name=\"Echo\">") }
+        #expect(object.lines.contains { $0.contains("<property name=\"Version\" type=\"u\" access=\"read\">") })
+        try await send("/", "Introspectable.Introspect").line { $0.contains("<node name=\"object\"/>") }
+        try await send("/object", "Properties.Get", "string:org.example.Object", "string:Version")
+            .line { $0.contains("uint32 7") }
     }
 
-    @Test(
-        "a peer's process runs until its descriptor says that it has ended"
-    )
+    @Test("a peer's process runs until its descriptor says that it has ended")
     func processDescriptor() async throws {
         // A pipe end becomes readable when the other end is closed, as a process descriptor does when the process ends.
         var ends: [CInt] = [-1, -1]
@@ -196,14 +132,9 @@ struct DBusConnectionTests {
 
     @Test("connection, names, rules and objects are restored after the bus restarts")
     func reconnection() async throws {
-        let server = try DBusConnection.open(bus.bus)
+        let server = served.server
         try await server.requestName("org.example.Echo")
-        let object = try server.export(echo(), at: "/echo")
-        let lease = try await server.addMatch(MatchRule(interface: "org.example.Ping"))
-        let seen = Locked(0)
-        let handler = server.onSignal { message in
-            if message.interface == "org.example.Ping" { seen.withLock { $0 += 1 } }
-        }
+        let counter = try Counter(server)
         let events = Locked<[String]>([])
         let watching = try server.onEvent { event in
             events.withLock { events in
@@ -216,7 +147,7 @@ struct DBusConnectionTests {
         bus.stop()
         try await eventually("the loss is told") { events.withLock { $0 } == ["lost"] }
         let lost = #expect(throws: DBusError.self) {
-            try server.send(try .signal(path: "/a", interface: "a.b", member: "C"))
+            try server.send(try .ping())
         }
         #expect(lost?.code == .disconnected)
         try bus.start()
@@ -224,23 +155,16 @@ struct DBusConnectionTests {
             events.withLock { $0 } == ["lost", "restored with 0 failures"]
         }
         let client = try DBusConnection.open(bus.bus)
-        #expect(
-            try await client.call(try call("Echo", [.string("again")], to: "org.example.Echo")) == [.string("again")]
-        )
-        try client.send(try .signal(path: "/a", interface: "org.example.Ping", member: "Ping"))
-        try await eventually("the signal arrives by the restored rule") { seen.withLock { $0 } == 1 }
-        withExtendedLifetime((object, lease, handler, watching)) {}
+        let answer = try await client.call(.ofObject("Echo", [.string("again")], at: "org.example.Echo"))
+        #expect(answer == [.string("again")])
+        try client.send(try .ping())
+        try await eventually("the signal arrives by the restored rule") { counter.arrived == 1 }
+        withExtendedLifetime(watching) {}
     }
 
     @Test("several threads may send one message as a call")
     func sharedMessage() async throws {
-        let message = try DBusMessage.methodCall(
-            destination: "org.freedesktop.DBus",
-            path: "/org/freedesktop/DBus",
-            interface: "org.freedesktop.DBus",
-            member: "GetId"
-        )
-        let held = HeldMessage(message)
+        let held = HeldMessage(try .busCall("GetId"))
         let answers = await withTaskGroup { group in
             for _ in 0..<20 {
                 group.addTask { [connection] in (try? connection.callAndWait(held.message))?.count ?? 0 }
@@ -273,8 +197,8 @@ struct DBusConnectionTests {
 
     @Test("concurrent sends all arrive, in order for each thread")
     func concurrentSends() async throws {
-        let receiver = try DBusConnection.open(bus.bus)
-        let lease = try await receiver.addMatch(MatchRule(interface: "org.example.Ping"))
+        let receiver = served.server
+        let lease = try await receiver.addMatch(.ping)
         let seen = Locked<[String: [UInt64]]>([:])
         let handler = receiver.onSignal { message in
             guard message.interface == "org.example.Ping", let member = message.member,
