@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
@@ -96,13 +97,7 @@ struct ConnectingTests {
         let opening = Task {
             await onThread {
                 defer { ended.withLock { $0 = true } }
-                let open = { () throws(DBusError) in try DBusConnection.open(silent.bus) }
-                do throws(DBusError) {
-                    _ = try open()
-                    return nil as DBusError.Code?
-                } catch {
-                    return error.code
-                }
+                return failure { () throws(DBusError) in try DBusConnection.open(silent.bus) }?.code
             }
         }
         try await eventually("it has said Hello") { silent.greetings == 1 }
@@ -118,7 +113,7 @@ struct ConnectingTests {
     func hangingUp() async throws {
         let bus = try HangingUpBus()
         let connection = try DBusConnection.whenThere(bus.bus)
-        let lease = connection.keepMatch(MatchRule(interface: "org.example.Ping")) { _ in }
+        let lease = connection.keepMatch(.ping) { _ in }
         try await eventually("it connects six times") { bus.connections.count >= 6 }
         let arrivals = bus.connections
         // The attempts come at once, then after 50, 100, 200 and 400 ms.
@@ -130,10 +125,8 @@ struct ConnectingTests {
     @Test("a process without descriptors 0 to 2 has no socket under these numbers")
     func standardDescriptors() async throws {
         let bus = try PrivateBus()
-        let probe = try ChildProcess(
-            ChildProcess.built("bus-probe"),
-            [bus.address, "observe-without-standard-descriptors", "1"]
-        )
+        let arguments = [bus.address, "observe-without-standard-descriptors", "1"]
+        let probe = try ChildProcess(ChildProcess.built("bus-probe"), arguments)
         #expect(await probe.exitStatus() == 0)
     }
 
@@ -153,13 +146,33 @@ struct ConnectingTests {
         try DBusConnection.open(.address(address)).close()
     }
 
+    @Test(
+        "over TCP too, the first post after a restart of the bus arrives",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not listen on TCP")
+    )
+    func postAfterRestartOverTCP() async throws {
+        let directory = try TemporaryDirectory("bus-over-tcp")
+        let address = "tcp:host=127.0.0.1,port=\(try freePort())"
+        var options = PrivateBus.Options()
+        options.configurationFiles = ["\(directory.path)/tcp.conf"]
+        let configuration = """
+            <busconfig><listen>\(address)</listen><auth>ANONYMOUS</auth><allow_anonymous/></busconfig>
+            """
+        try configuration.write(toFile: options.configurationFiles[0], atomically: true, encoding: .utf8)
+        let bus = try PrivateBus(options)
+        let connection = try DBusConnection.open(.address(address))
+        try connection.send(try .ping())
+        try bus.restart()
+        let counter = try Counter(try DBusConnection.open(bus.bus))
+        try connection.send(try .ping())
+        try await eventually("the post arrives") { counter.arrived == 1 }
+    }
+
     @Test("only identifiers are removed from an address, wherever they are")
     func withoutIdentifiers() {
-        #expect(
-            BusAddress.withoutIdentifiers("unix:guid=1,path=/a;tcp:host=b,guid=2,port=3")
-                == "unix:path=/a;tcp:host=b,port=3"
-        )
-        #expect(BusAddress.withoutIdentifiers("unix:path=/guid=1;;autolaunch:") == "unix:path=/guid=1;;autolaunch:")
+        let plain = ["unix:guid=1,path=/a;tcp:host=b,guid=2,port=3", "unix:path=/guid=1;;autolaunch:"]
+            .map { BusAddress.withoutIdentifiers($0) }
+        #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1;;autolaunch:"])
     }
 
     @Test(
@@ -195,11 +208,8 @@ struct ConnectingTests {
 
         init(at path: String) throws {
             while true {
-                let client = socket(
-                    AF_UNIX,
-                    CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue),
-                    0
-                )
+                let kind = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
+                let client = socket(AF_UNIX, CInt(kind), 0)
                 sockets.append(client)
                 var address = sockaddr_un()
                 address.sun_family = sa_family_t(AF_UNIX)
@@ -230,14 +240,9 @@ struct ConnectingTests {
         var line: Line? = try Line(at: String(address[start...].prefix { $0 != "," }))
         let opener = BusOpener()
         for _ in 0..<3 {
-            let began = ContinuousClock.now
+            let deadline = ContinuousClock.now + .milliseconds(100)
             let error = await onThread {
-                do throws(DBusError) {
-                    _ = try BusSocket(address: address, opener: opener, by: began + .milliseconds(100))
-                    return nil as DBusError?
-                } catch {
-                    return error
-                }
+                failure { () throws(DBusError) in try BusSocket(address: address, opener: opener, by: deadline) }
             }
             #expect(
                 error?.code == .noBus && error?.message.contains("taken this connection") == true,
@@ -250,12 +255,7 @@ struct ConnectingTests {
         // The bus limits the number of connections that wait to be admitted.
         line = nil
         let problem = await onThread {
-            do throws(DBusError) {
-                _ = try BusSocket(address: address, opener: opener)
-                return nil as DBusError?
-            } catch {
-                return error
-            }
+            failure { () throws(DBusError) in try BusSocket(address: address, opener: opener) }
         }
         #expect(problem == nil)
         #expect(!opener.hasLeftBehind)

@@ -64,4 +64,14 @@ struct DBusMessageTests {
         let message = try message([value])
         #expect(try message.arguments().first?.fieldsValue == ["k": .byte(2)])
     }
+
+    @Test("a message's size is known without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
+    func size(bytes: Int) throws {
+        let plain = try message([
+            .string(String(repeating: "x", count: bytes)), .variant(.bytes(Array(repeating: 0, count: bytes))),
+            .array(Array(repeating: .variant(.byte(1)), count: bytes), of: "v"),
+        ])
+        // A variant of a byte takes four bytes on the wire.
+        #expect((bytes * 6 - 300...bytes * 6 + 400).contains(plain.size))
+    }
 }

@@ -5,31 +5,24 @@ import Testing
 
 @Suite("Handlers on the reading thread, which must not wait for the bus")
 struct WaitingHandlerTests {
-    private let ping = MatchRule(interface: "org.example.Ping")
-    private let pong = MatchRule(interface: "org.example.Pong")
+    private let bus: PrivateBus
+    private let connection: DBusConnection
 
-    private func signal(_ interface: String) throws -> DBusMessage {
-        try .signal(path: "/a", interface: interface, member: "Told")
+    init() throws {
+        bus = try PrivateBus()
+        connection = try DBusConnection.open(bus.bus)
     }
 
     @Test("a blocking function throws at once and names the remedy")
     func waiting() async throws {
-        let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
         let errors = Noted<DBusError?>()
-        @Sendable func note(_ body: () throws(DBusError) -> Void) {
-            do throws(DBusError) {
-                try body()
-                errors.note(nil)
-            } catch {
-                errors.note(error)
-            }
-        }
         connection.perform { [connection] in
-            note { () throws(DBusError) in try connection.flush(timeout: .seconds(600)) }
-            note { () throws(DBusError) in _ = try connection.callAndWait(try .busCall("GetId"), timeout: .seconds(600))
-            }
-            note { () throws(DBusError) in _ = try connection.addMatch(MatchRule(interface: "org.example.Pong")) }
+            let patience = Duration.seconds(600)
+            errors.note(failure { () throws(DBusError) in try connection.flush(timeout: patience) })
+            errors.note(
+                failure { () throws(DBusError) in try connection.callAndWait(try .busCall("GetId"), timeout: patience) }
+            )
+            errors.note(failure { () throws(DBusError) in try connection.addMatch(.pong) })
         }
         try connection.reconnectOnReadingThread()
         try await eventually("all have ended") { errors.all.count == 3 }
@@ -44,29 +37,22 @@ struct WaitingHandlerTests {
 
     @Test("the last of many signals arrives although a handler tried to wait")
     func flood() async throws {
-        let bus = try PrivateBus()
-        let (connection, poster) = (try DBusConnection.open(bus.bus), try DBusConnection.open(bus.bus))
+        let poster = try DBusConnection.open(bus.bus)
         // This connection does not read, so it does not respond to calls.
         let silent = try DBusConnection.open(bus.bus)
-        let call = try DBusMessage.methodCall(
-            destination: try #require(silent.uniqueName),
-            path: "/silent",
-            interface: "org.example.Silent",
-            member: "Wait"
-        )
+        let call = HeldMessage(try .ofObject("Wait", at: silent.uniqueName))
         let (waited, heard) = (Noted<DBusError.Code>(), Noted<Bool>())
         let handler = connection.onSignal { [connection] message in
             if message.interface == "org.example.Pong" { heard.note(true) }
             guard message.interface == "org.example.Ping", waited.all.isEmpty else { return }
-            do throws(DBusError) {
-                _ = try connection.callAndWait(call, timeout: .seconds(600))
-            } catch {
-                waited.note(error.code)
+            let error = failure { () throws(DBusError) in
+                try connection.callAndWait(call.message, timeout: .seconds(600))
             }
+            if let error { waited.note(error.code) }
         }
-        let leases = [try await connection.addMatch(ping), try await connection.addMatch(pong)]
-        for _ in 0..<70_000 { try poster.send(try signal("org.example.Ping")) }
-        try poster.send(try signal("org.example.Pong"))
+        let leases = [try await connection.addMatch(.ping), try await connection.addMatch(.pong)]
+        for _ in 0..<70_000 { try poster.send(try .ping()) }
+        try poster.send(try .ping("org.example.Pong"))
         try await eventually("the last one arrives", within: .seconds(60)) { heard.all == [true] }
         #expect(waited.all == [.wouldDeadlock])
         withExtendedLifetime((leases, handler, silent)) {}
@@ -74,59 +60,19 @@ struct WaitingHandlerTests {
 
     @Test("a rule added in order is in force for what the handler sends next")
     func addingInOrder() async throws {
-        let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
         let (pongs, added) = (Noted<Bool>(), Noted<MatchRuleLease>())
         let handler = connection.onSignal { [connection] message in
             if message.interface == "org.example.Pong" { pongs.note(true) }
             guard message.interface == "org.example.Ping" else { return }
             let answer = { () throws(DBusError) in
-                added.note(
-                    try connection.addMatchInOrder(MatchRule(interface: "org.example.Pong")) { _ in pongs.note(false) }
-                )
-                try connection.send(try .signal(path: "/a", interface: "org.example.Pong", member: "Told"))
+                added.note(try connection.addMatchInOrder(.pong) { _ in pongs.note(false) })
+                try connection.send(try .ping("org.example.Pong"))
             }
             try? answer()
         }
-        let lease = try await connection.addMatch(ping)
-        try connection.send(try signal("org.example.Ping"))
+        let lease = try await connection.addMatch(.ping)
+        try connection.send(try .ping())
         try await eventually("it is heard") { pongs.all == [true] }
         withExtendedLifetime((lease, handler)) {}
-    }
-
-    @Test(
-        "a rule that is added in order and refused later is reported and kept",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker has no limit of rules for a connection")
-    )
-    func refusedInOrder() async throws {
-        let bus = try PrivateBus(.init(matchRulesPerConnection: 1))
-        let connection = try DBusConnection.open(bus.bus)
-        let (failures, added) = (Noted<DBusError.Code>(), Noted<MatchRuleLease>())
-        let lease = try await connection.addMatch(ping)
-        connection.perform { [connection] in
-            let add = { () throws(DBusError) in
-                try connection.addMatchInOrder(MatchRule(interface: "org.example.Pong")) { failures.note($0.code) }
-            }
-            if let lease = try? add() { added.note(lease) }
-        }
-        try await eventually("it is refused") { failures.all == [.limitsExceeded] }
-        #expect(connection.statistics.matchRules == 2)
-        #expect(connection.statistics.matchRulesNotInForce == 1)
-        withExtendedLifetime(lease) {}
-    }
-
-    @Test("a message's size is known without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
-    func size(bytes: Int) throws {
-        let plain = try DBusMessage.signal(
-            path: "/a",
-            interface: "a.b",
-            member: "C",
-            arguments: [
-                .string(String(repeating: "x", count: bytes)), .variant(.bytes(Array(repeating: 0, count: bytes))),
-                .array(Array(repeating: .variant(.byte(1)), count: bytes), of: "v"),
-            ]
-        )
-        // A variant of a byte takes four bytes on the wire.
-        #expect((bytes * 6 - 300...bytes * 6 + 400).contains(plain.size))
     }
 }
