@@ -23,65 +23,50 @@ struct ProcessEnvironmentTests {
         }
 
         /// Runs the probe as an unprivileged user and returns its output.
-        func run(
-            _ bus: String,
-            _ command: String = "connect",
-            environment: [String: String]
-        ) async throws -> String {
-            let process = try ChildProcess(as: 65534, probe, [bus, command, "1"], environment: environment)
+        func run(_ arguments: [String], environment: [String: String]) async throws -> String {
+            let process = try ChildProcess(as: 65534, probe, arguments + ["1"], environment: environment)
             return try await process.line { _ in true }
         }
     }
 
+    private static let noBus = "could not find the session bus: this process has more rights than its user"
+    private static let noProgram = "a process with more rights than its user starts no program to reach a bus"
+
+    /// The probe's bus and command, the variable that its caller sets and its value, and the output. “PROGRAM” stands
+    /// for the program, and “DIRECTORY” for its directory.
+    private static let cases: [(String, String, String, String, String)] = [
+        // The caller names the session bus.
+        ("environment", "connect", "NOTIFY_CENTER_BUS", "unixexec:path=PROGRAM", noBus),
+        ("environment", "connect", "DBUS_SESSION_BUS_ADDRESS", "unixexec:path=PROGRAM", noBus),
+        ("environment", "connect", "XDG_RUNTIME_DIR", "DIRECTORY", noBus),
+        // The caller names the system bus.
+        ("system", "connect", "DBUS_SYSTEM_BUS_ADDRESS", "unixexec:path=PROGRAM", ""),
+        // An address starts a program.
+        ("unixexec:path=PROGRAM", "connect", "LANG", "C", noProgram),
+        ("unix:path=/nonexistent;unixexec:path=PROGRAM", "connect", "LANG", "C", noProgram),
+        ("autolaunch:", "connect", "LANG", "C", noProgram),
+        // The program itself starts one that its caller's PATH names.
+        ("environment", "start", "PATH", "DIRECTORY", "did not start"),
+    ]
+
     @Test(
-        "a set-user-ID program takes no bus from its caller",
-        .enabled(if: geteuid() == 0, "only root can give its rights to others"),
-        arguments: ["NOTIFY_CENTER_BUS", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"]
+        "a set-user-ID program takes no bus and starts no program of its caller",
+        .enabled(if: geteuid() == 0, "only root can give its rights to others")
     )
-    func callersBus(_ variable: String) async throws {
-        let privileged = try PrivilegedProbe()
+    func settingsOfCaller() async throws {
         let none = ["NOTIFY_CENTER_BUS": "", "DBUS_SESSION_BUS_ADDRESS": "", "XDG_RUNTIME_DIR": ""]
-        let value = variable == "XDG_RUNTIME_DIR" ? privileged.directory.path : "unixexec:path=\(privileged.program)"
-        let said = try await privileged.run("environment", environment: none.merging([variable: value]) { $1 })
-        #expect(said.contains("could not find the session bus: this process has more rights than its user"))
-        #expect(!FileManager.default.fileExists(atPath: privileged.proof))
-    }
-
-    @Test(
-        "a set-user-ID program takes no system bus from its caller",
-        .enabled(if: geteuid() == 0, "only root can give its rights to others")
-    )
-    func callersSystemBus() async throws {
         let privileged = try PrivilegedProbe()
-        _ = try await privileged.run(
-            "system",
-            environment: ["DBUS_SYSTEM_BUS_ADDRESS": "unixexec:path=\(privileged.program)"]
-        )
-        #expect(!FileManager.default.fileExists(atPath: privileged.proof))
-    }
-
-    @Test(
-        "a set-user-ID program starts no program to reach a bus",
-        .enabled(if: geteuid() == 0, "only root can give its rights to others"),
-        arguments: ["unixexec:path=", "unix:path=/nonexistent;unixexec:path=", "autolaunch:"]
-    )
-    func programOfAddress(_ address: String) async throws {
-        let privileged = try PrivilegedProbe()
-        let target = address.hasSuffix("=") ? address + privileged.program : address
-        let said = try await privileged.run(target, environment: [:])
-        #expect(said.contains("a process with more rights than its user starts no program to reach a bus"))
-        #expect(!FileManager.default.fileExists(atPath: privileged.proof))
-    }
-
-    @Test(
-        "a set-user-ID program starts no program that its caller's PATH names",
-        .enabled(if: geteuid() == 0, "only root can give its rights to others")
-    )
-    func callersPath() async throws {
-        let privileged = try PrivilegedProbe()
-        let said = try await privileged.run("environment", "start", environment: ["PATH": privileged.directory.path])
-        #expect(said == "did not start")
-        #expect(!FileManager.default.fileExists(atPath: privileged.proof))
+        func named(_ text: String) -> String {
+            text.replacing("PROGRAM", with: privileged.program)
+                .replacing("DIRECTORY", with: privileged.directory.path)
+        }
+        for (bus, command, variable, value, output) in Self.cases {
+            let environment = none.merging([variable: named(value)]) { $1 }
+            let said = try await privileged.run([named(bus), command], environment: environment)
+            #expect(said.contains(output) || output.isEmpty, "\(bus) \(command) \(variable): \(said)")
+            let isStarted = FileManager.default.fileExists(atPath: privileged.proof)
+            #expect(!isStarted, "\(bus) \(command) \(variable)")
+        }
     }
 
     @Test("a process that changes its environment reconnects to its original bus")
