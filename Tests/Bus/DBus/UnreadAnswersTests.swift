@@ -15,8 +15,7 @@ import Testing
         // One request at a time.
         let asks = [
             unread.sent(100, to: "a", 1), unread.sent(much, to: "a", 1), unread.sent(much, to: "a", 1),
-            unread.read("a"),
-            unread.read("a"), unread.sent(100, to: "a", 1),
+            unread.read("a"), unread.read("a"), unread.sent(100, to: "a", 1),
         ]
         #expect(asks == [false, true, false, true, false, false])
     }
@@ -34,7 +33,7 @@ import Testing
         #expect(asksHonest && early.isEmpty && !asksAgain && overdue.count == 1)
     }
 
-    @Test("six users whose connections never answer leave a question for each of 28 other users")
+    @Test("six users whose connections never answer leave a question for 28 other users")
     mutating func firstQuestions() {
         let much = UnreadAnswers.questionAfter
         for user in 1...6 as ClosedRange<UInt32> {
@@ -162,8 +161,7 @@ import Testing
         _ = bus.sent()
         let steps = [
             step(0), step(10, unread: 0), step(19, unread: 9), step(20, unread: 9), step(22, unread: 8),
-            step(32, unread: 8),
-            step(34, unread: 8),
+            step(32, unread: 8), step(34, unread: 8),
         ]
         #expect(steps == ["ask", "wait 10.0", "wait 1.0", "wait 2.0", "wait 10.0", "wait 2.0", "probe"])
     }
