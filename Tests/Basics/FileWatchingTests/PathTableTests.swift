@@ -32,15 +32,13 @@ import Testing
         #expect(table.nextDue == nil)
         for step in 0..<1000 { table.take(event("/f", Int(IN_MODIFY)), at: start + .microseconds(step)) }
         #expect(table.nextDue == start + .milliseconds(100))
-        let result1 = table.due(at: start + .milliseconds(99))
-        #expect(result1 == [])
-        let result2 = table.due(at: start + .milliseconds(100))
-        #expect(result2 == [1])
+        let due = [99, 100].map { table.due(at: start + .milliseconds($0)) }
+        #expect(due == [[], [1]])
         let fires = settle(1, "/f")
         #expect(fires)
         #expect(table.nextDue == nil)
-        let result3 = table.due(at: start + .seconds(9))
-        #expect(result3 == [])
+        let later = table.due(at: start + .seconds(9))
+        #expect(later == [])
     }
 
     @Test mutating func otherEntriesOfADirectoryAreNobodysBusiness() {
@@ -56,8 +54,8 @@ import Testing
         add(1, "/f", .delete)
         add(2, "/f", [.delete, .write])
         table.take(event("/f", Int(IN_MODIFY)), at: start)
-        let result4 = table.due(at: start + .seconds(1))
-        #expect(result4 == [1, 2])
+        let due = table.due(at: start + .seconds(1))
+        #expect(due == [1, 2])
         let fires = (settle(1, "/f"), settle(2, "/f"))
         #expect(fires == (false, true))
     }
@@ -90,15 +88,21 @@ import Testing
         fileSystem.nodes.merge(["/d": .directory, "/d/f": .file(inode: 1)]) { $1 }
         add(1, "/d/f")
         add(2, "/d/g")
-        let result5 = Set(table.remove(1))
-        #expect(result5 == [Watch(2)])
-        #expect(!table.isInUse(2))
-        #expect(table.isInUse(0))
-        let result6 = Set(table.remove(2))
-        #expect(result6 == [0, 1])
-        let result7 = table.remove(2)
-        #expect(result7 == [])
+        let unused = Set(table.remove(1))
+        #expect(unused == [Watch(2)])
+        #expect(!table.isInUse(2) && table.isInUse(0))
+        let removals = [Set(table.remove(2)), Set(table.remove(2))]
+        #expect(removals == [[0, 1], []])
         #expect(table.watchCount == 0)
+    }
+
+    @Test mutating func aRemovedPathTellsNothingMore() {
+        add(1, "/f")
+        add(2, "/f")
+        table.take(event("/", Int(IN_CREATE), "f"), at: start)
+        _ = table.remove(1)
+        let due = table.due(at: start + .seconds(1))
+        #expect(due == [2])
     }
 
     @Test mutating func anOverflowFiresEveryPath() {
@@ -106,8 +110,8 @@ import Testing
         add(1, "/f", .delete)
         add(2, "/g", .revoke)
         table.take(WatchEvent(watch: -1, mask: UInt32(IN_Q_OVERFLOW), name: nil), at: start)
-        let result8 = table.due(at: start + .seconds(1))
-        #expect(result8 == [1, 2])
+        let due = table.due(at: start + .seconds(1))
+        #expect(due == [1, 2])
         let fires = (settle(1, "/f"), settle(2, "/g"))
         #expect(fires == (true, true))
     }

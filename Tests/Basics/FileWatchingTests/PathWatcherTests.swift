@@ -1,4 +1,3 @@
-import DBus
 import Dispatch
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
@@ -10,13 +9,7 @@ import Testing
 @Suite struct PathWatcherTests {
     /// Otherwise paths would accumulate behind a slow path.
     @Test func aRemovedPathDoesNotWaitForItsTurn() async throws {
-        // Other tests may use all of the user's inotify instances for a moment.
-        var made: PathWatcher?
-        try await eventually("an inotify instance is free") {
-            made = try? PathWatcher { _ in }
-            return made != nil
-        }
-        let watcher = try #require(made)
+        let watcher = try await freeWatcher()
         let (begun, goOn) = (SharedLines(), DispatchSemaphore(value: 0))
         watcher.add(1, .root, .all) { _ in
             begun.append("busy")
@@ -39,12 +32,7 @@ import Testing
 
     @Test(.enabled(if: SilentFileSystem.isAllowed, "this user may not mount a file system by /dev/fuse"))
     func aFileSystemThatDoesNotAnswerHoldsUpACallerForItsPatienceAndNoLonger() async throws {
-        var made: PathWatcher?
-        try await eventually("an inotify instance is free") {
-            made = try? PathWatcher(patience: .milliseconds(200)) { _ in }
-            return made != nil
-        }
-        let watcher = try #require(made)
+        let watcher = try await freeWatcher(patience: .milliseconds(200))
         let silent = try #require(SilentFileSystem())
         let path = FilePath("\(silent.directory.path)/directory/file")
         let outcome = await onThread { watcher.addAndWait(1, path, .all) }
@@ -99,6 +87,19 @@ private final class SilentFileSystem: Sendable {
     }
 
     deinit { end() }
+}
+
+/// Makes a watcher, as soon as an inotify instance is free: other tests may use all of the user's for a moment.
+func freeWatcher(
+    patience: Duration = .seconds(20),
+    changed: @escaping @Sendable ([UInt64]) -> Void = { _ in }
+) async throws -> PathWatcher {
+    var made: PathWatcher?
+    try await eventually("an inotify instance is free") {
+        made = try? PathWatcher(patience: patience, changed: changed)
+        return made != nil
+    }
+    return try #require(made)
 }
 
 final class SharedLines: Sendable {
