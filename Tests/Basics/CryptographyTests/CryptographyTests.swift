@@ -7,45 +7,26 @@ import Testing
 struct CryptographyTests {
     @Test("published test vectors have their expected result", arguments: try Vector.read())
     func vectors(vector: Vector) throws {
-        let isValid: Bool
-        switch vector.scheme {
-        case "p256":
-            isValid = PublicKey(p256: vector.key)?.isValid(vector.result, of: vector.message, by: .p256) ?? false
-        case "ed25519":
-            isValid = PublicKey(ed25519: vector.key)?.isValid(vector.result, of: vector.message, by: .ed25519) ?? false
-        case "rsaPKCS1", "rsaPSS":
-            let key = try #require(PublicKey(rsaModulus: vector.key, exponent: vector.exponent))
-            isValid = key.isValid(
-                vector.result,
-                of: vector.message,
-                by: vector.scheme == "rsaPSS" ? .rsaPSS : .rsaPKCS1
-            )
-        default:
-            let key = try #require(SealingKey(vector.key))
-            isValid = key.open(vector.result, for: vector.context) == vector.message
-            if vector.isValid {
-                let sealed = key.seal(vector.message, for: vector.context, nonce: Array(vector.result.prefix(12)))
-                #expect(sealed == Array(vector.result.dropFirst(12)))
-            }
+        guard vector.scheme == "gcm" else {
+            #expect(vector.accepts(vector.result) == vector.isValid)
+            return
         }
-        #expect(isValid == vector.isValid)
+        let key = try #require(SealingKey(vector.key))
+        #expect((key.open(vector.result, for: vector.context) == vector.message) == vector.isValid)
+        if vector.isValid {
+            let sealed = key.seal(vector.message, for: vector.context, nonce: Array(vector.result.prefix(12)))
+            #expect(sealed == Array(vector.result.dropFirst(12)))
+        }
     }
 
     @Test("a signature of another length is rejected, even if padded with zeros")
     func lengths() throws {
         for vector in try Vector.read() where vector.isValid && vector.scheme != "gcm" {
-            let (key, scheme): (PublicKey?, PublicKey.Scheme) =
-                switch vector.scheme {
-                case "p256": (PublicKey(p256: vector.key), .p256)
-                case "ed25519": (PublicKey(ed25519: vector.key), .ed25519)
-                case "rsaPSS": (PublicKey(rsaModulus: vector.key, exponent: vector.exponent), .rsaPSS)
-                default: (PublicKey(rsaModulus: vector.key, exponent: vector.exponent), .rsaPKCS1)
-                }
-            let (signature, verifier) = (vector.result, try #require(key))
+            let signature = vector.result
             for other in [
                 signature + [0], [0] + signature, Array(signature.dropFirst()), Array(signature.dropLast()), [],
             ] {
-                #expect(!verifier.isValid(other, of: vector.message, by: scheme), "\(vector)")
+                #expect(!vector.accepts(other), "\(vector)")
             }
         }
     }
@@ -54,9 +35,8 @@ struct CryptographyTests {
     func shortPSS() throws {
         // Made for this test. OpenSSL alone would accept it.
         let vector = try #require(try Vector.read().first { $0.name == "short-PSS" })
-        let key = try #require(PublicKey(rsaModulus: vector.key, exponent: vector.exponent))
-        #expect(vector.result.first == 0 && key.isValid(vector.result, of: vector.message, by: .rsaPSS))
-        #expect(!key.isValid(Array(vector.result.dropFirst()), of: vector.message, by: .rsaPSS))
+        #expect(vector.result.first == 0 && vector.accepts(vector.result))
+        #expect(!vector.accepts(Array(vector.result.dropFirst())))
     }
 
     @Test("a key verifies with its own schemes only")
@@ -200,6 +180,18 @@ struct Vector: Sendable, CustomTestStringConvertible {
     let result: [UInt8]
 
     var testDescription: String { "\(scheme) \(name)" }
+
+    /// Whether a signature of the message is valid; `false` for an invalid key.
+    func accepts(_ signature: [UInt8]) -> Bool {
+        let (key, scheme): (PublicKey?, PublicKey.Scheme) =
+            switch self.scheme {
+            case "p256": (PublicKey(p256: self.key), .p256)
+            case "ed25519": (PublicKey(ed25519: self.key), .ed25519)
+            case "rsaPSS": (PublicKey(rsaModulus: self.key, exponent: exponent), .rsaPSS)
+            default: (PublicKey(rsaModulus: self.key, exponent: exponent), .rsaPKCS1)
+            }
+        return key?.isValid(signature, of: message, by: scheme) ?? false
+    }
 
     static func read() throws -> [Vector] {
         let path = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "vectors.txt")

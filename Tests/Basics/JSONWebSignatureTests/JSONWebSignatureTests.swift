@@ -77,6 +77,10 @@ struct JSONWebSignatureTests {
         #expect(refusal(of: "\(header).\(claims).", by: keys) == .refusedAlgorithm(algorithm))
     }
 
+    private func isMalformed(_ token: String, by keys: JSONWebKeySet) -> Bool {
+        if case .malformed = refusal(of: token, by: keys) { true } else { false }
+    }
+
     @Test("empty signatures, other numbers of parts and padding are rejected")
     func form() throws {
         let keys = try keySet(signer.key("ES256").with("kid", "1"))
@@ -86,10 +90,7 @@ struct JSONWebSignatureTests {
             "", ".", "..", "...", parts[0], parts[0] + "." + parts[1], parts[0] + "." + parts[1] + ".", token + ".",
             token + "=", " " + token, token + "\n", "{}." + parts[1] + "." + parts[2],
         ] {
-            guard case .malformed = refusal(of: text, by: keys) else {
-                Issue.record("\(text) was not refused as malformed")
-                continue
-            }
+            #expect(isMalformed(text, by: keys), "\(text)")
         }
         #expect(refusal(of: "a.b.c.d.e", by: keys) == .refusedHeader("enc"))
     }
@@ -113,10 +114,7 @@ struct JSONWebSignatureTests {
             try signer.token(#"{"sub":"grace","s\u0075b":"ada"}"#),
             try signer.token(#"["sub"]"#),
         ] {
-            guard case .malformed = refusal(of: token, by: keys) else {
-                Issue.record("not refused as malformed")
-                continue
-            }
+            #expect(isMalformed(token, by: keys), "\(token)")
         }
     }
 
@@ -183,8 +181,7 @@ struct JSONWebSignatureTests {
         #expect(
             flaws.unused == [
                 .otherPurpose, .contradiction, .contradiction, .weak, .weak, .weak, .weak, .weak, .malformed("n"),
-                .published,
-                .otherPurpose, .weak, .weak, .contradiction, .otherPurpose, .otherPurpose, .otherPurpose,
+                .published, .otherPurpose, .weak, .weak, .contradiction, .otherPurpose, .otherPurpose, .otherPurpose,
             ]
         )
     }
