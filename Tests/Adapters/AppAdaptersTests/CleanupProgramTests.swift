@@ -11,100 +11,67 @@ import Testing
 @Suite("shared-device-cleanup: the adapter that a manifest describes")
 struct CleanupProgramTests {
     private static let identifier = Kiosk.identifier
+    private static let program = ChildProcess.built("shared-device-cleanup")
 
-    @Test(
-        "the command and the deletion run as the app's user, not as root",
-        .enabled(if: geteuid() == 0, "only root becomes another user")
-    )
+    @Test("the command and the deletion run as the app's user, not as root", .needsRoot)
     func asRoot() async throws {
-        let kiosk = try await Kiosk()
-        let user: UInt32 = 65534
-        try kiosk.enrol(
-            #"{"command": ["/bin/sh", "-c", "id -u >\#(kiosk.data)/user; exec sleep 1000"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
-            user: user
-        )
-        succeed(chown(kiosk.data, user, user))
-        try "marker-of-ada".write(toFile: "\(kiosk.data)/secret", atomically: true, encoding: .utf8)
-        succeed(chown("\(kiosk.data)/secret", user, user))
+        let kiosk = try await Kiosk(owner: Kiosk.user)
+        let (secret, user) = ("\(kiosk.data)/secret", "\(kiosk.data)/user")
+        try kiosk.enrol(kiosk.cleanup(running: "id -u >\(user); exec sleep 1000"))
+        try writeFile("marker-of-ada", to: secret, owner: Kiosk.user)
         try await kiosk.endSession()
-        #expect(try await kiosk.part()?.user == user)
+        #expect(try await kiosk.part()?.user == Kiosk.user)
         let adapter = try kiosk.adapter()
-        try await eventually("the receipt is there", within: .seconds(60)) {
-            try await kiosk.part()?.progress == .finished
-        }
+        try await kiosk.waitUntilFinished()
         try await eventually("the command runs", within: .seconds(60)) {
-            (try? String(contentsOfFile: "\(kiosk.data)/user", encoding: .utf8)) == "\(user)\n"
+            (try? String(contentsOfFile: user, encoding: .utf8)) == "\(Kiosk.user)\n"
         }
-        #expect(!FileManager.default.fileExists(atPath: "\(kiosk.data)/secret"))
-        adapter.send(SIGTERM)
-        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+        #expect(!exists(secret))
+        await adapter.end()
     }
 
-    @Test(
-        "the targets of an earlier manifest are stopped and deleted",
-        .enabled(if: geteuid() == 0, "only root becomes another user")
-    )
+    @Test("the targets of an earlier manifest are stopped and deleted", .needsRoot)
     func changedManifest() async throws {
-        let kiosk = try await Kiosk()
-        let user: UInt32 = 65534
-        succeed(chown(kiosk.data, user, user))
-        let other = "\(kiosk.directory.path)/other"
-        #expect(mkdir(other, 0o700) == 0 && chown(other, user, user) == 0)
-        let command = #"echo $$ >\#(kiosk.data)/process; exec sleep 1000"#
-        try kiosk.enrol(
-            #"{"command": ["/bin/sh", "-c", "\#(command)"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
-            user: user
-        )
+        let kiosk = try await Kiosk(owner: Kiosk.user)
+        try kiosk.enrolNumbered()
         let adapter = try kiosk.adapter()
-        let written = { (try? String(contentsOfFile: "\(kiosk.data)/process", encoding: .utf8)) ?? "" }
-        try await eventually("the command runs", within: .seconds(60)) { written().hasSuffix("\n") }
-        let number = try #require(Int32(written().dropLast()))
-        try kiosk.enrol(#"{"command": ["/bin/sleep", "1000"], "delete": ["\#(other)"]}"#, user: user)
+        let command = try await kiosk.process()
+        try kiosk.enrol(Kiosk.cleanup(deleting: kiosk.other))
         try await eventually("it is stopped and its data is gone", within: .seconds(60)) {
-            kill(number, 0) != 0 && !FileManager.default.fileExists(atPath: "\(kiosk.data)/process")
+            kill(command, 0) != 0 && !exists("\(kiosk.data)/process")
         }
-        adapter.send(SIGTERM)
-        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+        await adapter.end()
     }
 
-    /// The line of `/proc/PID/status` of a process that blocks no signal.
-    private static let noSignals = "SigBlk:\t0000000000000000"
+    /// Launches a command as the adapter does, and returns its output without surrounding blanks.
+    private func launch(_ starter: [String] = [], user: UInt32, _ command: String...) async throws -> [String] {
+        let words = starter + [Self.program, "launch", "--user", "\(user)", "--"] + command
+        let launch = try ChildProcess(words[0], Array(words.dropFirst()))
+        #expect(await launch.exitStatus() == 0, "\(launch.errorText)")
+        return launch.lines.map { $0.trimmingCharacters(in: .whitespaces) }
+    }
 
     @Test("a launched command blocks no signal")
     func signalsOfLauncher() async throws {
-        let launch = try ChildProcess(
-            ChildProcess.built("shared-device-cleanup"),
-            ["launch", "--user", "\(geteuid())", "--", "grep", "SigBlk", "/proc/self/status"]
-        )
-        #expect(await launch.exitStatus() == 0, "\(launch.errorText)")
-        #expect(launch.lines == [Self.noSignals])
+        let lines = try await launch(user: geteuid(), "grep", "SigBlk", "/proc/self/status")
+        #expect(lines == ["SigBlk:\t0000000000000000"])
     }
 
-    @Test(
-        "a command of another user keeps none of root's groups",
-        .enabled(if: geteuid() == 0, "only root becomes another user")
-    )
+    @Test("a command of another user keeps none of root's groups", .needsRoot)
     func groupsOfLauncher() async throws {
-        let program = ChildProcess.built("shared-device-cleanup")
-        let launch = try ChildProcess(
-            "/usr/bin/setpriv",
-            ["--groups", "0,4,5", program, "launch", "--user", "65534", "--", "grep", "Groups", "/proc/self/status"]
-        )
-        #expect(await launch.exitStatus() == 0, "\(launch.errorText)")
+        let starter = ["/usr/bin/setpriv", "--groups", "0,4,5"]
+        let lines = try await launch(starter, user: 65534, "grep", "Groups", "/proc/self/status")
         let group = try SystemUser(number: 65534).group
-        #expect(launch.lines.map { $0.trimmingCharacters(in: .whitespaces) } == ["Groups:\t\(group)"])
+        #expect(lines == ["Groups:\t\(group)"])
     }
 
-    @Test(
-        "the error for a directory that the user cannot create names the remedy",
-        .enabled(if: geteuid() == 0, "only root becomes another user")
-    )
+    @Test("the error for a directory that the user cannot create names the remedy", .needsRoot)
     func directoryOfRoot() async throws {
         let directory = try TemporaryDirectory("roots")
         let data = "\(directory.path)/data"
         func launch() async throws -> String {
             let launch = try ChildProcess(
-                ChildProcess.built("shared-device-cleanup"),
+                Self.program,
                 ["launch", "--user", "65534", "--directory", data, "--directory", "\(data)/home", "--", "/bin/true"]
             )
             #expect(await launch.exitStatus() == EX_CANTCREAT)
@@ -117,7 +84,7 @@ struct CleanupProgramTests {
             try await launch()
                 == "shared-device-cleanup: could not make \(data) as \(name): Permission denied. Make it: \(remedy)"
         )
-        succeed(mkdir(data, 0o755))
+        makeDirectory(data, mode: 0o755)
         let text = try await launch()
         #expect(text.contains("could not make \(data)/home as \(name): Permission denied. Give \(data) to"), "\(text)")
         #expect(text.hasSuffix(remedy), "\(text)")
@@ -129,16 +96,19 @@ struct CleanupProgramTests {
         let other = #"{"id": "org.example.other", "executable": "other"}"#
         try other.write(toFile: "\(kiosk.manifests)/a.json", atomically: true, encoding: .utf8)
         try "{".write(toFile: "\(kiosk.manifests)/b.json", atomically: true, encoding: .utf8)
-        let bad = #"{"command": ["/bin/sleep", "1000"], "delete": ["/var/lib/kiosk/*"]}"#
-        try kiosk.enrol(bad, user: geteuid() == 0 ? 65534 : geteuid())
+        let user = geteuid() == 0 ? Kiosk.user : geteuid()
+        try kiosk.enrol(Kiosk.cleanup(deleting: "/home/grace/notes"), user: "\(user)")
         let adapter = try kiosk.adapter()
         try await eventually("it says what it waits for", within: .seconds(60)) {
             adapter.errorText.contains("the manifest of \(Self.identifier) is refused (above); waiting for a valid one")
         }
-        #expect(adapter.errorText.contains("kiosk.json"), "\(adapter.errorText)")
+        try await eventually("adapter and broker say why", within: .seconds(60)) {
+            [adapter.errorText, kiosk.device.brokerText].allSatisfy {
+                $0.contains("the home directory of another user") && $0.contains("kiosk.json")
+            }
+        }
         #expect(!adapter.errorText.contains("a.json") && !adapter.errorText.contains("b.json"), "\(adapter.errorText)")
-        adapter.send(SIGTERM)
-        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+        await adapter.end()
     }
 
     @Test("systemctl controls a unit; a missing unit is an error that says so")
@@ -169,7 +139,8 @@ struct CleanupProgramTests {
         #expect(calls.contains("kill --signal=SIGKILL -- kiosk.service"))
         let missing = UnitControl("missing.service", isSystem: true, patience: patience, systemctl: program)
         let failure = await #expect(throws: AdapterFailure.self) { try await missing.stop() }
-        #expect(failure?.description.contains("no such unit") == true)
+        let text = failure?.description ?? ""
+        #expect(text.contains("no such unit") && text.contains("correct the name in the app's manifest"), "\(text)")
     }
 
     @Test(
@@ -179,81 +150,69 @@ struct CleanupProgramTests {
     )
     func foreignManifest(flaw: String) async throws {
         let directory = try TemporaryDirectory("manifests")
-        let manifest = "\(directory.path)/apps/kiosk.json"
-        #expect(chmod(directory.path, 0o755) == 0 && mkdir("\(directory.path)/apps", 0o755) == 0)
-        try #"{"id": "\#(Self.identifier)", "user": 65534, "cleanup": {"unit": "a.service", "delete": ["/srv/a"]}}"#
-            .write(toFile: manifest, atomically: true, encoding: .utf8)
+        let apps = "\(directory.path)/apps"
+        let manifest = "\(apps)/kiosk.json"
+        succeed(chmod(directory.path, 0o755))
+        makeDirectory(apps, mode: 0o755)
+        try writeFile(
+            #"{"id": "\#(Self.identifier)", "user": 65534, "cleanup": {"unit": "a.service", "delete": ["/srv/a"]}}"#,
+            to: manifest
+        )
         switch flaw {
         case "owner": succeed(chown(manifest, 65534, 0))
-        case "group": #expect(chown(manifest, 0, 65534) == 0 && chmod(manifest, 0o664) == 0)
-        default: succeed(chown("\(directory.path)/apps", 65534, 0))
+        case "group":
+            succeed(chown(manifest, 0, 65534))
+            succeed(chmod(manifest, 0o664))
+        default: succeed(chown(apps, 65534, 0))
         }
-        let adapter = try ChildProcess(
-            ChildProcess.built("shared-device-cleanup"),
-            [Self.identifier, "--apps", "\(directory.path)/apps", "--state", "\(directory.path)/state"],
-            environment: ["DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent"]
-        )
-        try await eventually("it refuses the manifest", within: .seconds(60)) {
-            adapter.errorText.contains("65534") && adapter.errorText.contains("chown root:root")
-                && adapter.errorText.contains("no manifest of \(Self.identifier)")
-        }
-        adapter.send(SIGTERM)
-        #expect(await adapter.exitStatus(within: .seconds(60)) == 0)
+        let options = ["--apps", apps, "--state", "\(directory.path)/state"]
         let bus = try PrivateBus()
-        let enforcement = try ChildProcess(
-            ChildProcess.built("shared-device-cleanup"),
-            ["enforce", "--apps", "\(directory.path)/apps", "--state", "\(directory.path)/state"],
-            environment: ["DBUS_SYSTEM_BUS_ADDRESS": bus.address]
-        )
-        try await eventually("the enforcement refuses it, too", within: .seconds(60)) {
-            enforcement.errorText.contains("65534") && enforcement.errorText.contains("chown root:root")
+        let reason = ["65534", "chown root:root"]
+        let cases: [(String, String, [String])] = [
+            (Self.identifier, "unix:path=/nonexistent", reason + ["no manifest of \(Self.identifier)"]),
+            ("enforce", bus.address, reason),
+        ]
+        for (role, address, words) in cases {
+            let variables = ["DBUS_SYSTEM_BUS_ADDRESS": address]
+            let process = try ChildProcess(Self.program, [role] + options, environment: variables)
+            try await eventually("\(role) refuses the manifest", within: .seconds(60)) {
+                words.allSatisfy { process.errorText.contains($0) }
+            }
+            await process.end()
         }
-        enforcement.send(SIGTERM)
-        #expect(await enforcement.exitStatus(within: .seconds(60)) == 0)
     }
 
-    @Test(
-        "an unreadable user database is an error of the manifest, not a missing user",
-        .enabled(if: Mounts.areAllowed, "this user may not mount")
-    )
+    @Test("an unreadable user database is an error of the manifest, not a missing user", .needsMounts)
     func usersUnknown() async throws {
         let kiosk = try await Kiosk()
-        try kiosk.enrol(#"{"command": ["/bin/sleep", "1000"], "delete": ["\#(kiosk.data)"]}"#, user: "ada")
-        let program = ChildProcess.built("shared-device-cleanup")
+        try kiosk.enrol(Kiosk.cleanup(deleting: kiosk.data), user: #""ada""#)
         // A user database that this user may not read.
         let script = #"""
             printf 'passwd: files\n' >"$1/nsswitch.conf"; : >"$1/passwd"; chmod 0 "$1/passwd"
             mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf && mount --bind "$1/passwd" /etc/passwd &&
             exec setpriv --reuid=65534 --regid=65534 --clear-groups "$2" \#(Self.identifier) --bus unix:path=/none --apps "$3" --state "$1/state"
             """#
-        let words = ["--mount", "sh", "-c", script, "sh", kiosk.directory.path, program, kiosk.manifests]
+        let words = ["--mount", "sh", "-c", script, "sh", kiosk.directory.path, Self.program, kiosk.manifests]
         succeed(chmod(kiosk.device.directory, 0o755))
         let adapter = try ChildProcess("unshare", words)
         try await eventually("the problem is told", within: .seconds(60)) {
             adapter.errorText.contains("databases of users do not answer for “ada”")
         }
         #expect(!adapter.errorText.contains("no user “ada”"))
-        adapter.send(SIGTERM)
-        #expect(await adapter.exitStatus(within: .seconds(60)) == 0)
+        await adapter.end()
     }
 
-    @Test(
-        "the content of an unreadable directory is deleted",
-        .enabled(if: geteuid() == 0, "only root becomes another user")
-    )
+    @Test("the content of an unreadable directory is deleted", .needsRoot)
     func unreadableParent() async throws {
         let directory = try TemporaryDirectory("unreadable")
         let parent = "\(directory.path)/parent"
-        #expect(chmod(directory.path, 0o755) == 0 && mkdir(parent, 0o700) == 0 && mkdir("\(parent)/data", 0o700) == 0)
-        for name in ["data/secret", "file"] {
-            try "ada".write(toFile: "\(parent)/\(name)", atomically: false, encoding: .utf8)
-        }
-        for name in ["data/secret", "file", "data"] { succeed(chown("\(parent)/\(name)", 65534, 65534)) }
+        succeed(chmod(directory.path, 0o755))
+        makeDirectory(parent)
+        makeDirectory("\(parent)/data", owner: 65534)
+        for name in ["data/secret", "file"] { try writeFile("ada", to: "\(parent)/\(name)", owner: 65534) }
         succeed(chmod(parent, 0o733))
-        let remove = try ChildProcess(
-            ChildProcess.built("shared-device-cleanup"),
-            ["remove", "--user", "65534", "--", "\(parent)/data", "\(parent)/file"]
-        )
+        let words = ["remove", "--user", "65534", "--", "\(parent)/data", "\(parent)/file"]
+        let remove = try ChildProcess(Self.program, words)
         #expect(await remove.exitStatus() == 0, "\(remove.lines)")
         #expect(remove.lines == ["2 6"])
         #expect(try FileManager.default.subpathsOfDirectory(atPath: parent) == ["data"])

@@ -7,32 +7,11 @@ import Testing
 
 @testable import AppAdapters
 
-@Suite(
-    "Enforced cleanup: apps that hang",
-    .enabled(if: geteuid() == 0, "only root becomes another user")
-)
+@Suite("Enforced cleanup: apps that hang", .needsRoot)
 struct EnforcedCleanupTests {
-    private func enrolLate(_ device: LateApps, _ name: String = "late") throws {
-        let cleanup = #"{"by": "app", "delete": ["\#(device.data(of: name))"]}"#
-        try device.enrol(name, #""executable": "\#(device.program(name))", "cleanup": \#(cleanup)"#)
-    }
-
-    /// Puts a file of root into the app's directory, which the app's user cannot remove.
-    ///
-    /// - Returns: a function that gives the file to that user.
-    private func plantForeign(_ device: LateApps, _ name: String = "late") throws -> () -> Void {
-        let foreign = "\(device.data(of: name))/foreign"
-        succeed(mkdir(foreign, 0o755))
-        try "secret of ada".write(toFile: "\(foreign)/file", atomically: false, encoding: .utf8)
-        return {
-            succeed(chown(foreign, LateApps.user, LateApps.user))
-            succeed(chown("\(foreign)/file", LateApps.user, LateApps.user))
-        }
-    }
-
     /// Signs in Ada and waits until the late app has her secret.
     private func begin(_ device: LateApps, _ kind: String) async throws -> (desk: ChildProcess, late: ChildProcess) {
-        try enrolLate(device)
+        try device.enrolApp("late")
         let desk = try await device.app("desk", "tidy")
         let late = try await device.app("late", kind)
         try await device.signIn("ada", at: desk)
@@ -41,24 +20,24 @@ struct EnforcedCleanupTests {
         return (desk, late)
     }
 
-    @Test(
-        "a suspended app and a forking app are stopped and their data is deleted",
-        arguments: ["suspended", "forks"]
-    )
+    /// Signs in Grace after the enforced cleanup, and expects that no secret is left.
+    private func expectEnforced(_ device: LateApps, _ desk: ChildProcess, by enforcer: ChildProcess) async throws {
+        try await device.signIn("grace", at: desk)
+        #expect(try await device.progress() == "enforced", "\(enforcer.lines) \(enforcer.errorText)")
+        #expect(try device.isClean(), "\(enforcer.lines) \(enforcer.errorText)")
+    }
+
+    @Test("a suspended app and a forking app are stopped and their data is deleted", arguments: ["suspended", "forks"])
     func hangs(kind: String) async throws {
         let device = try await LateApps()
         let (desk, late) = try await begin(device, kind)
         if kind == "forks" {
-            try await eventually("the fork writes", within: .seconds(60)) {
-                FileManager.default.fileExists(atPath: "\(device.data)/forked")
-            }
+            try await eventually("the fork writes", within: .seconds(60)) { exists("\(device.data)/forked") }
         }
         if kind == "suspended" { late.suspend() }
         let enforcer = try device.enforcer()
         try await device.signOut()
-        try await device.signIn("grace", at: desk)
-        #expect(try await device.progress() == "enforced")
-        #expect(try device.isClean(), "\(enforcer.errorText)")
+        try await expectEnforced(device, desk, by: enforcer)
         #expect(await late.exitStatus(within: .seconds(60)) >= 128, "a signal ended it")
         // The app's own record still names Ada. The app cleans up again, and shows no account before the present
         // user's.
@@ -78,27 +57,22 @@ struct EnforcedCleanupTests {
     func killed(point: Enforcer.Checkpoint) async throws {
         let device = try await LateApps()
         let (desk, _) = try await begin(device, "hangs")
-        let first = try await device.enforcer(at: "\(point)", SIGKILL)
+        let first = try await device.enforcer(at: point, SIGKILL)
         try await device.signOut()
         #expect(await first.exitStatus(within: .seconds(60)) == 128 + SIGKILL, "\(first.lines) \(first.errorText)")
         if point != .reported { #expect(try await device.progress() != "enforced") }
-        let second = try device.enforcer()
-        try await device.signIn("grace", at: desk)
-        #expect(try await device.progress() == "enforced", "\(second.errorText)")
-        #expect(try device.isClean())
+        try await expectEnforced(device, desk, by: try device.enforcer())
     }
 
     @Test("after a broker restart no user signs in before the enforcer has reported")
     func brokerKilled() async throws {
         let device = try await LateApps()
         let (desk, late) = try await begin(device, "hangs")
-        let enforcer = try await device.enforcer(at: "\(Enforcer.Checkpoint.cleaning(.stopped))", SIGSTOP)
+        let enforcer = try await device.enforcer(at: .cleaning(.stopped), SIGSTOP)
         try await device.signOut()
         _ = await late.exitStatus(within: .seconds(60))
         // Before it is suspended, it ends every process of the app that it sees.
-        try await eventually("the program stands at its point", within: .seconds(60)) {
-            try String(contentsOfFile: "/proc/\(enforcer.identifier)/stat", encoding: .utf8).contains(") T ")
-        }
+        try await eventually("the program stands at its point", within: .seconds(60)) { try enforcer.isInState("T") }
         device.killBroker()
         try await device.startBroker()
         // The late app restarts and is refused, because the enforcer may still delete.
@@ -111,9 +85,7 @@ struct EnforcedCleanupTests {
         }
         #expect(try await device.progress() != "enforced")
         enforcer.resume()
-        try await device.signIn("grace", at: desk)
-        #expect(try await device.progress() == "enforced", "\(enforcer.lines)")
-        #expect(try device.isClean())
+        try await expectEnforced(device, desk, by: enforcer)
         withExtendedLifetime(tidy) {}
     }
 
@@ -121,16 +93,13 @@ struct EnforcedCleanupTests {
     func busRestarted() async throws {
         let device = try await LateApps()
         let (desk, late) = try await begin(device, "hangs")
-        let first = try await device.enforcer(at: "\(Enforcer.Checkpoint.cleaning(.stopped))", SIGSTOP)
+        let first = try await device.enforcer(at: .cleaning(.stopped), SIGSTOP)
         try await device.signOut()
         _ = await late.exitStatus(within: .seconds(60))
         device.bus.stop()
         first.kill()
         try device.bus.start()
-        let second = try device.enforcer()
-        try await device.signIn("grace", at: desk)
-        #expect(try await device.progress() == "enforced", "\(second.errorText)")
-        #expect(try device.isClean())
+        try await expectEnforced(device, desk, by: try device.enforcer())
     }
 
     @Test(
@@ -139,13 +108,16 @@ struct EnforcedCleanupTests {
     )
     func stuckFileSystem() async throws {
         let device = try await LateApps()
-        try enrolLate(device, "till")
+        try device.enrolApp("till")
         let (desk, _) = try await begin(device, "hangs")
         let till = try await device.app("till", "hangs")
         try await till.line { $0.hasPrefix("shown open") }
-        let repair = try plantForeign(device, "till")
+        // A file of root, which the app's user cannot remove.
+        let foreign = "\(device.data(of: "till"))/foreign"
+        makeDirectory(foreign, mode: 0o755)
+        try writeFile("secret of ada", to: "\(foreign)/file")
         let mounted = "\(device.data)/mounted"
-        #expect(mkdir(mounted, 0o755) == 0 && chown(mounted, LateApps.user, LateApps.user) == 0)
+        makeDirectory(mounted, mode: 0o755, owner: LateApps.user)
         let stuck = try await StuckFile(mounted, "getattr")
         let enforcer = try device.enforcer()
         try await device.signOut()
@@ -153,7 +125,7 @@ struct EnforcedCleanupTests {
             let problems = try await device.status()["enforcementProblems"] as? [String] ?? []
             return problems.contains { $0.contains(device.data(of: "till")) }
         }
-        repair()
+        for path in [foreign, "\(foreign)/file"] { succeed(chown(path, LateApps.user, LateApps.user)) }
         try await eventually("the till's data is deleted", within: .seconds(60)) {
             try await device.progress(of: "till") == "enforced"
         }
@@ -161,12 +133,19 @@ struct EnforcedCleanupTests {
         try desk.write("grace")
         try await desk.line { $0.hasPrefix("refused grace") }
         stuck.end()
-        try await device.signIn("grace", at: desk)
-        #expect(try await device.progress() == "enforced")
-        #expect(try device.isClean(), "\(enforcer.errorText)")
+        try await expectEnforced(device, desk, by: enforcer)
     }
 
-    /// An adapter whose command has Ada's secret and ignores SIGTERM.
+    /// Signs in Ada beside an adapter whose command has her secret and ignores SIGTERM.
+    private func beginAdapter(_ device: LateApps) async throws -> (desk: ChildProcess, adapter: ChildProcess) {
+        try enrolAdapter(device, deleting: device.data)
+        let desk = try await device.app("desk", "tidy")
+        let adapter = try device.adapter()
+        try await device.signIn("ada", at: desk)
+        try await eventually("the command runs", within: .seconds(60)) { try !device.isClean() }
+        return (desk, adapter)
+    }
+
     private func enrolAdapter(_ device: LateApps, deleting path: String) throws {
         let command = #"echo secret of ada >\#(device.data)/secret; trap "" TERM; while :; do sleep 0.1; done"#
         let arguments = try String(decoding: JSONEncoder().encode(["/bin/sh", "-c", command]), as: UTF8.self)
@@ -178,37 +157,25 @@ struct EnforcedCleanupTests {
     @Test("the targets of an adapter's earlier manifest are deleted after it was killed")
     func earlierManifest() async throws {
         let device = try await LateApps()
-        try enrolAdapter(device, deleting: device.data)
-        let desk = try await device.app("desk", "tidy")
-        let adapter = try device.adapter()
-        try await device.signIn("ada", at: desk)
-        try await eventually("the command runs", within: .seconds(60)) { try !device.isClean() }
+        let (desk, adapter) = try await beginAdapter(device)
         adapter.kill()
         #expect(await adapter.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
         let other = "\(device.directory.path)/late/other"
-        #expect(mkdir(other, 0o700) == 0 && chown(other, LateApps.user, LateApps.user) == 0)
+        makeDirectory(other, owner: LateApps.user)
         try enrolAdapter(device, deleting: other)
         let enforcer = try device.enforcer()
         try await device.signOut()
-        try await device.signIn("grace", at: desk)
-        #expect(try await device.progress() == "enforced")
-        #expect(try device.isClean(), "\(enforcer.errorText)")
+        try await expectEnforced(device, desk, by: enforcer)
     }
 
     @Test("a stuck adapter and its program are stopped and the data is deleted")
     func adapterHangs() async throws {
         let device = try await LateApps()
-        try enrolAdapter(device, deleting: device.data)
-        let desk = try await device.app("desk", "tidy")
-        let adapter = try device.adapter()
-        try await device.signIn("ada", at: desk)
-        try await eventually("the command runs", within: .seconds(60)) { try !device.isClean() }
+        let (desk, adapter) = try await beginAdapter(device)
         adapter.suspend()
         let enforcer = try device.enforcer()
         try await device.signOut()
-        try await device.signIn("grace", at: desk)
-        #expect(try await device.progress() == "enforced")
-        #expect(try device.isClean(), "\(enforcer.errorText)")
+        try await expectEnforced(device, desk, by: enforcer)
     }
 }
 

@@ -27,18 +27,10 @@ struct KilledAdapterTests {
         try await first.line { $0 == "started" }
         try await device.signIn("ada")
         try await first.line { $0.hasPrefix("shown open") }
-        for name in ["secret", "profile/secret"] {
-            let path = "\(data)/\(name)"
-            try FileManager.default.createDirectory(
-                atPath: URL(fileURLWithPath: path).deletingLastPathComponent().path,
-                withIntermediateDirectories: true
-            )
-            try "ada's secret".write(toFile: path, atomically: false, encoding: .utf8)
-        }
+        for name in ["secret", "profile/secret"] { try writeFile("ada's secret", to: "\(data)/\(name)") }
         try await device.beginSignOut(copies: false)
         #expect(await first.exitStatus(within: .seconds(60)) == 128 + SIGKILL, "\(first.lines) \(first.errorText)")
-        let debt = try await device.application("org.example.control").currentRoundOwes()
-        #expect(debt)
+        #expect(try await device.application("org.example.control").currentRoundOwes())
         let second = try adapter(device, directory.path, "never")
         try await second.line { $0 == "started" }
         try await eventually("nobody owes anything", within: .seconds(60)) {
@@ -58,11 +50,5 @@ struct KilledAdapterTests {
         second.kill()
         await _ = second.exitStatus()
         kill(process, SIGKILL)
-    }
-}
-
-extension SharedDeviceApplication {
-    func currentRoundOwes() async throws -> Bool {
-        try await cleanupReport()?.isComplete == false
     }
 }

@@ -8,24 +8,40 @@ import Testing
 /// A device with a manifest of the kiosk, and the program that serves it.
 struct Kiosk {
     static let identifier = "org.example.kiosk"
+    /// The kiosk's user in tests that run as root.
+    static let user: uid_t = 65534
 
     let device: TestDevice
     let directory: TemporaryDirectory
     var data: String { "\(directory.path)/data" }
+    /// A second directory for data.
+    var other: String { "\(directory.path)/other" }
     var manifests: String { "\(device.directory)/configuration/apps" }
     private var state: String { "\(device.directory)/broker" }
 
-    init() async throws {
+    /// - Parameter owner: the owner of the data; `nil` for the user of this process.
+    init(owner: uid_t? = nil) async throws {
         device = try await TestDevice(cleanup: .strict)
         directory = try TemporaryDirectory("kiosk")
         // The kiosk's user can traverse the directory and owns only its data.
-        #expect(chmod(directory.path, 0o755) == 0 && mkdir("\(directory.path)/data", 0o700) == 0)
+        succeed(chmod(directory.path, 0o755))
+        for path in [data, other] { makeDirectory(path, owner: owner) }
     }
 
-    func enrol(_ cleanup: String, user: UInt32) throws { try enrol(cleanup, user: "\(user)", quoted: false) }
+    // MARK: Manifest and adapter
 
-    func enrol(_ cleanup: String, user: String, quoted: Bool = true) throws {
-        let user = quoted ? "\"\(user)\"" : user
+    /// The cleanup of a command that only waits.
+    static func cleanup(deleting path: String) -> String {
+        #"{"command": ["/bin/sleep", "1000"], "delete": ["\#(path)"]}"#
+    }
+
+    /// The cleanup of a shell command that always runs. It deletes the data.
+    func cleanup(running script: String) -> String {
+        #"{"command": ["/bin/sh", "-c", "\#(script)"], "delete": ["\#(data)"], "start": "always"}"#
+    }
+
+    /// - Parameter user: the user's number or quoted name.
+    func enrol(_ cleanup: String, user: String = "\(Kiosk.user)") throws {
         let program = ChildProcess.built("shared-device-cleanup")
         let text =
             #"{"id": "\#(Self.identifier)", "user": \#(user), "executable": "\#(program)", "cleanup": \#(cleanup)}"#
@@ -33,13 +49,25 @@ struct Kiosk {
         succeed(chmod("\(manifests)/kiosk.json", 0o644))
     }
 
-    func adapter(_ environment: [String: String] = [:]) throws -> ChildProcess {
+    /// Enrols a command that writes its process number into the data.
+    func enrolNumbered() throws { try enrol(cleanup(running: "echo $$ >\(data)/process; exec sleep 1000")) }
+
+    /// The number of that command, once it differs from this one.
+    func process(otherThan former: pid_t? = nil) async throws -> pid_t {
+        let text = { (try? String(contentsOfFile: "\(data)/process", encoding: .utf8)) ?? "" }
+        let number = { text().hasSuffix("\n") ? pid_t(text().dropLast()) : nil }
+        try await eventually("the command runs", within: .seconds(60)) { number().map { $0 != former } ?? false }
+        return try #require(number())
+    }
+
+    func adapter() throws -> ChildProcess {
         try ChildProcess(
             ChildProcess.built("shared-device-cleanup"),
-            [Self.identifier, "--bus", device.bus.address, "--apps", manifests, "--state", "\(directory.path)/state"],
-            environment: environment
+            [Self.identifier, "--bus", device.bus.address, "--apps", manifests, "--state", "\(directory.path)/state"]
         )
     }
+
+    // MARK: The round
 
     /// The app's entry in the last round.
     func part() async throws -> CleanupReport.App? {
@@ -53,6 +81,14 @@ struct Kiosk {
             try await device.signIn("ada")
             try await device.beginSignOut(copies: false)
             return try await part() != nil
+        }
+    }
+
+    func owes() async throws -> Bool { try await device.application("org.example.control").currentRoundOwes() }
+
+    func waitUntilFinished() async throws {
+        try await eventually("the cleanup is finished", within: .seconds(60)) {
+            try await part()?.progress == .finished
         }
     }
 

@@ -4,7 +4,8 @@ import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
 @_spi(Extensions) import SharedDeviceTestKit
-import Testing
+
+@testable import AppAdapters
 
 /// A device with an enforced cleanup policy, on a bus that many users reach. It has a tidy app that signs in users, a
 /// late app, and a till for tests that need a third. All run as one user other than root.
@@ -29,8 +30,8 @@ final class LateApps {
         bus = try PrivateBus(.likeSystemBus(policies: [policy], standIns: ["shared-device": "root"]))
         directory = try TemporaryDirectory("late-apps")
         chmod(directory.path, 0o755)
-        mkdir(apps, 0o755)
-        mkdir(state, 0o700)
+        makeDirectory(apps, mode: 0o755)
+        makeDirectory(state)
         // Each test waits for this deadline. The tidy app must meet it even on a busy machine.
         try write(
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "enforced", "cleanupTimeout": 5}"#,
@@ -38,14 +39,12 @@ final class LateApps {
         )
         for name in ["desk", "late", "till"] {
             for path in ["\(directory.path)/\(name)", "\(directory.path)/\(name)/data"] {
-                mkdir(path, 0o700)
-                chown(path, Self.user, Self.user)
+                makeDirectory(path, owner: Self.user)
             }
             // Each app has its own copy of the program, so that stopping one spares the others.
             try FileManager.default.copyItem(atPath: ChildProcess.built("adapter-probe"), toPath: program(name))
         }
-        let cleanup = #"{"by": "app", "delete": ["\#(directory.path)/desk/data"]}"#
-        try enrol("desk", #""executable": "\#(program("desk"))", "cleanup": \#(cleanup)"#)
+        try enrolApp("desk")
         for user in ["ada", "grace"] { try await addUser(user) }
         try await startBroker()
     }
@@ -63,6 +62,12 @@ final class LateApps {
 
     func enrol(_ name: String, _ members: String) throws {
         try write(#"{"id": "org.example.\#(name)", "user": \#(Self.user), \#(members)}"#, to: "apps/\(name).json")
+    }
+
+    /// Enrols an app that cleans up itself.
+    func enrolApp(_ name: String) throws {
+        let cleanup = #"{"by": "app", "delete": ["\#(data(of: name))"]}"#
+        try enrol(name, #""executable": "\#(program(name))", "cleanup": \#(cleanup)"#)
     }
 
     private func write(_ text: String, to name: String) throws {
@@ -105,35 +110,29 @@ final class LateApps {
         return process
     }
 
-    /// The enforcer as it is installed.
-    func enforcer() throws -> ChildProcess {
-        let process = try ChildProcess(
-            ChildProcess.built("shared-device-cleanup"),
-            ["enforce", "--bus", bus.address, "--apps", apps, "--state", "\(directory.path)/marks"]
-        )
+    private func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
+        let process = try ChildProcess(ChildProcess.built(program), arguments)
         processes.append(process)
         return process
     }
 
+    /// The enforcer as it is installed.
+    func enforcer() throws -> ChildProcess {
+        let options = ["--bus", bus.address, "--apps", apps, "--state", "\(directory.path)/marks"]
+        return try start("shared-device-cleanup", ["enforce"] + options)
+    }
+
     /// An enforcer that sends itself a signal at a point.
-    func enforcer(at point: String, _ signal: Int32) async throws -> ChildProcess {
-        let process = try ChildProcess(
-            ChildProcess.built("adapter-probe"),
-            ["enforce", bus.address, apps, point, "\(signal)"]
-        )
-        processes.append(process)
+    func enforcer(at point: Enforcer.Checkpoint, _ signal: Int32) async throws -> ChildProcess {
+        let process = try start("adapter-probe", ["enforce", bus.address, apps, "\(point)", "\(signal)"])
         try await process.line { $0 == "ready" }
         return process
     }
 
     /// The late app's adapter, run by root.
     func adapter() throws -> ChildProcess {
-        let process = try ChildProcess(
-            ChildProcess.built("shared-device-cleanup"),
-            [Self.late, "--bus", bus.address, "--apps", apps, "--state", "\(directory.path)/marks/\(Self.late)"]
-        )
-        processes.append(process)
-        return process
+        let options = ["--bus", bus.address, "--apps", apps, "--state", "\(directory.path)/marks/\(Self.late)"]
+        return try start("shared-device-cleanup", [Self.late] + options)
     }
 
     func signOut() async throws {

@@ -48,11 +48,22 @@ struct PlantedProcesses {
         state: String = "S",
         parent: pid_t = 1,
         threads: Int = 1,
-        start: Int
+        start: Int = 5,
+        environ: String? = nil,
+        cmdline: [String]? = nil
     ) throws {
         try write(state, identifier, parent, threads, start, flags: 0, to: "\(directory.path)/\(identifier)")
-        try "Name:\tab\nUid:\t0\t\(Self.user)\t0\t0\n"
-            .write(toFile: path(identifier, "status"), atomically: true, encoding: .utf8)
+        try plant("Name:\tab\nUid:\t0\t\(Self.user)\t0\t0\n", in: "status", of: identifier)
+        if let environ { try plant(environ, in: "environ", of: identifier) }
+        if let cmdline { try plant(cmdline.map { $0 + "\0" }.joined(), in: "cmdline", of: identifier) }
+    }
+
+    func plant(_ text: String, in name: String, of identifier: pid_t) throws {
+        try text.write(toFile: path(identifier, name), atomically: true, encoding: .utf8)
+    }
+
+    func marked(by mark: ProcessTree.Mark, user: UInt32 = Self.user) throws -> Set<pid_t> {
+        try ProcessTree(by: mark, user: user, root: directory.path).marked
     }
 }
 
@@ -68,59 +79,47 @@ struct ProcessTreeTests {
             try ProcessTree(marked: "here", user: Self.user, root: TemporaryDirectory("processes").path)
         }
         let planted = try PlantedProcesses()
-        #expect(try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path).entries.count == 1)
-        mkdir("\(planted.directory.path)/7", 0o755)
-        #expect(
-            try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path).entries.count == 1,
-            "it has ended"
-        )
-        mkdir(planted.path(7, "stat"), 0o755)
-        let error = #expect(throws: AdapterFailure.self) {
+        func tree() throws -> ProcessTree {
             try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path)
         }
+        #expect(try tree().entries.count == 1)
+        mkdir("\(planted.directory.path)/7", 0o755)
+        #expect(try tree().entries.count == 1, "it has ended")
+        mkdir(planted.path(7, "stat"), 0o755)
+        let error = #expect(throws: AdapterFailure.self) { try tree() }
         #expect(error?.description.contains("/7/stat") == true)
     }
 
-    @Test("an unreadable environment of the user's process is an error", .enabled(if: geteuid() == 0))
+    @Test("an unreadable environment of the user's process is an error", .needsRoot)
     func unreadableVariables() throws {
         let planted = try PlantedProcesses()
-        try planted.plant(7, start: 5)
-        func marked(_ value: String, _ user: UInt32) throws -> Set<pid_t> {
-            try ProcessTree(marked: value, user: user, root: planted.directory.path).marked
-        }
+        try planted.plant(7)
         mkdir(planted.path(7, "environ"), 0o755)
-        #expect(throws: AdapterFailure.self) { try marked("here", Self.user) }
-        #expect(try marked("here", 12345).isEmpty, "no process of another user is asked")
+        #expect(throws: AdapterFailure.self) { try planted.marked(by: .variable("here")) }
+        #expect(try planted.marked(by: .variable("here"), user: 12345).isEmpty, "no process of another user is asked")
         rmdir(planted.path(7, "environ"))
-        try "A=1\0\(ProcessTree.mark)=here\0"
-            .write(toFile: planted.path(7, "environ"), atomically: true, encoding: .utf8)
-        #expect(try marked("here", Self.user) == [7])
-        #expect(try marked("elsewhere", Self.user).isEmpty)
+        try planted.plant("A=1\0\(ProcessTree.mark)=here\0", in: "environ", of: 7)
+        #expect(try planted.marked(by: .variable("here")) == [7])
+        #expect(try planted.marked(by: .variable("elsewhere")).isEmpty)
     }
 
     @Test("a browser with an overwritten environment is found by a path argument")
     func overwrittenVariables() throws {
         let planted = try PlantedProcesses()
-        func marked(by mark: ProcessTree.Mark) throws -> Set<pid_t> {
-            try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked
-        }
-        for (identifier, arguments) in [(7, "browser\0--user-data-dir=/run/sign-in/abc/profile\0"), (8, "browser\0")] {
-            try planted.plant(pid_t(identifier), start: 5)
-            try arguments.write(toFile: planted.path(pid_t(identifier), "cmdline"), atomically: true, encoding: .utf8)
-        }
-        #expect(try marked(by: .path("/run/sign-in/abc")) == [7])
-        #expect(try marked(by: .path("/run/sign-in/abd")).isEmpty)
-        #expect(try marked(by: .variable("/run/sign-in/abc")).isEmpty)
-        try "\(ProcessTree.mark)=/run/sign-in/abc\0"
-            .write(toFile: planted.path(8, "environ"), atomically: true, encoding: .utf8)
-        #expect(try marked(by: .path("/run/sign-in/abc")) == [7, 8])
+        try planted.plant(7, cmdline: ["browser", "--user-data-dir=/run/sign-in/abc/profile"])
+        try planted.plant(8, cmdline: ["browser"])
+        #expect(try planted.marked(by: .path("/run/sign-in/abc")) == [7])
+        #expect(try planted.marked(by: .path("/run/sign-in/abd")).isEmpty)
+        #expect(try planted.marked(by: .variable("/run/sign-in/abc")).isEmpty)
+        try planted.plant("\(ProcessTree.mark)=/run/sign-in/abc\0", in: "environ", of: 8)
+        #expect(try planted.marked(by: .path("/run/sign-in/abc")) == [7, 8])
     }
 
     @Test("a program is found by consecutive whole arguments that name its place")
     func words() throws {
         let planted = try PlantedProcesses()
-        let place = ["--profile", "/var/lib/kiosk/profile"]
-        for (identifier, arguments) in [
+        let mark = ProcessTree.Mark.words(["--profile", "/var/lib/kiosk/profile"], variable: "here")
+        let processes: [(pid_t, [String])] = [
             (7, ["firefox", "--profile", "/var/lib/kiosk/profile", "--new-instance"]),
             (8, ["ls", "/var/lib/kiosk/profile"]), (9, ["sh", "-c", "firefox --profile /var/lib/kiosk/profile"]),
             (10, ["firefox", "/var/lib/kiosk/profile", "--profile"]),
@@ -130,30 +129,25 @@ struct ProcessTreeTests {
             (14, ["chromium --profile /var/lib/kiosk/profile"]),
             (15, ["chromium --profile /var/lib/kiosk/profile2", ""]),
             (16, ["sh -c", "chromium --profile /var/lib/kiosk/profile"]),
-        ] {
-            try planted.plant(pid_t(identifier), start: 5)
-            try arguments.map { $0 + "\0" }.joined()
-                .write(toFile: planted.path(pid_t(identifier), "cmdline"), atomically: true, encoding: .utf8)
-        }
-        func marked(_ words: [String]) throws -> Set<pid_t> {
-            try ProcessTree(by: .words(words, variable: "here"), user: Self.user, root: planted.directory.path).marked
-        }
-        #expect(try marked(place) == [7, 13, 14])
-        try "\(ProcessTree.mark)=here\0".write(toFile: planted.path(8, "environ"), atomically: true, encoding: .utf8)
-        #expect(try marked(place) == [7, 8, 13, 14])
+        ]
+        for (identifier, arguments) in processes { try planted.plant(identifier, cmdline: arguments) }
+        #expect(try planted.marked(by: mark) == [7, 13, 14])
+        try planted.plant("\(ProcessTree.mark)=here\0", in: "environ", of: 8)
+        #expect(try planted.marked(by: mark) == [7, 8, 13, 14])
     }
 
     @Test("ancestors of this process do not count as the command's")
     func ancestors() throws {
         let planted = try PlantedProcesses()
         for identifier: pid_t in [7, 8, 9] {
-            try planted.plant(identifier, parent: identifier == 8 ? 7 : 1, start: 5)
-            try "timeout\08h\0--profile\0/p\0"
-                .write(toFile: planted.path(identifier, "cmdline"), atomically: true, encoding: .utf8)
+            try planted.plant(
+                identifier,
+                parent: identifier == 8 ? 7 : 1,
+                cmdline: ["timeout", "8h", "--profile", "/p"]
+            )
         }
-        try planted.plant(getpid(), parent: 8, start: 5)
-        let mark = ProcessTree.Mark.words(["--profile", "/p"], variable: "here")
-        #expect(try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked == [9])
+        try planted.plant(getpid(), parent: 8)
+        #expect(try planted.marked(by: .words(["--profile", "/p"], variable: "here")) == [9])
     }
 
     @Test("a process that reuses a number is not signalled")
@@ -183,55 +177,29 @@ struct ProcessTreeTests {
         #expect(isEnded)
     }
 
-    @Test("a process whose first thread has ended, but not the others, is running")
-    func firstThread() async throws {
-        let program = """
-            import ctypes, threading, time
-            threading.Thread(target=lambda: (print("runs", flush=True), time.sleep(1000))).start()
-            ctypes.CDLL(None).pthread_exit(None)
-            """
-        let mark = "first-thread-\(UUID().uuidString)"
-        let child = try ChildProcess("python3", ["-c", program], environment: [ProcessTree.mark: mark])
-        try await child.line { $0 == "runs" }
-        try await eventually("its first thread has ended") {
-            try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8).contains(") Z ")
-        }
-        let tree = try ProcessTree(marked: mark, user: geteuid())
-        #expect(tree.entries[child.identifier]?.hasEnded == false)
-        #expect(tree.marked == [child.identifier])
-        let descriptor = try #require(try tree.descriptor(of: child.identifier))
-        #expect(!descriptor.hasEnded)
-        descriptor.send(SIGKILL)
-        #expect(descriptor.hasEnded(by: .now + .seconds(60)))
-    }
-
     @Test(
         "a program whose first thread has ended is found and stopped",
-        arguments: ["executable", "path", "words"]
+        arguments: ["executable", "path", "words", "variable"]
     )
     func threadedProgram(mark: String) async throws {
         let directory = try TemporaryDirectory("threaded-program")
         // Its own copy, so that stopping it spares other tests.
         let program = "\(directory.path)/program"
         try FileManager.default.copyItem(atPath: ChildProcess.built("adapter-probe"), toPath: program)
-        let child = try ChildProcess(program, ["threaded-writer", directory.path])
+        let variables = mark == "variable" ? [ProcessTree.mark: directory.path] : [:]
+        let child = try ChildProcess(program, ["threaded-writer", directory.path], environment: variables)
         try await eventually("its first thread has ended, and another writes", within: .seconds(60)) {
-            try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8).contains(") Z ")
-                && FileManager.default.fileExists(atPath: "\(directory.path)/forked")
+            try child.isInState("Z") && exists("\(directory.path)/forked")
         }
         let marks: [String: ProcessTree.Mark] = [
-            "executable": .executable(program), "path": .path(directory.path),
+            "executable": .executable(program), "path": .path(directory.path), "variable": .variable(directory.path),
             "words": .words(["threaded-writer", directory.path], variable: "\(directory.path)/none"),
         ]
         var patience = StopPatience()
         // It ignores SIGTERM.
         patience.asked = .milliseconds(100)
-        let processes = AppProcesses(
-            name: program,
-            mark: try #require(marks[mark]),
-            user: geteuid(),
-            patience: patience
-        )
+        let mark = try #require(marks[mark])
+        let processes = AppProcesses(name: program, mark: mark, user: geteuid(), patience: patience)
         #expect(try await !processes.isStopped())
         try await processes.stop()
         #expect(try await processes.isStopped())
@@ -241,17 +209,13 @@ struct ProcessTreeTests {
     @Test("a process whose first thread has ended is found in its sandbox")
     func threadedSandbox() throws {
         let planted = try PlantedProcesses()
-        try planted.plant(7, state: "Z", threads: 2, start: 5)
+        try planted.plant(7, state: "Z", threads: 2)
         try planted.plant(thread: 8, of: 7, flags: 0)
         let root = "\(planted.directory.path)/root"
-        #expect(mkdir(root, 0o755) == 0 && symlink(root, planted.path(7, "task/8/root")) == 0)
-        try "[Application]\nname=org.example.notes\n"
-            .write(toFile: "\(root)/.flatpak-info", atomically: true, encoding: .utf8)
-        func marked(_ name: String) throws -> Set<pid_t> {
-            try ProcessTree(by: .flatpak(name), user: Self.user, root: planted.directory.path).marked
-        }
-        #expect(try marked("org.example.notes") == [7])
-        #expect(try marked("org.example.other").isEmpty)
+        try writeFile("[Application]\nname=org.example.notes\n", to: "\(root)/.flatpak-info")
+        succeed(symlink(root, planted.path(7, "task/8/root")))
+        #expect(try planted.marked(by: .flatpak("org.example.notes")) == [7])
+        #expect(try planted.marked(by: .flatpak("org.example.other")).isEmpty)
     }
 
     @Test("an unresponsive process is an error that names it, without a delay")
@@ -330,16 +294,13 @@ struct ProcessTreeTests {
     )
     func silentThreads(mark: ProcessTree.Mark) throws {
         let planted = try PlantedProcesses()
-        try planted.plant(7, state: "Z", threads: 2, start: 5)
-        func marked() throws -> Set<pid_t> {
-            try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked
-        }
+        try planted.plant(7, state: "Z", threads: 2)
         try planted.plant(thread: 8, of: 7, flags: 0)
-        let error = #expect(throws: AdapterFailure.self) { try marked() }
+        let error = #expect(throws: AdapterFailure.self) { try planted.marked(by: mark) }
         #expect(error?.description.contains("/7/task") == true)
         // PF_EXITING
         try planted.plant(thread: 8, of: 7, flags: 4)
-        #expect(try marked().isEmpty)
+        #expect(try planted.marked(by: mark).isEmpty)
     }
 }
 

@@ -25,18 +25,14 @@ struct StubbornDataTests {
 
     private func own(_ path: String) { #expect(geteuid() != 0 || lchown(path, user, user) == 0) }
 
-    private func make(_ path: String, _ mode: mode_t = 0o700) {
-        succeed(mkdir(path, mode))
+    private func make(_ path: String) {
+        makeDirectory(path)
         own(path)
     }
 
     private func write(_ path: String) throws {
-        try "ada".write(toFile: path, atomically: false, encoding: .utf8)
+        try writeFile("ada", to: path)
         own(path)
-    }
-
-    private func names(_ path: String) -> [String] {
-        ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).sorted()
     }
 
     private func mode(_ path: String) -> mode_t {
@@ -46,10 +42,8 @@ struct StubbornDataTests {
 
     /// Deletes as the user. Returns the error, or an empty text.
     private func remove(_ path: String) async throws -> String {
-        let child = try ChildProcess(
-            ChildProcess.built("shared-device-cleanup"),
-            ["remove", "--user", "\(user)", "--", path]
-        )
+        let words = ["remove", "--user", "\(user)", "--", path]
+        let child = try ChildProcess(ChildProcess.built("shared-device-cleanup"), words)
         let status = await child.exitStatus(within: .seconds(60))
         let text = child.lines.joined(separator: "\n") + child.errorText
         return status == 0 ? "" : "status \(status): \(text)"
@@ -75,8 +69,7 @@ struct StubbornDataTests {
         }
         succeed(chmod("\(home)/\(place)", 0))
         #expect(try await remove(declared) == "")
-        #expect(names(declared).isEmpty)
-        #expect(FileManager.default.fileExists(atPath: declared))
+        #expect(exists(declared) && names(in: declared).isEmpty)
     }
 
     @Test("a declared file is deleted from a directory that its owner has closed")
@@ -84,7 +77,7 @@ struct StubbornDataTests {
         try write("\(data)/recent")
         succeed(chmod(data, 0o500))
         #expect(try await remove("\(data)/recent") == "")
-        #expect(names(data).isEmpty)
+        #expect(names(in: data).isEmpty)
     }
 
     // MARK: What a directory keeps itself
@@ -136,7 +129,7 @@ struct StubbornDataTests {
 
     @Test(
         "data is deleted from a full disk, filled with files or directories",
-        .enabled(if: Mounts.areAllowed, "this user may not mount"),
+        .needsMounts,
         arguments: ["files", "directories", "of others"]
     )
     func fullDisk(filler: String) async throws {
@@ -157,11 +150,11 @@ struct StubbornDataTests {
         #expect(mkdir("\(full)/another", 0o700) != 0 && errno == ENOSPC)
         for path in try FileManager.default.subpathsOfDirectory(atPath: full) { own("\(full)/\(path)") }
         #expect(try await remove(full) == "")
-        #expect(names(full).isEmpty && FileManager.default.fileExists(atPath: full))
-        #expect(filler != "of others" || names(disk).count > 100)
+        #expect(exists(full) && names(in: full).isEmpty)
+        #expect(filler != "of others" || names(in: disk).count > 100)
     }
 
-    @Test("data is deleted from an overlay's lower layer, where no move is possible", .enabled(if: Mounts.areAllowed))
+    @Test("data is deleted from an overlay's lower layer, where no move is possible", .needsMounts)
     func overlay() async throws {
         let place = "\(directory.path)/overlay"
         succeed(mkdir(place, 0o755))
@@ -181,7 +174,7 @@ struct StubbornDataTests {
         try write("\(path)/profile/deep/newer")
         succeed(chmod("\(path)/profile", 0))
         #expect(try await remove(path) == "")
-        #expect(names(path).isEmpty && FileManager.default.fileExists(atPath: path))
+        #expect(exists(path) && names(in: path).isEmpty)
     }
 
     private static let hasBtrfs: Bool = {
@@ -219,10 +212,15 @@ struct StubbornDataTests {
         // Its owner can set and clear this property.
         try await run("btrfs", "property", "set", "\(disk)/data/profile/locked", "ro", "true")
         #expect(try await remove("\(disk)/data") == "")
-        #expect(names("\(disk)/data").isEmpty)
+        #expect(names(in: "\(disk)/data").isEmpty)
     }
 
     // MARK: In place
+
+    /// Empties the data in place, as this process's user.
+    private func emptyInPlace(_ sweep: inout TombstoneSweep) throws {
+        try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
+    }
 
     @Test("a deep and wide tree is emptied in place with few descriptors")
     func deepInPlace() throws {
@@ -237,31 +235,28 @@ struct StubbornDataTests {
         }
         close(current)
         for number in 0..<500 {
-            succeed(mkdir("\(data)/wide\(number)", 0o700))
+            makeDirectory("\(data)/wide\(number)")
             close(open("\(data)/wide\(number)/f", O_CREAT | O_WRONLY, 0o600))
         }
-        let most = Most()
+        let counts = Counts()
         let data = data
         var sweep = TombstoneSweep(truncates: false) { checkpoint in
-            most.calls += 1
-            guard case .unlinked = checkpoint, most.calls % 500 == 0 else { return }
+            counts.calls += 1
+            guard case .unlinked = checkpoint, counts.calls % 500 == 0 else { return }
             let open = (0..<1024).count { descriptor in
                 let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(descriptor)")
                 return target?.hasPrefix(data) == true
             }
-            most.open = max(most.open, open)
+            counts.descriptors = max(counts.descriptors, open)
         }
         succeed(chmod(data, 0o700))
-        try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
-        #expect(names(data).isEmpty)
+        try emptyInPlace(&sweep)
+        #expect(names(in: data).isEmpty)
         #expect(sweep.removed.files == 5_500)
-        #expect((1...8).contains(most.open), "descriptors in the tree at a time")
+        #expect((1...8).contains(counts.descriptors), "descriptors in the tree at a time")
     }
 
-    @Test(
-        "the deletion in place crosses no mount and follows no link",
-        .enabled(if: Mounts.areAllowed, "this user may not mount")
-    )
+    @Test("the deletion in place crosses no mount and follows no link", .needsMounts)
     func mountInPlace() throws {
         let outside = "\(directory.path)/outside"
         succeed(mkdir(outside, 0o700))
@@ -272,11 +267,9 @@ struct StubbornDataTests {
         succeed(mount(outside, "\(data)/profile/bind", nil, UInt(MS_BIND), nil))
         defer { umount2("\(data)/profile/bind", Int32(MNT_DETACH)) }
         var sweep = TombstoneSweep(truncates: true) { _ in }
-        let error = #expect(throws: UserDataError.self) {
-            try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
-        }
+        let error = #expect(throws: UserDataError.self) { try emptyInPlace(&sweep) }
         #expect(error?.code == EBUSY && error?.path == "\(data)/profile/bind")
-        #expect(names("\(data)/profile") == ["bind"] && names(outside) == ["file"])
+        #expect(names(in: "\(data)/profile") == ["bind"] && names(in: outside) == ["file"])
     }
 
     @Test("a directory that is moved during the deletion in place does not lead outside")
@@ -288,11 +281,9 @@ struct StubbornDataTests {
         try write("\(data)/a/b/secret")
         let data = data
         var sweep = TombstoneSweep(truncates: false) { _ in rename("\(data)/a/b", "\(outside)/b") }
-        let error = #expect(throws: UserDataError.self) {
-            try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
-        }
+        let error = #expect(throws: UserDataError.self) { try emptyInPlace(&sweep) }
         #expect(error?.code == ESTALE)
-        #expect(names(outside) == ["b", "kept"])
+        #expect(names(in: outside) == ["b", "kept"])
     }
 
     // MARK: Texts
@@ -304,14 +295,11 @@ struct StubbornDataTests {
         #expect(CleanupPath.isSame("/home/ada/\u{301}x", orBelow: "/home/ada"))
     }
 
-    @Test(
-        "a name cannot break a line of the log or control the terminal",
-        .enabled(if: geteuid() == 0, "only root makes files of others")
-    )
+    @Test("a name cannot break a line of the log or control the terminal", .needsRoot)
     func controlCharacters() async throws {
         let place = "\(data)/a\n\u{1B}[2J\r\u{202E}b"
-        succeed(mkdir(place, 0o700))
-        try "grace".write(toFile: "\(place)/file", atomically: false, encoding: .utf8)
+        makeDirectory(place)
+        try writeFile("grace", to: "\(place)/file")
         let text = try await remove(data)
         #expect(text.contains("Give it and its directory to the user"), "\(text)")
         #expect(text.unicodeScalars.filter { $0.properties.generalCategory == .control }.allSatisfy { $0 == "\n" })
@@ -334,10 +322,4 @@ struct StubbornDataTests {
         try #require(lstat(path, &status) == 0)
         #expect(status.st_mode & 0o7777 == 0o640)
     }
-}
-
-/// Unchecked: the sweep calls it on the test's own thread.
-private final class Most: @unchecked Sendable {
-    var calls = 0
-    var open = 0
 }

@@ -37,10 +37,8 @@ struct StuckFileTests {
     func variables() async throws {
         let planted = try PlantedProcesses()
         // A different start time than the processes of other tests, which run at the same time.
-        try planted.plant(7, start: 77)
-        let variables = planted.path(7, "environ")
-        try "\(ProcessTree.mark)=here\0".write(toFile: variables, atomically: true, encoding: .utf8)
-        let file = try await StuckFile(variables, "read")
+        try planted.plant(7, start: 77, environ: "\(ProcessTree.mark)=here\0")
+        let file = try await StuckFile(planted.path(7, "environ"), "read")
         func marked(patience: Duration) throws -> Set<pid_t> {
             let (user, root) = (PlantedProcesses.user, planted.directory.path)
             return try ProcessTree(by: .variable("here"), user: user, root: root, patience: patience).marked
@@ -60,13 +58,8 @@ struct StuckFileTests {
         try "content".write(toFile: path, atomically: true, encoding: .utf8)
         let file = try await StuckFile(path, "open")
         // It can be killed until the server has read its request.
-        let (status, _) = try await HelperProcess.output(
-            of: "cat",
-            [path],
-            patience: .seconds(1),
-            killed: .milliseconds(100)
-        )
-        #expect(status == nil)
+        let stuck = try await HelperProcess.output(of: "cat", [path], patience: .seconds(1), killed: .milliseconds(100))
+        #expect(stuck.status == nil)
         let left = HelperProcess.own.filter {
             let words = FileManager.default.contents(atPath: "/proc/\($0)/cmdline") ?? Data()
             return words.range(of: Data(path.utf8)) != nil
@@ -86,10 +79,9 @@ struct StuckFileTests {
         let directory = try TemporaryDirectory("stuck-deletion")
         chmod(directory.path, 0o755)
         let (data, mounted) = ("\(directory.path)/data", "\(directory.path)/data/mounted")
-        for path in [data, mounted] { #expect(mkdir(path, 0o700) == 0 && chown(path, 65534, 65534) == 0) }
+        for path in [data, mounted] { makeDirectory(path, owner: 65534) }
         let secret = "\(mounted)/secret"
-        try "secret".write(toFile: secret, atomically: false, encoding: .utf8)
-        succeed(chown(secret, 65534, 65534))
+        try writeFile("secret", to: secret, owner: 65534)
         let file = try await StuckFile(mounted, "getattr")
         let probe = try ChildProcess(ChildProcess.built("adapter-probe"), ["deletion", mounted])
         let first = try await probe.line { $0.hasPrefix("failed") }
@@ -103,7 +95,7 @@ struct StuckFileTests {
             try await eventually("an answer", within: .seconds(60)) { probe.lines.count > before }
             return probe.lines.last?.hasPrefix("deleted") == true
         }
-        #expect(access(secret, F_OK) != 0)
+        #expect(!exists(secret))
         withExtendedLifetime(file) {}
     }
 }
