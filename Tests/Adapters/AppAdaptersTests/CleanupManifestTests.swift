@@ -27,10 +27,8 @@ struct CleanupManifestTests {
             #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk/profile/"], "start": "signed-in"}"#
         )
         let cleanup = try #require(manifest.cleanup)
-        #expect(cleanup.program == .unit("kiosk.service"))
-        #expect(cleanup.delete == ["/var/lib/kiosk/profile"])
-        #expect(cleanup.start == .signedIn)
-        #expect(cleanup.user.name == "nobody")
+        #expect(cleanup.program == .unit("kiosk.service") && cleanup.delete == ["/var/lib/kiosk/profile"])
+        #expect(cleanup.start == .signedIn && cleanup.user.name == "nobody")
         #expect(manifest.identity.unit == "shared-device-cleanup@org.example.kiosk.service")
         #expect(manifest.identity.isProof)
     }
@@ -87,8 +85,7 @@ struct CleanupManifestTests {
         let cleanup = try #require(try manifest(text).cleanup)
         #expect(cleanup.delete == ["/var/lib/kiosk/web"])
         let command = try #require(cleanup.command)
-        #expect(command.first == "/usr/bin/chromium")
-        #expect(command.last == "--kiosk")
+        #expect(command.first == "/usr/bin/chromium" && command.last == "--kiosk")
         #expect(command.contains("--user-data-dir=/var/lib/kiosk/web/profile"))
     }
 
@@ -166,11 +163,9 @@ struct CleanupManifestTests {
             "/", "//", "/var", "/var/lib", "/home", "/home/kiosk", "/home/kiosk/", "/home", "/home/grace/notes",
             "\((try? SystemUser(number: 0))?.home ?? "/home/root")/x", "~", "~/", "/etc/kiosk",
             "/usr/share/kiosk", "/proc/1", "/sys/x", "/dev/shm", "/tmp", "/var/tmp", "/run", "/run/user",
-            "relative/path", "", "/var/lib/../x",
-            "/var/lib/kiosk/./x", "/var/lib//kiosk", "/var/lib/shared-device", "/var/lib/shared-device/db",
-            "/var/lib/shared-device-cleanup/x",
-            "/var/lib/systemd/x", "/lib/kiosk", "/boot/x", "/media", "/mnt", "/opt", "~/../grace", "/var/lib/\0",
-            "/" + String(repeating: "x", count: 5000),
+            "relative/path", "", "/var/lib/../x", "/var/lib/kiosk/./x", "/var/lib//kiosk", "/var/lib/shared-device",
+            "/var/lib/shared-device/db", "/var/lib/shared-device-cleanup/x", "/var/lib/systemd/x", "/lib/kiosk",
+            "/boot/x", "/media", "/mnt", "/opt", "~/../grace", "/var/lib/\0", "/" + String(repeating: "x", count: 5000),
         ]
     )
     func refusedPath(path: String) {
@@ -193,9 +188,8 @@ struct CleanupManifestTests {
         "an app's own directories are accepted",
         arguments: [
             ("/var/lib/kiosk", "/var/lib/kiosk"), ("~/.config/chromium", "/home/kiosk/.config/chromium"),
-            ("/home/kiosk/x", "/home/kiosk/x"),
-            ("/srv/kiosk/data", "/srv/kiosk/data"), ("/run/kiosk", "/run/kiosk"), ("/tmp/kiosk", "/tmp/kiosk"),
-            ("/var/lib/kiosk/..x", "/var/lib/kiosk/..x"),
+            ("/home/kiosk/x", "/home/kiosk/x"), ("/srv/kiosk/data", "/srv/kiosk/data"), ("/run/kiosk", "/run/kiosk"),
+            ("/tmp/kiosk", "/tmp/kiosk"), ("/var/lib/kiosk/..x", "/var/lib/kiosk/..x"),
         ]
     )
     func takenPath(path: String, meant: String) throws {

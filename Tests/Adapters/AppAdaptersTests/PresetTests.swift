@@ -44,11 +44,9 @@ struct PresetTests {
     private func wholeRound(_ program: UnchangedProgram) async throws {
         let path = try #require(program.path)
         let pages = try TemporaryDirectory("preset-pages")
-        try Self.page.write(toFile: "\(pages.path)/index.html", atomically: true, encoding: .utf8)
-        let server = try ChildProcess(
-            "python3",
-            ["-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages.path, "0"]
-        )
+        try writeFile(Self.page, to: "\(pages.path)/index.html")
+        let words = ["-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages.path, "0"]
+        let server = try ChildProcess("python3", words)
         let greeting = try await server.line { $0.contains("port ") }
         let port = try #require(greeting.split(separator: " ").drop { $0 != "port" }.dropFirst().first)
         // Programs create sockets below it, whose paths are limited to 107 bytes.
@@ -83,7 +81,7 @@ struct PresetTests {
         try await device.signOut(deadline: .seconds(60)).requireClean(of: Marker(Self.marker))
         #expect(try Self.processes(of: data).isEmpty)
         #expect(try FileManager.default.contentsOfDirectory(atPath: data).isEmpty)
-        #expect(FileManager.default.fileExists(atPath: "/etc/passwd"))
+        #expect(exists("/etc/passwd"))
         // The program starts again for the next user, with an empty profile. The document is planted, because without
         // it LibreOffice exits before the test sees it.
         try plant([document], in: data)
@@ -107,14 +105,7 @@ struct PresetTests {
     }
 
     private func plant(_ files: [String], in data: String) throws {
-        for file in files {
-            let url = URL(fileURLWithPath: "\(data)/\(file)")
-            try FileManager.default.createDirectory(
-                at: url.deletingLastPathComponent(),
-                withIntermediateDirectories: true
-            )
-            try Self.marker.write(to: url, atomically: true, encoding: .utf8)
-        }
+        for file in files { try writeFile(Self.marker, to: "\(data)/\(file)") }
     }
 
     private static func processes(of directory: String) throws -> [Int32] {

@@ -9,22 +9,39 @@ import Testing
 struct RunCommandTests {
     private static let identifier = "org.example.browser"
 
-    /// A device on which `shared-device run` runs this script, with its data in the app's own directory.
-    private func device(_ script: String, _ options: [String] = [], starts: Bool = true) async throws -> TestDevice {
+    /// A device on which `shared-device run` runs this command, with its data in the app's own directory.
+    private func device(
+        running command: [String],
+        _ options: [String] = ["--start", "signed-in"],
+        starts: Bool = true
+    ) async throws -> (device: TestDevice, app: DeviceApp) {
         let app = TestApp(
             Self.identifier,
             executable: ChildProcess.built("shared-device"),
-            arguments: ["run", "--app", Self.identifier, "--data", "{home}/private"] + options + [
-                "--", "/bin/sh", "-c", script,
-            ],
+            arguments: ["run", "--app", Self.identifier, "--data", "{home}/private"] + options + ["--"] + command,
             startsWithDevice: starts
         )
-        return try await TestDevice(apps: [app], cleanup: .strict)
+        let device = try await TestDevice(apps: [app], cleanup: .strict)
+        return (device, try device.app(Self.identifier))
+    }
+
+    private func device(
+        _ script: String,
+        _ options: [String] = ["--start", "signed-in"],
+        starts: Bool = true
+    ) async throws -> (device: TestDevice, app: DeviceApp) {
+        try await device(running: ["/bin/sh", "-c", script], options, starts: starts)
+    }
+
+    private func waitUntilRunning(_ app: DeviceApp, times: Int = 1) async throws {
+        try await eventually("the program has run \(times) times", within: .seconds(60)) {
+            app.lines.count { $0 == "running" } >= times
+        }
     }
 
     @Test("home and data are in the directory, which is emptied after the session")
     func wholeRound() async throws {
-        let device = try await device(
+        let (device, app) = try await device(
             // Writes Ada's markers in the first run only.
             #"""
             who=$(cat {home}/who); rm -f {home}/who
@@ -36,61 +53,28 @@ struct RunCommandTests {
             ["--start", "always"],
             starts: false
         )
-        let app = try device.app(Self.identifier)
-        try "ada".write(toFile: "\(app.home)/who", atomically: true, encoding: .utf8)
+        try writeFile("ada", to: "\(app.home)/who")
         try app.start()
         try await device.signIn("ada")
         try await device.waitUntilRunning()
-        try await eventually("the program runs", within: .seconds(60)) { app.lines.contains("running") }
-        #expect(FileManager.default.fileExists(atPath: "\(app.home)/private/home/Downloads/file"))
+        try await waitUntilRunning(app)
+        #expect(exists("\(app.home)/private/home/Downloads/file"))
         try await device.signOut(deadline: .seconds(120)).requireClean(of: "marker-of-ada")
-        try await eventually("it starts anew", within: .seconds(60)) { app.lines.filter { $0 == "running" }.count == 2 }
+        try await waitUntilRunning(app, times: 2)
     }
 
     @Test("processes outside the program's group and parents end, and their data is gone")
     func daemons() async throws {
-        let device = try await device(
-            #"echo running; (setsid sh -c 'trap "" HUP; while :; do echo marker-of-ada >>"$HOME/log" 2>/dev/null; sleep 0.01; done' >/dev/null 2>&1 &) ; exec sleep 1000"#,
-            ["--start", "signed-in"]
-        )
+        let writer = #"trap "" HUP; while :; do echo marker-of-ada >>"$HOME/log" 2>/dev/null; sleep 0.01; done"#
+        let (device, app) = try await device("(setsid sh -c '\(writer)' >/dev/null 2>&1 &) ; exec sleep 1000")
         try await device.signIn("ada")
         try await device.waitUntilRunning()
-        let app = try device.app(Self.identifier)
-        try await eventually("the daemon writes", within: .seconds(60)) {
-            FileManager.default.fileExists(atPath: "\(app.home)/private/home/log")
-        }
+        try await eventually("the daemon writes", within: .seconds(60)) { exists("\(app.home)/private/home/log") }
         try await device.signOut(deadline: .seconds(60)).requireClean(of: "marker-of-ada")
         #expect(try FileManager.default.contentsOfDirectory(atPath: "\(app.home)/private").isEmpty)
     }
 
-    @Test(
-        "after a kill, the next start of the command cleans up before the program starts"
-    )
-    func killed() async throws {
-        let device = try await device(
-            #"test -e "$HOME/secret" && echo leak; echo marker-of-ada >"$HOME/secret"; echo running; exec sleep 1000"#,
-            ["--start", "signed-in"]
-        )
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        let app = try device.app(Self.identifier)
-        try await eventually("the program runs", within: .seconds(60)) { app.lines.contains("running") }
-        try await app.kill()
-        let report = try await device.signOut(deadline: .seconds(1))
-        #expect(!report.isClean)
-        #expect(FileManager.default.fileExists(atPath: "\(app.home)/private/home/secret"))
-        try app.start()
-        try await device.waitUntilClean().requireClean(of: "marker-of-ada")
-        try await device.signIn("grace")
-        try await eventually("it runs for grace", within: .seconds(60)) {
-            app.lines.filter { $0 == "running" }.count == 2
-        }
-        #expect(!app.lines.contains("leak"))
-    }
-
-    @Test(
-        "after a kill, the next start ends a program with an overwritten environment"
-    )
+    @Test("after a kill, the next start ends a program with an overwritten environment")
     func overwrittenVariables() async throws {
         let directory = try TemporaryDirectory("overwritten-variables")
         let program = "\(directory.path)/browser"
@@ -102,22 +86,10 @@ struct RunCommandTests {
             """#
         try script.write(toFile: program, atomically: true, encoding: .utf8)
         chmod(program, 0o755)
-        let device = try await TestDevice(
-            apps: [
-                TestApp(
-                    Self.identifier,
-                    executable: ChildProcess.built("shared-device"),
-                    arguments: [
-                        "run", "--app", Self.identifier, "--data", "{home}/private", "--preset", "firefox", "--start",
-                        "signed-in", "--", program,
-                    ]
-                )
-            ],
-            cleanup: .strict
-        )
+        let options = ["--preset", "firefox", "--start", "signed-in"]
+        let (device, app) = try await device(running: [program], options)
         try await device.signIn("ada")
-        let app = try device.app(Self.identifier)
-        try await eventually("the program runs", within: .seconds(60)) { app.lines.contains("running") }
+        try await waitUntilRunning(app)
         let text = try String(contentsOfFile: program + ".processes", encoding: .utf8)
         let process = try #require(pid_t(text.dropLast()))
         defer { kill(process, SIGKILL) }
@@ -130,22 +102,16 @@ struct RunCommandTests {
         #expect(!runs())
     }
 
-    @Test(
-        "a program that exits is not restarted; the command exits with its status"
-    )
+    @Test("a program that exits is not restarted; the command exits with its status")
     func ended() async throws {
-        let device = try await device(
-            #"echo marker-of-ada >"$HOME/secret"; echo running; exit 7"#,
-            ["--start", "signed-in"]
-        )
+        let (device, app) = try await device(#"echo marker-of-ada >"$HOME/secret"; echo running; exit 7"#)
         try await device.signIn("ada")
-        let app = try device.app(Self.identifier)
         try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
         #expect(app.errorText.contains("with status 7; its data is deleted"), "\(app.errorText)")
         #expect(app.isRunning)
         try await device.signOut(deadline: .seconds(120)).requireClean(of: "marker-of-ada")
         try await eventually("the command has ended", within: .seconds(60)) { !app.isRunning }
-        #expect(app.lines.filter { $0 == "running" }.count == 1)
+        #expect(app.lines.count { $0 == "running" } == 1)
     }
 
     /// Starts the command again, which asks the first instance to start its program.
@@ -163,114 +129,87 @@ struct RunCommandTests {
         #expect(answer.contains("runs already (process ") && answer.contains("was asked to start"), "\(answer)")
     }
 
-    @Test("a second start of the command starts nothing while the program may not run")
-    func againTooEarly() async throws {
-        let device = try await device(
-            #"if [ -e {home}/signed-in ]; then echo running; else echo early; fi"#,
-            ["--start", "signed-in"]
-        )
-        let app = try device.app(Self.identifier)
+    @Test("a second start of the command starts its program again, if it may run")
+    func again() async throws {
+        let (device, app) = try await device(#"if [ -e {home}/signed-in ]; then echo running; else echo early; fi"#)
         try await eventually("it has its lock", within: .seconds(60)) {
-            FileManager.default.fileExists(atPath: "\(app.home)/state/\(Self.identifier)/run.lock")
+            exists("\(app.home)/state/\(Self.identifier)/run.lock")
         }
         for _ in 0..<3 { try await startAgain(app, on: device) }
-        try "yes".write(toFile: "\(app.home)/signed-in", atomically: true, encoding: .utf8)
+        try writeFile("yes", to: "\(app.home)/signed-in")
         try await device.signIn("ada")
-        try await eventually("it runs for ada", within: .seconds(60)) { app.lines.contains("running") }
+        try await waitUntilRunning(app)
         #expect(!app.lines.contains("early"))
-    }
-
-    @Test("a second start of the command makes the first restart its program")
-    func again() async throws {
-        let device = try await device("echo running; exit 0", ["--start", "signed-in"])
-        try await device.signIn("ada")
-        let app = try device.app(Self.identifier)
         try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
         try await startAgain(app, on: device)
-        try await eventually("the program ran again", within: .seconds(60)) {
-            app.lines.filter { $0 == "running" }.count == 2
-        }
+        try await waitUntilRunning(app, times: 2)
     }
 
-    @Test(
-        "a path that covers more than the program's data is refused before any start",
-        arguments: ["/", "{state}", "/tmp/kiosk-*"]
-    )
-    func refused(data: String) async throws {
+    /// Runs the command in this directory. There is no broker.
+    private func start(_ arguments: [String], in directory: String, state: String) throws -> ChildProcess {
+        let command = [ChildProcess.built("shared-device"), "run", "--app", "org.example.x"]
+        return try ChildProcess(
+            "/bin/sh",
+            ["-c", #"cd "$0" && exec "$@""#, directory] + command + ["--bus", "unix:path=/nonexistent"] + arguments,
+            environment: ["XDG_STATE_HOME": state]
+        )
+    }
+
+    @Test("data that covers more than the program's own is refused before any start")
+    func refused() async throws {
         let directory = try TemporaryDirectory("run-refused")
-        let data = data.replacingOccurrences(of: "{state}", with: "\(directory.path)/state/org.example.x")
-        let process = try start(["--data", data, "--", "/bin/echo", "started"], in: directory)
-        #expect(await process.exitStatus() == EX_USAGE)
-        #expect(process.errorText.contains("--data"))
-        #expect(process.lines.isEmpty)
-    }
-
-    /// Runs the command in this directory, which also has its record. There is no broker.
-    private func start(_ arguments: [String], in directory: TemporaryDirectory) throws -> ChildProcess {
-        try ChildProcess(
-            "/bin/sh",
-            [
-                "-c", #"cd "$0" && exec "$@""#, directory.path, ChildProcess.built("shared-device"), "run", "--app",
-                "org.example.x", "--bus", "unix:path=/nonexistent",
-            ] + arguments,
-            environment: ["XDG_STATE_HOME": "\(directory.path)/state"]
-        )
-    }
-
-    @Test("the working directory and its parents are refused", arguments: [".", "..", "link", "../link/"])
-    func workingDirectory(data: String) async throws {
-        let directory = try TemporaryDirectory("run-here")
-        succeed(mkdir("\(directory.path)/inner", 0o700))
+        let (inner, state) = ("\(directory.path)/inner", try TemporaryDirectory("run-state"))
+        makeDirectory(inner)
         for name in ["link", "inner/link"] { succeed(symlink(directory.path, "\(directory.path)/\(name)")) }
-        let process = try ChildProcess(
-            "/bin/sh",
-            [
-                "-c", #"cd "$0/inner" && exec "$@""#, directory.path, ChildProcess.built("shared-device"), "run",
-                "--app", "org.example.x", "--data", data, "--adopt", "--bus", "unix:path=/nonexistent", "--",
-                "/bin/echo", "started",
-            ],
-            environment: ["XDG_STATE_HOME": "/tmp/\(UUID().uuidString)"]
-        )
-        #expect(await process.exitStatus() == EX_USAGE)
-        #expect(process.errorText.contains("is the working directory, or above it"), "\(process.errorText)")
-        #expect(process.lines.isEmpty)
+        let here = "is the working directory, or above it"
+        let cases: [(String, [String], String)] = [
+            ("/", [], "--data"), ("\(state.path)/org.example.x", [], "--data"), ("/tmp/kiosk-*", [], "--data"),
+            (".", ["--adopt"], here), ("..", ["--adopt"], here), ("link", ["--adopt"], here),
+            ("../link/", ["--adopt"], here),
+        ]
+        for (data, options, words) in cases {
+            let arguments = ["--data", data] + options + ["--", "/bin/echo", "started"]
+            let process = try start(arguments, in: inner, state: state.path)
+            #expect(await process.exitStatus() == EX_USAGE, "\(data)")
+            #expect(process.errorText.contains(words), "\(data): \(process.errorText)")
+            #expect(process.lines.isEmpty, "\(data)")
+        }
     }
 
     @Test("a directory with existing files is refused until it is adopted")
     func adoption() async throws {
         let directory = try TemporaryDirectory("run-adopts")
-        let file = "\(directory.path)/docs/letter"
-        succeed(mkdir("\(directory.path)/docs", 0o700))
-        try "dear Grace".write(toFile: file, atomically: true, encoding: .utf8)
+        let (file, state) = ("\(directory.path)/docs/letter", "\(directory.path)/state")
+        try writeFile("dear Grace", to: file)
         let words = ["--", "/bin/echo", "started"]
-        let refused = try start(["--data", "docs"] + words, in: directory)
+        let refused = try start(["--data", "docs"] + words, in: directory.path, state: state)
         #expect(await refused.exitStatus() == EX_USAGE)
         let text = refused.errorText
         #expect(text.contains("--data: docs is not empty, and org.example.x has never used it; name a new"), "\(text)")
         #expect(text.contains("--adopt"), "\(text)")
         for options in [["--data", "docs", "--adopt"], ["--data", "\(directory.path)/docs"]] {
-            let process = try start(options + words, in: directory)
+            let process = try start(options + words, in: directory.path, state: state)
             try await eventually("it looks for the broker", within: .seconds(60)) { !process.errorText.isEmpty }
             #expect(!process.errorText.contains("--data"), "\(process.errorText)")
-            process.send(SIGTERM)
-            #expect(await process.exitStatus(within: .seconds(60)) == 0, "\(process.errorText)")
+            await process.end()
         }
-        #expect(FileManager.default.fileExists(atPath: file), "nobody has signed out")
+        #expect(exists(file), "nobody has signed out")
     }
 
-    @Test(
-        "a missing or unexecutable program ends the command with the shell's status",
-        arguments: [
+    @Test("a missing or unexecutable program ends the command with the shell's status")
+    func noProgram() async throws {
+        let directory = try TemporaryDirectory("run-nothing")
+        try writeFile("text", to: "\(directory.path)/text")
+        succeed(chmod("\(directory.path)/text", 0o644))
+        let cases: [(String, Int32, String)] = [
             ("no-such-program", 127, "there is no program no-such-program in PATH"),
             ("./no-such-program", 127, "there is no program ./no-such-program;"), ("./text", 126, "chmod +x ./text"),
-        ] as [(String, Int32, String)]
-    )
-    func noProgram(program: String, status: Int32, words: String) async throws {
-        let directory = try TemporaryDirectory("run-nothing")
-        try "text".write(toFile: "\(directory.path)/text", atomically: true, encoding: .utf8)
-        succeed(chmod("\(directory.path)/text", 0o644))
-        let process = try start(["--data", "data", "--", program], in: directory)
-        #expect(await process.exitStatus() == status)
-        #expect(process.errorText.contains(words), "\(process.errorText)")
+        ]
+        for (program, status, words) in cases {
+            let arguments = ["--data", "data", "--", program]
+            let process = try start(arguments, in: directory.path, state: "\(directory.path)/state")
+            #expect(await process.exitStatus() == status, "\(program)")
+            #expect(process.errorText.contains(words), "\(program): \(process.errorText)")
+        }
     }
 }

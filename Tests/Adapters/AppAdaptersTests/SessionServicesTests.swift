@@ -26,10 +26,10 @@ struct SessionServicesTests {
         mode: String = "--now",
         _ environment: [String: String]
     ) async throws -> (status: Int32, text: String) {
-        let others = [
+        let steps = [
             "clipboard", "recent-files", "downloads", "trash", "thumbnails", "history", "keyring", "print-queue",
         ]
-        .filter { $0 != step }
+        let others = steps.filter { $0 != step }
         let process = try ChildProcess(
             Self.command,
             ["session-traces", mode, "--without", others.joined(separator: ",")],
@@ -52,14 +52,21 @@ struct SessionServicesTests {
         return process.lines.joined(separator: "\n")
     }
 
+    /// A directory with these programs and a shell, for a path that lacks all others.
+    private func tools(_ programs: String...) async throws -> String {
+        let tools = "\(home)/bin"
+        let paths = programs.map { " $(command -v \($0))" }.joined()
+        try await shell("mkdir -p '\(tools)' && ln -s /usr/bin/env /bin/sh\(paths) '\(tools)'")
+        return tools
+    }
+
     // MARK: The clipboard
 
     @Test("a session without a display has no clipboard; a missing tool is an error")
     func noClipboard() async throws {
         let none = try await traces("clipboard", [:])
         #expect(none.status == 0 && none.text.contains("clipboard  not there: the session has no display"), "\(none)")
-        let tools = "\(home)/bin"
-        try await shell("mkdir -p '\(tools)' && ln -s /usr/bin/env /bin/sh '\(tools)'")
+        let tools = try await tools()
         for (variable, package) in [("DISPLAY", "xclip"), ("WAYLAND_DISPLAY", "wl-clipboard")] {
             let outcome = try await traces("clipboard", [variable: ":7", "PATH": tools])
             #expect(outcome.status == EX_IOERR && outcome.text.contains("Install \(package)"), "\(outcome)")
@@ -74,9 +81,7 @@ struct SessionServicesTests {
     func x11(tool: String) async throws {
         let server = try ChildProcess("Xvfb", ["-displayfd", "1", "-nolisten", "tcp", "-noreset"])
         let display = ":" + (try await server.line { Int($0) != nil })
-        let tools = "\(home)/bin"
-        try await shell("mkdir -p '\(tools)' && ln -s /usr/bin/env /bin/sh $(command -v \(tool)) '\(tools)'")
-        let environment = ["DISPLAY": display, "PATH": tools]
+        let environment = try await ["DISPLAY": display, "PATH": tools(tool)]
         // A text that reads like a tool's error message is still a text.
         for (selection, text) in [("clipboard", "ada-4711"), ("primary", "Error: cannot open display: :0")] {
             let copy = "printf '\(text)' | xclip -selection \(selection) >/dev/null 2>&1"
@@ -93,10 +98,7 @@ struct SessionServicesTests {
         server.kill()
         server.waitUntilExit()
         let gone = try await traces("clipboard", environment)
-        #expect(
-            gone.status == EX_IOERR && gone.text.contains("FAILED"),
-            "a display that is gone proves nothing: \(gone)"
-        )
+        #expect(gone.status == EX_IOERR && gone.text.contains("FAILED"), "it proves nothing: \(gone)")
     }
 
     @Test(
@@ -138,27 +140,43 @@ struct SessionServicesTests {
 
     // MARK: The keyring
 
+    private static let hasKeyring = has("gnome-keyring-daemon", "secret-tool", "gdbus")
+
+    /// gnome-keyring on a bus of its own, with its data in the home directory.
+    private struct KeyringService {
+        let bus: PrivateBus
+        let environment: [String: String]
+        let daemon: ChildProcess
+
+        init(home: String, _ options: String...) throws {
+            bus = try PrivateBus()
+            environment = [
+                "DBUS_SESSION_BUS_ADDRESS": bus.address, "HOME": home, "XDG_DATA_HOME": "\(home)/data",
+                "XDG_RUNTIME_DIR": home, "NOTIFY_CENTER_BUS": "session",
+            ]
+            let words = ["--foreground", "--components=secrets"] + options
+            daemon = try ChildProcess("gnome-keyring-daemon", words, environment: environment)
+        }
+    }
+
+    /// Empties the keyring, which has one item, and expects that nothing is left of it.
+    private func emptyKeyring(_ environment: [String: String]) async throws {
+        let outcome = try await traces("keyring", environment)
+        #expect(outcome.status == 0 && outcome.text.contains("keyring  1 item"), "\(outcome)")
+        let left = try await shell("secret-tool search --all service mail 2>&1 || true", environment)
+        #expect(!left.contains("ada-4711"), "\(left)")
+    }
+
     @Test(
         "open keyrings are emptied item by item, and locked ones are deleted",
-        .enabled(
-            if: has("gnome-keyring-daemon", "secret-tool", "gdbus"),
-            "gnome-keyring or secret-tool is not installed"
-        ),
+        .enabled(if: hasKeyring, "gnome-keyring or secret-tool is not installed"),
         arguments: [false, true]
     )
     func keyring(isLocked: Bool) async throws {
-        let bus = try PrivateBus()
-        let environment = [
-            "DBUS_SESSION_BUS_ADDRESS": bus.address, "HOME": home, "XDG_DATA_HOME": "\(home)/data",
-            "XDG_RUNTIME_DIR": home, "NOTIFY_CENTER_BUS": "session",
-        ]
-        let daemon = try ChildProcess(
-            "gnome-keyring-daemon",
-            ["--foreground", "--unlock", "--components=secrets"],
-            environment: environment
-        )
-        try daemon.write("password")
-        try daemon.closeInput()
+        let keyring = try KeyringService(home: home, "--unlock")
+        let environment = keyring.environment
+        try keyring.daemon.write("password")
+        try keyring.daemon.closeInput()
         let service = "org.freedesktop.secrets --object-path /org/freedesktop/secrets"
         let path = "/org/freedesktop/secrets/collection/login"
         try await shell("gdbus wait --session --timeout 60 org.freedesktop.secrets", environment)
@@ -170,34 +188,23 @@ struct SessionServicesTests {
         }
         let look = try await traces("keyring", mode: "--dry-run", environment)
         #expect(look.text.contains("1 item"), "\(look)")
-        let outcome = try await traces("keyring", environment)
-        #expect(outcome.status == 0 && outcome.text.contains("keyring  1 item"), "\(outcome)")
-        let left = try await shell("secret-tool search --all service mail 2>&1 || true", environment)
-        #expect(!left.contains("ada-4711"), "\(left)")
+        try await emptyKeyring(environment)
         let files = try FileManager.default.contentsOfDirectory(atPath: "\(home)/data/keyrings")
         #expect(files == (isLocked ? [] : ["login.keyring"]))
         // The session can still store secrets.
         if !isLocked { try await shell(store, environment) }
+        withExtendedLifetime(keyring) {}
     }
 
     @Test(
         "a locked keyring without a password is opened, emptied and kept",
-        .enabled(
-            if: has("gnome-keyring-daemon", "secret-tool", "gdbus"),
-            "gnome-keyring or secret-tool is not installed"
-        )
+        .enabled(if: hasKeyring, "gnome-keyring or secret-tool is not installed")
     )
     func keyringWithoutPassword() async throws {
-        let bus = try PrivateBus()
-        let environment = [
-            "DBUS_SESSION_BUS_ADDRESS": bus.address, "HOME": home, "XDG_DATA_HOME": "\(home)/data",
-            "XDG_RUNTIME_DIR": home, "NOTIFY_CENTER_BUS": "session",
-        ]
         // As gnome-keyring writes it for an empty password.
         let folder = "\(home)/data/keyrings"
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        try "login".write(toFile: "\(folder)/default", atomically: false, encoding: .utf8)
-        let keyring = """
+        try writeFile("login", to: "\(folder)/default")
+        let content = """
             [keyring]
             display-name=Login
             ctime=0
@@ -218,19 +225,12 @@ struct SessionServicesTests {
             value=mail
 
             """
-        try keyring.write(toFile: "\(folder)/login.keyring", atomically: false, encoding: .utf8)
-        let daemon = try ChildProcess(
-            "gnome-keyring-daemon",
-            ["--foreground", "--components=secrets"],
-            environment: environment
-        )
-        try await shell("gdbus wait --session --timeout 60 org.freedesktop.secrets", environment)
-        let outcome = try await traces("keyring", environment)
-        #expect(outcome.status == 0 && outcome.text.contains("keyring  1 item"), "\(outcome)")
-        let left = try await shell("secret-tool search --all service mail 2>&1 || true", environment)
-        #expect(!left.contains("ada-4711"), "\(left)")
+        try writeFile(content, to: "\(folder)/login.keyring")
+        let keyring = try KeyringService(home: home)
+        try await shell("gdbus wait --session --timeout 60 org.freedesktop.secrets", keyring.environment)
+        try await emptyKeyring(keyring.environment)
         #expect(try !String(contentsOfFile: "\(folder)/login.keyring", encoding: .utf8).contains("ada-4711"))
-        withExtendedLifetime(daemon) {}
+        withExtendedLifetime(keyring) {}
     }
 
     // MARK: The print queue
@@ -261,13 +261,11 @@ struct SessionServicesTests {
             """
         let files = [
             "ServerRoot": "root", "StateDir": "state", "CacheDir": "cache", "RequestRoot": "spool",
-            "TempDir": "spool/tmp",
-            "AccessLog": "access", "ErrorLog": "error", "PageLog": "page",
+            "TempDir": "spool/tmp", "AccessLog": "access", "ErrorLog": "error", "PageLog": "page",
         ]
         try await shell("mkdir -p '\(home)'/root '\(home)'/state/certs '\(home)'/cache '\(home)'/spool/tmp")
-        try configuration.write(toFile: "\(home)/cupsd.conf", atomically: true, encoding: .utf8)
-        try files.map { "\($0) \(home)/\($1)" }.joined(separator: "\n")
-            .write(toFile: "\(home)/files.conf", atomically: true, encoding: .utf8)
+        try writeFile(configuration, to: "\(home)/cupsd.conf")
+        try writeFile(files.map { "\($0) \(home)/\($1)" }.joined(separator: "\n"), to: "\(home)/files.conf")
         let server = try ChildProcess("cupsd", ["-f", "-c", "\(home)/cupsd.conf", "-s", "\(home)/files.conf"])
         let environment = ["CUPS_SERVER": "\(home)/cups.sock"]
         try await eventually("cupsd serves", within: .seconds(60)) {
