@@ -87,12 +87,7 @@ func enforce(bus: String, apps: String, point: String, signal: Int32) async thro
 func delete(_ path: String) async {
     repeat {
         do {
-            let deletion = Deletion(
-                paths: [path],
-                user: 65534,
-                patience: .seconds(1),
-                killed: .milliseconds(100)
-            )
+            let deletion = Deletion(paths: [path], user: 65534, patience: .seconds(1), killed: .milliseconds(100))
             say("deleted \(try await deletion.run().line)")
         } catch {
             say("failed \(error)")
