@@ -122,38 +122,9 @@ struct CallAdmissionTests {
         #expect(try isUnused())
     }
 
-    @Test("all callers together have a limit too")
-    func callsOfAll() async throws {
-        let gate = Gate()
-        var limits = CallLimits()
-        limits.calls = 2
-        try serve(gate, limits: limits)
-        let answers = Noted<Result<[DBusValue], DBusError>>()
-        let callers = try (0..<2).map { _ in try DBusConnection.open(served.bus.bus) }
-        for caller in callers {
-            caller.call(try served.call("Wait"), timeout: .seconds(600)) { answers.note($0) }
-            // Now the bus has forwarded everything that it read from this caller.
-            try await caller.flush()
-        }
-        #expect(await refusal(try served.call("Wait"), of: callers[0]) == Self.limitsExceeded)
-        gate.open()
-        try await eventually("both are answered") { answers.all.count == 2 }
-        #expect(await refusal(try served.call("Wait")) == nil)
-    }
-
     private func isUnused() throws -> Bool {
         let object = try #require(served.server.core.state.withLock { $0.objects["/object"] })
         return object.budget.withLock { $0.isUnused }
-    }
-
-    @Test("an unanswered call counts until its reply object is freed")
-    func forgottenReply() async throws {
-        var limits = CallLimits()
-        limits.callsOfSender = 1
-        try serve(limits: limits)
-        for _ in 0..<3 { served.client.call(try served.call("Forget"), timeout: .milliseconds(1)) { _ in } }
-        #expect(await refusal(try take()) == nil)
-        #expect(try isUnused())
     }
 
     // MARK: Sizes
@@ -174,29 +145,17 @@ struct CallAdmissionTests {
         #expect(handled.all == [[.array([.variant(.byte(1))], of: "v")]])
     }
 
-    private func call(ofPath length: Int, interface: String, member: String) throws -> DBusMessage {
-        try .methodCall(
-            destination: try #require(served.server.uniqueName),
-            path: "/" + String(repeating: "a", count: length),
-            interface: interface,
-            member: member
-        )
-    }
-
-    @Test("a path of several megabytes is not read, and later calls are served")
-    func overlongPath() async throws {
-        try serve()
-        served.client.call(try call(ofPath: 5_000_000, interface: "org.example.Object", member: "Take")) { _ in }
-        #expect(await refusal(try take()) == nil)
-        #expect(handled.all.count == 1)
-    }
-
     @Test("the refusal of a call with a long path does not repeat the path")
     func largePath() async throws {
         try serve()
         let calls = [("org.example.Object", "Wait"), ("org.freedesktop.DBus.Introspectable", "Introspect")]
         for (interface, member) in calls {
-            let message = try call(ofPath: 15_000, interface: interface, member: member)
+            let message = try DBusMessage.methodCall(
+                destination: try #require(served.server.uniqueName),
+                path: "/" + String(repeating: "a", count: 15_000),
+                interface: interface,
+                member: member
+            )
             let refused = await served.client.refusal(of: message)
             #expect(refused?.name == "org.freedesktop.DBus.Error.UnknownObject")
             #expect(refused?.message.utf8.count ?? .max < 200)
@@ -221,6 +180,7 @@ struct CallAdmissionTests {
         #expect(ended.all == ["Take"])
         #expect(await refusal(try take(1, by: "TakeHere")) == nil)
         #expect(ended.all == ["Take", "TakeHere"])
+        // An unanswered call ends when its reply object is freed.
         served.client.call(try served.call("Forget"), timeout: .milliseconds(1)) { _ in }
         try await eventually("the forgotten call ends") { ended.all == ["Take", "TakeHere", "Forget"] }
         let headers = asked.all

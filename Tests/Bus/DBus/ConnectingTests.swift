@@ -58,30 +58,20 @@ struct ConnectingTests {
         #expect(!absent.core.state.withLock { $0.isReading })
     }
 
-    @Test("the reading thread runs jobs while it waits for a silent bus")
-    func jobWhileConnecting() async throws {
-        let silent = try HangingUpBus(answersHello: false)
-        let connection = try DBusConnection.whenThere(silent.bus)
-        try connection.reconnectOnReadingThread()
-        try await eventually("it has said Hello") { silent.greetings == 1 }
-        let jobs = Noted<Int>()
-        for number in 1...3 { connection.perform { jobs.note(number) } }
-        // The connection waits 25 seconds for the bus.
-        try await eventually("the jobs are done", within: .seconds(15)) { jobs.all == [1, 2, 3] }
-        #expect(connection.uniqueName == nil)
-        connection.close()
-        silent.hangUp()
-    }
-
-    @Test("closing a connection that waits for a silent bus ends it at once")
-    func closeWhileConnecting() async throws {
+    @Test("a connection that waits for a silent bus runs jobs and can be closed at once")
+    func waitingForSilentBus() async throws {
         let silent = try HangingUpBus(answersHello: false)
         var connection: DBusConnection? = try DBusConnection.whenThere(silent.bus)
         weak let core = connection?.core
         try connection?.reconnectOnReadingThread()
         try await eventually("it has said Hello") { silent.greetings == 1 }
+        let jobs = Noted<Int>()
+        for number in 1...3 { connection?.perform { jobs.note(number) } }
+        // The connection waits 25 seconds for the bus.
+        try await eventually("the jobs are done", within: .seconds(15)) { jobs.all == [1, 2, 3] }
+        #expect(connection?.uniqueName == nil)
         connection = nil
-        // The reading thread keeps the core alive. It waits 25 seconds for the bus.
+        // The reading thread keeps the core alive.
         try await eventually("the thread has ended", within: .seconds(15)) { core == nil }
         silent.hangUp()
     }

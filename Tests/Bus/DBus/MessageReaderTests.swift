@@ -330,10 +330,7 @@ struct MessageReaderTests {
     }
 
     /// Sends one message of many megabytes, followed by a small one.
-    private func large(
-        _ verdict: MessageReader.Verdict,
-        size: Int
-    ) throws -> (members: [String], wire: Wire) {
+    private func large(_ verdict: MessageReader.Verdict, size: Int) throws -> (members: [String], wire: Wire) {
         let wire = try Wire()
         let small = RawCall(member: "Small").bytes
         let head = RawCall(member: "Large", text: "", bodyLength: UInt32(size + 5)).bytes.dropLast(5)

@@ -89,10 +89,7 @@ struct FairQueueTests {
         #expect(taken(pace: pace) == ["1.2"])
     }
 
-    @Test(
-        "a crowd at its pace gets at most the share of eight users",
-        arguments: [8, 9, 15, 100, 1000]
-    )
+    @Test("a crowd at its pace gets at most the share of eight users", arguments: [8, 9, 15, 100, 1000])
     mutating func crowd(users: UInt32) {
         let pace = CallPace(atOnce: 64, interval: .milliseconds(10))
         // The calls that each user may make at once.
