@@ -9,9 +9,7 @@ private struct RuleTable {
     var table = MatchRuleTable()
     private let told = Shared()
 
-    private final class Shared: Sendable {
-        let told = Locked<[(waiter: Int, error: DBusError?)]>([])
-    }
+    private final class Shared: Sendable { let waiters = Locked<[Int]>([]) }
 
     mutating func retain(
         _ rule: MatchRule,
@@ -20,8 +18,8 @@ private struct RuleTable {
         waiter: Int
     ) -> (handle: Int, retention: MatchRuleTable.Retention, actions: [MatchRuleTable.Action]) {
         let told = told
-        let (handle, retention, actions) = table.retain(rule, fallback: fallback, isConnected: isConnected) { error in
-            told.told.withLock { $0.append((waiter, error)) }
+        let (handle, retention, actions) = table.retain(rule, fallback: fallback, isConnected: isConnected) { _ in
+            told.waiters.withLock { $0.append(waiter) }
         }
         return (handle, retention, actions)
     }
@@ -37,19 +35,20 @@ private struct RuleTable {
     ) throws -> (waiters: [Int], error: DBusError?, actions: [MatchRuleTable.Action]) {
         let answer = table.answered(rule, try request(rule, in: actions), error: error)
         for waiter in answer.waiters { waiter(answer.error) }
-        let waiters = told.told.withLock { told in
-            defer { told = [] }
-            return told.map(\.waiter)
-        }
-        return (waiters, answer.error, answer.actions)
+        return (notified(), answer.error, answer.actions)
     }
 
     /// Plays the loss of the bus. Returns the waiters that were notified.
     mutating func lost() -> [Int] {
         for waiter in table.lost() { waiter(.disconnected("")) }
-        return told.told.withLock { told in
-            defer { told = [] }
-            return told.map(\.waiter)
+        return notified()
+    }
+
+    /// The waiters that were notified since the last call.
+    private func notified() -> [Int] {
+        told.waiters.withLock { waiters in
+            defer { waiters = [] }
+            return waiters
         }
     }
 
