@@ -63,17 +63,6 @@ struct RunCommandTests {
         try await waitUntilRunning(app, times: 2)
     }
 
-    @Test("processes outside the program's group and parents end, and their data is gone")
-    func daemons() async throws {
-        let writer = #"trap "" HUP; while :; do echo marker-of-ada >>"$HOME/log" 2>/dev/null; sleep 0.01; done"#
-        let (device, app) = try await device("(setsid sh -c '\(writer)' >/dev/null 2>&1 &) ; exec sleep 1000")
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        try await eventually("the daemon writes", within: .seconds(60)) { exists("\(app.home)/private/home/log") }
-        try await device.signOut(deadline: .seconds(60)).requireClean(of: "marker-of-ada")
-        #expect(try FileManager.default.contentsOfDirectory(atPath: "\(app.home)/private").isEmpty)
-    }
-
     @Test("after a kill, the next start ends a program with an overwritten environment")
     func overwrittenVariables() async throws {
         let directory = try TemporaryDirectory("overwritten-variables")
