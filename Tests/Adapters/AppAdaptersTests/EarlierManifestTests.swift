@@ -2,8 +2,6 @@ import AppAdapters
 import Foundation
 import Glibc
 import NotifyCenterTestKit
-import SharedDevice
-import SharedDeviceTestKit
 import Synchronization
 import Testing
 

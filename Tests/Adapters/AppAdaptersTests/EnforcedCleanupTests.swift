@@ -1,8 +1,6 @@
 import Foundation
 import Glibc
 import NotifyCenterTestKit
-import SharedDevice
-import SharedDeviceTestKit
 import Testing
 
 @testable import AppAdapters

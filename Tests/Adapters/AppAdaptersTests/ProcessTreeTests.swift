@@ -198,8 +198,8 @@ struct ProcessTreeTests {
         var patience = StopPatience()
         // It ignores SIGTERM.
         patience.asked = .milliseconds(100)
-        let mark = try #require(marks[mark])
-        let processes = AppProcesses(name: program, mark: mark, user: geteuid(), patience: patience)
+        let found = try #require(marks[mark])
+        let processes = AppProcesses(name: program, mark: found, user: geteuid(), patience: patience)
         #expect(try await !processes.isStopped())
         try await processes.stop()
         #expect(try await processes.isStopped())

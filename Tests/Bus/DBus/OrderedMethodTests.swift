@@ -35,7 +35,7 @@ struct OrderedMethodTests {
             let numbers = arrived.all.compactMap { $0 }.filter { $0 / 1000 == thread }
             #expect(numbers == Array(thread * 1000..<thread * 1000 + 500))
         }
-        withExtendedLifetime((lease, handler)) {}
+        withExtendedLifetime((served, lease, handler)) {}
     }
 
     private func send(_ arguments: [DBusValue], asCall: Bool, on served: ServedBus) throws {
