@@ -61,7 +61,8 @@ extension ChildProcess {
     /// Asks the process to end, and expects that it succeeds.
     func end() async {
         send(SIGTERM)
-        #expect(await exitStatus(within: .seconds(60)) == 0, "\(errorText)")
+        let status = await exitStatus(within: .seconds(60))
+        #expect(status == 0, "\(errorText)")
     }
 
     /// Whether the kernel's record of the process has this state, for instance `T` for a stopped process.

@@ -142,7 +142,8 @@ struct ConnectingTests {
     )
     func postAfterRestartOverTCP() async throws {
         let directory = try TemporaryDirectory("bus-over-tcp")
-        let address = "tcp:host=127.0.0.1,port=\(try freePort())"
+        let port = try freePort()
+        let address = "tcp:host=127.0.0.1,port=\(port)"
         var options = PrivateBus.Options()
         options.configurationFiles = ["\(directory.path)/tcp.conf"]
         let configuration = """
