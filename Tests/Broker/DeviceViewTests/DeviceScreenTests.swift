@@ -111,7 +111,7 @@ struct DeviceScreenTests {
     @Test("no line is wider and no screen higher than the terminal", arguments: [1, 2, 10, 20, 33, 57, 80, 200])
     func bounds(columns: Int) {
         var view = DeviceView.cleaning(["storeProblem": .string(String(repeating: "full ", count: 100))])
-        view.add(entries((31...400).map { entry($0, "told") }))
+        view.add(observedEntries((31...400).map { entry($0, "told") }))
         #expect(view.entries.count == DeviceView.mostEntries)
         for rows in [1, 2, 3, 10, 24, 60] {
             let lines = text(view, columns: columns, rows: rows, footer: .question(8))
@@ -207,7 +207,7 @@ struct DeviceScreenTests {
             apps: [app],
             round: adasRound(.open, .init(identifier: evil, progress: .failed, detail: evil))
         )
-        view.add(entries([entry(1, evil, app: evil, detail: evil)]))
+        view.add(observedEntries([entry(1, evil, app: evil, detail: evil)]))
         for footer in [DeviceScreen.Footer.question(8), .message(evil)] {
             let lines = DeviceScreen.lines(view, at: ended, columns: 200, footer: footer, clock: clock)
             for line in lines {
@@ -245,7 +245,7 @@ struct DeviceScreenTests {
         for fields in nonsense {
             var view = DeviceView()
             view.take(ObservedDevice(fields), nil)
-            view.add(entries([.fields([:]), .fields(["sequence": .uint64(.max)])]))
+            view.add(observedEntries([.fields([:]), .fields(["sequence": .uint64(.max)])]))
             #expect(!text(view).isEmpty)
         }
     }

@@ -34,7 +34,7 @@ func entry(_ sequence: UInt64, _ event: String, app: String? = nil, detail: Stri
     return .fields(fields)
 }
 
-func entries(_ values: [DBusValue]) -> [ObservedEntry] {
+func observedEntries(_ values: [DBusValue]) -> [ObservedEntry] {
     ObservedEntry.all(["entries": .array(values, of: "a{sv}")])
 }
 
@@ -74,7 +74,7 @@ extension DeviceView {
         let device = ObservedDevice(answer(["signInHeldFor": held].merging(more) { $1 }, apps: apps))
         view.take(device, adasRound(.open, mail, notes, photos))
         view.add(
-            entries([
+            observedEntries([
                 entry(1, "signed-out", detail: "the app notes"),
                 entry(15, "finished", app: "org.example.notes", detail: "3 files"),
                 entry(30, "failed", app: "org.example.mail", detail: "disk full"),

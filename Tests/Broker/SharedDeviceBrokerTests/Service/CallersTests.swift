@@ -15,8 +15,10 @@ struct CallersTests {
     private let told = Shared<[String]>([])
     /// The connections of ``peer()``, which last as long as the test.
     private let peers = Shared<[DBusConnection]>([])
-    /// The processes that ``callers(stuck:patience:)`` has begun to examine, and what the first of them wait for.
-    private let (looks, gate) = (Shared(0), DispatchSemaphore(value: 0))
+    /// The number of processes that ``callers(stuck:patience:)`` has begun to examine.
+    private let looks = Shared(0)
+    /// What the first of them wait for.
+    private let gate = DispatchSemaphore(value: 0)
     /// Whether each call of ``makeCalls(_:of:to:)`` was answered, and the ends of those that were admitted.
     private let answers = Shared<[Bool]>([])
     private let ends = Shared<[@Sendable () -> Void]>([])
