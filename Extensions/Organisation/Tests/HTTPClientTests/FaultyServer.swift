@@ -2,22 +2,23 @@ import Basics
 import HTTPClient
 import Identity
 import NotifyCenterTestKit
+import TestProviders
 
-/// A running `faulty-server`. It ends with this object.
+/// A running `faulty-server`.
 final class FaultyServer: Sendable {
+    /// One process for all tests. It ends with the test process, which holds its standard input.
+    static let shared = Task { try await FaultyServer() }
+
     private let directory: TemporaryDirectory
     private let process: ChildProcess
     private let ports: JSONValue
 
-    init() async throws {
+    private init() async throws {
         directory = try TemporaryDirectory("faulty-server")
-        let program = #filePath.split(separator: "/").dropLast(2).joined(separator: "/")
-        process = try ChildProcess("/usr/bin/python3", ["/\(program)/Providers/faulty-server", directory.path])
+        process = try ChildProcess("/usr/bin/python3", ["\(FaultyProvider.folder)/faulty-server", directory.path])
         let line = try await process.line { $0.hasPrefix("ready ") }
         ports = try JSONValue(parsing: Array(line.dropFirst("ready ".count).utf8), limits: JSONLimits(size: 4096))
     }
-
-    deinit { process.kill() }
 
     /// The certificate of the authority that the listener `good` is signed by.
     var authority: String { directory.path + "/authority.pem" }
