@@ -14,38 +14,36 @@ import Testing
 @Suite("Reading the provider's keys and metadata")
 struct KeyReadingTests {
     private func client(_ fault: String, clock: TestClock) async throws -> TestClient {
-        try await FaultyProvider.shared.value.client(fault, clock: clock)
+        try await FaultyProvider.client(fault, clock: clock.clock)
     }
 
-    private func refresh(_ test: TestClient, _ signedIn: OpenIDConnectClient.SignedIn) async throws -> RefreshOutcome {
-        await test.client.refresh(try #require(signedIn.tokens.refreshToken), of: signedIn.identity)
+    /// A client that has to read the keys again, and whose request for them waits.
+    private func waiting(
+        _ fault: String,
+        _ clock: TestClock,
+        watched: OpenIDConnectClient.Clock? = nil
+    ) async throws -> TestClient {
+        let test = try await FaultyProvider.client(fault, clock: watched ?? clock.clock)
+        _ = try await test.signIn()
+        _ = try await test.page("rotate")
+        clock.advance(by: KeyCache.pause)
+        return test
     }
 
     @Test("a token that arrives during a read of the keys causes no second request")
     func shared() async throws {
         let clock = TestClock()
         let looks = Locked(0)
-        let faulty = try await FaultyProvider.shared.value
         let watched = OpenIDConnectClient.Clock(now: {
             looks.withLock { $0 += 1 }
             return clock.now
         })
-        let http = HTTPClient(trustAnchors: faulty.trustAnchors, patience: 30)
-        let client = OpenIDConnectClient(
-            issuer: try #require(Issuer(faulty.issuer("keys-wait"))),
-            credentials: ClientCredentials(identifier: "device-7", secret: Secret("s&cret +%/")),
-            http: http,
-            clock: watched
-        )
-        let test = TestClient(client: client, http: http)
-        _ = try await test.signIn()
-        _ = try await test.page("rotate")
-        clock.advance(by: KeyCache.pause)
+        let test = try await waiting("keys-wait", clock, watched: watched)
         let tokens = [try await test.page("logout-token"), try await test.page("logout-token")]
-        let first = Task { try await client.logoutToken(tokens[0]) }
+        let first = Task { try await test.client.logoutToken(tokens[0]) }
         try await eventually("the keys are asked for") { try await test.page("key-requests") == "2" }
         let before = looks.withLock { $0 }
-        let second = Task { try await client.logoutToken(tokens[1]) }
+        let second = Task { try await test.client.logoutToken(tokens[1]) }
         try await eventually("the second token is looked at") { looks.withLock { $0 } > before }
         _ = try await test.page("free-keys")
         #expect(try await first.value.subject == "ada")
@@ -56,10 +54,7 @@ struct KeyReadingTests {
     @Test("a cancelled caller stops waiting for the keys; the other callers get them")
     func givenUp() async throws {
         let clock = TestClock()
-        let test = try await client("keys-wait.given-up", clock: clock)
-        _ = try await test.signIn()
-        _ = try await test.page("rotate")
-        clock.advance(by: KeyCache.pause)
+        let test = try await waiting("keys-wait.given-up", clock)
         let token = try await test.page("logout-token")
         let first = Task { try await test.client.logoutToken(token) }
         try await eventually("the keys are asked for") { try await test.page("key-requests") == "2" }
@@ -86,33 +81,8 @@ struct KeyReadingTests {
         // Messages have used up their minute.
         await #expect(throws: SignInError.self) { try await test.client.logoutToken(foreign) }
         #expect(try await test.page("key-requests") == "2")
-        let outcome = try await refresh(test, signedIn)
-        guard case .renewed = outcome else {
-            Issue.record("not renewed: \(outcome)")
-            return
-        }
+        #expect(try await test.refresh(signedIn).kind == .renewed)
         #expect(try await test.page("key-requests") == "3")
-    }
-
-    @Test("each need has its own minute; messages wait for the minutes of all needs")
-    func pauses() throws {
-        let start = ContinuousClock.now
-        let text = #"{"alg":"ES256","kid":"1"}"#
-        let token = try CompactSignature(parsing: "\(Base64URL.encode(text.utf8)).e30.AAAA")
-        let empty = try JSONWebKeySet(parsing: Array(#"{"keys":[]}"#.utf8))
-        let unknown = KeyCache.Verdict.refused(.unknownKey(.es256, identifier: "1"))
-        var cache = KeyCache()
-        cache.willFetch(at: start, for: .preparation)
-        cache.read(empty, at: start)
-        #expect(cache.verify(token, at: start, for: .message) == unknown)
-        #expect(cache.verify(token, at: start, for: .answer) == .fetch)
-        cache.willFetch(at: start + .seconds(59), for: .answer)
-        #expect(cache.verify(token, at: start + .seconds(60), for: .answer) == unknown)
-        #expect(cache.verify(token, at: start + .seconds(60), for: .message) == unknown)
-        #expect(cache.verify(token, at: start + .seconds(119), for: .message) == .fetch)
-        cache.willFetch(at: start + .seconds(119), for: .message)
-        #expect(cache.verify(token, at: start + .seconds(119), for: .answer) == .fetch)
-        #expect(cache.readiness(at: start + .seconds(3600)) == .fetch)
     }
 
     // MARK: Failures
@@ -120,19 +90,17 @@ struct KeyReadingTests {
     @Test("a read that fails at once has failed for the caller that began it")
     func failsAtOnce() async throws {
         let clock = TestClock()
-        let text = #"{"alg":"ES256","kid":"1"}"#
-        let token = try CompactSignature(parsing: "\(Base64URL.encode(text.utf8)).e30.AAAA")
-        let empty = try JSONWebKeySet(parsing: Array(#"{"keys":[]}"#.utf8))
+        let unknown = try UnknownKey()
         let failure = SignInError.unreachable(try #require(Issuer("https://example.com")), "its keys are away")
         for _ in 1...2000 {
             let keys = ProviderKeys(clock: clock.clock)
-            _ = try await keys.verify(token, for: .message) { willAsk in
+            _ = try await keys.verify(unknown.token, for: .message) { willAsk in
                 willAsk()
-                return .success(empty)
+                return .success(unknown.keys)
             }
             clock.advance(by: KeyCache.pause)
             await #expect(throws: failure) {
-                try await keys.verify(token, for: .message) { willAsk in
+                try await keys.verify(unknown.token, for: .message) { willAsk in
                     willAsk()
                     return .failure(failure)
                 }
@@ -153,26 +121,26 @@ struct KeyReadingTests {
         #expect(try await test.refusal() == nil)
     }
 
-    @Test("Retry-After of the keys is respected and passed on")
-    func keysLater() async throws {
+    @Test(
+        "a refresh is not sent while the keys are away, for a minute or their Retry-After",
+        arguments: [
+            ("keys-away", nil, KeyCache.pause), ("keys-retry-after", .seconds(120), .seconds(120)),
+        ] as [(String, Duration?, Duration)]
+    )
+    func keysLater(fault: String, retryAfter: Duration?, pause: Duration) async throws {
         let clock = TestClock()
-        let test = try await client("keys-retry-after", clock: clock)
+        let test = try await client(fault, clock: clock)
         let signedIn = try await test.signIn()
         clock.advance(by: KeyCache.age)
-        guard case .unavailable(let error, tokenMayBeUsed: false) = try await refresh(test, signedIn) else {
-            Issue.record("sent without keys")
-            return
+        for wait in [Duration.zero, pause - .seconds(1)] {
+            clock.advance(by: wait)
+            let outcome = try await test.refresh(signedIn)
+            #expect(outcome.kind == .unavailable(mayBeUsed: false))
+            if wait == .zero { #expect(outcome.outage?.retryAfter == retryAfter) }
         }
-        #expect(error.retryAfter == .seconds(120))
-        clock.advance(by: .seconds(119))
-        _ = try await refresh(test, signedIn)
         #expect(try await test.page("key-requests") == "2")
         clock.advance(by: .seconds(1))
-        let outcome = try await refresh(test, signedIn)
-        guard case .renewed = outcome else {
-            Issue.record("not renewed: \(outcome)")
-            return
-        }
+        #expect(try await test.refresh(signedIn).kind == .renewed)
     }
 
     @Test("a network change lets failed reads retry at once; others keep their pause")
@@ -186,15 +154,9 @@ struct KeyReadingTests {
         let other = try await client("keys-away.network", clock: clock)
         let ada = try await other.signIn()
         clock.advance(by: KeyCache.age)
-        guard case .unavailable = try await refresh(other, ada) else {
-            Issue.record("sent without keys")
-            return
-        }
+        #expect(try await other.refresh(ada).kind == .unavailable(mayBeUsed: false))
         other.client.forgetFailures()
-        guard case .renewed = try await refresh(other, ada) else {
-            Issue.record("not renewed")
-            return
-        }
+        #expect(try await other.refresh(ada).kind == .renewed)
         #expect(signedIn.identity.subject == "ada")
 
         let quiet = try await client("none.network", clock: clock)

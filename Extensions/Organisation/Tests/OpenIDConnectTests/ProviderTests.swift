@@ -20,22 +20,15 @@ struct ProviderTests {
         ] {
             #expect(Issuer(text) == nil, "\(text)")
         }
-        #expect(
-            testIssuer?.configurationAddress?.text == "https://login.example.com/realm/.well-known/openid-configuration"
-        )
-        #expect(
-            testIssuer?.authorizationServerAddress?.text
-                == "https://login.example.com/.well-known/oauth-authorization-server/realm"
-        )
-        let bare = Issuer("https://login.example.com/")
-        #expect(bare?.configurationAddress?.text == "https://login.example.com/.well-known/openid-configuration")
-        #expect(
-            bare?.authorizationServerAddress?.text == "https://login.example.com/.well-known/oauth-authorization-server"
-        )
-        #expect(
-            Issuer("https://login.example.com")?.authorizationServerAddress?.text
-                == "https://login.example.com/.well-known/oauth-authorization-server"
-        )
+        let (base, openID) = ("https://login.example.com", ".well-known/openid-configuration")
+        for (issuer, configuration, server) in [
+            (testIssuer, "/realm/\(openID)", "/realm"), (Issuer(base + "/"), "/\(openID)", ""),
+            (Issuer(base), "/\(openID)", ""),
+        ] {
+            #expect(issuer?.configurationAddress?.text == base + configuration)
+            let expected = "\(base)/.well-known/oauth-authorization-server\(server)"
+            #expect(issuer?.authorizationServerAddress?.text == expected)
+        }
     }
 
     @Test("metadata is cached for the provider's time, between 5 minutes and a day")
@@ -77,22 +70,39 @@ struct ProviderTests {
 
     @Test("keys are valid for an hour, and read for an unknown key once a minute at most")
     func keys() throws {
-        let text = #"{"alg":"ES256","kid":"1"}"#
-        let token = try CompactSignature(parsing: "\(Base64URL.encode(text.utf8)).e30.AAAA")
-        let empty = try JSONWebKeySet(parsing: Array(#"{"keys":[]}"#.utf8))
-        let unknown = KeyCache.Verdict.refused(.unknownKey(.es256, identifier: "1"))
+        let unknown = try UnknownKey()
         var cache = KeyCache()
-        #expect(cache.verify(token, at: start) == .fetch)
+        #expect(cache.verify(unknown.token, at: start) == .fetch)
         cache.willFetch(at: start)
-        #expect(cache.verify(token, at: start) == .unavailable)
-        cache.read(empty, at: start)
-        #expect(cache.verify(token, at: start + .seconds(59)) == unknown)
-        #expect(cache.verify(token, at: start + .seconds(60)) == .fetch)
+        #expect(cache.verify(unknown.token, at: start) == .unavailable)
+        cache.read(unknown.keys, at: start)
+        #expect(cache.verify(unknown.token, at: start + .seconds(59)) == unknown.verdict)
+        #expect(cache.verify(unknown.token, at: start + .seconds(60)) == .fetch)
         cache.willFetch(at: start + .seconds(60))
-        #expect(cache.verify(token, at: start + .seconds(61)) == unknown)
-        #expect(cache.verify(token, at: start + .seconds(3600)) == .fetch)
+        #expect(cache.verify(unknown.token, at: start + .seconds(61)) == unknown.verdict)
+        #expect(cache.verify(unknown.token, at: start + .seconds(3600)) == .fetch)
         cache.willFetch(at: start + .seconds(3600))
-        #expect(cache.verify(token, at: start + .seconds(3601)) == .unavailable)
+        #expect(cache.verify(unknown.token, at: start + .seconds(3601)) == .unavailable)
+    }
+
+    @Test("each need has its own minute; messages wait for the minutes of all needs")
+    func pauses() throws {
+        let unknown = try UnknownKey()
+        var cache = KeyCache()
+        func verdict(_ seconds: Int, _ need: KeyNeed) -> KeyCache.Verdict {
+            cache.verify(unknown.token, at: start + .seconds(seconds), for: need)
+        }
+        cache.willFetch(at: start, for: .preparation)
+        cache.read(unknown.keys, at: start)
+        #expect(verdict(0, .message) == unknown.verdict)
+        #expect(verdict(0, .answer) == .fetch)
+        cache.willFetch(at: start + .seconds(59), for: .answer)
+        #expect(verdict(60, .answer) == unknown.verdict)
+        #expect(verdict(60, .message) == unknown.verdict)
+        #expect(verdict(119, .message) == .fetch)
+        cache.willFetch(at: start + .seconds(119), for: .message)
+        #expect(verdict(119, .answer) == .fetch)
+        #expect(cache.readiness(at: start + .seconds(3600)) == .fetch)
     }
 
     @Test("configured addresses replace the provider's and missing ones")
@@ -145,6 +155,10 @@ struct EventTokenTests {
             let token = try event(#","events":{"\#(schemas)\#(name)":{},"https://example.com/other":{}},\#(ada)"#)
             #expect(token.events == [expected] && token.subject == "ada" && token.identifier == "j")
         }
+        // A type ignores case and the prefix application/.
+        for type in ["SecEvent+JWT", "application/secevent+jwt"] {
+            #expect(try event(#","events":{"x":{}}"#, type: type).identifier == "j")
+        }
         let complex = #""sub_id":{"format":"complex","user":{"format":"iss_sub","iss":"\#(issuer)","sub":"ada"}}"#
         #expect(try event(#","events":{"x":{}},\#(complex)"#).subject == "ada")
         let stranger = #""sub_id":{"format":"iss_sub","iss":"https://example.com","sub":"ada"}"#
@@ -162,13 +176,6 @@ struct EventTokenTests {
     )
     func refused(claims: String, type: String?) {
         #expect(throws: SignInError.self) { try event(claims, type: type) }
-    }
-
-    @Test("a token's type ignores case and the prefix application/")
-    func types() throws {
-        for type in ["secevent+jwt", "SecEvent+JWT", "application/secevent+jwt"] {
-            #expect(try event(#","events":{"x":{}}"#, type: type).identifier == "j")
-        }
     }
 
     @Test("an identifier is accepted once in ten minutes, and a thousand are remembered")

@@ -18,88 +18,54 @@ import Testing
     .enabled(if: ResourceServer.canRun, "python3-jwt is not installed")
 )
 struct ResourceServerTests {
-    private let temporary = Result { try TemporaryDirectory("resource-server") }
-    private let clock = TokenClock(Date())
-
-    /// A provider that publishes its keys to the server's file.
-    private func device() throws -> (EmbeddedIdentityProvider, Account, keys: String) {
-        let path = try temporary.get().path
-        let directory = UserDirectory(database: try DeviceDatabase(directory: path + "/state"), passwordCost: .minimal)
-        let ada = try directory.add(username: "ada", password: Secret("correct horse")).account
-        let keys = path + "/keys.json"
-        let provider = try EmbeddedIdentityProvider(
-            directory: directory,
-            publish: { text in _ = FileManager.default.createFile(atPath: keys, contents: Data(text.utf8)) },
-            date: { [clock] in clock.now }
-        )
-        return (provider, ada, keys)
-    }
-
     @Test("a valid token gets its account's orders; one without the scope is refused")
     func good() async throws {
-        let (provider, ada, keys) = try device()
-        let server = try await ResourceServer(keys: keys)
-        let answer = try await server.orders(provider.issueToken(for: ada, scopes: ["orders.read"]).value)
+        let service = try await OrdersService()
+        let answer = try await service.answer(service.token())
         #expect(answer.status == 200)
-        #expect(String(decoding: answer.body, as: UTF8.self).contains(ada.identifier))
-        let other = try await server.orders(provider.issueToken(for: ada, scopes: ["profile"]).value)
+        #expect(String(decoding: answer.body, as: UTF8.self).contains(service.ada.identifier))
+        let other = try await service.answer(service.token("profile"))
         #expect(other.status == 403 && other.error == "insufficient_scope")
-        #expect(try await server.orders(nil).status == 401)
+        #expect(try await service.answer(nil).status == 401)
     }
 
     @Test("a token for another service is refused")
     func wrongAudience() async throws {
-        let (provider, ada, keys) = try device()
-        let server = try await ResourceServer(
-            keys: keys,
-            ["--audience", "https://orders.example", "--scope", "https://orders.example/read"]
-        )
+        let service = try await OrdersService([
+            "--audience", "https://orders.example", "--scope", "https://orders.example/read",
+        ])
         for (scope, status) in [
             ("https://orders.example/read", 200), ("https://stock.example/read", 401), ("read", 401),
         ] {
-            let answer = try await server.orders(provider.issueToken(for: ada, scopes: [scope]).value)
-            #expect(answer.status == status, "\(scope)")
+            #expect(try await service.answer(service.token(scope)).status == status, "\(scope)")
         }
     }
 
-    @Test("an expired token is refused")
-    func expired() async throws {
-        let (provider, ada, keys) = try device()
-        let server = try await ResourceServer(keys: keys)
-        clock.advance(by: -300)
-        #expect(
-            try await server.orders(provider.issueToken(for: ada, scopes: ["orders.read"]).value).status == 200
-        )
-        clock.advance(by: -3600)
+    @Test("an expired, forged, changed or malformed token is refused")
+    func refused() async throws {
+        let service = try await OrdersService()
         // The keys are still valid: the service refuses the expiry, not an unknown key.
-        let old = try await provider.issueToken(for: ada, scopes: ["orders.read"]).value
-        let answer = try await server.orders(old)
-        #expect(answer.status == 401 && answer.error == "invalid_token")
-        #expect(String(decoding: answer.body, as: UTF8.self).contains("expired"))
-    }
+        #expect(try await service.answer(service.token(age: 300)).status == 200)
+        let expired = try await service.answer(service.token(age: 3900))
+        #expect(expired.status == 401 && expired.error == "invalid_token")
+        #expect(String(decoding: expired.body, as: UTF8.self).contains("expired"))
 
-    @Test("a forged or changed token is refused")
-    func forged() async throws {
-        let (provider, ada, keys) = try device()
-        let server = try await ResourceServer(keys: keys)
-        let good = try await provider.issueToken(for: ada, scopes: ["orders.read"])
-            .value
+        let good = try await service.token()
         let parts = good.split(separator: ".").map(String.init)
         let claims = try JSONValue(
             parsing: try #require(Base64URL.decode(parts[1].utf8)),
             limits: JSONLimits(size: 65_536)
         )
-        let published = try #require(provider.signingKeys)
+        let published = try #require(service.provider.signingKeys)
         let kid = try #require(JSONWebKeySet(parsing: Array(published.utf8)).keys.first?.identifier)
         func header(_ algorithm: String) -> String {
             Base64URL.encode(#"{"alg":"\#(algorithm)","kid":"\#(kid)","typ":"at+jwt"}"#.utf8)
         }
-        let stranger = SigningKey()
-        let foreign = try stranger.sign(claims, type: "at+jwt").split(separator: ".").map(String.init)
+        let foreign = try SigningKey().sign(claims, type: "at+jwt").split(separator: ".").map(String.init)
         var richer = try #require(claims.object)
         richer["scope"] = .string("orders.read orders.write")
         let changed = Base64URL.encode(JSONValue.object(richer).text.utf8)
-        for (name, token) in [
+        let forged = [
             ("another key", foreign.joined(separator: ".")),
             ("another key under this one's name", [header("ES256"), parts[1], foreign[2]].joined(separator: ".")),
             ("none", header("none") + "." + parts[1] + "."),
@@ -107,42 +73,31 @@ struct ResourceServerTests {
             ("a shared secret", [header("HS256"), parts[1], parts[2]].joined(separator: ".")),
             ("changed", [parts[0], changed, parts[2]].joined(separator: ".")),
             ("another kind", try SigningKey().sign(claims, type: "JWT")), ("nothing", "x"),
-        ] {
-            let answer = try await server.orders(token)
-            #expect(answer.status == 401 && answer.error == "invalid_token", "\(name): \(answer.status)")
-        }
-        #expect(try await server.orders(good).status == 200)
-    }
-
-    @Test("a header with wrong types is refused")
-    func malformed() async throws {
-        let (provider, ada, keys) = try device()
-        let server = try await ResourceServer(keys: keys)
-        let good = try await provider.issueToken(for: ada, scopes: ["orders.read"])
-        let rest = good.value.drop { $0 != "." }
-        for header in [
+        ]
+        // Headers with wrong types.
+        let malformed = [
             #"{"alg":"ES256","kid":"x","typ":5}"#, #"{"alg":"ES256","kid":["x"],"typ":"at+jwt"}"#,
             #"{"alg":7,"typ":"at+jwt"}"#, #"{"alg":"ES256"}"#, "[]", "5", String(repeating: "[", count: 5000),
-        ] {
-            let answer = try await server.orders(Base64URL.encode(header.utf8) + rest)
-            #expect(answer.status == 401 && answer.error == "invalid_token", "\(header.prefix(50))")
+        ].map { ("\($0.prefix(50))", "\(Base64URL.encode($0.utf8)).\(parts[1]).\(parts[2])") }
+        for (name, token) in forged + malformed {
+            let answer = try await service.answer(token)
+            #expect(answer.status == 401 && answer.error == "invalid_token", "\(name): \(answer.status)")
         }
+        #expect(try await service.answer(good).status == 200)
     }
 
     @Test("without readable keys every token gets status 503")
     func noKeys() async throws {
-        let (provider, ada, keys) = try device()
-        let server = try await ResourceServer(keys: keys)
-        let token = try await provider.issueToken(for: ada, scopes: ["orders.read"])
-        let whole = try String(contentsOfFile: keys, encoding: .utf8)
-        try FileManager.default.removeItem(atPath: keys)
-        #expect(try await server.orders(token.value).status == 503)
-        for flawed in [String(whole.prefix(whole.count / 2)), "", "[]", "{}", #"{"issuer":"x","keys":[5]}"#] {
-            try flawed.write(toFile: keys, atomically: true, encoding: .utf8)
-            #expect(try await server.orders(token.value).status == 503, "\(flawed)")
+        let service = try await OrdersService()
+        let token = try await service.token()
+        let whole = try String(contentsOfFile: service.keys, encoding: .utf8)
+        try FileManager.default.removeItem(atPath: service.keys)
+        #expect(try await service.answer(token).status == 503)
+        let flawed = [String(whole.prefix(whole.count / 2)), "", "[]", "{}", #"{"issuer":"x","keys":[5]}"#]
+        for (text, status) in flawed.map({ ($0, 503) }) + [(whole, 200)] {
+            try text.write(toFile: service.keys, atomically: true, encoding: .utf8)
+            #expect(try await service.answer(token).status == status, "\(text)")
         }
-        try whole.write(toFile: keys, atomically: true, encoding: .utf8)
-        #expect(try await server.orders(token.value).status == 200)
     }
 
     @Test("after a failed reading of the provider's keys, the service soon reads them again")
@@ -175,8 +130,6 @@ struct ResourceServer {
         return probe.waitUntilExit() == 0
     }
 
-    init(keys: String, _ arguments: [String] = []) async throws { try await self.init(["--keys", keys] + arguments) }
-
     init(_ arguments: [String], environment: [String: String] = [:]) async throws {
         process = try ChildProcess("/usr/bin/python3", [Self.script] + arguments, environment: environment)
         let port = try await process.line { Int($0) != nil }
@@ -189,6 +142,42 @@ struct ResourceServer {
     }
 }
 
+/// The service, and an embedded provider that publishes its keys to the service's file.
+private struct OrdersService {
+    private let directory: TemporaryDirectory
+    private let server: ResourceServer
+    private let clock: TokenClock
+    let provider: EmbeddedIdentityProvider
+    let ada: Account
+    let keys: String
+
+    init(_ arguments: [String] = []) async throws {
+        directory = try TemporaryDirectory("resource-server")
+        let users = UserDirectory(
+            database: try DeviceDatabase(directory: directory.path + "/state"),
+            passwordCost: .minimal
+        )
+        ada = try users.add(username: "ada", password: Secret("correct horse")).account
+        let (keys, clock) = (directory.path + "/keys.json", TokenClock())
+        provider = try EmbeddedIdentityProvider(
+            directory: users,
+            publish: { text in _ = FileManager.default.createFile(atPath: keys, contents: Data(text.utf8)) },
+            date: { clock.now }
+        )
+        (self.keys, self.clock) = (keys, clock)
+        server = try await ResourceServer(["--keys", keys] + arguments)
+    }
+
+    /// A token that was issued this number of seconds ago.
+    func token(_ scope: String = "orders.read", age: TimeInterval = 0) async throws -> String {
+        clock.turnBack(by: age)
+        defer { clock.turnBack(by: -age) }
+        return try await provider.issueToken(for: ada, scopes: [scope]).value
+    }
+
+    func answer(_ token: String?) async throws -> HTTPResponse { try await server.orders(token) }
+}
+
 extension HTTPResponse {
     /// OAuth's error code in the response of a service.
     fileprivate var error: String? {
@@ -199,10 +188,8 @@ extension HTTPResponse {
 
 /// The provider's wall clock.
 private final class TokenClock: Sendable {
-    private let date: Locked<Date>
-
-    init(_ date: Date) { self.date = Locked(date) }
+    private let date = Locked(Date())
 
     var now: Date { date.withLock { $0 } }
-    func advance(by seconds: TimeInterval) { date.withLock { $0 += seconds } }
+    func turnBack(by seconds: TimeInterval) { date.withLock { $0 -= seconds } }
 }

@@ -31,6 +31,19 @@ func oauthError(_ word: String, status: Int = 400) -> Result<HTTPResponse, HTTPE
     .success(json(#"{"error":"\#(word)"}"#, status: status))
 }
 
+/// Keys of which none is the token's.
+struct UnknownKey {
+    let token: CompactSignature
+    let keys: JSONWebKeySet
+    let verdict = KeyCache.Verdict.refused(.unknownKey(.es256, identifier: "1"))
+
+    init() throws {
+        let header = Base64URL.encode(#"{"alg":"ES256","kid":"1"}"#.utf8)
+        token = try CompactSignature(parsing: "\(header).e30.AAAA")
+        keys = try JSONWebKeySet(parsing: Array(#"{"keys":[]}"#.utf8))
+    }
+}
+
 let tokens = json(#"{"access_token":"a","token_type":"bearer","expires_in":60,"refresh_token":"r2"}"#)
 
 func failure(_ reason: HTTPError.Reason) -> Result<HTTPResponse, HTTPError> {

@@ -13,6 +13,8 @@ package final class FaultyProvider: Sendable {
     /// The folder of the programs that act as providers and as people.
     package static let folder = "/" + #filePath.split(separator: "/").dropLast(3).joined(separator: "/") + "/Providers"
 
+    package static let secret = "s&cret +%/"
+
     private let directory: TemporaryDirectory
     private let process: ChildProcess
     /// The port at 127.0.0.1.
@@ -32,25 +34,20 @@ package final class FaultyProvider: Sendable {
     /// The issuer with this fault.
     package func issuer(_ fault: String) -> String { "https://localhost:\(port)/\(fault)" }
 
-    /// A client of the provider with this fault.
-    package func client(
+    /// A client of the shared provider with this fault.
+    package static func client(
         _ fault: String,
-        clock: TestClock = TestClock(),
-        secret: String = "s&cret +%/"
-    ) throws -> TestClient {
-        guard let issuer = Issuer(issuer(fault)) else { throw NoAddress() }
-        let http = HTTPClient(trustAnchors: trustAnchors, patience: 30)
-        return TestClient(
-            client: OpenIDConnectClient(
-                issuer: issuer,
-                credentials: ClientCredentials(identifier: "device-7", secret: Secret(secret)),
-                http: http,
-                clock: clock.clock
-            ),
-            http: http
-        )
+        clock: OpenIDConnectClient.Clock = TestClock().clock,
+        secret: String = FaultyProvider.secret
+    ) async throws -> TestClient {
+        let provider = try await shared.value
+        guard let issuer = Issuer(provider.issuer(fault)) else { throw NoAddress() }
+        return TestClient(issuer, secret: secret, trustAnchors: provider.trustAnchors, clock: clock)
     }
 }
+
+/// The address that browsers come back to.
+package let testRedirect = "http://127.0.0.1:8976/callback"
 
 package struct NoAddress: Error {
     package init() {}
@@ -61,31 +58,38 @@ package struct TestClient: Sendable {
     package let client: OpenIDConnectClient
     package let http: HTTPClient
 
-    package init(client: OpenIDConnectClient, http: HTTPClient) {
-        self.client = client
-        self.http = http
+    package init(
+        _ issuer: Issuer,
+        secret: String,
+        trustAnchors: String? = nil,
+        clock: OpenIDConnectClient.Clock = .init()
+    ) {
+        http = HTTPClient(trustAnchors: trustAnchors, patience: 30)
+        let credentials = ClientCredentials(identifier: "device-7", secret: Secret(secret))
+        client = OpenIDConnectClient(issuer: issuer, credentials: credentials, http: http, clock: clock)
     }
 
     /// Signs in with the browser.
     package func signIn() async throws -> OpenIDConnectClient.SignedIn {
-        let redirect = "http://127.0.0.1:8976/callback"
-        let flow = try await client.beginSignIn(redirect: redirect)
+        let flow = try await client.beginSignIn(redirect: testRedirect)
         let query = try await browse(flow.address(scopes: ["openid", "profile"], loginHint: "ada"))
         return try await client.completeSignIn(flow, query: query, requestedAt: Date())
     }
 
+    /// Refreshes the tokens of a sign-in.
+    package func refresh(_ signedIn: OpenIDConnectClient.SignedIn) async throws -> RefreshOutcome {
+        guard let token = signedIn.tokens.refreshToken else { throw NotRenewed(description: "no refresh token") }
+        return await client.refresh(token, of: signedIn.identity)
+    }
+
     /// The query of the address that the provider redirects the browser to.
     package func browse(_ address: String) async throws -> String {
-        String(decoding: try await get(address), as: UTF8.self)
+        guard let address = HTTPAddress(address) else { throw NoAddress() }
+        return String(decoding: try await http.send(HTTPRequest(address)).body, as: UTF8.self)
     }
 
     /// The content of a path below the issuer.
     package func page(_ path: String) async throws -> String { try await browse(client.issuer.text + "/" + path) }
-
-    private func get(_ text: String) async throws -> [UInt8] {
-        guard let address = HTTPAddress(text) else { throw NoAddress() }
-        return try await http.send(HTTPRequest(address)).body
-    }
 
     /// The error of a sign-in; `nil` if it succeeds.
     package func refusal() async throws -> SignInError? {

@@ -1,6 +1,3 @@
-import FoundationEssentials
-import HTTPClient
-import Identity
 package import NotifyCenterTestKit
 package import OpenIDConnect
 
@@ -12,27 +9,17 @@ package final class Glewlwyd: Sendable {
 
     package static let program = "/usr/bin/glewlwyd"
 
-    /// - Parameters:
-    ///   - port: The port to try first.
-    ///   - options: Further options of the harness; see `Providers/glewlwyd --help`.
-    package init(port: Int? = nil, options: [String] = []) async throws {
+    /// - Parameter options: Options of the harness; see `Providers/glewlwyd --help`.
+    package init(options: [String] = []) async throws {
         directory = try TemporaryDirectory("glewlwyd")
-        let ports = port.map { ["--port", "\($0)"] } ?? []
-        let arguments = ["\(FaultyProvider.folder)/glewlwyd", directory.path] + ports
+        let arguments = ["\(FaultyProvider.folder)/glewlwyd", directory.path]
         process = try ChildProcess("/usr/bin/python3", arguments + options)
         let line = try await process.line { $0.hasPrefix("ready ") }
         guard let issuer = Issuer(String(line.dropFirst("ready ".count))) else { throw NoAddress() }
         self.issuer = issuer
     }
 
-    package func client(clock: OpenIDConnectClient.Clock = .init(), secret: String = "device-secret-7") -> TestClient {
-        let http = HTTPClient(patience: 30)
-        let credentials = ClientCredentials(identifier: "device-7", secret: Secret(secret))
-        return TestClient(
-            client: OpenIDConnectClient(issuer: issuer, credentials: credentials, http: http, clock: clock),
-            http: http
-        )
-    }
+    package func client(secret: String = "device-secret-7") -> TestClient { TestClient(issuer, secret: secret) }
 
     /// Runs a command of the harness, and returns its result.
     package func run(_ command: String) async throws -> String {
@@ -45,16 +32,9 @@ package final class Glewlwyd: Sendable {
 
     private var answers: [String] { process.lines.filter { $0.hasPrefix("done") } }
 
-    /// Signs Ada in with her browser.
-    package func signIn(_ client: OpenIDConnectClient) async throws -> OpenIDConnectClient.SignedIn {
-        let flow = try await client.beginSignIn(redirect: "http://127.0.0.1:8976/callback")
-        let start = Date()
-        let answer = try await run("browse " + flow.address(scopes: ["openid"]))
-        return try await client.completeSignIn(
-            flow,
-            query: String(answer.drop { $0 != "?" }.dropFirst()),
-            requestedAt: start
-        )
+    /// Opens an address as Ada, and returns the query of the redirect.
+    package func browse(_ address: String) async throws -> String {
+        String(try await run("browse " + address).drop { $0 != "?" }.dropFirst())
     }
 }
 

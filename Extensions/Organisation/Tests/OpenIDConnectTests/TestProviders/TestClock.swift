@@ -3,17 +3,21 @@ import DBus
 package import OpenIDConnect
 import Synchronization
 
-/// A clock that advances only when code waits on it.
+/// A clock that advances only when code waits on it; with `holds`, only when the test advances it. A waiting task then
+/// checks it every 5 ms.
 package final class TestClock: Sendable {
     private let passed = Locked(Duration.zero)
-    private let waits = Locked<[Duration]>([])
+    private let begun = Locked<[Duration]>([])
     private let start = ContinuousClock.now
+    private let holds: Bool
 
-    package init() {}
+    package init(holds: Bool = false) { self.holds = holds }
 
     package var now: ContinuousClock.Instant { start + passed.withLock { $0 } }
-    /// The duration of each wait.
-    package var waited: [Duration] { waits.withLock { $0 } }
+    /// The duration of each wait that has begun.
+    package var waited: [Duration] { begun.withLock { $0 } }
+    /// The number of waits that have begun.
+    package var waits: Int { waited.count }
 
     package func advance(by duration: Duration) { passed.withLock { $0 += duration } }
 
@@ -22,8 +26,10 @@ package final class TestClock: Sendable {
         OpenIDConnectClient.Clock(
             now: { self.now },
             wait: { duration in
-                self.waits.withLock { $0.append(duration) }
-                self.advance(by: duration)
+                let end = self.now + duration
+                self.begun.withLock { $0.append(duration) }
+                guard self.holds else { return self.advance(by: duration) }
+                while self.now < end { try await Task.sleep(for: .milliseconds(5)) }
             }
         )
     }
