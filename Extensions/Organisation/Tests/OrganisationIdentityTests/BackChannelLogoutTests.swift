@@ -23,9 +23,24 @@ struct BackChannelLogoutTests {
         )
     }
 
+    @Test("a request that is no logout gets the matching status")
+    func strangers() async throws {
+        let logout = BackChannelLogout(try await FaultyProvider.client("none").client) { event in
+            Issue.record("\(event)")
+        }
+        let form = ["content-type": FormFields.contentType]
+        for (request, status) in [
+            (ReceivedRequest(method: "GET", path: "/logout"), 405),
+            (ReceivedRequest(method: "POST", path: "/", fields: ["content-type": "application/json"]), 415),
+            (ReceivedRequest(method: "POST", path: "/", fields: form, body: Array("a=b".utf8)), 400),
+        ] {
+            #expect(await logout.answer(request).status == status)
+        }
+    }
+
     @Test("a logout is reported with the time at which its token was issued")
     func time() async throws {
-        let test = try await FaultyProvider.shared.value.client("backchannel-issued-90-s-ago")
+        let test = try await FaultyProvider.client("backchannel-issued-90-s-ago")
         let events = Locked<[ProviderEvent]>([])
         let logout = BackChannelLogout(test.client) { event in events.withLock { $0.append(event) } }
         let asked = Date()
@@ -37,7 +52,7 @@ struct BackChannelLogoutTests {
 
     @Test("a logout is reported completely even if the provider disconnects")
     func hangUp() async throws {
-        let test = try await FaultyProvider.shared.value.client("backchannel-none.hang-up")
+        let test = try await FaultyProvider.client("backchannel-none.hang-up")
         let (gate, opened) = AsyncStream.makeStream(of: Void.self)
         let report = Locked((hasBegun: false, isCancelled: true))
         let logout = BackChannelLogout(test.client) { _ in
@@ -56,9 +71,8 @@ struct BackChannelLogoutTests {
 
     @Test("a flood of strangers' tokens does not block a genuine logout")
     func flood() async throws {
-        let faulty = try await FaultyProvider.shared.value
-        let test = try faulty.client("backchannel-none.flooded")
-        let foreign = try await faulty.client("backchannel-none.other-keys").page("logout-token")
+        let test = try await FaultyProvider.client("backchannel-none.flooded")
+        let foreign = try await FaultyProvider.client("backchannel-none.other-keys").page("logout-token")
         let events = Locked(0)
         let logout = BackChannelLogout(test.client) { _ in events.withLock { $0 += 1 } }
         // The first logout makes the provider's keys be read.
@@ -70,5 +84,17 @@ struct BackChannelLogoutTests {
         let second = request(try await test.page("logout-token"))
         #expect(await logout.answer(second).status == 200)
         #expect(events.withLock { $0 } == 2)
+    }
+}
+
+@Suite("Request rate limit")
+struct RequestRateTests {
+    @Test("ten requests a second are allowed, and ten at once after a quiet period")
+    func rate() {
+        let start = ContinuousClock.now
+        var rate = RequestRate(perSecond: 10, at: start)
+        #expect((0..<30).count { _ in rate.take(at: start) } == 10)
+        #expect((0..<30).count { _ in rate.take(at: start + .milliseconds(250)) } == 2)
+        #expect((0..<30).count { _ in rate.take(at: start + .seconds(3600)) } == 10)
     }
 }

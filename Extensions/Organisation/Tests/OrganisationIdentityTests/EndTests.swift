@@ -14,62 +14,39 @@ extension OpenIDConnectProviderTests {
     @Test("the session ends first, then the refresh token, then all access tokens")
     func end() async throws {
         let (provider, test) = try await make("end")
-        let signIn = try await signIn(provider, test)
-        guard case .renewed(_, let record?) = await provider.renew(signIn.record, scopes: [], mayBeUsed: false) else {
-            Issue.record("not renewed")
-            return
-        }
+        let signIn = try await provider.signIn(browse: test.browse)
+        let record = try await provider.renewed(signIn.record).record
         try await provider.end(record)
-        #expect(
-            try await test.page("ended").split(separator: "\n") == [
-                "end-session", "revoke refresh_token", "revoke access_token", "revoke access_token",
-            ]
-        )
-        guard case .sessionOver = await provider.renew(record, scopes: [], mayBeUsed: false) else {
-            Issue.record("a revoked token was taken")
-            return
-        }
+        #expect(try await test.page("ended") == allEnded + "\nrevoke access_token")
+        #expect(await provider.renew(record).kind == .sessionOver)
     }
 
     @Test("a refused revocation is final; an outage is retried")
     func refusedEnd() async throws {
         let (denied, other) = try await make("revoke-denied")
-        let record = try await signIn(denied, other).record
+        let record = try await denied.signIn(browse: other.browse).record
         let refusal = await #expect(throws: IdentityError.self) { try await denied.end(record) }
         #expect(refusal?.code == .providerMisconfigured)
         let (away, test) = try await make("revoke-away")
-        let second = try await signIn(away, test).record
+        let second = try await away.signIn(browse: test.browse).record
         let outage = await #expect(throws: IdentityError.self) { try await away.end(second) }
         #expect(outage?.code == .providerUnavailable)
         try await away.end(second)
-        #expect(try await test.page("ended").hasSuffix("revoke refresh_token\nrevoke access_token"))
+        #expect(try await test.page("ended").hasSuffix(tokensEnded))
     }
 
     @Test("a foreign or damaged record ends nothing")
     func foreignRecords() async throws {
         let (provider, test) = try await make("none")
-        let record = try await signIn(provider, test).record
-        let content = record.content.text
-        let person = record.person
-        let issuer = ProviderRecord.Person(issuer: "https://example.com", subject: "ada")
-        for other in [
-            ProviderRecord(person: issuer, session: nil, content: record.content),
-            ProviderRecord(
-                person: .init(issuer: person.issuer, subject: "grace"),
-                session: nil,
-                content: record.content
-            ),
-            ProviderRecord(person: person, session: nil, content: Secret("{")),
-            ProviderRecord(
-                person: person,
-                session: nil,
-                content: Secret(content + String(repeating: " ", count: 200_000))
-            ),
-        ] {
-            guard case .reauthenticationNeeded = await provider.renew(other, scopes: [], mayBeUsed: false) else {
-                Issue.record("used")
-                return
-            }
+        let record = try await provider.signIn(browse: test.browse).record
+        let (person, long) = (record.person, record.content.text + String(repeating: " ", count: 200_000))
+        for (person, content) in [
+            (.init(issuer: "https://example.com", subject: "ada"), record.content),
+            (.init(issuer: person.issuer, subject: "grace"), record.content),
+            (person, Secret("{")), (person, Secret(long)),
+        ] as [(ProviderRecord.Person, Secret)] {
+            let other = ProviderRecord(person: person, session: nil, content: content)
+            #expect(await provider.renew(other).kind == .reauthenticationNeeded)
             let error = await #expect(throws: IdentityError.self) { try await provider.end(other) }
             #expect(error?.code == .providerMisconfigured)
         }
@@ -81,10 +58,10 @@ extension OpenIDConnectProviderTests {
     )
     func endOfSessionAway(fault: String) async throws {
         let (provider, test) = try await make(fault)
-        let record = try await signIn(provider, test).record
+        let record = try await provider.signIn(browse: test.browse).record
         let error = await #expect(throws: IdentityError.self) { try await provider.end(record) }
         #expect(error?.code == .providerUnavailable)
-        #expect(try await test.page("ended") == "revoke refresh_token\nrevoke access_token")
+        #expect(try await test.page("ended") == tokensEnded)
         try await provider.end(record)
         #expect(try await test.page("ended").hasSuffix(allEnded))
     }
@@ -92,7 +69,7 @@ extension OpenIDConnectProviderTests {
     @Test("a redirect and a cancelled task are not final")
     func notFinal() async throws {
         let (provider, test) = try await make("revoke-redirect")
-        let record = try await signIn(provider, test).record
+        let record = try await provider.signIn(browse: test.browse).record
         let error = await #expect(throws: IdentityError.self) { try await provider.end(record) }
         #expect(error?.code == .providerUnavailable)
         let cancelled = Task {
@@ -108,14 +85,8 @@ extension OpenIDConnectProviderTests {
     @Test("an end takes 50 s at most; a later attempt ends the rest")
     func longEnd() async throws {
         let (provider, test) = try await make("none.long-end")
-        var record = try await signIn(provider, test).record
-        for _ in 0..<9 {
-            guard case .renewed(_, let next?) = await provider.renew(record, scopes: [], mayBeUsed: false) else {
-                Issue.record("not renewed")
-                return
-            }
-            record = next
-        }
+        var record = try await provider.signIn(browse: test.browse).record
+        for _ in 0..<9 { record = try await provider.renewed(record).record }
         func ended() async throws -> Int { try await test.page("ended").split(separator: "\n").count }
         // Every read of the clock advances it by 6 s.
         let start = ContinuousClock.now
@@ -143,43 +114,48 @@ extension OpenIDConnectProviderTests {
     )
     func refusedTokens(fault: String) async throws {
         let (provider, test) = try await make(fault)
-        await #expect(throws: IdentityError.self) { try await self.signIn(provider, test) }
+        await #expect(throws: IdentityError.self) { try await provider.signIn(browse: test.browse) }
         try await eventually("the end of the tokens") { try await test.page("ended") == allEnded }
     }
 
-    @Test("a rejected device code sign-in ends its session; a rejected refresh does not")
-    func otherRefusedTokens() async throws {
-        let clock = HeldClock()
-        let (byCode, test) = try await make("nonce-invalid.device", clock: clock.clock)
-        _ = try await byCode.begin(SignInStart(.deviceCode))
+    @Test("a rejected device code sign-in ends its session")
+    func refusedByCode() async throws {
+        let clock = TestClock(holds: true)
+        let (provider, test) = try await make("nonce-invalid.device", clock: clock.clock)
+        _ = try await provider.begin(SignInStart(.deviceCode))
         for wait in 1...2 {
             try await eventually("wait \(wait)") { clock.waits == wait }
             clock.advance(by: .seconds(5))
         }
         try await eventually("the end of the tokens") { try await test.page("ended") == allEnded }
+    }
 
-        let (provider, other) = try await make("refresh-token-invalid-sub.ended")
-        let record = try await signIn(provider, other).record
-        guard case .reauthenticationNeeded = await provider.renew(record, scopes: [], mayBeUsed: false) else {
-            Issue.record("another person's tokens were taken")
-            return
-        }
-        try await eventually("revocation") {
-            try await other.page("ended") == "revoke refresh_token\nrevoke access_token"
-        }
+    @Test(
+        "the tokens of a rejected refresh are revoked, even with a wrong clock",
+        arguments: [
+            // Another person's tokens.
+            ("refresh-token-invalid-sub.ended", 0), ("refresh-token-invalid-sub.slow", -7200),
+            ("refresh-token-invalid-sub.fast", 7200),
+            // A refresh token that is too large.
+            ("large-refresh", 0),
+        ] as [(String, Double)]
+    )
+    func refusedRefresh(fault: String, offset: Double) async throws {
+        let (provider, test) = try await make(fault)
+        let record = try await provider.signIn(browse: test.browse).record
+        #expect(try await renew(record, fault, offset: offset).kind == .reauthenticationNeeded)
+        try await eventually("revocation") { try await test.page("ended") == tokensEnded }
     }
 
     @Test("tokens of a rejected person are revoked after an outage")
     func refusedWhileAway() async throws {
-        let clock = HeldClock()
+        let clock = TestClock(holds: true)
         let (provider, test) = try await make("revoke-away.later", clock: clock.clock)
         let other = ProviderRecord.Person(issuer: test.client.issuer.text, subject: "nobody")
-        await #expect(throws: IdentityError.self) { try await self.signIn(provider, test, only: other) }
+        await #expect(throws: IdentityError.self) { try await provider.signIn(only: other, browse: test.browse) }
         try await eventually("the first attempt") { clock.waited == [.seconds(5)] }
         clock.advance(by: .seconds(5))
-        try await eventually("revocation") {
-            try await test.page("ended").hasSuffix("revoke refresh_token\nrevoke access_token")
-        }
+        try await eventually("revocation") { try await test.page("ended").hasSuffix(tokensEnded) }
         #expect(clock.waits == 1)
     }
 
@@ -190,12 +166,10 @@ extension OpenIDConnectProviderTests {
 
     private func judgeCancelledLate() async throws {
         let (provider, test) = try await make("exchange-after-2-s.cancelled")
-        let begun = try await provider.begin(SignInStart(.browser, redirect: redirect))
-        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
-        let query = try await test.browse(address)
-        async let outcome = provider.complete(begun.handle, query: query)
-        try await eventually("the answer is checked") { provider.pending.withLock { $0.isCompleting(begun.handle) } }
-        await provider.cancel(begun.handle)
+        let (handle, query) = try await begin(provider, test)
+        async let outcome = provider.complete(handle, query: query)
+        try await eventually("the answer is checked") { provider.pending.withLock { $0.isCompleting(handle) } }
+        await provider.cancel(handle)
         try await provider.end(try await outcome.record)
         #expect(try await test.page("ended") == allEnded)
     }
@@ -203,21 +177,8 @@ extension OpenIDConnectProviderTests {
     @Test("with keepsSession only the tokens are revoked")
     func tokensAlone() async throws {
         let (provider, test) = try await make("tokens-alone")
-        let record = try await signIn(provider, test).record
+        let record = try await provider.signIn(browse: test.browse).record
         try await provider.end(record, keepsSession: true)
-        #expect(try await test.page("ended") == "revoke refresh_token\nrevoke access_token")
-    }
-
-    @Test("a new refresh token that is too large is revoked, and the person signs in again")
-    func tooLarge() async throws {
-        let (provider, test) = try await make("large-refresh")
-        let record = try await signIn(provider, test).record
-        guard case .reauthenticationNeeded = await provider.renew(record, scopes: [], mayBeUsed: false) else {
-            Issue.record("not the person's")
-            return
-        }
-        try await eventually("revocation") {
-            try await test.page("ended") == "revoke refresh_token\nrevoke access_token"
-        }
+        #expect(try await test.page("ended") == tokensEnded)
     }
 }

@@ -23,36 +23,25 @@ struct GlewlwydProviderTests {
         let glewlwyd = try await Glewlwyd()
         let client = glewlwyd.client().client
         let provider = OpenIDConnectProvider(client, settings: .init(scopes: ["openid"]))
-        let start = SignInStart(.browser, redirect: "http://127.0.0.1:8976/callback", loginHint: "ada")
-        let begun = try await provider.begin(start)
-        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
-        let answer = try await glewlwyd.run("browse " + address)
-        let signIn = try await provider.complete(begun.handle, query: String(answer.drop { $0 != "?" }.dropFirst()))
+        let signIn = try await provider.signIn(browse: glewlwyd.browse)
         #expect(signIn.account.username == "ada@example.com" && signIn.account.displayName == "Ada")
-        guard case .renewed(let token, let record?) = await provider.renew(signIn.record, scopes: [], mayBeUsed: false)
-        else {
-            Issue.record("not renewed")
-            return
-        }
+        let (token, record) = try await provider.renewed(signIn.record)
         _ = try await client.userInfo(token.value, of: record.person.subject)
         try await provider.end(record)
         await #expect(throws: SignInError.self) { try await client.userInfo(token.value, of: nil) }
-        guard case .sessionOver = await provider.renew(record, scopes: [], mayBeUsed: false) else {
-            Issue.record("the session goes on")
-            return
-        }
+        #expect(await provider.renew(record).kind == .sessionOver)
     }
 
-    @Test("a revocation that glewlwyd refuses is final")
+    @Test("a revocation that glewlwyd refuses is final; a reused token ends the session")
     func refused() async throws {
         let glewlwyd = try await Glewlwyd()
         let provider = OpenIDConnectProvider(glewlwyd.client().client, settings: .init(scopes: ["openid"]))
-        let begun = try await provider.begin(SignInStart(.browser, redirect: "http://127.0.0.1:8976/callback"))
-        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
-        let answer = try await glewlwyd.run("browse " + address)
-        let signIn = try await provider.complete(begun.handle, query: String(answer.drop { $0 != "?" }.dropFirst()))
+        let record = try await provider.signIn(browse: glewlwyd.browse).record
         let stranger = OpenIDConnectProvider(glewlwyd.client(secret: "wrong").client)
-        let error = await #expect(throws: IdentityError.self) { try await stranger.end(signIn.record) }
+        let error = await #expect(throws: IdentityError.self) { try await stranger.end(record) }
         #expect(error?.code == .providerMisconfigured, "\(String(describing: error))")
+        let first = try await provider.signIn(browse: glewlwyd.browse).record
+        let second = try await provider.renewed(first).record
+        for record in [first, second] { #expect(await provider.renew(record).kind == .sessionOver) }
     }
 }

@@ -55,8 +55,8 @@ struct KeptSignInTests {
 
     @Test("a sign-in that is being completed does not expire; an unanswered one does")
     func completing() async throws {
-        let client = try await FaultyProvider.shared.value.client("none").client
-        let flow = try await client.beginSignIn(redirect: "http://127.0.0.1:8976/callback")
+        let client = try await FaultyProvider.client("none").client
+        let flow = try await client.beginSignIn(redirect: testRedirect)
         let signIn = BrowserSignIn(flow: flow, requestedAt: now, scopes: [], only: nil)
         let start = ContinuousClock.now
         var pending = PendingSignIns()

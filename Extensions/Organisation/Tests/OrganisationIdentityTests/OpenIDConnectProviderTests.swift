@@ -12,134 +12,80 @@ import Testing
 
 @testable import OrganisationIdentity
 
-/// A clock that only the test advances. A waiting task checks it every 5 ms.
-final class HeldClock: Sendable {
-    private let passed = Locked(Duration.zero)
-    private let begun = Locked<[Duration]>([])
-    private let start = ContinuousClock.now
-
-    /// The duration of each wait that has begun.
-    var waited: [Duration] { begun.withLock { $0 } }
-
-    /// The number of waits that have begun.
-    var waits: Int { waited.count }
-
-    func advance(by duration: Duration) { passed.withLock { $0 += duration } }
-
-    var clock: OpenIDConnectClient.Clock {
-        OpenIDConnectClient.Clock(
-            now: { [self] in start + passed.withLock { $0 } },
-            wait: { [self] duration in
-                let end = passed.withLock { $0 } + duration
-                begun.withLock { $0.append(duration) }
-                while passed.withLock({ $0 < end }) { try await Task.sleep(for: .milliseconds(5)) }
-            }
-        )
-    }
-}
-
-/// The provider's log after a whole sign-in has ended there.
-let allEnded = "end-session\nrevoke refresh_token\nrevoke access_token"
+/// The provider's log after a whole sign-in has ended there, and after only its tokens have.
+let allEnded = "end-session\n" + tokensEnded
+let tokensEnded = "revoke refresh_token\nrevoke access_token"
 
 @Suite("The organisation's provider")
 struct OpenIDConnectProviderTests {
-    let redirect = "http://127.0.0.1:8976/callback"
-
     /// A provider with a fault, and a browser.
     func make(
         _ fault: String,
-        _ settings: OpenIDConnectProvider.Settings = .init(),
         clock: OpenIDConnectClient.Clock = .init()
     ) async throws -> (OpenIDConnectProvider, TestClient) {
-        let test = try await FaultyProvider.shared.value.client(fault)
-        let shared = try await FaultyProvider.shared.value
-        let client = OpenIDConnectClient(
-            issuer: test.client.issuer,
-            credentials: ClientCredentials(identifier: "device-7", secret: Secret("s&cret +%/")),
-            http: HTTPClient(trustAnchors: shared.trustAnchors, patience: 30),
-            clock: clock
-        )
-        return (OpenIDConnectProvider(client, settings: settings, clock: clock), test)
+        let client = try await FaultyProvider.client(fault, clock: clock).client
+        return (OpenIDConnectProvider(client, clock: clock), try await FaultyProvider.client(fault))
     }
 
-    func signIn(
-        _ provider: OpenIDConnectProvider,
-        _ test: TestClient,
-        hint: String? = nil,
-        only: ProviderRecord.Person? = nil
-    ) async throws -> ProviderSignIn {
-        let start = SignInStart(.browser, redirect: redirect, loginHint: hint, only: only)
-        let begun = try await provider.begin(start)
+    /// A sign-in that waits for the query of its redirect.
+    func begin(_ provider: OpenIDConnectProvider, _ test: TestClient) async throws -> (handle: String, query: String) {
+        let begun = try await provider.begin(SignInStart(.browser, redirect: testRedirect))
         guard case .browser(let address) = begun.prompt else { throw NoAddress() }
         #expect(begun.lifetime == .seconds(600) && begun.handle.utf8.count == 43)
-        return try await provider.complete(begun.handle, query: test.browse(address))
+        return (begun.handle, try await test.browse(address))
     }
 
     @Test("Ada signs in by browser and gets her account, name, record and token")
     func browser() async throws {
         let (provider, test) = try await make("none")
-        let signIn = try await signIn(provider, test)
+        let signIn = try await provider.signIn(browse: test.browse)
         #expect(signIn.account.username == "ada@example.com")
-        #expect(signIn.record.person.issuer == test.client.issuer.text && signIn.record.person.subject == "ada")
+        #expect(signIn.record.person == ProviderRecord.Person(issuer: test.client.issuer.text, subject: "ada"))
         #expect(signIn.record.session == "session-1")
         #expect(signIn.token.scopes == ["openid", "profile"])
         #expect(abs(signIn.token.expiresAt.timeIntervalSinceNow - 3600) < 60)
         #expect(!"\(signIn.record)".contains("ey") && !String(reflecting: signIn).contains(signIn.token.value))
-        guard case .renewed(let token, let record?) = await provider.renew(signIn.record, scopes: [], mayBeUsed: false)
-        else {
-            Issue.record("not renewed")
-            return
-        }
+        let (token, record) = try await provider.renewed(signIn.record)
         #expect(token.value != signIn.token.value && record.person == signIn.record.person)
-        // The first token is used up.
-        guard case .sessionOver = await provider.renew(signIn.record, scopes: [], mayBeUsed: false) else {
-            Issue.record("a used token was taken")
-            return
-        }
-        // After a possible reuse of our own, only the person can authenticate.
-        guard case .reauthenticationNeeded = await provider.renew(signIn.record, scopes: [], mayBeUsed: true) else {
-            Issue.record("our own reuse ended the session")
-            return
-        }
+        // The first token is used up. After a possible reuse of our own, only the person can authenticate.
+        #expect(await provider.renew(signIn.record).kind == .sessionOver)
+        #expect(await provider.renew(signIn.record, mayBeUsed: true).kind == .reauthenticationNeeded)
     }
 
     @Test("missing names come from userinfo; claims about another person are rejected")
     func names() async throws {
         let (provider, test) = try await make("names-elsewhere")
-        let signIn = try await signIn(provider, test)
-        #expect(signIn.account.username == "ada")
+        #expect(try await provider.signIn(browse: test.browse).account.username == "ada")
         let (wrong, other) = try await make("names-elsewhere-invalid-sub")
-        let error = await #expect(throws: IdentityError.self) { try await self.signIn(wrong, other) }
+        let error = await #expect(throws: IdentityError.self) { try await wrong.signIn(browse: other.browse) }
         #expect(error?.code == .authenticationFailed)
     }
 
     @Test("the account does not depend on whether the userinfo endpoint responds")
     func answersAtTimes() async throws {
         let (provider, test) = try await make("names-elsewhere-at-times")
-        let (answered, unanswered) = (try await signIn(provider, test), try await signIn(provider, test))
-        #expect(answered.account == unanswered.account)
+        let answered = try await provider.signIn(browse: test.browse).account
+        #expect(try await provider.signIn(browse: test.browse).account == answered)
     }
 
     @Test("reauthentication rejects another person and revokes that person's tokens")
     func anotherPerson() async throws {
         let (provider, test) = try await make("again")
-        let ada = try await signIn(provider, test)
-        let again = try await signIn(provider, test, only: ada.record.person)
+        let ada = try await provider.signIn(browse: test.browse)
+        let again = try await provider.signIn(only: ada.record.person, browse: test.browse)
         #expect(again.account == ada.account)
         let error = await #expect(throws: IdentityError.self) {
-            try await self.signIn(provider, test, hint: "grace", only: ada.record.person)
+            try await provider.signIn(hint: "grace", only: ada.record.person, browse: test.browse)
         }
         #expect(error?.code == .authenticationFailed)
         #expect(error?.description.contains("current_account_mismatch") == true)
-        try await eventually("the revocation of Grace's tokens") {
-            try await test.page("ended") == allEnded
-        }
+        try await eventually("the revocation of Grace's tokens") { try await test.page("ended") == allEnded }
     }
 
     /// Renews with a wall clock that is off by this many seconds.
-    private func renew(_ record: ProviderRecord, _ fault: String, offset: Double) async throws -> RenewalOutcome {
+    func renew(_ record: ProviderRecord, _ fault: String, offset: Double) async throws -> RenewalOutcome {
         let (provider, _) = try await make(fault, clock: .init(date: { Date() + offset }))
-        return await provider.renew(record, scopes: [], mayBeUsed: false)
+        return await provider.renew(record)
     }
 
     @Test(
@@ -148,45 +94,24 @@ struct OpenIDConnectProviderTests {
     )
     func wrongClock(direction: Double, fault: String) async throws {
         let (provider, test) = try await make(fault)
-        let signIn = try await signIn(provider, test)
+        let signIn = try await provider.signIn(browse: test.browse)
         var (record, identity) = (signIn.record, try #require(signIn.token.identity))
         // After the clock is corrected, the ID token is accepted again.
         for (offset, isTaken) in [(45.0, true), (7200, false), (7200, false), (0, true)] {
             let outcome = try await renew(record, fault, offset: offset * direction)
-            guard case .renewed(let token, let next?) = outcome else {
-                Issue.record("not renewed by a clock that is \(offset * direction) s off: \(outcome)")
-                return
-            }
+            guard case .renewed(let token, let next?) = outcome else { throw NotRenewed(description: "\(outcome)") }
             #expect((token.identity != identity) == isTaken, "\(offset * direction)")
             (record, identity) = (next, try #require(token.identity))
         }
         #expect(try await test.page("ended").isEmpty)
     }
 
-    @Test(
-        "even with a wrong clock, another person's tokens are revoked",
-        arguments: [(-7200.0, "refresh-token-invalid-sub.slow"), (7200, "refresh-token-invalid-sub.fast")]
-    )
-    func anotherPersonByWrongClock(offset: Double, fault: String) async throws {
-        let (provider, test) = try await make(fault)
-        let signIn = try await signIn(provider, test)
-        guard case .reauthenticationNeeded = try await renew(signIn.record, fault, offset: offset) else {
-            Issue.record("the other one's tokens were taken")
-            return
-        }
-        try await eventually("the revocation") {
-            try await test.page("ended") == "revoke refresh_token\nrevoke access_token"
-        }
-    }
-
     @Test("a handle works once and cannot be guessed; other redirects are refused")
     func handles() async throws {
         let (provider, test) = try await make("none")
-        let begun = try await provider.begin(SignInStart(.browser, redirect: redirect))
-        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
-        let query = try await test.browse(address)
-        _ = try await provider.complete(begun.handle, query: query)
-        for handle in [begun.handle, "", "a"] {
+        let (handle, query) = try await begin(provider, test)
+        _ = try await provider.complete(handle, query: query)
+        for handle in [handle, "", "a"] {
             let error = await #expect(throws: IdentityError.self) { try await provider.complete(handle, query: query) }
             #expect(error?.code == .loginExpired)
             await #expect(throws: IdentityError.self) { try await provider.poll(handle) }
@@ -205,9 +130,9 @@ struct OpenIDConnectProviderTests {
 
     @Test("at most eight sign-ins are pending; cancelled and expired ones make room")
     func capacity() async throws {
-        let clock = HeldClock()
+        let clock = TestClock(holds: true)
         let (provider, _) = try await make("none", clock: clock.clock)
-        let start = SignInStart(.browser, redirect: redirect)
+        let start = SignInStart(.browser, redirect: testRedirect)
         var handles: [String] = []
         for _ in 0..<8 { handles.append(try await provider.begin(start).handle) }
         let error = await #expect(throws: IdentityError.self) { try await provider.begin(start) }
@@ -225,7 +150,7 @@ struct OpenIDConnectProviderTests {
 
     @Test("polls by device code do not increase the requests to the provider")
     func deviceCode() async throws {
-        let clock = HeldClock()
+        let clock = TestClock(holds: true)
         let (provider, _) = try await make("device-patience", clock: clock.clock)
         let begun = try await provider.begin(SignInStart(.deviceCode))
         guard case .deviceCode(let code, let address, let complete?) = begun.prompt else { throw NoAddress() }
@@ -250,7 +175,7 @@ struct OpenIDConnectProviderTests {
 
     @Test("a sign-in by device code ends 30 s after the caller's last poll")
     func nobodyAsks() async throws {
-        let clock = HeldClock()
+        let clock = TestClock(holds: true)
         let (provider, _) = try await make("device-forever", clock: clock.clock)
         let start = SignInStart(.deviceCode)
         var handles: [String] = []
@@ -277,7 +202,7 @@ struct OpenIDConnectProviderTests {
 
     @Test("tokens of an uncollected sign-in are revoked")
     func nobodyFetches() async throws {
-        let clock = HeldClock()
+        let clock = TestClock(holds: true)
         let (provider, test) = try await make("device-alone", clock: clock.clock)
         _ = try await provider.begin(SignInStart(.deviceCode))
         // The provider responds with pending, then with tokens; then the outcome waits.
@@ -286,8 +211,6 @@ struct OpenIDConnectProviderTests {
             #expect(try await test.page("ended").isEmpty)
             clock.advance(by: .seconds(wait < 3 ? 5 : 31))
         }
-        try await eventually("revocation") {
-            try await test.page("ended") == allEnded
-        }
+        try await eventually("revocation") { try await test.page("ended") == allEnded }
     }
 }
