@@ -21,32 +21,39 @@ private let missing: String? = {
     .enabled(if: missing == nil, "\(missing ?? "")")
 )
 struct DemoIdentityTests {
-    @Test("the demonstration with glewlwyd signs users in and out, with all receipts")
-    func whole() async throws {
-        let demo = try ChildProcess(ChildProcess.built("demo-identity"), ["--json"])
-        #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
-        struct Report: Decodable {
-            struct Claim: Decodable { let holds: Bool, text: String }
-            struct SignOut: Decodable { let session: Double, receipts: Double }
-            struct Figures: Decodable {
-                let signIns: [Double], firstTokens: [Double], laterTokens: [Double], remoteSignOut: Double
-                let signOutWhileProviderHangs: SignOut, signOutWhileProviderIsGone: SignOut
-            }
-            struct Round: Decodable {
-                struct App: Decodable { let progress: String }
-                let apps: [App]
-            }
-            let claims: [Claim], milliseconds: Figures, receipts: [Round], holds: Bool
+    private struct Report: Decodable {
+        struct Claim: Decodable { let holds: Bool, text: String }
+        struct SignOut: Decodable { let session: Double, receipts: Double }
+        struct Figures: Decodable {
+            let signIns: [Double], firstTokens: [Double], laterTokens: [Double], remoteSignOut: Double
+            let signOutWhileProviderHangs: SignOut, signOutWhileProviderIsGone: SignOut
         }
+        struct Round: Decodable {
+            struct App: Decodable { let progress: String }
+            let apps: [App]
+        }
+        let claims: [Claim], milliseconds: Figures, receipts: [Round], holds: Bool
+    }
+
+    /// Runs the demonstration, in which each claim holds, also those with the words.
+    private func report(_ arguments: String..., claims words: [String]) async throws -> Report {
+        let demo = try ChildProcess(ChildProcess.built("demo-identity"), ["--json"] + arguments)
+        #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
         let report = try JSONDecoder().decode(Report.self, from: Data(demo.lines.joined().utf8))
         #expect(report.holds && report.claims.allSatisfy(\.holds))
-        for word in ["asked the next person who she is", "took the tokens of all three apps", "not a byte of Ada"] {
-            #expect(report.claims.contains { $0.text.contains(word) }, "\(word)")
-        }
+        for word in words { #expect(report.claims.contains { $0.text.contains(word) }, "\(word)") }
+        return report
+    }
+
+    @Test("the demonstration with glewlwyd signs users in and out, with all receipts")
+    func whole() async throws {
+        let report = try await report(claims: [
+            "asked the next person who she is", "took the tokens of all three apps", "not a byte of Ada",
+        ])
         #expect(report.receipts.count == 3)
         #expect(report.receipts.allSatisfy { $0.apps.count == 3 && $0.apps.allSatisfy { $0.progress == "finished" } })
         let figures = report.milliseconds
-        #expect(figures.signIns.count == 3 && figures.firstTokens.count == 6 && figures.laterTokens.count == 57)
+        #expect([figures.signIns, figures.firstTokens, figures.laterTokens].map(\.count) == [3, 6, 57])
         // A sign-out does not wait for a hanging provider, which would take seconds.
         for signOut in [figures.signOutWhileProviderHangs, figures.signOutWhileProviderIsGone] {
             #expect(signOut.session > 0 && signOut.session < 5000 && signOut.receipts > 0)
@@ -58,17 +65,8 @@ struct DemoIdentityTests {
         .enabled(if: access("/usr/bin/firefox-esr", X_OK) == 0, "firefox-esr is not installed")
     )
     func firefox() async throws {
-        let demo = try ChildProcess(ChildProcess.built("demo-identity"), ["--json", "--browser", "firefox"])
-        #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
-        struct Report: Decodable {
-            struct Claim: Decodable { let holds: Bool, text: String }
-            let claims: [Claim], holds: Bool
-        }
-        let report = try JSONDecoder().decode(Report.self, from: Data(demo.lines.joined().utf8))
-        #expect(report.holds && report.claims.allSatisfy(\.holds))
-        for word in ["asked the next person who she is", "the browser's profile is deleted"] {
-            #expect(report.claims.contains { $0.text.contains(word) }, "\(word)")
-        }
+        let words = ["asked the next person who she is", "the browser's profile is deleted"]
+        _ = try await report("--browser", "firefox", claims: words)
     }
 
     @Test(

@@ -8,7 +8,8 @@ import Testing
 
 @testable import OrganisationIdentity
 
-private func stream(_ fault: String, more: String = "") async throws -> String {
+/// The members of a configuration with the event stream of the provider with this fault.
+func stream(_ fault: String, more: String = "") async throws -> String {
     let issuer = try await FaultyProvider.shared.value.issuer(fault)
     return #", "sharedSignals": {"endpoint": "\#(issuer)/signals/poll"\#(more)}"#
 }
@@ -54,13 +55,12 @@ struct WholeSignalsTests {
     func session() async throws {
         let fault = "signals.whole"
         let device = try await WholeDevice(fault: fault, more: stream(fault))
-        let test = try await FaultyProvider.shared.value.client(fault)
-        try await device.signIn(test)
+        try await device.signIn()
         let ada = try #require(try await device.account())
         let apps = try ExampleApp.names.map { try ExampleApp($0, on: device) }
         for app in apps { try await app.work(for: ada.username) }
         let session = try #require(try await device.call(.getCurrentAccount)["epoch"]?.unsignedValue)
-        let identifier = try await test.page("signals/add?event=session-revoked")
+        let identifier = try await device.test.page("signals/add?event=session-revoked")
         try await eventually("Ada's sign-out") { try await device.account() == nil }
         let observer = SharedDeviceApplication(
             identifier: "org.example.observer",
@@ -76,17 +76,16 @@ struct WholeSignalsTests {
             }
         }
         for app in apps { #expect(!app.holds(ada.username), "\(app.identifier)") }
-        try await eventually("the acknowledgement") { try await test.page("signals/acknowledged") == identifier }
+        try await eventually("the acknowledgement") { try await device.test.page("signals/acknowledged") == identifier }
     }
 
     @Test("an event that a killed process had not acknowledged counts after its restart")
     func killed() async throws {
         let fault = "signals.whole-killed"
         let device = try await WholeDevice(fault: fault, more: stream(fault))
-        let test = try await FaultyProvider.shared.value.client(fault)
-        try await device.signIn(test)
+        try await device.signIn()
         try await device.kill(.identity)
-        _ = try await test.page("signals/add?event=account-disabled")
+        _ = try await device.test.page("signals/add?event=account-disabled")
         #expect(try await device.account() != nil)
         try await device.start(.identity)
         try await eventually("Ada's sign-out") { try await device.account() == nil }
@@ -96,14 +95,13 @@ struct WholeSignalsTests {
     func compliance() async throws {
         let fault = "signals.whole-compliance"
         let device = try await WholeDevice(fault: fault, more: stream(fault, more: #", "device": "till-7""#))
-        let test = try await FaultyProvider.shared.value.client(fault)
-        try await device.signIn(test)
+        try await device.signIn()
         let event = "signals/add?event=device-compliance-change&device=till-7&status="
-        _ = try await test.page(event + "not-compliant")
+        _ = try await device.test.page(event + "not-compliant")
         try await eventually("Ada's sign-out") { try await device.account() == nil }
-        await #expect(throws: (any Error).self) { try await device.signIn(test) }
-        _ = try await test.page(event + "compliant")
-        try await eventually("the next sign-in") { (try? await device.signIn(test)) != nil }
+        await #expect(throws: (any Error).self) { try await device.signIn() }
+        _ = try await device.test.page(event + "compliant")
+        try await eventually("the next sign-in") { (try? await device.signIn()) != nil }
         #expect(try await device.account() != nil)
     }
 
@@ -113,34 +111,16 @@ struct WholeSignalsTests {
     private func judgeHanging() async throws {
         let fault = "signals-hang"
         let device = try await IdentityDevice(fault: fault, more: stream(fault))
-        let test = try await FaultyProvider.shared.value.client(fault)
-        try await eventually("the first question") { try await test.page("signals/polls") != "0" }
+        try await eventually("the first question") { try await device.test.page("signals/polls") != "0" }
         let start = ContinuousClock.now
-        _ = try await device.signIn(test.browse)
+        _ = try await device.signIn()
         #expect(ContinuousClock.now - start < .seconds(40))
         #expect(!device.process.errorText.contains("eyJ") && !device.process.errorText.contains("s&cret"))
-        let faulty = try await FaultyProvider.shared.value
-        try device.configure(
-            issuer: faulty.issuer("signals.later"),
-            trustAnchors: faulty.trustAnchors,
-            more: await stream("signals.later")
-        )
-        let later = try faulty.client("signals.later")
+        let later = try await FaultyProvider.client("signals.later")
+        let issuer = try await FaultyProvider.shared.value.issuer("signals.later")
+        try await device.configure(issuer: issuer, more: stream("signals.later"))
         try await eventually("a question to the other stream") {
             try await Int(later.page("signals/polls")) ?? 0 > 0
         }
-    }
-
-    @Test("the check has a step for the stream, with the remedy")
-    func check() async throws {
-        let fault = "signals-refuse.provider-check"
-        let device = try await IdentityDevice(fault: fault, more: stream(fault))
-        let process = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            ["provider", "check", "--json", "--bus", device.bus.address]
-        )
-        #expect(await process.exitStatus() == 1, "\(process.lines) \(process.errorText)")
-        let line = process.lines.joined()
-        #expect(line.contains("sharedSignals") && line.contains("shared-signals-token"), "\(line)")
     }
 }

@@ -13,6 +13,8 @@ final class IdentityDevice: Sendable {
     let broker: DBusConnection
     let provider: RemoteProvider
     let process: ChildProcess
+    /// A client and a browser of the provider with the device's fault.
+    let test: TestClient
 
     /// - Parameters:
     ///   - issuer: the provider; `nil` for a device without one.
@@ -21,18 +23,18 @@ final class IdentityDevice: Sendable {
     ///   - wrapper: the words of a command that starts the program.
     init(
         issuer: String?,
-        secret: String? = "s&cret +%/",
+        fault: String = "none",
+        secret: String = FaultyProvider.secret,
         trustAnchors: String? = nil,
         more: String = "",
         passed: String? = nil,
         wrapper: [String] = []
     ) async throws {
+        test = try await FaultyProvider.client(fault)
         bus = try PrivateBus()
         directory = try TemporaryDirectory("shared-device-identity")
         try Self.configure(directory.path, issuer: issuer, trustAnchors: trustAnchors, more: more)
-        if let secret {
-            try (secret + "\n").write(toFile: directory.path + "/oidc-client-secret", atomically: true, encoding: .utf8)
-        }
+        try (secret + "\n").write(toFile: directory.path + "/oidc-client-secret", atomically: true, encoding: .utf8)
         broker = try DBusConnection.open(bus.bus)
         try await broker.requestName(BrokerProtocol.busName)
         provider = RemoteProvider(connection: broker)
@@ -41,6 +43,7 @@ final class IdentityDevice: Sendable {
 
     convenience init(
         fault: String,
+        secret: String = FaultyProvider.secret,
         more: String = "",
         passed: String? = nil,
         wrapper: [String] = []
@@ -48,6 +51,8 @@ final class IdentityDevice: Sendable {
         let faulty = try await FaultyProvider.shared.value
         try await self.init(
             issuer: faulty.issuer(fault),
+            fault: fault,
+            secret: secret,
             trustAnchors: faulty.trustAnchors,
             more: more,
             passed: passed,
@@ -95,8 +100,13 @@ final class IdentityDevice: Sendable {
         )
     }
 
-    func configure(issuer: String?, trustAnchors: String? = nil, more: String = "") throws {
-        try Self.configure(directory.path, issuer: issuer, trustAnchors: trustAnchors, more: more)
+    /// Rewrites the configuration.
+    ///
+    /// - Parameter issuer: the provider; `nil` for the one with the device's fault.
+    func configure(issuer: String? = nil, more: String = "") async throws {
+        let anchors = try await FaultyProvider.shared.value.trustAnchors
+        let issuer = issuer ?? test.client.issuer.text
+        try Self.configure(directory.path, issuer: issuer, trustAnchors: anchors, more: more)
     }
 
     private static func configure(_ path: String, issuer: String?, trustAnchors: String?, more: String) throws {
@@ -110,14 +120,8 @@ final class IdentityDevice: Sendable {
             .write(toFile: path + "/managed-configuration.json", atomically: true, encoding: .utf8)
     }
 
-    static let redirect = "http://127.0.0.1:8976/callback"
-
-    /// Signs Ada in as her browser does.
-    func signIn(_ browse: (String) async throws -> String) async throws -> ProviderSignIn {
-        let begun = try await provider.begin(SignInStart(.browser, redirect: Self.redirect, loginHint: "ada"))
-        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
-        return try await provider.complete(begun.handle, query: browse(address))
-    }
+    /// Signs Ada in with her browser.
+    func signIn() async throws -> ProviderSignIn { try await provider.signIn(browse: test.browse) }
 
     /// Sends a call of the protocol without a typed wrapper.
     func call(

@@ -9,34 +9,19 @@ import Testing
 
 @Suite("The identity service process")
 struct IdentityProcessTests {
-    private func browse(_ fault: String) async throws -> TestClient {
-        try await FaultyProvider.shared.value.client(fault)
-    }
+    private let start = SignInStart(.browser, redirect: testRedirect)
 
     @Test("Ada signs in over the bus, her record is renewed, and its end is reported")
     func whole() async throws {
         let device = try await IdentityDevice(fault: "process")
-        let test = try await browse("process")
-        let signIn = try await device.signIn(test.browse)
+        let signIn = try await device.signIn()
         #expect(signIn.account.username == "ada@example.com")
         #expect(signIn.record.session == "session-1" && signIn.token.scopes == ["openid", "profile"])
-        guard
-            case .renewed(let token, let record?) = await device.provider.renew(
-                signIn.record,
-                scopes: [],
-                mayBeUsed: false
-            )
-        else {
-            Issue.record("not renewed")
-            return
-        }
+        let (token, record) = try await device.provider.renewed(signIn.record)
         #expect(token.value != signIn.token.value)
         try await device.provider.end(record)
-        #expect(try await test.page("ended").hasPrefix("end-session\nrevoke refresh_token\nrevoke access_token"))
-        guard case .sessionOver = await device.provider.renew(record, scopes: [], mayBeUsed: false) else {
-            Issue.record("the session goes on")
-            return
-        }
+        #expect(try await device.test.page("ended").hasPrefix(allEnded))
+        #expect(await device.provider.renew(record).kind == .sessionOver)
         let error = await #expect(throws: IdentityError.self) {
             try await device.provider.complete("a", query: "b")
         }
@@ -58,21 +43,14 @@ struct IdentityProcessTests {
     func endOfTheBus() async throws {
         let device = try await IdentityDevice(fault: "none")
         let bus = try PrivateBus()
-        let started = try await IdentityDevice.start(
-            bus,
-            device.directory,
-            environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
-        )
+        let environment = ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
+        let started = try await IdentityDevice.start(bus, device.directory, environment: environment)
         bus.stop()
         #expect(await started.exitStatus() == EX_UNAVAILABLE)
         #expect(started.errorText.contains("the bus that has started this program is gone"))
         let other = try PrivateBus()
         // As in a terminal that the first bus has started.
-        let lasting = try await IdentityDevice.start(
-            other,
-            device.directory,
-            environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
-        )
+        let lasting = try await IdentityDevice.start(other, device.directory, environment: environment)
         try other.restart()
         let connection = try DBusConnection.open(other.bus)
         try await eventually("it has its name again") {
@@ -87,13 +65,12 @@ struct IdentityProcessTests {
         let stranger = try DBusConnection.open(device.bus.bus)
         for method in IdentityProtocol.Method.allCases {
             let error = await #expect(throws: DBusError.self) {
-                try await device.call(method.rawValue, SignInStart(.browser).fields, on: stranger)
+                try await device.call(method.rawValue, start.fields, on: stranger)
             }
             #expect(error?.name == "org.freedesktop.DBus.Error.AccessDenied", "\(method)")
         }
-        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        _ = try await device.provider.begin(start)
         try await device.broker.releaseName(BrokerProtocol.busName)
-        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
         await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
         // The new owner of the broker's name is answered at once.
         try await stranger.requestName(BrokerProtocol.busName)
@@ -103,7 +80,6 @@ struct IdentityProcessTests {
     @Test("sign-ins of a broker that has left the bus free their places")
     func goneBroker() async throws {
         let device = try await IdentityDevice(fault: "none")
-        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
         for _ in 0..<8 { _ = try await device.provider.begin(start) }
         let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
         #expect(error?.code == .busy)
@@ -140,7 +116,7 @@ struct IdentityProcessTests {
                 "\(name)"
             )
         }
-        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        _ = try await device.provider.begin(start)
     }
 
     @Test("a hanging provider delays no other call, and excess calls are refused")
@@ -149,12 +125,12 @@ struct IdentityProcessTests {
     private func judgeHanging() async throws {
         let listener = try SilentServer()
         let device = try await IdentityDevice(issuer: "http://127.0.0.1:\(listener.port)/")
-        let start = ContinuousClock.now
+        let begin = ContinuousClock.now
         let errors = await withTaskGroup(of: IdentityError?.self, returning: [IdentityError].self) { group in
             for _ in 0..<60 {
                 group.addTask {
                     do throws(IdentityError) {
-                        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+                        _ = try await device.provider.begin(start)
                         return nil
                     } catch {
                         return error
@@ -163,7 +139,7 @@ struct IdentityProcessTests {
             }
             group.addTask {
                 await device.provider.cancel("a")
-                #expect(ContinuousClock.now - start < .seconds(8))
+                #expect(ContinuousClock.now - begin < .seconds(8))
                 return nil
             }
             return await group.reduce(into: []) { if let error = $1 { $0.append(error) } }
@@ -172,32 +148,39 @@ struct IdentityProcessTests {
         // Eight requests wait for the provider. The others are refused at once.
         #expect(errors.count { $0.description.contains("cannot be reached") } >= 1)
         #expect(errors.count { $0.code == .busy || $0.description.contains("LimitsExceeded") } >= 50)
-        #expect(ContinuousClock.now - start < .seconds(40))
+        #expect(ContinuousClock.now - begin < .seconds(40))
     }
 
     @Test("after a kill during a refresh the broker learns that the token may be used up")
     func killed() async throws {
         let device = try await IdentityDevice(fault: "refresh-hang")
-        let test = try await browse("refresh-hang")
-        let record = try await device.signIn(test.browse).record
-        let process = device.process
-        async let outcome = device.provider.renew(record, scopes: [], mayBeUsed: false)
-        try await eventually("the refresh at the provider") { try await test.page("away") == "True" }
-        process.kill()
-        guard case .unavailable(let error, mayBeUsed: true) = await outcome else {
-            Issue.record("it is not known that the token may be used up")
-            return
-        }
-        #expect(error.code == .providerUnavailable)
+        let record = try await device.signIn().record
+        async let outcome = device.provider.renew(record)
+        try await eventually("the refresh at the provider") { try await device.test.page("away") == "True" }
+        device.process.kill()
+        let killed = await outcome
+        #expect(killed.kind == .unavailable(mayBeUsed: true) && killed.outage?.code == .providerUnavailable)
         // Without the process no request is sent, so the token stays unused.
-        guard case .unavailable(_, mayBeUsed: false) = await device.provider.renew(record, scopes: [], mayBeUsed: false)
-        else {
-            Issue.record("a call that nobody got has used the token up")
-            return
-        }
+        #expect(await device.provider.renew(record).kind == .unavailable(mayBeUsed: false))
         let next = try await IdentityDevice.start(device.bus, device.directory)
-        _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        _ = try await device.provider.begin(start)
         withExtendedLifetime(next) {}
+    }
+
+    @Test("a response of 1 GiB fills no memory, and Retry-After reaches the broker")
+    func answers() async throws {
+        for (fault, mayBeUsed, retryAfter) in [
+            ("refresh-large", true, nil), ("refresh-busy", false, .seconds(120)),
+        ] as [(String, Bool, Duration?)] {
+            let device = try await IdentityDevice(fault: fault)
+            let record = try await device.signIn().record
+            let outcome = await device.provider.renew(record)
+            #expect(outcome.kind == .unavailable(mayBeUsed: mayBeUsed), "\(fault)")
+            #expect(outcome.outage?.code == .providerUnavailable && outcome.outage?.retryAfter == retryAfter)
+            #expect(try device.process.memory().peak < 128 << 20)
+            // The process still works.
+            _ = try await device.provider.begin(start)
+        }
     }
 
     @Test(
@@ -219,19 +202,16 @@ struct IdentityProcessTests {
         )
         let broker = try DBusConnection.open(bus.bus)
         try await broker.requestName(BrokerProtocol.busName)
-        let begun = try await RemoteProvider(connection: broker)
-            .begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        let begun = try await RemoteProvider(connection: broker).begin(start)
         #expect(begun.lifetime == .seconds(600))
     }
 
     @Test("a provider that is configured later is used at once, and none is an error")
     func configuration() async throws {
-        let faulty = try await FaultyProvider.shared.value
         let device = try await IdentityDevice(issuer: nil)
-        let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
         let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
         #expect(error?.code == .providerMisconfigured && error?.description.contains("oidcIssuer") == true)
-        try device.configure(issuer: faulty.issuer("none"), trustAnchors: faulty.trustAnchors)
+        try await device.configure()
         try await eventually("the provider") { (try? await device.provider.begin(start)) != nil }
     }
 
@@ -269,8 +249,7 @@ struct IdentityProcessTests {
         let checked = try ChildProcess(ChildProcess.built("shared-device"), check)
         #expect(await checked.exitStatus() == 1)
         let error = await #expect(throws: IdentityError.self) {
-            try await RemoteProvider(connection: broker)
-                .begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+            try await RemoteProvider(connection: broker).begin(start)
         }
         #expect(error?.code == .providerUnavailable && error?.description.contains("oidcTrustAnchors") == true)
     }
@@ -293,28 +272,4 @@ struct IdentityProcessTests {
         let version = try ChildProcess(program, ["--version"])
         #expect(await version.exitStatus() == 0 && version.lines.first?.hasPrefix("shared-device-identity ") == true)
     }
-}
-
-private final class SilentServer: Sendable {
-    let port: UInt16
-    private let descriptor: CInt
-
-    init() throws {
-        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        self.descriptor = descriptor
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let isListening = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length) == 0 && listen(descriptor, 64) == 0
-                    && getsockname(descriptor, $0, &length) == 0
-            }
-        }
-        port = UInt16(bigEndian: address.sin_port)
-        guard isListening else { throw NoAddress() }
-    }
-
-    deinit { close(descriptor) }
 }

@@ -9,10 +9,10 @@ import Testing
 @Suite("Secrets that only provider, device and browser may know")
 struct LeakTests {
     /// The secrets that the provider has used so far, with their kinds, and the device's own.
-    private func secrets(_ test: TestClient) async throws -> [(kind: String, text: String)] {
-        let lines = try await test.page("secrets").split(separator: "\n").map { $0.split(separator: " ") }
+    private func secrets(_ device: WholeDevice) async throws -> [(kind: String, text: String)] {
+        let lines = try await device.test.page("secrets").split(separator: "\n").map { $0.split(separator: " ") }
         return try lines.map { (String(try #require($0.first)), String(try #require($0.last))) }
-            + [("client secret", WholeDevice.secret), ("encoded client secret", "s%26cret")]
+            + [("client secret", FaultyProvider.secret), ("encoded client secret", "s%26cret")]
     }
 
     /// The files below a directory that contain the text in their content or name.
@@ -29,11 +29,10 @@ struct LeakTests {
     /// - Parameter kinds: kinds of secrets that the provider must have used by now.
     private func check(
         _ device: WholeDevice,
-        _ test: TestClient,
         _ moment: String,
         kinds: [String] = []
     ) async throws {
-        let known = try await secrets(test)
+        let known = try await secrets(device)
         #expect(kinds.allSatisfy { kind in known.contains { $0.kind == kind } }, "\(known.map(\.kind))")
         for (kind, text) in known {
             // The database, its write-ahead log, and all other files of the broker.
@@ -52,36 +51,32 @@ struct LeakTests {
     @Test("no secret is in a file of the broker, a log, an argument or a variable")
     func nowhere() async throws {
         let device = try await WholeDevice(fault: "leaks")
-        let test = try await FaultyProvider.shared.value.client("leaks")
-        try await device.signIn(test)
-        try await check(device, test, "signed in")
+        try await device.signIn()
+        try await check(device, "signed in")
         let token = try await device.token()
-        #expect(try await secrets(test).contains { $0.text == token })
+        #expect(try await secrets(device).contains { $0.text == token })
         let kinds = ["code", "state", "nonce", "verifier", "access-token", "refresh-token", "id-token"]
-        try await check(device, test, "after a refresh", kinds: kinds)
+        try await check(device, "after a refresh", kinds: kinds)
         // Failures are logged in most detail.
         try await device.kill(.identity)
         _ = try? await device.token()
         try await device.start(.identity)
-        let ada = try #require(try await device.account())
-        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
-        try await eventually("the end at the provider") { try await test.page("ended").hasPrefix("end-session") }
-        try await check(device, test, "after the end")
+        try await device.signOut()
+        try await eventually("the end at the provider") { try await device.test.page("ended").hasPrefix("end-session") }
+        try await check(device, "after the end")
     }
 
     @Test("no secret leaks in a device-code sign-in and two deliveries of a logout token")
     func codeAndLogout() async throws {
-        let fault = "backchannel-sub-only.leaks"
-        let device = try await WholeDevice(fault: fault)
-        let test = try await FaultyProvider.shared.value.client(fault)
+        let device = try await WholeDevice(fault: "backchannel-sub-only.leaks")
         try await device.signInByCode()
-        try await check(device, test, "signed in", kinds: ["device-code", "user-code", "refresh-token"])
-        let token = try await test.page("logout-token")
+        try await check(device, "signed in", kinds: ["device-code", "user-code", "refresh-token"])
+        let token = try await device.test.page("logout-token")
         #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 200"))
         #expect(try await device.account() == nil, "the answer comes after the sign-out")
         // The refused request is logged.
         #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 400"))
-        try await check(device, test, "after the logout", kinds: ["logout-token"])
+        try await check(device, "after the logout", kinds: ["logout-token"])
     }
 
     @Test(
@@ -90,16 +85,14 @@ struct LeakTests {
     )
     func refusedEnd(fault: String) async throws {
         let device = try await WholeDevice(fault: fault)
-        let test = try await FaultyProvider.shared.value.client(fault)
-        try await device.signIn(test)
-        let ada = try #require(try await device.account())
-        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
+        try await device.signIn()
+        try await device.signOut()
         try await eventually("the log has how it went") { device.log.contains("revo") || device.log.contains("end") }
-        try await check(device, test, "after the end", kinds: ["refresh-token", "id-token"])
+        try await check(device, "after the end", kinds: ["refresh-token", "id-token"])
         // Pending tokens are on the disk, sealed, and are read again at the start.
         try await device.kill(.broker)
         try await device.start(.broker)
-        try await check(device, test, "after a restart")
+        try await check(device, "after a restart")
     }
 
     @Test("no secret leaks through the prompt and its browser")
@@ -120,11 +113,10 @@ struct LeakTests {
         #expect(seen.range(of: Data("--user-data-dir".utf8)) != nil)
         let left = try FileManager.default.subpathsOfDirectory(atPath: device.session)
         #expect(left == ["sign-in"])
-        let test = try provider.client("leaks.prompt")
-        for (kind, text) in try await secrets(test) {
+        for (kind, text) in try await secrets(device) {
             #expect(seen.range(of: Data(text.utf8)) == nil, "\(kind)")
             #expect(!(prompt.lines.joined() + prompt.errorText).contains(text), "\(kind)")
         }
-        try await check(device, test, "after the prompt", kinds: ["code", "state", "nonce", "verifier"])
+        try await check(device, "after the prompt", kinds: ["code", "state", "nonce", "verifier"])
     }
 }

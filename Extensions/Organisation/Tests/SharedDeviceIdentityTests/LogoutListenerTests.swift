@@ -2,67 +2,95 @@ import Basics
 import DBus
 import FoundationEssentials
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import TestProviders
 import Testing
 
 @testable import HTTPListening
 
+/// A listener at a path, for tests without a device.
+private final class LocalListener: Sendable {
+    private let directory: TemporaryDirectory
+    private let listener: HTTPListener
+    let path: String
+
+    /// - Parameter wait: what the handler of `/wait` does before it responds.
+    init(
+        connections: Int = 32,
+        patience: Duration = .seconds(600),
+        handling: Duration? = nil,
+        wait: @escaping @Sendable () async -> Void = {}
+    ) throws {
+        directory = try TemporaryDirectory("listener")
+        path = directory.path + "/logout.socket"
+        var limits = HTTPListener.Limits()
+        (limits.connections, limits.patience, limits.handling) = (connections, patience, handling)
+        listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { request in
+            if request.path == "/wait" { await wait() }
+            return ListenerResponse(200)
+        }
+    }
+
+    func client(asks target: String) throws -> StreamSocket {
+        let client = try StreamSocket(to: path)
+        client.send("GET \(target) HTTP/1.1\r\n\r\n")
+        return client
+    }
+
+    /// The status line of the response to a request that is handled at once.
+    func responds() async throws -> String { try await Self.response(to: client(asks: "/now")) }
+
+    static func response(to client: StreamSocket) async -> String {
+        await onThread { String(client.readToEnd().prefix(12)) }
+    }
+
+    func close() async { await listener.close() }
+}
+
 /// Listening at addresses, at own sockets and at sockets that a service manager passes.
 @Suite("The logout listener's sockets")
 struct LogoutListenerTests {
-    private func token(_ fault: String) async throws -> String {
-        try await FaultyProvider.shared.value.client(fault).page("logout-token")
-    }
-
     @Test("an address in use is retried until it is free")
     func taken() async throws {
-        let other = try StreamSocket()
-        let port = try other.bindToAnyPort()
-        try other.listen()
-        let device = try await LogoutDevice(fault: "backchannel-none.taken", port: port)
-        try await eventually("it is said") { device.device.process.errorText.contains("cannot listen for logouts") }
-        let token = try await token("backchannel-none.taken")
-        other.shut()
+        let other = try SilentServer()
+        let device = try await LogoutDevice(fault: "backchannel-none.taken", port: other.port)
+        try await eventually("it is said") { device.log.contains("cannot listen for logouts") }
+        let token = try await device.token()
+        other.stop()
         try await eventually("somebody listens") {
-            (try? await device.post("logout_token=\(token)"))?.hasPrefix("HTTP/1.1 200") == true
+            (try? await device.post(token))?.hasPrefix("HTTP/1.1 200") == true
         }
-        #expect(device.events.withLock { $0.count } == 1)
-        #expect(device.device.process.errorText.components(separatedBy: "cannot listen for logouts").count == 2)
+        #expect(device.events.count == 1)
+        #expect(device.log.components(separatedBy: "cannot listen for logouts").count == 2)
     }
 
     @Test("another address with the same port replaces the first one at once")
     func moved() async throws {
-        let fault = "backchannel-none.moved"
-        let device = try await LogoutDevice(fault: fault)
+        let device = try await LogoutDevice(fault: "backchannel-none.moved")
         for number in 0..<6 {
             let isNarrow = number % 2 == 0
-            let silent = try StreamSocket()
-            try silent.connect(device.port, isNarrow ? "127.0.0.1" : "127.0.0.2")
-            try await device.listen(at: "\(isNarrow ? "0.0.0.0" : "127.0.0.1"):\(device.port)", fault: fault)
+            let silent = try StreamSocket(to: device.port, isNarrow ? "127.0.0.1" : "127.0.0.2")
+            try await device.listen(at: "\(isNarrow ? "0.0.0.0" : "127.0.0.1"):\(device.port)")
             try await eventually("move \(number)") {
-                device.device.process.errorText.components(separatedBy: "listens for logouts").count == number + 3
+                device.log.components(separatedBy: "listens for logouts").count == number + 3
             }
             withExtendedLifetime(silent) {}
         }
-        let log = device.device.process.errorText
-        #expect(!log.contains("cannot listen for logouts"), "\(log)")
+        #expect(!device.log.contains("cannot listen for logouts"), "\(device.log)")
     }
 
     @Test("a socket from the service manager stays in use after configuration changes")
     func passed() async throws {
-        let fault = "backchannel-none.passed"
         let directory = try TemporaryDirectory("passed")
         let path = directory.path + "/logout.socket"
+        let fault = "backchannel-none.passed"
         let device = try await LogoutDevice(fault: fault, at: "/nowhere/logout.socket", passed: path)
-        #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
-        try await device.listen(at: "/nowhere/else.socket", fault: fault)
-        try await eventually("the change") {
-            device.device.process.errorText.contains("/nowhere/else.socket")
-        }
-        #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
-        #expect(device.events.withLock { $0.count } == 2)
+        #expect(try await device.post(device.token(), to: path).hasPrefix("HTTP/1.1 200"))
+        try await device.listen(at: "/nowhere/else.socket")
+        try await eventually("the change") { device.log.contains("/nowhere/else.socket") }
+        #expect(try await device.post(device.token(), to: path).hasPrefix("HTTP/1.1 200"))
+        #expect(device.events.count == 2)
         // Child processes do not inherit the socket.
         let descriptor = "/proc/\(device.device.process.identifier)/fdinfo/3"
         let flags = try String(contentsOfFile: descriptor, encoding: .utf8).split(separator: "\n")
@@ -72,12 +100,11 @@ struct LogoutListenerTests {
 
     @Test("a socket that an earlier process left at the path is replaced")
     func path() async throws {
-        let fault = "backchannel-none.path"
         let directory = try TemporaryDirectory("logout")
         let path = directory.path + "/logout.socket"
         close(try ListeningSocket.open(path: path))
-        let device = try await LogoutDevice(fault: fault, at: path)
-        #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
+        let device = try await LogoutDevice(fault: "backchannel-none.path", at: path)
+        #expect(try await device.post(device.token(), to: path).hasPrefix("HTTP/1.1 200"))
     }
 
     @Test("a listener that gets no thread closes its socket and frees the address")
@@ -95,167 +122,90 @@ struct LogoutListenerTests {
             )
         }
         // A process that another test forks at this moment holds a copy of each descriptor until its exec.
-        try await eventually("nobody is behind it any more") {
-            do {
-                try StreamSocket(AF_UNIX).connect(to: path)
-                return false
-            } catch is NoAddress {
-                return true
-            }
-        }
-    }
-
-    @Test("more silent clients than places delay no logout")
-    func silentClients() async throws {
-        let fault = "backchannel-none.silent"
-        let device = try await LogoutDevice(fault: fault)
-        let silent = try (0..<64).map { _ in try StreamSocket() }
-        for client in silent { try client.connect(device.port) }
-        #expect(try await device.post("logout_token=\(try await token(fault))").hasPrefix("HTTP/1.1 200"))
-        #expect(device.events.withLock { $0.count } == 1)
-        withExtendedLifetime(silent) {}
+        try await eventually("nobody is behind it any more") { (try? StreamSocket(to: path)) == nil }
     }
 
     @Test(
-        "a client that sends slowly or too much gives up its place as well",
+        "a client that sends nothing, slowly or too much gives up its place",
         arguments: ["", "POST / HTTP/1.1\r\n", "nonsense\r\n\r\n"]
     )
     func places(beginning: String) async throws {
-        let directory = try TemporaryDirectory("places")
-        let path = directory.path + "/logout.socket"
-        var limits = HTTPListener.Limits()
-        // Without this, the patience alone would free the places.
-        limits.patience = .seconds(600)
-        let listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { _ in
-            ListenerResponse(200)
-        }
+        // With less patience, the time alone would free the places.
+        let listener = try LocalListener(patience: .seconds(600))
         let clients = try (0..<64).map { _ in try StreamSocket(AF_UNIX) }
-        let answer: String = try await aside {
+        try await onThread {
             for client in clients {
-                try client.connect(to: path)
+                try client.connect(to: listener.path)
                 client.send(beginning)
             }
-            let last = try StreamSocket(AF_UNIX)
-            try last.connect(to: path)
-            last.send("POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na")
-            return last.readToEnd()
         }
-        #expect(answer.hasPrefix("HTTP/1.1 200"), "\(answer)")
+        #expect(try await listener.responds() == "HTTP/1.1 200")
         withExtendedLifetime(clients) {}
         await listener.close()
     }
 
-    private final class Handlers: Sendable {
-        /// Whether the waiting handlers may end.
-        let isOpen = Locked(false)
-        let calls = Locked((all: 0, running: 0, most: 0))
-
-        func run(_ body: () async -> Void) async {
-            calls.withLock { calls in
-                calls.all += 1
-                calls.running += 1
-                calls.most = max(calls.most, calls.running)
-            }
-            await body()
-            calls.withLock { $0.running -= 1 }
-        }
-    }
-
-    /// A listener for four connections. The handler of `/wait` runs `wait` before it responds.
-    private func listener(
-        at path: String,
-        _ handlers: Handlers,
-        wait: @escaping @Sendable () async -> Void
-    ) throws -> HTTPListener {
-        var limits = HTTPListener.Limits()
-        limits.connections = 4
-        limits.patience = .seconds(600)
-        limits.handling = nil
-        return try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { request in
-            if request.path == "/wait" { await handlers.run(wait) }
-            return ListenerResponse(200)
-        }
-    }
-
-    private func client(_ path: String, asks target: String) throws -> StreamSocket {
-        let client = try StreamSocket(AF_UNIX)
-        try client.connect(to: path)
-        client.send("GET \(target) HTTP/1.1\r\n\r\n")
-        return client
-    }
-
     @Test("clients that hang up while their requests are handled free their places")
     func hungUp() async throws {
-        let directory = try TemporaryDirectory("hung-up")
-        let path = directory.path + "/logout.socket"
-        let handlers = Handlers()
-        let listener = try listener(at: path, handlers) { try? await Task.sleep(for: .seconds(600)) }
+        let calls = Locked(0)
+        let listener = try LocalListener(connections: 4) {
+            calls.withLock { $0 += 1 }
+            try? await Task.sleep(for: .seconds(600))
+        }
         for round in 1...3 {
-            let clients = try (0..<4).map { _ in try client(path, asks: "/wait") }
-            try await eventually("they are handled") { handlers.calls.withLock { $0.all } == 4 * round }
+            let clients = try (0..<4).map { _ in try listener.client(asks: "/wait") }
+            try await eventually("they are handled") { calls.withLock { $0 } == 4 * round }
             withExtendedLifetime(clients) {}
         }
-        let last = try client(path, asks: "/now")
-        let response = try await aside { last.readToEnd() }
-        #expect(response.hasPrefix("HTTP/1.1 200"), "\(response)")
+        #expect(try await listener.responds() == "HTTP/1.1 200")
         await listener.close()
     }
 
     @Test("a client that has shut down its sending direction still gets the response")
     func halfClosed() async throws {
-        let directory = try TemporaryDirectory("half-closed")
-        let path = directory.path + "/logout.socket"
         let (gate, opened) = AsyncStream.makeStream(of: Void.self)
-        let handlers = Handlers()
-        let listener = try listener(at: path, handlers) { for await _ in gate {} }
-        let client = try client(path, asks: "/wait")
+        let calls = Locked(0)
+        let listener = try LocalListener(connections: 4) {
+            calls.withLock { $0 += 1 }
+            for await _ in gate {}
+        }
+        let client = try listener.client(asks: "/wait")
         client.endOutput()
-        try await eventually("it is handled") { handlers.calls.withLock { $0.all } == 1 }
-        let other = try self.client(path, asks: "/now")
-        #expect(try await aside { other.readToEnd() }.hasPrefix("HTTP/1.1 200"))
+        try await eventually("it is handled") { calls.withLock { $0 } == 1 }
+        #expect(try await listener.responds() == "HTTP/1.1 200")
         opened.finish()
-        #expect(try await aside { client.readToEnd() }.hasPrefix("HTTP/1.1 200"))
+        #expect(await LocalListener.response(to: client) == "HTTP/1.1 200")
         await listener.close()
     }
 
     @Test("handlers without a client are at most twice the number of places")
     func stubbornHandlers() async throws {
-        let directory = try TemporaryDirectory("stubborn")
-        let path = directory.path + "/logout.socket"
-        let handlers = Handlers()
-        let listener = try listener(at: path, handlers) {
+        let isOpen = Locked(false)
+        let calls = Locked((all: 0, running: 0, most: 0))
+        let listener = try LocalListener(connections: 4) {
+            calls.withLock { calls in
+                calls.all += 1
+                calls.running += 1
+                calls.most = max(calls.most, calls.running)
+            }
             // The wait goes on even if the handler is cancelled.
-            await Task { try? await eventually("it is let go") { handlers.isOpen.withLock { $0 } } }.value
+            await Task { try? await eventually("it is let go") { isOpen.withLock { $0 } } }.value
+            calls.withLock { $0.running -= 1 }
         }
         for number in 1...20 {
-            let client = try client(path, asks: "/wait")
-            if number <= 4 {
-                try await eventually("it is handled") { handlers.calls.withLock { $0.all } == number }
-            }
+            let client = try listener.client(asks: "/wait")
+            if number <= 4 { try await eventually("it is handled") { calls.withLock { $0.all } == number } }
             client.shut()
         }
-        handlers.isOpen.withLock { $0 = true }
-        let last = try client(path, asks: "/now")
-        #expect(try await aside { last.readToEnd() }.hasPrefix("HTTP/1.1 200"))
-        #expect(handlers.calls.withLock { $0.most } <= 8)
+        isOpen.withLock { $0 = true }
+        #expect(try await listener.responds() == "HTTP/1.1 200")
+        #expect(calls.withLock { $0.most } <= 8)
         await listener.close()
     }
 
     @Test("a client that sends nothing in time gets status 408")
     func late() async throws {
-        let directory = try TemporaryDirectory("late")
-        let path = directory.path + "/logout.socket"
-        var limits = HTTPListener.Limits()
-        limits.patience = .milliseconds(100)
-        let listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { _ in
-            ListenerResponse(200)
-        }
-        let answer: String = try await aside {
-            let client = try StreamSocket(AF_UNIX)
-            try client.connect(to: path)
-            return client.readToEnd()
-        }
-        #expect(answer.hasPrefix("HTTP/1.1 408"), "\(answer)")
+        let listener = try LocalListener(patience: .milliseconds(100), handling: .seconds(30))
+        #expect(try await LocalListener.response(to: StreamSocket(to: listener.path)) == "HTTP/1.1 408")
         await listener.close()
     }
 
@@ -270,15 +220,14 @@ struct LogoutListenerTests {
         defer { close(network) }
         let parts = try #require(ListeningSocket.name(of: network)).split(separator: ":")
         #expect(parts.first == "127.0.0.1")
-        try StreamSocket().connect(try #require(parts.last.flatMap { UInt16($0) }))
+        _ = try StreamSocket(to: try #require(parts.last.flatMap { UInt16($0) }))
         let six: [UInt8] = [10, 0, 0x12, 0xCA, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 15) + [1, 0, 0, 0, 0]
         #expect(ListeningSocket.name(AF_INET6, six) == "[::1]:4810")
-        for count in [0, 7, 23] {
-            let isCut = ListeningSocket.name(count == 23 ? AF_INET6 : AF_INET, Array(six.prefix(count))) == nil
-            #expect(isCut, "\(count)")
-        }
-        // Without a name, and with a name that is not a path.
-        for bytes: [UInt8] in [[], [1, 0], [1, 0, 0, 65]] { #expect(ListeningSocket.name(AF_UNIX, bytes) == nil) }
+        // Cut addresses, and sockets without a name or with a name that is not a path.
+        for (family, bytes) in [
+            (AF_INET, []), (AF_INET, Array(six.prefix(7))), (AF_INET6, Array(six.prefix(23))), (AF_UNIX, []),
+            (AF_UNIX, [1, 0]), (AF_UNIX, [1, 0, 0, 65]),
+        ] as [(CInt, [UInt8])] { #expect(ListeningSocket.name(family, bytes) == nil, "\(bytes)") }
         #expect(ListeningSocket.name(of: -1) == nil)
         #expect(throws: ListeningSocket.Failure.self) { try ListeningSocket.duplicate(-1) }
     }
@@ -308,5 +257,79 @@ struct LogoutListenerTests {
         ] {
             #expect(ListeningSocket.passed(environment: environment) == nil, "\(environment)")
         }
+    }
+}
+
+@Suite("Attacks on the logout listener", .serialized)
+struct LogoutHostileTests {
+    /// Keeps as many connections open as permitted, and replaces each connection that the listener closes. Each
+    /// connection sends one of the given beginnings of a request.
+    private final class Attacker: Sendable {
+        /// All eight attackers together stay below the listener's kernel backlog of 1,024. Beyond that the kernel drops
+        /// connection attempts, which clients repeat after a second.
+        private static let connections = 100
+
+        private static let beginnings = [
+            "", "POST /logout HTTP/1.1\r\nContent-", "rubbish\r\n\r\n",
+            "POST /logout HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 20\r\n\r\n"
+                + "logout_token=rubbish",
+            "GET / HTTP/1.1\r\n" + String(repeating: "X: y\r\n", count: 1_500), String(repeating: "x", count: 8_000),
+        ]
+
+        private let state = Locked<(made: Int, isOver: Bool)>((0, false))
+
+        var made: Int { state.withLock { $0.made } }
+
+        func attack(_ port: UInt16) {
+            var open: [StreamSocket] = []
+            while !state.withLock({ $0.isOver }) {
+                while open.count < Self.connections, let client = try? StreamSocket() {
+                    client.resetWhenClosed()
+                    guard (try? client.bind(to: "127.0.0.3")) != nil, (try? client.connect(port)) != nil else { break }
+                    let number = state.withLock { state in
+                        state.made += 1
+                        return state.made
+                    }
+                    client.send(Self.beginnings[number % Self.beginnings.count])
+                    open.append(client)
+                }
+                open.removeAll { $0.hasNews }
+            }
+        }
+
+        func stop() { state.withLock { $0.isOver = true } }
+    }
+
+    @Test("eight attackers delay a logout from another address by less than a second")
+    func flood() async throws {
+        var files = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
+        files.rlim_cur = max(files.rlim_cur, min(files.rlim_max, 4096))
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
+        let device = try await LogoutDevice(fault: "backchannel-none.hostile")
+        let port = device.port
+        var tokens: [String] = []
+        for _ in 0..<20 { tokens.append(try await device.token()) }
+        // The first request makes the process fetch the provider's keys.
+        #expect(try await device.post(tokens.removeLast()).hasPrefix("HTTP/1.1 200"))
+        let attackers = (0..<8).map { _ in Attacker() }
+        defer { for attacker in attackers { attacker.stop() } }
+        for attacker in attackers {
+            try #require(QuietThread.start("attacker") { attacker.attack(port) } != nil)
+        }
+        try await eventually("each attacker has all its connections") { attackers.allSatisfy { $0.made > 150 } }
+        for token in tokens {
+            let (response, time) = try await onThread {
+                let start = ContinuousClock.now
+                let client = try StreamSocket()
+                try client.bind(to: "127.0.0.2")
+                try client.connect(port)
+                client.send(LogoutDevice.request("logout_token=\(token)"))
+                return (client.readToEnd(), ContinuousClock.now - start)
+            }
+            #expect(response.hasPrefix("HTTP/1.1 200"), "\(response)")
+            #expect(time < .seconds(1))
+        }
+        #expect(device.events.count == 20)
     }
 }

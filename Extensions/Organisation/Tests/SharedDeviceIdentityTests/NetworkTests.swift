@@ -8,62 +8,23 @@ import Synchronization
 import TestProviders
 import Testing
 
-/// Owns the broker's name on a bus and records the kinds of the reported events.
-private final class Listener: Sendable {
-    let bus: PrivateBus
-    let directory: TemporaryDirectory
-    let kinds = Locked<[String]>([])
-    private let broker: DBusConnection
-    private let object = Locked<Observation?>(nil)
-
-    init() async throws {
-        bus = try PrivateBus()
-        directory = try TemporaryDirectory("network")
-        broker = try DBusConnection.open(bus.bus)
-        let method = DBusInterface.Method(
-            "ReportProviderEvents",
-            in: [.init("request", "a{sv}")],
-            out: [.init("answer", "a{sv}")]
-        ) { [weak self] call in
-            let told = call.arguments.first?.fieldsValue?["events"]?.elementsValue ?? []
-            self?.kinds.withLock { $0 += told.compactMap { $0.fieldsValue?["kind"]?.stringValue } }
-            return [.fields([:])]
-        }
-        let token = try broker.export(
-            [DBusInterface(BrokerProtocol.interface, methods: [method])],
-            at: BrokerProtocol.path
-        )
-        object.withLock { $0 = token }
-        try await broker.requestName(BrokerProtocol.busName)
-    }
+/// Starts a program in the network namespace of a process.
+private func start(_ words: [String], in process: ChildProcess) throws -> ChildProcess {
+    try ChildProcess("/usr/bin/nsenter", ["--net=/proc/\(process.identifier)/ns/net"] + words)
 }
 
-/// The network namespace of a process.
-private struct PrivateNetwork {
-    private let process: ChildProcess
-
-    init(_ process: ChildProcess) { self.process = process }
-
-    var path: String { "/proc/\(process.identifier)/ns/net" }
-
-    func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
-        try ChildProcess("/usr/bin/nsenter", ["--net=\(path)", program] + arguments)
-    }
-
-    /// Runs the commands in one process, so that they follow each other immediately even if the test's threads are
-    /// busy.
-    func ip(_ commands: [String]) async throws {
-        let script = commands.map { "/usr/sbin/ip \($0)" }.joined(separator: " && ")
-        let child = try start("/bin/sh", ["-c", script])
-        let status = await child.exitStatus()
-        #expect(status == 0, "\(script): \(child.errorText)")
-    }
+/// Runs commands of ip(8) in the network namespace of a process. One process runs all, so that they follow each other
+/// immediately even if the test's threads are busy.
+private func ip(_ commands: [String], in process: ChildProcess) async throws {
+    let script = commands.map { "/usr/sbin/ip \($0)" }.joined(separator: " && ")
+    let child = try start(["/bin/sh", "-c", script], in: process)
+    #expect(await child.exitStatus() == 0, "\(script): \(child.errorText)")
 }
 
 /// Connects a device in a network namespace to the tests' provider at 127.0.0.1 of the machine, through a second
 /// namespace and a link that can be taken down. The machine's own network is not changed.
 private final class LinkToProvider: Sendable {
-    private let device: PrivateNetwork
+    private let device: ChildProcess
     private let relays: [ChildProcess]
     /// Keeps the second namespace alive.
     private let holder: ChildProcess
@@ -108,31 +69,29 @@ private final class LinkToProvider: Sendable {
         """#
 
     /// - Parameters:
-    ///   - process: the device's process.
+    ///   - device: the device's process.
     ///   - directory: for a Unix socket, which belongs to no network namespace.
-    init(_ process: ChildProcess, port: UInt16, directory: String) async throws {
-        device = PrivateNetwork(process)
+    init(_ device: ChildProcess, port: UInt16, directory: String) async throws {
+        self.device = device
         holder = try ChildProcess("/usr/bin/unshare", ["--net", "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"])
-        _ = try await holder.line { $0 == "ready" }
-        let provider = PrivateNetwork(holder)
-        try await device.ip([
-            "link set lo up", "link add way0 type veth peer name far0 netns \(holder.identifier)",
-            "address add 10.9.9.7/24 dev way0",
-        ])
-        try await provider.ip(["address add 10.9.9.1/24 dev far0", "link set far0 up"])
-        let (python, socket) = ("/usr/bin/python3", directory + "/provider.socket")
-        var relays = [try ChildProcess(python, ["-c", Self.relay, socket, "127.0.0.1:\(port)"])]
-        relays.append(try provider.start(python, ["-c", Self.relay, "10.9.9.1:4430", socket]))
-        relays.append(try device.start(python, ["-c", Self.relay, "127.0.0.1:\(port)", "10.9.9.1:4430"]))
-        for relay in relays { _ = try await relay.line { $0 == "ready" } }
-        self.relays = relays
+        try await holder.line { $0 == "ready" }
+        let link = "link add way0 type veth peer name far0 netns \(holder.identifier)"
+        try await ip(["link set lo up", link, "address add 10.9.9.7/24 dev way0"], in: device)
+        try await ip(["address add 10.9.9.1/24 dev far0", "link set far0 up"], in: holder)
+        let (program, socket) = (["/usr/bin/python3", "-c", Self.relay], directory + "/provider.socket")
+        relays = [
+            try ChildProcess(program[0], program.dropFirst() + [socket, "127.0.0.1:\(port)"]),
+            try start(program + ["10.9.9.1:4430", socket], in: holder),
+            try start(program + ["127.0.0.1:\(port)", "10.9.9.1:4430"], in: device),
+        ]
+        for relay in relays { try await relay.line { $0 == "ready" } }
     }
 
     func up() async throws {
-        try await device.ip(["link set way0 up", "route add default via 10.9.9.1 dev way0"])
+        try await ip(["link set way0 up", "route add default via 10.9.9.1 dev way0"], in: device)
     }
 
-    func down() async throws { try await device.ip(["link set way0 down"]) }
+    func down() async throws { try await ip(["link set way0 down"], in: device) }
 }
 
 @Suite(
@@ -145,8 +104,13 @@ private final class LinkToProvider: Sendable {
 struct NetworkTests {
     @Test("the broker is told soon, once per burst of changes, and only of usable routes")
     func comesBack() async throws {
-        let listener = try await Listener()
-        let file = listener.directory.path + "/managed-configuration.json"
+        let bus = try PrivateBus()
+        let directory = try TemporaryDirectory("network")
+        let broker = try DBusConnection.open(bus.bus)
+        let recorder = try EventRecorder(broker)
+        try await broker.requestName(BrokerProtocol.busName)
+        func kinds() -> [String] { recorder.events.compactMap { $0["kind"] } }
+        let file = directory.path + "/managed-configuration.json"
         let provider = #""oidcIssuer": "https://login.example", "oidcClientID": "a""#
         try #"{"sharedDeviceMode": true, "identity": "oidc", \#(provider)}"#
             .write(toFile: file, atomically: true, encoding: .utf8)
@@ -154,40 +118,41 @@ struct NetworkTests {
         let process = try await ChildProcess.service(
             "/usr/bin/unshare",
             [
-                "--net", "--", ChildProcess.built("shared-device-identity"), "--bus", listener.bus.address,
+                "--net", "--", ChildProcess.built("shared-device-identity"), "--bus", bus.address,
                 "--configuration", file,
             ]
         )
         defer { process.kill() }
-        let network = PrivateNetwork(process)
         // A link that leads only to this machine is no route.
-        try await network.ip([
+        let local = [
             "link set lo up", "link add way0 type veth peer name far0", "link set far0 up",
             "address add 10.9.9.7/24 dev way0",
-        ])
+        ]
+        try await ip(local, in: process)
         let up = ["link set way0 up", "route add default via 10.9.9.1 dev way0"]
         let begin = ContinuousClock.now
-        try await network.ip((1...5).flatMap { _ in up + ["link set way0 down"] } + up)
+        try await ip((1...5).flatMap { _ in up + ["link set way0 down"] } + up, in: process)
         let start = ContinuousClock.now
-        try await eventually("the word to the broker") { !listener.kinds.withLock { $0.isEmpty } }
+        try await eventually("the word to the broker") { !kinds().isEmpty }
         #expect(ContinuousClock.now - start < .seconds(60))
-        let told = listener.kinds.withLock { $0.count }
+        let told = kinds().count
         // One event in ten seconds. More are permitted only if the machine took that long.
         #expect(told <= 1 + Int((ContinuousClock.now - begin) / .seconds(10)))
         // A second link is a second route. It is reported when the pause has ended, if not earlier.
-        try await network.ip([
+        let second = [
             "link add way1 type veth peer name far1", "link set far1 up", "address add 10.9.10.7/24 dev way1",
             "link set way1 up",
-        ])
-        try await eventually("the second word") { listener.kinds.withLock { $0.count } > told }
-        #expect(listener.kinds.withLock { $0.allSatisfy { $0 == "networkUp" } })
+        ]
+        try await ip(second, in: process)
+        try await eventually("the second word") { kinds().count > told }
+        #expect(kinds().allSatisfy { $0 == "networkUp" })
+        withExtendedLifetime((bus, directory)) {}
     }
 
     @Test("a user signed out remotely while offline is signed out when the network returns")
     func signedOutWhileOffline() async throws {
-        let fault = "none.offline"
         let device = try await WholeDevice(
-            fault: fault,
+            fault: "none.offline",
             // By the schedule alone the next check would be tomorrow.
             more: #", "remoteCheckInterval": 86400, "offlineGrace": 86400"#,
             isApart: true
@@ -199,12 +164,11 @@ struct NetworkTests {
             directory: device.directory.path
         )
         try await link.up()
-        let test = try faulty.client(fault)
         // The service has reported the first link by now. The rest of the test is about the second time.
-        try await eventually("the way to the provider") { (try? await device.signIn(test)) != nil }
+        try await eventually("the way to the provider") { (try? await device.signIn()) != nil }
         _ = try await device.token()
         try await link.down()
-        _ = try await test.page("sign-everybody-out")
+        _ = try await device.test.page("sign-everybody-out")
         let error = await #expect(throws: SharedDeviceError.self) { try await device.token() }
         #expect(error?.code == .providerUnavailable, "\(String(describing: error))")
         #expect(try await device.account()?.username == "ada@example.com")

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("shared-device provider check")
 struct ProviderCheckTests {
-    private struct Report: Decodable {
+    struct Report: Decodable {
         struct Step: Decodable {
             let name: String
             let outcome: String
@@ -23,7 +23,10 @@ struct ProviderCheckTests {
         func text(_ name: String) -> String { steps.first { $0.name == name }?.text ?? "" }
     }
 
-    private func run(_ device: IdentityDevice, _ arguments: String...) async throws -> (status: Int32, output: String) {
+    private static func run(
+        _ device: IdentityDevice,
+        _ arguments: String...
+    ) async throws -> (status: Int32, output: String) {
         let process = try ChildProcess(
             ChildProcess.built("shared-device"),
             ["provider", "check", "--bus", device.bus.address] + arguments
@@ -32,31 +35,25 @@ struct ProviderCheckTests {
         return (status, process.lines.joined(separator: "\n") + process.errorText)
     }
 
-    private func report(_ device: IdentityDevice) async throws -> (status: Int32, report: Report) {
-        let (status, output) = try await run(device, "--json")
+    static func report(_ device: IdentityDevice) async throws -> (status: Int32, report: Report) {
+        let (status, output) = try await Self.run(device, "--json")
         return (status, try JSONDecoder().decode(Report.self, from: Data(output.utf8)))
     }
 
     @Test("each step of the check passes with a correct provider, one line a step")
     func works() async throws {
         let device = try await IdentityDevice(fault: "check")
-        let (status, output) = try await run(device)
+        let (status, output) = try await Self.run(device)
         #expect(status == 0, "\(output)")
         let lines = output.split(separator: "\n")
         #expect(lines.count == 9 && lines.allSatisfy { $0.hasPrefix("✓ ") }, "\(output)")
         // The check leaves no trace that would end a session.
-        #expect(try await report(device).report.works)
+        #expect(try await Self.report(device).report.works)
     }
 
     @Test("a wrong secret is reported by the steps that use it, with the remedy")
     func wrongSecret() async throws {
-        let faulty = try await FaultyProvider.shared.value
-        let device = try await IdentityDevice(
-            issuer: faulty.issuer("check-secret"),
-            secret: "wrong",
-            trustAnchors: faulty.trustAnchors
-        )
-        let (status, report) = try await report(device)
+        let (status, report) = try await Self.report(IdentityDevice(fault: "check-secret", secret: "wrong"))
         #expect(status == 1 && !report.works)
         for step in ["client", "refresh", "revocation"] { #expect(report.outcome(step) == "fails", "\(step)") }
         for step in ["tls", "discovery", "keys", "redirect"] { #expect(report.outcome(step) == "works", "\(step)") }
@@ -66,54 +63,62 @@ struct ProviderCheckTests {
     @Test("an untrusted server or a wrong issuer leaves the later steps untried")
     func first() async throws {
         let faulty = try await FaultyProvider.shared.value
-        let untrusted = try await report(IdentityDevice(issuer: faulty.issuer("none")))
+        let untrusted = try await Self.report(IdentityDevice(issuer: faulty.issuer("none")))
         #expect(untrusted.status == 1 && untrusted.report.outcome("tls") == "fails")
         #expect(untrusted.report.text("tls").contains("oidcTrustAnchors"))
         #expect(untrusted.report.outcome("client") == "unknown")
-        let other = try await report(IdentityDevice(fault: "discovery-issuer-mismatch"))
+        let other = try await Self.report(IdentityDevice(fault: "discovery-issuer-mismatch"))
         #expect(other.report.outcome("tls") == "works" && other.report.outcome("discovery") == "fails")
         #expect(other.report.text("discovery").contains("to the last slash"))
     }
 
-    @Test("a provider that refuses revocation fails that step only")
+    @Test("a provider that refuses revocation or the event stream fails that step")
     func later() async throws {
-        let denied = try await report(IdentityDevice(fault: "revoke-denied")).report
-        #expect(denied.outcome("revocation") == "fails" && denied.outcome("refresh") == "works")
-        #expect(denied.text("revocation").contains("give the client a secret"))
+        let events = try await stream("signals-refuse.provider-check")
+        for (fault, more, step, remedy) in [
+            ("revoke-denied", "", "revocation", "give the client a secret"),
+            ("signals-refuse.provider-check", events, "sharedSignals", "shared-signals-token"),
+        ] {
+            let report = try await Self.report(IdentityDevice(fault: fault, more: more)).report
+            #expect(!report.works && report.outcome(step) == "fails" && report.outcome("refresh") == "works")
+            #expect(report.text(step).contains(remedy), "\(report.text(step))")
+        }
     }
 
     @Test("the check tries the end-session page but ends no session")
     func endOfSession() async throws {
-        let page = try await report(IdentityDevice(fault: "check.end"))
+        let device = try await IdentityDevice(fault: "check.end")
+        let page = try await Self.report(device)
         #expect(page.status == 0 && page.report.outcome("endSession") == "works")
         #expect(page.report.text("endSession").contains("not tried"), "\(page.report.text("endSession"))")
-        let none = try await report(IdentityDevice(fault: "no-end-session-page"))
+        let none = try await Self.report(IdentityDevice(fault: "no-end-session-page"))
         #expect(none.status == 0 && none.report.outcome("endSession") == "unknown")
         #expect(none.report.text("endSession").contains("status 404"), "\(none.report.text("endSession"))")
-        let test = try await FaultyProvider.shared.value.client("check.end")
-        #expect(try await !test.page("ended").contains("end-session"))
+        #expect(try await !device.test.page("ended").contains("end-session"))
     }
 
     @Test("the check reports if the device can receive logouts and the provider sends any")
     func logouts() async throws {
         func step(_ fault: String, _ address: String) async throws -> (outcome: String?, text: String) {
             let device = try await IdentityDevice(fault: fault, more: #", "backChannelLogout": "\#(address)""#)
-            let report = try await report(device).report
+            let report = try await Self.report(device).report
             return (report.outcome("backChannelLogout"), report.text("backChannelLogout"))
         }
         let address = "127.0.0.1:\(try freePort())"
-        let works = try await step("backchannel-none.check", address)
-        #expect(works.outcome == "works" && works.text.contains(address) && works.text.contains("not tried"))
-        let silent = try await step("check.logouts", "127.0.0.1:\(try freePort())")
-        #expect(silent.outcome == "unknown" && silent.text.contains("does not say"), "\(silent.text)")
-        let never = try await step("backchannel-unsupported", "127.0.0.1:\(try freePort())")
-        #expect(never.outcome == "fails" && never.text.contains("leave backChannelLogout out"), "\(never.text)")
-        let deaf = try await step("backchannel-none.deaf", "/nowhere/logout.socket")
-        #expect(deaf.outcome == "fails" && deaf.text.contains("shared-device-identity.socket"), "\(deaf.text)")
+        for (fault, address, outcome, text) in [
+            ("backchannel-none.check", address, "works", address),
+            ("check.logouts", "127.0.0.1:\(try freePort())", "unknown", "does not say"),
+            ("backchannel-unsupported", "127.0.0.1:\(try freePort())", "fails", "leave backChannelLogout out"),
+            ("backchannel-none.deaf", "/nowhere/logout.socket", "fails", "shared-device-identity.socket"),
+        ] {
+            let result = try await step(fault, address)
+            #expect(result.outcome == outcome && result.text.contains(text), "\(result.text)")
+            #expect(outcome != "works" || result.text.contains("not tried"), "\(result.text)")
+        }
         let directory = try TemporaryDirectory("check-logouts")
         let passed = directory.path + "/logout.socket"
         let (fault, key) = ("backchannel-none.passed-check", #", "backChannelLogout": "\#(address)""#)
-        let elsewhere = try await report(IdentityDevice(fault: fault, more: key, passed: passed)).report
+        let elsewhere = try await Self.report(IdentityDevice(fault: fault, more: key, passed: passed)).report
         let text = elsewhere.text("backChannelLogout")
         #expect(text.contains("listens at \(passed)") && text.contains("not at \(address)"), "\(text)")
     }
@@ -121,11 +126,11 @@ struct ProviderCheckTests {
     @Test("a missing provider and a missing process have distinct exit statuses")
     func nobody() async throws {
         let device = try await IdentityDevice(issuer: nil)
-        let none = try await run(device)
+        let none = try await Self.run(device)
         #expect(none.status == 78 && none.output.contains("oidcIssuer"), "\(none.output)")
         device.process.kill()
         device.process.waitUntilExit()
-        let gone = try await run(device)
+        let gone = try await Self.run(device)
         #expect(gone.status == 69 && gone.output.contains("shared-device-identity"), "\(gone.output)")
     }
 }
@@ -144,28 +149,15 @@ struct GlewlwydProcessTests {
         let glewlwyd = try await Glewlwyd()
         let ports = #", "oidcLoopbackPorts": [8976]"#
         let right = try await outcomes(glewlwyd, secret: "device-secret-7", more: ports)
-        #expect(
-            right["redirect"] == "works" && right["client"] == "works" && right["deviceCode"] == "works",
-            "\(right)"
-        )
-        #expect(right["refresh"] == "works" && right["revocation"] == "works" && right["tls"] == "unknown", "\(right)")
+        let working = ["redirect", "client", "deviceCode", "refresh", "revocation"]
+        #expect(working.allSatisfy { right[$0] == "works" } && right["tls"] == "unknown", "\(right)")
         let wrong = try await outcomes(glewlwyd, secret: "wrong", more: #", "oidcLoopbackPorts": [8977]"#)
-        #expect(
-            wrong["redirect"] == "fails" && wrong["client"] == "fails" && wrong["revocation"] == "fails",
-            "\(wrong)"
-        )
+        #expect(["redirect", "client", "revocation"].allSatisfy { wrong[$0] == "fails" }, "\(wrong)")
     }
 
     private func outcomes(_ glewlwyd: Glewlwyd, secret: String, more: String) async throws -> [String: String] {
         let device = try await IdentityDevice(issuer: glewlwyd.issuer.text, secret: secret, more: more)
-        let process = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            ["provider", "check", "--json", "--bus", device.bus.address]
-        )
-        _ = await process.exitStatus()
-        let data = Data(process.lines.joined(separator: "\n").utf8)
-        let report = try JSONSerialization.jsonObject(with: data) as? [String: Any]
-        let steps = report?["steps"] as? [[String: String]] ?? []
-        return steps.reduce(into: [:]) { if let name = $1["name"] { $0[name] = $1["outcome"] } }
+        let steps = try await ProviderCheckTests.report(device).report.steps
+        return Dictionary(steps.map { ($0.name, $0.outcome) }) { $1 }
     }
 }

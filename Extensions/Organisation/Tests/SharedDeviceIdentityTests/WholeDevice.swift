@@ -19,63 +19,70 @@ final class WholeDevice: Sendable {
     private let earlier = Locked<[String]>([])
     private let isApart: Bool
     let app: SharedDeviceApplication
+    /// A client and a browser of the provider with the device's fault.
+    let test: TestClient
 
     enum Program: String, Sendable, CaseIterable {
         case broker = "shared-device-broker"
         case identity = "shared-device-identity"
     }
 
-    static let secret = "s&cret +%/"
-
     convenience init(
         fault: String,
         more: String = "",
         scopes: [String] = ["openid", "profile"],
+        manifests: [String] = [],
         isApart: Bool = false
     ) async throws {
         let faulty = try await FaultyProvider.shared.value
-        let anchors = #", "oidcTrustAnchors": "\#(faulty.trustAnchors)""#
-        try await self.init(issuer: faulty.issuer(fault), more: anchors + more, scopes: scopes, isApart: isApart)
+        try await self.init(
+            issuer: faulty.issuer(fault),
+            fault: fault,
+            more: #", "oidcTrustAnchors": "\#(faulty.trustAnchors)""# + more,
+            scopes: scopes,
+            manifests: manifests,
+            isApart: isApart
+        )
     }
 
     /// - Parameters:
     ///   - secret: the client secret.
     ///   - more: further members of the managed configuration, each preceded by a comma.
     ///   - scopes: the scopes in the app's manifest.
+    ///   - manifests: the manifests of further apps.
     ///   - isApart: whether the identity service has its own network namespace, without a working link.
     init(
         issuer: String,
-        secret: String = WholeDevice.secret,
+        fault: String = "none",
+        secret: String = FaultyProvider.secret,
         more: String = "",
         scopes: [String] = ["openid", "profile"],
+        manifests: [String] = [],
         isApart: Bool = false
     ) async throws {
         self.isApart = isApart
+        test = try await FaultyProvider.client(fault)
         bus = try PrivateBus()
         directory = try TemporaryDirectory("whole-device")
         port = try freePort()
-        try #"""
-        {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(issuer)", "oidcClientID": "device-7",
-        "backChannelLogout": "127.0.0.1:\#(port)"\#(more)}
-        """#
-        .write(toFile: directory.path + "/managed-configuration.json", atomically: true, encoding: .utf8)
-        // Outside the directory that is searched for secrets.
+        let path = directory.path
+        // The secrets are outside the directory that is searched for secrets.
         for folder in ["secrets", "apps"] {
-            try FileManager.default.createDirectory(
-                atPath: "\(directory.path)/\(folder)",
-                withIntermediateDirectories: false
-            )
+            try FileManager.default.createDirectory(atPath: "\(path)/\(folder)", withIntermediateDirectories: false)
         }
-        try secret.write(
-            toFile: directory.path + "/secrets/oidc-client-secret",
-            atomically: true,
-            encoding: .utf8
-        )
+        let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let own = #"{"id": "org.example.app", "executable": "\#(program)", "scopes": \#(scopes)}"#
+        let apps = ([own] + manifests).enumerated().map { ("apps/\($0.offset).json", $0.element) }
+        let configuration = #"""
+            {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(issuer)", "oidcClientID": "device-7",
+            "backChannelLogout": "127.0.0.1:\#(port)"\#(more)}
+            """#
+        let files = [("managed-configuration.json", configuration), ("secrets/oidc-client-secret", secret)]
+        for (name, text) in files + apps {
+            try text.write(toFile: "\(path)/\(name)", atomically: true, encoding: .utf8)
+        }
         try Data((0..<32).map { _ in UInt8.random(in: .min ... .max) })
-            .write(to: URL(filePath: directory.path + "/secrets/token-key"))
-        let test = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        try #"{"id": "org.example.app", "executable": "\#(test)", "scopes": \#(scopes)}"#
-            .write(toFile: directory.path + "/apps/app.json", atomically: true, encoding: .utf8)
+            .write(to: URL(filePath: path + "/secrets/token-key"))
         prompt = try DBusConnection.open(bus.bus)
         app = SharedDeviceApplication(
             identifier: "org.example.app",
@@ -156,17 +163,22 @@ final class WholeDevice: Sendable {
     /// - Parameters:
     ///   - name: the user.
     ///   - scopes: the scopes that the prompt requests.
-    func signIn(_ test: TestClient, as name: String = "ada", scopes: [String] = []) async throws {
+    func signIn(as name: String = "ada", scopes: [String] = []) async throws {
         let begun = try await call(
             .beginSignIn,
             [
-                "methods": .array([.string("browser")], of: "s"), "redirectURI": .string(IdentityDevice.redirect),
+                "methods": .array([.string("browser")], of: "s"), "redirectURI": .string(testRedirect),
                 "loginHint": .string(name), "scopes": .array(scopes.map(DBusValue.string), of: "s"),
             ]
         )
         let query = try await test.browse(try #require(begun["authorizationURL"]?.stringValue))
         let request = try #require(begun["request"])
         _ = try await call(.completeSignIn, ["request": request, "query": .string(query)])
+    }
+
+    func signOut() async throws {
+        let ada = try #require(try await account())
+        _ = try await call(.signOut, ["accountIdentifier": .string(ada.identifier)])
     }
 
     /// Signs Ada in with a code that she enters on another device.
@@ -183,10 +195,7 @@ final class WholeDevice: Sendable {
     ///
     /// - Returns: the whole response.
     func report(logout token: String) async throws -> String {
-        let body = "logout_token=\(token)"
-        let type = "Content-Type: application/x-www-form-urlencoded"
-        let request = "POST / HTTP/1.1\r\n\(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
-        return try await aside { [port] in try exchange(request, port: port) }
+        try await exchange(LogoutDevice.request("logout_token=\(token)"), port: port)
     }
 
     /// Starts the prompt in a separate session, with this program as its browser.

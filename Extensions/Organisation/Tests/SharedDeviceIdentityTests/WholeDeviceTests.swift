@@ -9,65 +9,17 @@ import Testing
 
 @Suite("The broker and the identity service together")
 struct WholeDeviceTests {
-    // BrowserTests checks that a separate profile prevents such a session. This test checks the behaviour without one.
     @Test("a browser that still has Ada's session does not sign Grace in as Ada")
     func keptSession() async throws {
         let device = try await WholeDevice(fault: "kept-session")
-        let test = try await FaultyProvider.shared.value.client("kept-session")
-        try await device.signIn(test)
-        let ada = try #require(try await device.account())
-        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
-        try await eventually("the provider's being told") {
-            try await test.page("ended").split(separator: "\n").count == 3
-        }
-        let error = await #expect(throws: (any Error).self) { try await device.signIn(test, as: "grace") }
+        try await device.signIn()
+        try await device.signOut()
+        try await eventually("the provider's being told") { try await device.test.page("ended") == allEnded }
+        let error = await #expect(throws: (any Error).self) { try await device.signIn(as: "grace") }
         #expect("\(try #require(error))".contains("took an earlier person's sign-in; close its pages and try again"))
         #expect(try await device.account() == nil)
         try await eventually("the tokens' being revoked") {
-            try await test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
-        }
-    }
-
-    @Test(
-        "a kept browser profile cannot sign in again if the provider sends auth_time",
-        .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/chromium"), "chromium is not installed")
-    )
-    func keptProfile() async throws {
-        let device = try await WholeDevice(fault: "kept-cookie")
-        let test = try await FaultyProvider.shared.value.client("kept-cookie")
-        // The script ignores the profile of the prompt and uses a persistent profile.
-        let browser = try device.directory.writeScript(
-            "chromium",
-            """
-            for argument; do
-                shift
-                case $argument in --user-data-dir=*) argument=--user-data-dir=\(device.directory.path)/kept ;; esac
-                set -- "$@" "$argument"
-            done
-            exec /usr/bin/chromium "$@"
-            """
-        )
-        let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--ignore-certificate-errors"]
-        let first = try device.prompt(browser, arguments)
-        #expect(await first.exitStatus() == 0, "\(first.errorText)")
-        let ada = try #require(try await device.account())
-        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
-        // A browser writes its cookies on a clean exit, and the prompt kills its browser. Therefore the user visits
-        // another page of the provider first.
-        let page = try await FaultyProvider.shared.value.issuer("kept-cookie") + "/visit"
-        let visit = try ChildProcess(browser, arguments + ["--user-data-dir=", "--dump-dom", page])
-        #expect(await visit.exitStatus() == 0, "\(visit.errorText)")
-        let second = try device.prompt(browser, arguments)
-        try await eventually("the page says why nobody is signed in") {
-            second.errorText.contains("took an earlier person's sign-in") || !second.isRunning
-        }
-        try #require(second.isRunning, "\(second.lines) \(second.errorText)")
-        #expect(try await device.account() == nil)
-        second.send(SIGTERM)
-        #expect(await second.exitStatus() != 0)
-        #expect(second.lines.joined().contains("took an earlier person's sign-in"))
-        try await eventually("the tokens' being revoked") {
-            try await test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
+            try await device.test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
         }
     }
 
@@ -85,12 +37,7 @@ struct WholeDeviceTests {
             scopes: ["openid"]
         )
         let prompt = try device.prompt("none", [], ["--method", "device-code"])
-        var page = ""
-        try await eventually("the page's address") {
-            page = prompt.errorText.split(separator: " ").last.map(String.init) ?? ""
-            return page.hasPrefix("http://")
-        }
-        let curl = try ChildProcess("curl", ["--silent", "--max-time", "60", page])
+        let curl = try ChildProcess("curl", ["--silent", "--max-time", "60", await prompt.pageAddress()])
         #expect(await curl.exitStatus() == 0)
         let text = curl.lines.joined(separator: "\n")
         #expect(text.contains("\(issuer)/device"))
@@ -104,7 +51,7 @@ struct WholeDeviceTests {
     @Test("an app learns which scopes are granted, and gets a token if it requests those")
     func fewerScopes() async throws {
         let device = try await WholeDevice(fault: "fewer-scopes", scopes: ["openid", "profile", "orders.read"])
-        try await device.signIn(try await FaultyProvider.shared.value.client("fewer-scopes"))
+        try await device.signIn()
         for _ in 1...2 {
             let error = await #expect(throws: SharedDeviceError.self) {
                 try await device.token(["orders.read", "profile"])
@@ -117,18 +64,65 @@ struct WholeDeviceTests {
         #expect(try await device.token([]).scopes.sorted() == ["openid", "profile"])
         #expect(try await device.account()?.username == "ada@example.com")
     }
+}
 
-    @Test("with a strict provider, apps get tokens only for scopes of the sign-in")
-    func scopesOfSignIn() async throws {
-        let rights = ["openid", "profile", "orders.read"]
-        let unasked = try await WholeDevice(fault: "strict-scopes", scopes: rights)
-        try await unasked.signIn(try await FaultyProvider.shared.value.client("strict-scopes"))
-        let error = await #expect(throws: SharedDeviceError.self) { try await unasked.token(["orders.read"]) }
-        #expect(error?.code == .scopesDeclined)
-        let asked = try await WholeDevice(fault: "strict-scopes.asked", scopes: rights)
-        let test = try await FaultyProvider.shared.value.client("strict-scopes.asked")
-        // No manifest has the last scope.
-        try await asked.signIn(test, scopes: ["orders.read", "orders.refund"])
-        #expect(try await asked.token(["orders.read"]).scopes == ["orders.read"])
+@Suite("A process is killed during a refresh")
+struct InterruptedRefreshTests {
+    @Test(
+        "after a kill during a rotation the same user can reauthenticate in the session",
+        arguments: WholeDevice.Program.allCases
+    )
+    func killed(_ victim: WholeDevice.Program) async throws {
+        let device = try await WholeDevice(fault: "refresh-lost.\(victim.rawValue)")
+        try await device.signIn()
+        let (ada, epoch) = (try #require(try await device.account()), try await device.epoch())
+        #expect(epoch != nil)
+        let lost = Task { try await device.token() }
+        // The provider has issued a new token, and the device's token is used up.
+        try await eventually("the rotation at the provider") { try await device.test.page("away") == "True" }
+        try await device.kill(victim)
+        await #expect(throws: SharedDeviceError.self) { try await lost.value }
+        try await device.start(victim)
+        // After the restart a refresh in flight is repeated. If there was none, an app's request causes one.
+        try await eventually("the question for the person") {
+            _ = try? await device.token()
+            return try await device.needsSignIn()
+        }
+        #expect(try await device.account() == ada)
+        #expect(try await device.epoch() == epoch)
+        let refused = await #expect(throws: SharedDeviceError.self) { try await device.token() }
+        #expect(refused?.code == .interactionRequired)
+        try await device.signIn()
+        #expect(try await !device.token().isEmpty)
+        #expect(try await device.account() == ada)
+        #expect(try await device.epoch() == epoch)
+    }
+
+    @Test("a user who was disabled after a broker crash is signed out at the next start")
+    func disabledMeanwhile() async throws {
+        let device = try await WholeDevice(fault: "refresh-refused.crash")
+        try await device.signIn()
+        #expect(try await device.account() != nil)
+        try await device.kill(.broker)
+        try await device.start(.broker)
+        try await eventually("the sign-out") { try await device.account() == nil }
+    }
+
+    @Test("a committed rotation survives a kill of both processes without a new sign-in")
+    func kept() async throws {
+        let device = try await WholeDevice(fault: "kept-rotation")
+        try await device.signIn()
+        let (ada, first) = (try #require(try await device.account()), try await device.token())
+        for program in WholeDevice.Program.allCases { try await device.kill(program) }
+        for program in WholeDevice.Program.allCases.reversed() { try await device.start(program) }
+        let next = try await device.token()
+        #expect(next != first)
+        #expect(try await device.account() == ada)
+        #expect(try await !device.needsSignIn())
+        // The sign-out ends the newest tokens at the provider.
+        try await device.signOut()
+        try await eventually("the end at the provider") {
+            try await device.test.page("ended").hasPrefix("end-session\nrevoke refresh_token\nrevoke access_token")
+        }
     }
 }
