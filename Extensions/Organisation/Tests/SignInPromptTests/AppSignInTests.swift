@@ -7,17 +7,12 @@ import Testing
 @Suite("An app's sign-in at the device's own prompt")
 struct AppSignInTests {
     /// An app whose prompt is a page that the test opens.
-    private func app(
-        _ device: PromptDevice,
-        _ arguments: String...,
-        program: String? = nil
-    ) throws -> ChildProcess {
-        try ChildProcess(
+    private func app(_ device: PromptDevice, _ arguments: String..., program: String? = nil) throws -> ChildProcess {
+        let prompt = try program ?? withoutBrowser(device)
+        return try ChildProcess(
             "setsid",
             ["--wait", ChildProcess.built("sign-in-app"), device.bus.address, state(device)] + arguments,
-            environment: device.environment.merging([
-                "SHARED_DEVICE_SIGN_IN": try program ?? withoutBrowser(device)
-            ]) { $1 }
+            environment: device.environment.merging(["SHARED_DEVICE_SIGN_IN": prompt]) { $1 }
         )
     }
 
@@ -28,21 +23,11 @@ struct AppSignInTests {
         try device.directory.writeScript("prompt", #"exec "\#(device.program)" "$@" --browser none"#)
     }
 
-    private func address(_ app: ChildProcess) async throws -> String {
-        var address = ""
-        try await eventually("the page is there") {
-            try #require(app.isRunning, "\(app.lines) \(app.errorText)")
-            address = app.errorText.split(separator: " ").last.map(String.init) ?? ""
-            return address.hasPrefix("http://")
-        }
-        return address
-    }
-
     @Test("the app gets its token and no password")
     func page() async throws {
         let device = try await PromptDevice()
         let app = try app(device, "ada")
-        let address = try await address(app)
+        let address = try await app.pageAddress()
         #expect(try await Page.get(address).text.contains(#"value="ada""#))
         _ = try await Page.post(address, "ada", "correct horse ada")
         try await app.line { $0 == "signed in ada with a token" }
@@ -55,14 +40,8 @@ struct AppSignInTests {
     @Test("the prompt asks at the app's terminal")
     func terminal() async throws {
         let device = try await PromptDevice()
-        let terminal = """
-            import os, pty, sys
-            shown = lambda screen: os.read(screen, 4096).replace(b": ", b": \\n")
-            sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], shown)))
-            """
-        let app = try ChildProcess(
-            "python3",
-            ["-c", terminal, ChildProcess.built("sign-in-app"), device.bus.address, state(device)],
+        let app = try PromptDevice.atTerminal(
+            [ChildProcess.built("sign-in-app"), device.bus.address, state(device)],
             environment: device.environment.merging(["SHARED_DEVICE_SIGN_IN": device.program]) { $1 }
         )
         try await app.line { $0.contains("User name: ") }
@@ -77,7 +56,7 @@ struct AppSignInTests {
     func cancelled() async throws {
         let device = try await PromptDevice()
         let app = try app(device)
-        let address = try await address(app)
+        let address = try await app.pageAddress()
         try app.write("cancel")
         try await app.line { $0 == "error user_canceled" }
         #expect(try await Page.get(address).status != 200)
@@ -98,7 +77,7 @@ struct AppSignInTests {
             """#
         )
         let app = try app(device, program: slow)
-        _ = try await Page.post(try await address(app), "ada", "correct horse ada")
+        _ = try await Page.post(try await app.pageAddress(), "ada", "correct horse ada")
         try await eventually("ada is signed in") { try await device.user() == "ada" }
         try app.write("cancel")
         try await app.line { $0 == "cancelled" }
@@ -120,7 +99,7 @@ struct AppSignInTests {
             """#
         )
         let app = try app(device, program: strict)
-        _ = try await Page.post(try await address(app), "ada", "correct horse ada")
+        _ = try await Page.post(try await app.pageAddress(), "ada", "correct horse ada")
         try await app.line { $0 == "signed in ada with a token" }
         #expect(await app.exitStatus() == 0)
     }
@@ -147,7 +126,7 @@ struct AppSignInTests {
     func secrets() async throws {
         let device = try await PromptDevice()
         let app = try app(device)
-        let address = try await address(app)
+        let address = try await app.pageAddress()
         let path = try #require(address.split(separator: "/").last.map(String.init))
         let wrong = try await Page.post(address, "ada", "a-known-and-wrong-password")
         #expect(wrong.text.contains("is wrong"))

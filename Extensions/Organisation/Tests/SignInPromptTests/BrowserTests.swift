@@ -13,18 +13,7 @@ import Testing
 @Suite("The browser of a sign-in", .enabled(if: TestBrowser.chromium.isThere, "chromium is not installed"))
 struct BrowserTests {
     @Test("no cookie of a sign-in is present in the next sign-in")
-    func cookies() async throws {
-        let signIn = try await PromptInBrowser()
-        for number in 1...2 {
-            let prompt = try signIn.prompt()
-            #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
-            #expect(try PromptResult(prompt) == PromptResult(username: "ada", epoch: 7))
-            #expect(try await signIn.visit(number) == "visit -")
-            let query = try #require(signIn.broker.asked(.completeSignIn).last?["query"]?.stringValue)
-            #expect(FormFields.decode(query) == ["code": "a code", "state": signIn.state])
-            #expect(try signIn.profiles == [] && signIn.browsers() == [])
-        }
-    }
+    func cookies() async throws { try await PromptInBrowser().checkCookies() }
 
     @Test("the open browser's profile is private, and no command line has the address")
     func secrets() async throws {
@@ -45,15 +34,7 @@ struct BrowserTests {
     }
 
     @Test("closing the browser cancels the sign-in")
-    func closed() async throws {
-        let signIn = try await PromptInBrowser(holds: true)
-        let prompt = try signIn.prompt()
-        _ = try await signIn.visit(1)
-        kill(try signIn.browser(of: prompt), SIGTERM)
-        #expect(await prompt.exitStatus() == 1)
-        #expect(try PromptResult(prompt).code == "user_canceled")
-        #expect(try signIn.broker.asked(.cancelSignIn).count == 1 && signIn.profiles == [] && signIn.browsers() == [])
-    }
+    func closed() async throws { try await PromptInBrowser(holds: true).checkClosing() }
 
     @Test("the browser and profile of a killed prompt are removed without another prompt")
     func guarded() async throws {
@@ -79,41 +60,7 @@ struct BrowserTests {
         #expect(try signIn.profiles == [] && signIn.browsers() == [] && signIn.guards() == [])
     }
 
-    @Test("a user who continues at the provider after the time limit is told so")
-    func late() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeLate() } }
-
-    private func judgeLate() async throws {
-        // On a slow machine no browser has started within two seconds, so the time limit is extended.
-        for lifetime in [2.0, 8, 30] where try await isJudgedLate(lifetime) { return }
-        Issue.record("no browser is open when the time is over")
-    }
-
-    /// - Returns: whether the browser was open at the time limit.
-    private func isJudgedLate(_ lifetime: Double) async throws -> Bool {
-        let signIn = try await PromptInBrowser(holds: true, lifetime: lifetime)
-        let prompt = try signIn.prompt()
-        try await eventually("the end of the sign-in at the broker") { !signIn.broker.asked(.cancelSignIn).isEmpty }
-        let isOpen = try !signIn.browsers().isEmpty
-        guard isOpen else {
-            prompt.kill()
-            return false
-        }
-        // The provider redirects the browser here.
-        let redirect = try #require(signIn.broker.asked(.beginSignIn).last?["redirectURI"]?.stringValue)
-        let page = try await Page.get("\(redirect)?state=\(signIn.state)&code=late")
-        #expect(page.status == 200 && page.text.contains("begin again"), "\(page.text)")
-        #expect(signIn.broker.asked(.completeSignIn).isEmpty)
-        // The page would stay open for half a minute.
-        prompt.send(SIGTERM)
-        #expect(await prompt.exitStatus() == EX_TEMPFAIL)
-        #expect(try PromptResult(prompt).code == "login_expired")
-        #expect(try signIn.profiles == [] && signIn.browsers() == [])
-        return true
-    }
-
-    @Test(
-        "the next prompt removes the browser and profile if the guard was killed too"
-    )
+    @Test("the next prompt removes the browser and profile if the guard was killed too")
     func killed() async throws {
         let signIn = try await PromptInBrowser(holds: true)
         let first = try signIn.prompt()

@@ -19,17 +19,16 @@ struct DeviceCodeTests {
         "interval": .double(5),
     ]
 
-    /// A broker whose provider waits until `isDone`. The sign-in then has the given result.
+    /// A broker whose provider waits until the switch is on. The sign-in then has the given result.
     private func broker(
         _ bus: PrivateBus,
-        until isDone: @escaping @Sendable () -> Bool,
+        _ isDone: Switch,
         _ end: @escaping @Sendable () throws -> BrokerProtocol.Fields
     ) async throws -> FakeBroker {
         try await FakeBroker(bus) { method, _ in
             switch method {
             case .beginSignIn: Self.begun
-            case .awaitSignIn:
-                isDone() ? try end() : ["pending": .boolean(true), "interval": .double(0.1)]
+            case .awaitSignIn: isDone.isOn ? try end() : ["pending": .boolean(true), "interval": .double(0.1)]
             default: [:]
             }
         }
@@ -45,24 +44,20 @@ struct DeviceCodeTests {
     func terminal() async throws {
         let bus = try PrivateBus()
         let done = Switch()
-        let broker = try await broker(bus, until: { done.isOn }, { FakeBroker.signedIn })
-        let terminal = "import pty, os, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
-        let prompt = try ChildProcess(
-            "python3",
-            [
-                "-c", terminal, ChildProcess.built("shared-device-sign-in"), "--bus", bus.address, "--method",
-                "device-code", "--scope=orders.read", "--scope", "openid",
-            ]
-        )
+        let broker = try await broker(bus, done) { FakeBroker.signedIn }
+        let prompt = try PromptDevice.atTerminal([
+            ChildProcess.built("shared-device-sign-in"), "--bus", bus.address, "--method", "device-code",
+            "--scope=orders.read", "--scope", "openid",
+        ])
         try await eventually("it asks again") { broker.asked(.awaitSignIn).count >= 2 }
         let screen = prompt.lines.joined(separator: "\n")
         for text in [
             "https://login.example/device", "a page of login.example", "WDJB-MJHT",
             "Never enter a code that another person reads out to you.",
         ] { #expect(screen.contains(text), "\(text)") }
-        #expect(broker.asked(.beginSignIn).first?["methods"]?.stringsValue == ["deviceCode"])
-        #expect(broker.asked(.beginSignIn).first?["redirectURI"] == nil)
-        #expect(broker.asked(.beginSignIn).first?["scopes"]?.stringsValue == ["orders.read", "openid"])
+        let begun = try #require(broker.asked(.beginSignIn).first)
+        #expect(begun["methods"]?.stringsValue == ["deviceCode"] && begun["redirectURI"] == nil)
+        #expect(begun["scopes"]?.stringsValue == ["orders.read", "openid"])
         done.turnOn()
         #expect(await prompt.exitStatus() == 0)
         #expect(prompt.lines.joined().contains("signed in as ada"))
@@ -73,13 +68,12 @@ struct DeviceCodeTests {
         let bus = try PrivateBus()
         let done = Switch()
         let expired = FakeBroker.refusal(.loginExpired, "the code has expired; begin again")
-        let broker = try await broker(bus, until: { done.isOn }, { throw expired })
+        let broker = try await broker(bus, done) { throw expired }
         let prompt = try ChildProcess(
             ChildProcess.built("shared-device-sign-in"),
             ["--bus", bus.address, "--page", "--browser", "none", "--json", "--method", "device-code"]
         )
-        try await eventually("the address is written") { prompt.errorText.contains("http://") }
-        let address = try #require(prompt.errorText.split(separator: " ").last.map(String.init))
+        let address = try await prompt.pageAddress()
         let page = try await Page.get(address)
         #expect(page.text.contains("WDJB-MJHT") && page.text.contains("<svg"))
         #expect(page.text.contains(#"http-equiv="refresh""#))

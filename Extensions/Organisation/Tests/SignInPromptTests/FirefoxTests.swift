@@ -16,19 +16,7 @@ import Testing
 )
 struct FirefoxTests {
     @Test("Firefox has no cookie of a sign-in in the next sign-in")
-    func cookies() async throws {
-        let signIn = try await PromptInBrowser(.firefox)
-        for number in 1...2 {
-            let prompt = try signIn.prompt()
-            #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
-            // Firefox's standard output is not mixed into it.
-            #expect(try PromptResult(prompt) == PromptResult(username: "ada", epoch: 7), "\(prompt.lines)")
-            #expect(try await signIn.visit(number) == "visit -")
-            let query = try #require(signIn.broker.asked(.completeSignIn).last?["query"]?.stringValue)
-            #expect(FormFields.decode(query) == ["code": "a code", "state": signIn.state])
-            #expect(try signIn.profiles == [] && signIn.browsers() == [])
-        }
-    }
+    func cookies() async throws { try await PromptInBrowser(.firefox).checkCookies() }
 
     @Test("open Firefox writes only to the profile, and no command line has the address")
     func places() async throws {
@@ -48,15 +36,7 @@ struct FirefoxTests {
     }
 
     @Test("closing Firefox cancels the sign-in")
-    func closed() async throws {
-        let signIn = try await PromptInBrowser(.firefox, holds: true)
-        let prompt = try signIn.prompt()
-        _ = try await signIn.visit(1)
-        kill(try signIn.browser(of: prompt), SIGTERM)
-        #expect(await prompt.exitStatus() == 1)
-        #expect(try PromptResult(prompt).code == "user_canceled")
-        #expect(try signIn.broker.asked(.cancelSignIn).count == 1 && signIn.profiles == [] && signIn.browsers() == [])
-    }
+    func closed() async throws { try await PromptInBrowser(.firefox, holds: true).checkClosing() }
 
     @Test("Firefox and the profile of a killed prompt are removed with the cookies")
     func guarded() async throws {

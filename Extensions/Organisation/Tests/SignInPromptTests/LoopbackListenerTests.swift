@@ -2,56 +2,17 @@ import Basics
 import DBus
 import Foundation
 import Glibc
+import HTTPListening
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
 import Synchronization
+import TestProviders
 import Testing
 
 @testable import SignInPrompt
 
 @Suite("The loopback listener of a sign-in")
 struct LoopbackListenerTests {
-    private final class Client {
-        private let descriptor: CInt
-
-        init(port: UInt16, address: UInt32 = 0x7F00_0001) throws {
-            descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | O_CLOEXEC, 0)
-            var target = sockaddr_in()
-            target.sin_family = sa_family_t(AF_INET)
-            target.sin_port = port.bigEndian
-            target.sin_addr.s_addr = address.bigEndian
-            let code = withUnsafePointer(to: &target) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-                }
-            }
-            guard code == 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
-        }
-
-        deinit { close(descriptor) }
-
-        func send(_ text: String) {
-            let bytes = Array(text.utf8)
-            _ = Glibc.send(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL))
-        }
-
-        /// Reads until the listener closes the connection.
-        func answer() async -> String {
-            let descriptor = descriptor
-            return await onSystemThread {
-                var bytes: [UInt8] = []
-                var buffer = [UInt8](repeating: 0, count: 65_536)
-                while true {
-                    let count = read(descriptor, &buffer, buffer.count)
-                    guard count > 0 else { return String(decoding: bytes, as: UTF8.self) }
-                    bytes += buffer[..<count]
-                }
-            }
-        }
-
-        func status() async -> String { String(await answer().prefix(12).suffix(3)) }
-    }
-
     private static let page = LoopbackResponse(.ok, .message("Here", "It is."))
 
     /// Responds with a listener that may be created after the first visitor arrives.
@@ -67,14 +28,19 @@ struct LoopbackListenerTests {
     }
 
     /// A listener that responds to requests for `/`.
-    private func listener(ports: [UInt16] = [], patience: Duration = .seconds(5)) throws -> LoopbackListener {
+    private func listener(ports: [UInt16] = []) throws -> LoopbackListener {
         let answering = Answering()
-        let listener = try LoopbackListener(ports: ports, patience: patience) { visitor, request in
+        let listener = try LoopbackListener(ports: ports) { visitor, request in
             if request.path == "/" { Task { try await answering.answer(visitor) } }
         }
         answering.begin(listener)
         return listener
     }
+
+    /// Reads until the listener closes the connection.
+    private func answer(_ client: StreamSocket) async -> String { await onThread { client.readToEnd() } }
+
+    private func status(_ client: StreamSocket) async -> String { String(await answer(client).prefix(12).suffix(3)) }
 
     private func request(_ path: String, of listener: LoopbackListener) -> String {
         "GET \(path) HTTP/1.1\r\nHost: \(listener.place.host)\r\n\r\n"
@@ -83,34 +49,11 @@ struct LoopbackListenerTests {
     @Test("a request gets one response, and the connection ends")
     func answers() async throws {
         let listener = try listener()
-        let client = try Client(port: listener.place.port)
+        let client = try StreamSocket(to: listener.place.port)
         client.send(request("/", of: listener) + request("/", of: listener))
-        let answer = await client.answer()
-        #expect(answer.hasPrefix("HTTP/1.1 200 OK\r\n") && answer.hasSuffix("</html>\n"))
-        #expect(answer.components(separatedBy: "HTTP/1.1").count == 2)
-        await listener.close()
-    }
-
-    @Test("a slow visitor is refused and does not delay other visitors")
-    func slow() async throws {
-        let listener = try listener(patience: .milliseconds(500))
-        let slow = try Client(port: listener.place.port)
-        slow.send("GET / HTTP/1.1\r\nHost:")
-        let quick = try Client(port: listener.place.port)
-        quick.send(request("/", of: listener))
-        #expect(await quick.status() == "200")
-        #expect(await slow.status() == "408")
-        await listener.close()
-    }
-
-    @Test("idle connections make room for an active one")
-    func idle() async throws {
-        let listener = try listener()
-        let idle = try (0..<40).map { _ in try Client(port: listener.place.port) }
-        let client = try Client(port: listener.place.port)
-        client.send(request("/", of: listener))
-        #expect(await client.status() == "200")
-        withExtendedLifetime(idle) {}
+        let text = await answer(client)
+        #expect(text.hasPrefix("HTTP/1.1 200 OK\r\n") && text.hasSuffix("</html>\n"))
+        #expect(text.components(separatedBy: "HTTP/1.1").count == 2)
         await listener.close()
     }
 
@@ -155,9 +98,9 @@ struct LoopbackListenerTests {
         let stranger = try ChildProcess(as: 2, "/usr/bin/python3", ["-c", attack, "\(listener.place.port)"])
         try await stranger.line { $0 == "attacks" }
         for _ in 0..<20 {
-            let client = try Client(port: listener.place.port)
+            let client = try StreamSocket(to: listener.place.port)
             client.send(request("/", of: listener))
-            #expect(await client.status() == "200")
+            #expect(await status(client) == "200")
         }
         #expect(await stranger.exitStatus() == 0, "\(stranger.errorText)")
         #expect(served.withLock { $0 } == 20)
@@ -167,14 +110,14 @@ struct LoopbackListenerTests {
     @Test("closing the listener ends visitors without a response and accepts no other")
     func closing() async throws {
         let listener = try listener()
-        let waiting = try Client(port: listener.place.port)
+        let waiting = try StreamSocket(to: listener.place.port)
         waiting.send(request("/unanswered", of: listener))
-        let other = try Client(port: listener.place.port)
+        let other = try StreamSocket(to: listener.place.port)
         other.send(request("/", of: listener))
-        #expect(await other.status() == "200")
+        #expect(await status(other) == "200")
         await listener.close()
-        #expect(await waiting.answer() == "")
-        #expect(throws: POSIXError.self) { _ = try Client(port: listener.place.port) }
+        #expect(await answer(waiting) == "")
+        #expect(throws: NoAddress.self) { _ = try StreamSocket(to: listener.place.port) }
     }
 
     @Test("a response sent just before the listener closes arrives")
@@ -182,27 +125,25 @@ struct LoopbackListenerTests {
         for _ in 0..<50 {
             let (visitors, visitor) = AsyncStream.makeStream(of: SignInPrompt.Visitor.self)
             let listener = try LoopbackListener(ports: []) { number, _ in visitor.yield(number) }
-            let client = try Client(port: listener.place.port)
+            let client = try StreamSocket(to: listener.place.port)
             client.send(request("/", of: listener))
             for await number in visitors {
                 listener.respond(number, Self.page)
                 break
             }
             await listener.close()
-            #expect(await client.status() == "200")
+            #expect(await status(client) == "200")
         }
     }
 
     @Test("the listener accepts connections only at 127.0.0.1")
     func address() async throws {
         let listener = try listener()
-        #expect(throws: POSIXError.self) { _ = try Client(port: listener.place.port, address: 0x7F00_0002) }
+        #expect(throws: NoAddress.self) { _ = try StreamSocket(to: listener.place.port, "127.0.0.2") }
         await listener.close()
     }
 
-    @Test(
-        "the first free port of the list is used, else another port with the reason"
-    )
+    @Test("the first free port of the list is used, else another port with the reason")
     func ports() async throws {
         let first = try listener()
         let port = try freePort()
@@ -228,5 +169,44 @@ struct LoopbackListenerTests {
             await listener.close()
         }
         #expect(paths.count == 20)
+    }
+}
+
+@Suite("Requests for the page of a sign-in")
+struct LoopbackRequestTests {
+    private static let host = "127.0.0.1:4711"
+    private static let form = "application/x-www-form-urlencoded"
+
+    private func take(
+        _ method: String,
+        query: String? = nil,
+        host: String? = LoopbackRequestTests.host,
+        type: String? = nil,
+        body: [UInt8] = []
+    ) throws(LoopbackRequest.Refusal) -> LoopbackRequest {
+        let fields = ["host": host, "content-type": type].compactMapValues { $0 }
+        let received = ReceivedRequest(method: method, path: "/page", query: query, fields: fields, body: body)
+        return try LoopbackRequest(received, host: Self.host)
+    }
+
+    @Test("a request for the page and its form are accepted unchanged")
+    func requests() throws {
+        #expect(try take("GET", query: "code=a%20b") == LoopbackRequest("/page", query: "code=a%20b"))
+        let text = "username=ada&password=p%C3%A4ss"
+        let form = LoopbackRequest("/page", method: .post, form: text)
+        #expect(try take("POST", type: Self.form + "; charset=utf-8", body: Array(text.utf8)) == form)
+    }
+
+    @Test("a request that a browser would not send to the page is refused")
+    func refusals() {
+        let notFound = LoopbackRequest.Refusal(status: .notFound)
+        #expect(throws: notFound) { try take("PUT") }
+        #expect(throws: notFound) { try take("GET", host: nil) }
+        #expect(throws: notFound) { try take("GET", host: "evil.example") }
+        let malformed = LoopbackRequest.Refusal(status: .malformed)
+        #expect(throws: malformed) { try take("GET", body: [0x78]) }
+        #expect(throws: malformed) { try take("POST", body: [0x78]) }
+        #expect(throws: malformed) { try take("POST", type: "application/json", body: [0x78]) }
+        #expect(throws: malformed) { try take("POST", type: Self.form, body: [0xFF]) }
     }
 }

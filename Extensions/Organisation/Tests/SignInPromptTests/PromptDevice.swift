@@ -22,22 +22,20 @@ final class PromptDevice {
         try #"{"sharedDeviceMode": true, "organization": "Contoso"}"#
             .write(toFile: configuration, atomically: true, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
-        let users = try UserDirectory(
-            database: DeviceDatabase(directory: "\(directory.path)/state"),
-            passwordCost: .minimal
-        )
-        for user in ["ada", "grace"] {
-            try users.add(username: user, displayName: user.capitalized, password: Secret("correct horse \(user)"))
-        }
+        try Self.addUsers(below: directory.path)
         broker = try await ChildProcess.service(
             ChildProcess.built("shared-device-broker"),
             ["--state", "\(directory.path)/state", "--configuration", configuration, "--bus", bus.address]
         )
     }
 
-    var profiles: String { "\(directory.path)/sign-in" }
-
-    var profilesLeft: [String] { (try? FileManager.default.contentsOfDirectory(atPath: profiles)) ?? [] }
+    /// Adds the users to the device's own directory.
+    static func addUsers(below folder: String) throws {
+        let users = try UserDirectory(database: DeviceDatabase(directory: "\(folder)/state"), passwordCost: .minimal)
+        for user in ["ada", "grace"] {
+            try users.add(username: user, displayName: user.capitalized, password: Secret("correct horse \(user)"))
+        }
+    }
 
     var program: String { ChildProcess.built("shared-device-sign-in") }
 
@@ -59,41 +57,47 @@ final class PromptDevice {
             ["--bus", bus.address, "--page", "--browser", "none", "--json"] + arguments,
             environment: environment
         )
-        var address = ""
-        try await eventually("the address is written") {
-            try #require(prompt.isRunning, "\(prompt.errorText)")
-            address = prompt.errorText.split(separator: " ").last.map(String.init) ?? ""
-            return address.hasPrefix("http://")
-        }
-        return (prompt, address)
+        return (prompt, try await prompt.pageAddress())
     }
 
     /// A prompt at its own terminal. The child's input is typed there, and its output is the screen.
     func terminal(hint: String? = nil, _ arguments: String...) throws -> ChildProcess {
         var environment = environment
         environment["SHARED_DEVICE_LOGIN_HINT"] = hint
-        // Ends each question with a line break, so that the test sees it.
+        return try Self.atTerminal([program, "--bus", bus.address] + arguments, environment: environment)
+    }
+
+    /// A program at its own terminal, which ends each question with a line break, so that the test sees it.
+    static func atTerminal(_ command: [String], environment: [String: String] = [:]) throws -> ChildProcess {
         let terminal = """
             import os, pty, sys
             shown = lambda screen: os.read(screen, 4096).replace(b": ", b": \\n")
             sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], shown)))
             """
-        return try ChildProcess(
-            "python3",
-            ["-c", terminal, program, "--bus", bus.address] + arguments,
-            environment: environment
-        )
+        return try ChildProcess("python3", ["-c", terminal] + command, environment: environment)
     }
 
-    func application(_ name: String = "app") -> SharedDeviceApplication {
-        SharedDeviceApplication(
-            identifier: "org.example.\(name)",
+    func user() async throws -> String? {
+        let application = SharedDeviceApplication(
+            identifier: "org.example.app",
             bus: bus.bus,
-            stateDirectory: "\(directory.path)/apps/\(name)"
+            stateDirectory: "\(directory.path)/apps/app"
         )
+        return try await application.getCurrentAccount().current?.username
     }
+}
 
-    func user() async throws -> String? { try await application().getCurrentAccount().current?.username }
+extension ChildProcess {
+    /// The address of the page, which a prompt writes to its error output.
+    func pageAddress() async throws -> String {
+        var address = ""
+        try await eventually("the address is written") {
+            try #require(isRunning, "\(lines) \(errorText)")
+            address = errorText.split(separator: " ").last.map(String.init) ?? ""
+            return address.hasPrefix("http://")
+        }
+        return address
+    }
 }
 
 /// The prompt's output with `--json`.

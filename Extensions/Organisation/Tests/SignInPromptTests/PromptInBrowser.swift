@@ -71,13 +71,7 @@ final class PromptInBrowser {
     /// Unique, because other sign-ins run at the same time.
     let state = "known-state-\(UUID().uuidString)"
 
-    /// - Parameter lifetime: the seconds until the sign-in expires; `nil` for the broker's default.
-    init(
-        _ browser: TestBrowser = .chromium,
-        holds: Bool = false,
-        refusal: MethodFailure? = nil,
-        lifetime: Double? = nil
-    ) async throws {
+    init(_ browser: TestBrowser = .chromium, holds: Bool = false, refusal: MethodFailure? = nil) async throws {
         self.browser = browser
         bus = try PrivateBus()
         directory = try TemporaryDirectory("si")
@@ -86,14 +80,11 @@ final class PromptInBrowser {
         broker = try await FakeBroker(bus) { [state] method, fields in
             switch method {
             case .beginSignIn:
-                let query = [
-                    ("state", state), ("redirect_uri", fields["redirectURI"]?.stringValue ?? ""),
-                ]
-                let end = lifetime.map { Date().timeIntervalSince1970 + $0 }
+                let query = [("state", state), ("redirect_uri", fields["redirectURI"]?.stringValue ?? "")]
                 return [
                     "request": .string("r1"), "method": .string("browser"),
                     "authorizationURL": .string("http://127.0.0.1:\(port)/authorize?\(FormFields.encode(query))"),
-                ].merging(end.map { ["expiresAt": .double($0)] } ?? [:]) { $1 }
+                ]
             case .completeSignIn:
                 if let refusal { throw refusal }
                 return FakeBroker.signedIn
@@ -176,6 +167,30 @@ final class PromptInBrowser {
     func keeper(of prompt: ChildProcess) throws -> Int32? {
         let guards = try guards()
         return try children(of: prompt).first(where: guards.contains)
+    }
+
+    /// Signs in twice, and checks that each sign-in has its own cookies and leaves nothing.
+    func checkCookies() async throws {
+        for number in 1...2 {
+            let prompt = try prompt()
+            #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
+            // The browser's standard output is not mixed into it.
+            #expect(try PromptResult(prompt) == PromptResult(username: "ada", epoch: 7), "\(prompt.lines)")
+            #expect(try await visit(number) == "visit -")
+            let query = try #require(broker.asked(.completeSignIn).last?["query"]?.stringValue)
+            #expect(FormFields.decode(query) == ["code": "a code", "state": state])
+            #expect(try profiles == [] && browsers() == [])
+        }
+    }
+
+    /// Closes the browser, and checks that this cancels the sign-in.
+    func checkClosing() async throws {
+        let prompt = try prompt()
+        _ = try await visit(1)
+        kill(try browser(of: prompt), SIGTERM)
+        #expect(await prompt.exitStatus() == 1)
+        #expect(try PromptResult(prompt).code == "user_canceled")
+        #expect(try broker.asked(.cancelSignIn).count == 1 && profiles == [] && browsers() == [])
     }
 
     /// Checks that no process has the secret of browser and broker in its command line or environment.

@@ -31,7 +31,15 @@ struct SignInPromptTests {
     }
 
     private func form(_ name: String, _ password: String) -> Prompt.Event {
-        .visited(visitor, LoopbackRequest(place.path, method: .post, form: "username=\(name)&password=\(password)"))
+        posted("username=\(name)&password=\(password)")
+    }
+
+    private func posted(_ form: String) -> Prompt.Event {
+        .visited(visitor, LoopbackRequest(place.path, method: .post, form: form))
+    }
+
+    private func visited(_ path: String, query: String? = nil) -> Prompt.Event {
+        .visited(visitor, LoopbackRequest(path, query: query))
     }
 
     @Test("a sign-in at the terminal that needs no browser serves no page")
@@ -51,10 +59,7 @@ struct SignInPromptTests {
         let error = #expect(throws: SharedDeviceError.self) {
             try BrowserChoice(nil, arguments: [], exists: { _ in false })
         }
-        #expect(
-            error?.message.hasPrefix("no browser is installed; install one of ") == true,
-            "\(String(describing: error))"
-        )
+        #expect(error?.message.hasPrefix("no browser is installed; install one of ") == true)
     }
 
     @Test("with the provider's ports in use the prompt uses another method")
@@ -98,7 +103,7 @@ struct SignInPromptTests {
     func page() {
         var (prompt, effects) = begun(.password, .page, hint: "ada")
         #expect(words(effects) == ["timer", "open http://127.0.0.1:4711/0123"])
-        let shown = words(prompt.handle(.visited(visitor, LoopbackRequest(place.path))))
+        let shown = words(prompt.handle(visited(place.path)))
         #expect(shown.first?.contains(#"value="ada""#) == true)
         #expect(words(prompt.handle(form("gr%C3%A4ce", "a+b%26c"))) == ["complete gräce a b&c"])
         let again = words(prompt.handle(refusal(.authenticationFailed, "wrong & <b>")))
@@ -117,11 +122,8 @@ struct SignInPromptTests {
         for text in [
             "", "username=ada", "username=ada&password=", "username=ada&username=grace&password=p", "=&&=", "%",
         ] {
-            let effects = words(
-                prompt.handle(.visited(visitor, LoopbackRequest(place.path, method: .post, form: text)))
-            )
-            #expect(effects.count == 1)
-            #expect(effects.first?.hasPrefix("200 ") == true, "\(text): \(effects)")
+            let effects = words(prompt.handle(posted(text)))
+            #expect(effects.count == 1 && effects[0].hasPrefix("200 "), "\(text): \(effects)")
         }
     }
 
@@ -136,7 +138,7 @@ struct SignInPromptTests {
     func otherPaths() {
         for path in ["/", "/favicon.ico", "/callback", "/0123/", "/012"] {
             var (prompt, _) = begun(.password, .page)
-            #expect(words(prompt.handle(.visited(visitor, LoopbackRequest(path)))).first?.hasPrefix("404 ") == true)
+            #expect(words(prompt.handle(visited(path))).first?.hasPrefix("404 ") == true)
         }
         var (prompt, _) = begun(.password, .terminal)
         #expect(words(prompt.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
@@ -174,7 +176,7 @@ struct SignInPromptTests {
         #expect(words(prompt.handle(.signedIn(ada))) == ["finish ada 7"])
         var (onPage, opening) = begun(.deviceCode(code), .page)
         #expect(words(opening) == ["timer", "open http://127.0.0.1:4711/0123", "await"])
-        let page = words(onPage.handle(.visited(visitor, LoopbackRequest(place.path)))).first ?? ""
+        let page = words(onPage.handle(visited(place.path))).first ?? ""
         for text in ["ABCD", "<svg", "login.example", "Never enter a code that another person reads out to you"] {
             #expect(page.contains(text), "\(text)")
         }
@@ -200,20 +202,15 @@ struct SignInPromptTests {
         for way in [
             OpenRequest.Way.password, .browser(address: login), .deviceCode(DeviceCode(code: "c", address: login)),
         ] {
-            for end in [
-                Prompt.Event.timeOver, refusal(.loginExpired, "the time for this sign-in is over; begin again"),
-            ] {
+            for end in [Prompt.Event.timeOver, refusal(.loginExpired, "the time is over; begin again")] {
                 var (prompt, _) = begun(way, .page)
                 #expect(words(prompt.handle(end)).last == "finish login_expired")
                 #expect(prompt.lastPage != nil && !prompt.hasShownFailure)
                 for path in [place.path, "/callback"] {
-                    let answer = words(
-                        prompt.handle(.visited(visitor, LoopbackRequest(path, query: "state=s1&code=c")))
-                    )
-                    #expect(answer.first?.hasPrefix("200 ") == true && answer.first?.contains("begin again") == true)
-                    #expect(answer.count == 1)
+                    let answer = words(prompt.handle(visited(path, query: "state=s1&code=c")))
+                    #expect(answer.count == 1 && answer[0].hasPrefix("200 ") && answer[0].contains("begin again"))
                 }
-                let other = words(prompt.handle(.visited(visitor, LoopbackRequest("/other"))))
+                let other = words(prompt.handle(visited("/other")))
                 #expect(other.first?.hasPrefix("404 ") == true)
             }
         }
@@ -229,7 +226,7 @@ struct SignInPromptTests {
     func reload() {
         var (prompt, _) = begun(.password, .page)
         prompt.timeLeft = .milliseconds(540_300)
-        let first = words(prompt.handle(.visited(visitor, LoopbackRequest(place.path))))
+        let first = words(prompt.handle(visited(place.path)))
         #expect(first.first?.contains(#"http-equiv="refresh" content="541; url=/0123""#) == true)
         _ = prompt.handle(form("ada", "wrong"))
         prompt.timeLeft = .seconds(-3)
