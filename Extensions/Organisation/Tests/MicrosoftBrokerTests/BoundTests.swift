@@ -9,21 +9,6 @@ import Testing
 
 @testable import MicrosoftBroker
 
-/// A step whose first run waits until it is told to end.
-private final class SlowStep: Sendable {
-    private let begun = AsyncStream<Void>.makeStream()
-    private let ended = AsyncStream<Void>.makeStream()
-
-    func pass() async {
-        begun.continuation.yield()
-        for await _ in ended.stream { return }
-    }
-
-    func isBegun() async { for await _ in begun.stream { return } }
-
-    func end() { ended.continuation.finish() }
-}
-
 @Suite("The limits of the bridge to Microsoft's clients")
 struct BoundTests {
     /// A substitute for shared-device-sign-in, with a bus that it does not call.
@@ -103,7 +88,7 @@ struct BoundTests {
         var rights = TokenRights()
         rights.scopes = ["openid", "profile"]
         rights.microsoftClientIdentifiers = [Device.client]
-        rights.microsoftScopes = ["https://graph.microsoft.com/.default": ["openid", "profile"]]
+        rights.microsoftScopes = [Device.scope: ["openid", "profile"]]
         broker.use(rights)
         let answer = await broker.answer(.acquireTokenInteractively, correlation: "c", Device.parameters().text)
         #expect(answer.status == 8 && answer.context.contains("ten minutes"), "\(answer.text)")
@@ -115,30 +100,22 @@ struct BoundTests {
     func deadClient() async throws {
         let device = try await Device()
         let marks = "\(device.directory.path)/marks"
-        let program = try device.directory.writeScript("prompt", "echo started >> \(marks); exec sleep 300")
-        let bridge = try await device.bridge(["--sign-in", program], ["DISPLAY": ":7"])
-        defer { bridge.kill() }
+        try await device.serve(prompt: "echo started >> \(marks); exec sleep 300")
         let client = try DBusConnection.open(device.bus.bus)
         let refused = Locked(0)
         // One more than the limit: its refusal shows that all others are waiting.
         for number in 0...BrokerContract.interactiveRequests {
-            let call = try DBusMessage.methodCall(
-                destination: BrokerContract.busName,
-                path: BrokerContract.path,
-                interface: BrokerContract.interface,
-                member: "acquireTokenInteractively",
-                arguments: [.string("0.0"), .string("c-\(number)"), .string(Device.parameters().text)]
-            )
+            let call = try bridgeCall("acquireTokenInteractively", Device.parameters().text, correlation: "c-\(number)")
             client.call(call, timeout: nil) { result in
                 guard case .success(let values) = result else { return }
                 if values.first?.stringValue?.contains("too many sign-ins") == true { refused.withLock { $0 += 1 } }
             }
         }
-        #expect(try await eventually { refused.withLock { $0 } == 1 })
+        try await eventually("one refusal") { refused.withLock { $0 } == 1 }
         func starts() -> Int {
             ((try? String(contentsOfFile: marks, encoding: .utf8)) ?? "").split(separator: "\n").count
         }
-        #expect(try await eventually { starts() == 1 })
+        try await eventually("one prompt") { starts() == 1 }
         client.close()
         let next = Task { () async throws -> Double? in
             while true {
@@ -146,18 +123,34 @@ struct BoundTests {
                 if answer.status != 15 { return answer.status }
             }
         }
-        #expect(try await eventually { starts() == 2 })
+        try await eventually("the next prompt") { starts() == 2 }
         _ = try await device.call("cancelInteractiveFlow", .object([:]), correlation: "n")
         #expect(try await next.value == 8)
     }
 
-    /// Retries a few times if there is no place: the check whether all places are taken briefly takes one itself.
-    private func admitted(_ method: String, _ request: JSONValue, on device: Device) async throws -> JSONValue {
-        for _ in 0..<20 {
-            let answer = try await device.call(method, request)
-            if answer.status != 15 { return answer }
+    /// Fills all places of a bridge with requests that wait for the suspended broker, and returns their tasks.
+    private func fill(
+        _ device: Device,
+        with requests: [(String, JSONValue)],
+        on own: OwnThread
+    ) async throws -> [Task<JSONValue, any Error>] {
+        device.broker.suspend()
+        let tasks = requests.map { method, request in
+            Task(executorPreference: own) { () async throws -> JSONValue in
+                // The check below briefly takes a place itself.
+                for _ in 0..<20 {
+                    let answer = try await device.call(method, request)
+                    if answer.status != 15 { return answer }
+                }
+                return try await device.call(method, request)
+            }
         }
-        return try await device.call(method, request)
+        try await eventually("all places are taken") { try await version(of: device).status == 15 }
+        return tasks
+    }
+
+    private func version(of device: Device) async throws -> JSONValue {
+        try await device.call("getLinuxBrokerVersion", .object(["msalCppVersion": .string("1")]))
     }
 
     @Test("at most 32 requests are in flight; a further one is told to retry")
@@ -168,81 +161,13 @@ struct BoundTests {
     }
 
     private func judgeRequests(on own: OwnThread) async throws {
-        let device = try await Device()
-        let bridge = try await device.bridge()
-        defer { bridge.kill() }
-        let version: JSONValue = .object(["msalCppVersion": .string("1")])
-        device.broker.suspend()
+        let device = try await Device.serving()
         defer { device.broker.resume() }
-        // Each waits for the suspended broker.
-        let waiting = (1...BrokerContract.requests).map { _ in
-            Task(executorPreference: own) { try await admitted("getAccounts", .object([:]), on: device)["accounts"] }
-        }
-        #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
+        let requests = Array(repeating: ("getAccounts", JSONValue.object([:])), count: BrokerContract.requests)
+        let waiting = try await fill(device, with: requests, on: own)
         device.broker.resume()
-        for task in waiting { #expect(try await task.value == .array([])) }
-        #expect(try await device.call("getLinuxBrokerVersion", version)["linuxBrokerVersion"] != nil)
-    }
-
-    @Test(
-        "the last configuration wins while the name is requested or released",
-        arguments: [true, false]
-    )
-    func name(isWanted: Bool) async throws {
-        let isOwned = Locked(isWanted)
-        let slow = SlowStep()
-        // The first change is in flight when the second arrives, and reaches the bus after it.
-        let name = KeptName { () throws(DBusError) in
-            if !isWanted { await slow.pass() }
-            isOwned.withLock { $0 = true }
-        } give: { () throws(DBusError) in
-            if isWanted { await slow.pass() }
-            isOwned.withLock { $0 = false }
-        }
-        let before = Task { try await name.want(!isWanted) }
-        await slow.isBegun()
-        try await name.want(isWanted)
-        slow.end()
-        try await before.value
-        #expect(isOwned.withLock { $0 } == isWanted)
-        #expect(name.isWanted == isWanted)
-    }
-
-    @Test("while another program has the name, cleanups continue; later clients are served")
-    func takenName() async throws {
-        let device = try await Device()
-        let bridge = try await device.bridge(["--retry-pause", "0.2"])
-        defer { bridge.kill() }
-        let ada = try await device.signIn("ada")
-        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
-        try device.configure(microsoftBroker: false)
-        #expect(try await eventually { bridge.errorText.contains("no longer served") })
-        let other = try DBusConnection.open(device.bus.bus)
-        try await other.requestName(BrokerContract.busName)
-        try device.configure(microsoftBroker: true)
-        #expect(try await eventually { bridge.errorText.contains("tried again") })
-        let session = try await device.app.signout(with: ada).session
-        #expect(try await device.hasCleanedUp(after: session))
-        try await other.releaseName(BrokerContract.busName)
-        #expect(try await eventually { bridge.errorText.contains("served again") })
-        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
-    }
-
-    @Test("a program that queues for the name gets it at a cleanup without a lost receipt")
-    func queuedName() async throws {
-        let device = try await Device()
-        let bridge = try await device.bridge(["--retry-pause", "0.2"])
-        defer { bridge.kill() }
-        let other = try DBusConnection.open(device.bus.bus)
-        try await other.requestName(BrokerContract.busName, options: [])
-        let ada = try await device.signIn("ada")
-        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
-        let session = try await device.app.signout(with: ada).session
-        #expect(try await device.hasCleanedUp(after: session))
-        #expect(try await eventually { bridge.errorText.contains("tried again") })
-        try await other.releaseName(BrokerContract.busName)
-        #expect(try await eventually { bridge.errorText.contains("served again") })
-        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
+        for task in waiting { #expect(try await task.value["accounts"] == .array([])) }
+        #expect(try await version(of: device)["linuxBrokerVersion"] != nil)
     }
 
     @Test("a client that waits while the bridge is disabled gets no token")
@@ -252,46 +177,90 @@ struct BoundTests {
     }
 
     private func judgeUnwantedMeanwhile(on own: OwnThread) async throws {
-        let device = try await Device()
-        let bridge = try await device.bridge()
-        defer { bridge.kill() }
+        let device = try await Device.serving()
         try await device.signIn("ada")
-        device.broker.suspend()
         defer { device.broker.resume() }
-        let token = Task(executorPreference: own) {
-            try await admitted("acquireTokenSilently", Device.parameters(), on: device)
-        }
-        let others = (2...BrokerContract.requests).map { _ in
-            Task(executorPreference: own) { try await admitted("getAccounts", .object([:]), on: device) }
-        }
-        let version: JSONValue = .object(["msalCppVersion": .string("1")])
-        #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
+        let others = Array(repeating: ("getAccounts", JSONValue.object([:])), count: BrokerContract.requests - 1)
+        let requests = [("acquireTokenSilently", Device.parameters())] + others
+        let waiting = try await fill(device, with: requests, on: own)
         try device.configure(microsoftBroker: false)
-        #expect(try await eventually { bridge.errorText.contains("no longer served") })
+        try await device.says("no longer served")
         device.broker.resume()
-        for task in others { _ = await task.result }
-        let answer = try await token.value
+        for task in waiting.dropFirst() { _ = await task.result }
+        let answer = try await waiting[0].value
         #expect(answer.status != nil && answer.context.contains("does not serve"), "\(answer.text)")
+    }
+
+    @Test("the last configuration wins while the name is requested or released", arguments: [true, false])
+    func name(isWanted: Bool) async throws {
+        let isOwned = Locked(isWanted)
+        let (begun, begin) = AsyncStream.makeStream(of: Void.self)
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let wait: @Sendable () async -> Void = {
+            begin.finish()
+            for await _ in gate {}
+        }
+        // The first change is in flight when the second arrives, and reaches the bus after it.
+        let name = KeptName { () throws(DBusError) in
+            if !isWanted { await wait() }
+            isOwned.withLock { $0 = true }
+        } give: { () throws(DBusError) in
+            if isWanted { await wait() }
+            isOwned.withLock { $0 = false }
+        }
+        let before = Task { try await name.want(!isWanted) }
+        for await _ in begun {}
+        try await name.want(isWanted)
+        open.finish()
+        try await before.value
+        #expect(isOwned.withLock { $0 } == isWanted && name.isWanted == isWanted)
+    }
+
+    @Test("while another program has the name, cleanups continue; later clients are served")
+    func takenName() async throws {
+        let device = try await Device.serving(["--retry-pause", "0.2"])
+        let ada = try await device.signIn("ada")
+        #expect(try await device.accounts()?.array?.count == 1)
+        try device.configure(microsoftBroker: false)
+        try await device.says("no longer served")
+        let other = try DBusConnection.open(device.bus.bus)
+        try await other.requestName(BrokerContract.busName)
+        try device.configure(microsoftBroker: true)
+        try await device.says("tried again")
+        try await device.signOut(ada)
+        try await other.releaseName(BrokerContract.busName)
+        try await device.says("served again")
+        #expect(try await device.accounts() == .array([]))
+    }
+
+    @Test("a program that queues for the name gets it at a cleanup without a lost receipt")
+    func queuedName() async throws {
+        let device = try await Device.serving(["--retry-pause", "0.2"])
+        let other = try DBusConnection.open(device.bus.bus)
+        try await other.requestName(BrokerContract.busName, options: [])
+        let ada = try await device.signIn("ada")
+        #expect(try await device.accounts()?.array?.count == 1)
+        try await device.signOut(ada)
+        try await device.says("tried again")
+        try await other.releaseName(BrokerContract.busName)
+        try await device.says("served again")
+        #expect(try await device.accounts() == .array([]))
     }
 
     @Test("a disabled bridge serves no client but cleans up, and can be enabled again")
     func unwanted() async throws {
-        let device = try await Device()
-        let bridge = try await device.bridge()
-        defer { bridge.kill() }
+        let device = try await Device.serving()
         let ada = try await device.signIn("ada")
-        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
+        #expect(try await device.accounts()?.array?.count == 1)
         let connection = try DBusConnection.open(device.bus.bus)
         func isServed() async throws -> Bool { try await connection.owner(of: BrokerContract.busName) != nil }
         try device.configure(microsoftBroker: false)
-        #expect(try await eventually { try await !isServed() })
-        await #expect(throws: DBusError.self) { try await device.call("getAccounts", .object([:])) }
-        let session = try await device.app.signout(with: ada).session
-        #expect(try await device.hasCleanedUp(after: session))
-        #expect(try await !isServed())
-        #expect(bridge.isRunning)
+        try await eventually("the name is released") { try await !isServed() }
+        await #expect(throws: DBusError.self) { try await device.accounts() }
+        try await device.signOut(ada)
+        #expect(try await !isServed() && device.isServing)
         try device.configure(microsoftBroker: true)
-        #expect(try await eventually { try await isServed() })
-        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
+        try await eventually("the name is regained") { try await isServed() }
+        #expect(try await device.accounts() == .array([]))
     }
 }

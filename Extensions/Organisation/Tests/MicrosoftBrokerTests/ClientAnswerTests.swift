@@ -59,7 +59,8 @@ struct ClientAnswerTests {
     @Test("without an ID token or its name there is no token, and the reason is told")
     func noIdentity() {
         for (token, reason) in [
-            (nil, "ID token"), (Self.idToken(#"{"sub":"1"}"#), "profile"), (Self.idToken("no"), "read"), ("x", "read"),
+            (nil, "must have in scopes those of openid, profile"), (Self.idToken(#"{"sub":"1"}"#), "profile"),
+            (Self.idToken("no"), "read"), ("x", "read"),
         ] as [(String?, String)] {
             let error = #expect(throws: BrokerFailure.self) { try answer(token) }
             #expect(error?.status == .incorrectConfiguration && error?.context.contains(reason) == true)
@@ -71,7 +72,8 @@ struct ClientAnswerTests {
         for (code, status) in [
             (SharedDeviceError.Code.noCurrentAccount, 2), (.providerUnavailable, 3), (.userCanceled, 7),
             (.loginExpired, 8),
-            (.appNotEligible, 9), (.providerMisconfigured, 9), (.interactionRequired, 13), (.cleanupRequired, 14),
+            (.appNotEligible, 9), (.providerMisconfigured, 9), (.scopesDeclined, 9), (.interactionRequired, 13),
+            (.cleanupRequired, 14),
             (.brokerUnavailable, 15), (.cleanupPending, 15), (.tooManyAttempts, 15), (.currentAccountMismatch, 16),
             (.notSharedDevice, 9), (.brokerFailed, 0),
         ] as [(SharedDeviceError.Code, Int)] {
@@ -143,12 +145,12 @@ struct ClientAnswerTests {
     )
     func claims(_ claims: String, isDemand: Bool) throws {
         #expect(try ClientRequest(Device.parameters(claims: claims).text).demandsClaims == isDemand)
-    }
-
-    @Test("claims other than a JSON object violate the contract", arguments: ["x", "[]", #"{"a":1,"a":2}"#])
-    func malformedClaims(_ claims: String) {
-        let error = #expect(throws: BrokerFailure.self) { try ClientRequest(Device.parameters(claims: claims).text) }
-        #expect(error?.status == .apiContractViolation)
+        // Claims other than a JSON object violate the contract.
+        for malformed in ["x", "[]", #"{"a":1,"a":2}"#] {
+            let text = Device.parameters(claims: malformed).text
+            let error = #expect(throws: BrokerFailure.self) { try ClientRequest(text) }
+            #expect(error?.status == .apiContractViolation)
+        }
     }
 
     private static func manifest(_ scopes: [String]) throws -> ClientRights {

@@ -1,23 +1,24 @@
 import Basics
 import DBus
 import DeviceConfiguration
-import DeviceStorage
-import EmbeddedIdentity
 import Foundation
-import Identity
 import MicrosoftBroker
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
+import Synchronization
 
 /// A device for one test: bus, broker, the users `ada` and `grace`, an app in this process, and the bridge as a
 /// process.
 final class Device: Sendable {
     static let client = "d7b530a4-7680-4c23-a8bf-c52c121d2e87"
+    static let scope = "https://graph.microsoft.com/.default"
+    static let program = ChildProcess.built("shared-device-microsoft-broker")
 
     let bus: PrivateBus
     let directory: TemporaryDirectory
     let broker: ChildProcess
     private let policy: String
+    private let serving = Locked<ChildProcess?>(nil)
     /// The app through which users sign in.
     let app: SharedDeviceApplication
 
@@ -30,18 +31,9 @@ final class Device: Sendable {
         try Self.configure(path, policy, microsoftBroker)
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         try Self.write(#"{"id": "org.example.desk", "executable": "\#(program)"}"#, to: "\(path)/apps/desk.json")
-        try Self.write(
-            """
-            {"id": "\(BrokerContract.application)", "executable": "\(ChildProcess.built("shared-device-microsoft-broker"))",
-             "scopes": ["openid", "profile", "orders.read"], "microsoftClientIDs": ["\(Self.client)"],
-             "microsoftScopes": {"https://graph.microsoft.com/.default": ["openid", "profile"]}}
-            """,
-            to: "\(path)/apps/microsoft.json"
-        )
-        let users = try UserDirectory(database: DeviceDatabase(directory: "\(path)/state"), passwordCost: .minimal)
-        for user in ["ada", "grace"] {
-            try users.add(username: user, displayName: user.capitalized, password: Secret("correct horse \(user)"))
-        }
+        let manifest = Self.manifest(scopes: ["openid", "profile", "orders.read"], replacement: ["openid", "profile"])
+        try Self.write(manifest, to: "\(path)/apps/microsoft.json")
+        try PromptDevice.addUsers(below: path)
         broker = try await ChildProcess.service(
             ChildProcess.built("shared-device-broker"),
             ["--state", "\(path)/state", "--configuration", "\(path)/managed.json", "--bus", bus.address]
@@ -49,11 +41,31 @@ final class Device: Sendable {
         app = SharedDeviceApplication(identifier: "org.example.desk", bus: bus.bus, stateDirectory: "\(path)/desk")
     }
 
+    /// A device whose bridge serves.
+    static func serving(_ arguments: [String] = []) async throws -> Device {
+        let device = try await Device()
+        try await device.serve(arguments)
+        return device
+    }
+
+    /// The manifest of the bridge.
+    ///
+    /// - Parameter replacement: the scopes that replace Microsoft's own scope.
+    static func manifest(scopes: [String], replacement: [String]) -> String {
+        """
+        {"id": "\(BrokerContract.application)", "executable": "\(program)", "scopes": \(scopes),
+         "microsoftClientIDs": ["\(client)"], "microsoftScopes": {"\(scope)": \(replacement)}}
+        """
+    }
+
     func configure(microsoftBroker: Bool) throws { try Self.configure(directory.path, policy, microsoftBroker) }
 
     private static func configure(_ path: String, _ policy: String, _ microsoftBroker: Bool) throws {
         try write(
-            #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\#(policy)", "microsoftBroker": \#(microsoftBroker)}"#,
+            """
+            {"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\(policy)",
+             "microsoftBroker": \(microsoftBroker)}
+            """,
             to: "\(path)/managed.json"
         )
     }
@@ -63,33 +75,53 @@ final class Device: Sendable {
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
-    var environment: [String: String] {
-        [
-            "DBUS_SESSION_BUS_ADDRESS": bus.address, "NOTIFY_CENTER_BUS": bus.address, "DISPLAY": "",
-            "WAYLAND_DISPLAY": "", "XDG_DATA_HOME": "\(directory.path)/data",
-            "XDG_DATA_DIRS": "\(directory.path)/share",
-            "XDG_RUNTIME_DIR": directory.path,
+    /// The environment of a desktop session.
+    static func environment(_ bus: PrivateBus, _ directory: TemporaryDirectory, display: String) -> [String: String] {
+        let path = directory.path
+        return [
+            "DBUS_SESSION_BUS_ADDRESS": bus.address, "NOTIFY_CENTER_BUS": bus.address, "DISPLAY": display,
+            "WAYLAND_DISPLAY": "", "XDG_DATA_HOME": "\(path)/data", "XDG_DATA_DIRS": "\(path)/share",
+            "XDG_RUNTIME_DIR": path,
         ]
     }
 
-    private static let program = ChildProcess.built("shared-device-microsoft-broker")
+    var environment: [String: String] { Self.environment(bus, directory, display: "") }
+
     private var bridgeArguments: [String] {
         ["--configuration", "\(directory.path)/managed.json", "--state", "\(directory.path)/bridge"]
     }
 
-    /// Starts the bridge without waiting until it serves.
+    /// Starts a bridge without waiting until it serves.
     func startBridge() throws -> ChildProcess {
         try ChildProcess(Self.program, bridgeArguments, environment: environment)
     }
 
-    /// Starts the bridge and waits until it serves.
-    func bridge(_ arguments: [String] = [], _ more: [String: String] = [:]) async throws -> ChildProcess {
-        try await ChildProcess.service(
+    /// Starts the bridge in place of the last one, and waits until it serves.
+    func serve(_ arguments: [String] = [], _ more: [String: String] = [:]) async throws {
+        let last = serving.withLock { $0 }
+        last?.kill()
+        _ = await last?.exitStatus()
+        let bridge = try await ChildProcess.service(
             Self.program,
             bridgeArguments + arguments,
             environment: environment.merging(more) { $1 }
         )
+        serving.withLock { $0 = bridge }
     }
+
+    /// Starts the bridge with a display and a substitute for the program that asks.
+    func serve(prompt script: String) async throws {
+        try await serve(["--sign-in", directory.writeScript("prompt", script)], ["DISPLAY": ":7"])
+    }
+
+    /// Waits until the bridge has written these words.
+    func says(_ words: String) async throws {
+        try await eventually("the bridge says “\(words)”") {
+            serving.withLock { $0 }?.errorText.contains(words) == true
+        }
+    }
+
+    var isServing: Bool { serving.withLock { $0 }?.isRunning == true }
 
     /// Signs in through the app. The bridge has no pending cleanup then.
     @discardableResult
@@ -100,37 +132,29 @@ final class Device: Sendable {
         return try await app.acquireToken(with: parameters).account
     }
 
-    func hasCleanedUp(after session: UInt64) async throws -> Bool {
-        try await eventually {
-            let report = try await app.cleanupReport(ofSession: session)
-            return report?.apps.first { $0.identifier == BrokerContract.application }?.progress == .finished
-        }
+    /// The bridge's progress with the cleanup after a session.
+    func cleanup(after session: UInt64) async throws -> CleanupReport.App? {
+        let report = try await app.cleanupReport(ofSession: session)
+        return report?.apps.first { $0.identifier == BrokerContract.application }
+    }
+
+    /// Signs out, and waits until the bridge has cleaned up.
+    func signOut(_ account: Account) async throws {
+        let session = try await app.signout(with: account).session
+        try await eventually("the receipt") { try await cleanup(after: session)?.progress == .finished }
     }
 
     /// Calls a method as clients do.
     func call(_ method: String, _ request: JSONValue, correlation: String = "c-1") async throws -> JSONValue {
-        try await call(method, request.text, correlation: correlation)
+        try await callBridge(bus, method, request.text, correlation: correlation)
     }
 
-    func call(_ method: String, _ text: String, correlation: String = "c-1") async throws -> JSONValue {
-        let message = try DBusMessage.methodCall(
-            destination: BrokerContract.busName,
-            path: BrokerContract.path,
-            interface: "com.microsoft.identity.Broker1",
-            member: method,
-            arguments: [.string("0.0"), .string(correlation), .string(text)]
-        )
-        let answer = try await DBusConnection.open(bus.bus).call(message, timeout: .seconds(60))
-        return try JSONValue(
-            parsing: Array((answer.first?.stringValue ?? "").utf8),
-            limits: JSONLimits(size: 1 << 20)
-        )
-    }
+    func accounts() async throws -> JSONValue? { try await call("getAccounts", .object([:]))["accounts"] }
 
     static func parameters(
         account: JSONValue = .null,
         client: String = Device.client,
-        scopes: [String] = ["https://graph.microsoft.com/.default"],
+        scopes: [String] = [Device.scope],
         isBound: Bool = false,
         claims: String = "",
         renewing token: String = ""
@@ -146,6 +170,29 @@ final class Device: Sendable {
     }
 }
 
+/// The message of a client's call.
+func bridgeCall(_ method: String, _ text: String, correlation: String) throws -> DBusMessage {
+    try DBusMessage.methodCall(
+        destination: BrokerContract.busName,
+        path: BrokerContract.path,
+        interface: "com.microsoft.identity.Broker1",
+        member: method,
+        arguments: [.string("0.0"), .string(correlation), .string(text)]
+    )
+}
+
+/// Calls the bridge on a new connection, and returns the response.
+func callBridge(
+    _ bus: PrivateBus,
+    _ method: String,
+    _ text: String,
+    correlation: String = "c-1"
+) async throws -> JSONValue {
+    let message = try bridgeCall(method, text, correlation: correlation)
+    let answer = try await DBusConnection.open(bus.bus).call(message, timeout: .seconds(60))
+    return try JSONValue(parsing: Array((answer.first?.stringValue ?? "").utf8), limits: JSONLimits(size: 1 << 20))
+}
+
 extension JSONValue {
     /// The status of a failed response; `nil` if a member that clients need is missing.
     var status: Double? {
@@ -156,15 +203,4 @@ extension JSONValue {
     }
 
     var context: String { (self["brokerTokenResponse"]?["error"] ?? self["error"])?["context"]?.string ?? "" }
-}
-
-/// Waits up to a minute until a condition holds. Checks it once more after the deadline.
-func eventually(_ condition: () async throws -> Bool) async throws -> Bool {
-    let deadline = ContinuousClock.now + .seconds(60)
-    while true {
-        let isLast = ContinuousClock.now >= deadline
-        if try await condition() { return true }
-        if isLast { return false }
-        try await Task.sleep(for: .milliseconds(20))
-    }
 }

@@ -15,27 +15,6 @@ import Testing
     .enabled(if: EntraClient.isThere, "linux-entra-sso.py (LINUX_ENTRA_SSO=path) or python3-pydbus is not there")
 )
 struct EntraClientTests {
-    private func run(_ command: String, _ environment: [String: String]) async throws -> JSONValue {
-        let text = try await Shell.run("exec /usr/bin/python3 '\(EntraClient.path ?? "")' -i \(command)", environment)
-        return try JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 65_536))
-    }
-
-    @Test("the client reads version and account, and a reason for each missing token")
-    func interactive() async throws {
-        let device = try await Device()
-        let bridge = try await device.bridge()
-        defer { bridge.kill() }
-        let ada = try await device.signIn("ada")
-        #expect(try await run("getVersion", device.environment)["linuxBrokerVersion"]?.string == "3.0.1")
-        let account = try await run("getAccounts", device.environment)["accounts"]?.array?.first
-        #expect(account?["homeAccountId"]?.string == ada.identifier)
-        // The device's own directory issues no ID token; the client shows the reason.
-        #expect(try await run("acquireTokenSilently", device.environment).status == 9)
-        #expect(try await run("acquirePrtSsoCookie", device.environment).status == 9)
-    }
-
-    // MARK: Native messaging with the browser's extension
-
     /// A substitute for the browser: sends lines of JSON to the client with a length prefix, and prints the responses
     /// as lines.
     private static let browser = """
@@ -69,15 +48,14 @@ struct EntraClientTests {
     ) async throws -> JSONValue {
         let before = heard(command, browser).count
         try browser.write(JSONValue.object(more.merging(["command": .string(command)]) { $1 }).text)
-        #expect(try await eventually { heard(command, browser).count > before }, "\(command): \(browser.errorText)")
+        try await eventually("a response to \(command)") { heard(command, browser).count > before }
         return try #require(heard(command, browser).last)
     }
 
     @Test("the extension receives version, account, token and each broker restart")
     func nativeMessaging() async throws {
-        let device = try await ProviderDevice(fault: "bridge.native", scopes: ["openid", "profile"])
-        let test = try await FaultyProvider.shared.value.client("bridge.native")
-        try await device.signIn(test)
+        let device = try await ProviderDevice(fault: "bridge.native")
+        try await device.signIn()
         let browser = try ChildProcess(
             "/usr/bin/python3",
             ["-c", Self.browser, EntraClient.path ?? ""],
@@ -85,16 +63,16 @@ struct EntraClientTests {
         )
         defer { browser.kill() }
         let state = "brokerStateChanged"
-        #expect(try await eventually { heard(state, browser) == [.string("online")] }, "\(browser.errorText)")
+        try await eventually("the client is online") { heard(state, browser) == [.string("online")] }
         #expect(try await ask("getVersion", browser)["linuxBrokerVersion"]?.string == "3.0.1")
         let account = try #require(try await ask("getAccounts", browser)["accounts"]?.array?.first)
         #expect(account["username"]?.string == "ada@example.com")
         let response = try await ask("acquireTokenSilently", browser, ["account": account])["brokerTokenResponse"]
         let token = try #require(response?["accessToken"]?.string, "\(response?["error"]?["context"]?.string ?? "")")
-        #expect(try await test.page("secrets").contains("access-token \(token)"))
-        try await device.signOut()
+        #expect(try await device.device.test.page("secrets").contains("access-token \(token)"))
+        try await device.device.signOut()
         let states: [JSONValue] = ["online", "offline", "online"].map { .string($0) }
-        #expect(try await eventually { heard(state, browser) == states }, "\(heard(state, browser))")
+        try await eventually("the client is online again") { heard(state, browser) == states }
         #expect(try await ask("getAccounts", browser)["accounts"] == .array([]))
         // The client ends with the browser.
         try browser.closeInput()
