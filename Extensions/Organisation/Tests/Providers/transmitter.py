@@ -103,8 +103,7 @@ class Transmitter:
             "signals-away": lambda: handler.answer("", 503), "signals-html": lambda: handler.answer("<html>", kind="text/html"),
             "signals-redirect": lambda: handler.answer("", 302, Location="/none/signals/poll"),
             "signals-missing": lambda: handler.answer("", 404),
-            "signals-large": lambda: handler.answer({"sets": {"a": "a" * (2 << 20)}}),
-            "signals-hang": lambda: time.sleep(120), "signals-empty": lambda: handler.answer({"sets": {}}),
+            "signals-hang": lambda: time.sleep(120),
         }
         if self.fault in answers:
             return answers[self.fault]()
