@@ -109,7 +109,7 @@ final class IdentityDevice: Sendable {
         try Self.configure(directory.path, issuer: issuer, trustAnchors: anchors, more: more)
     }
 
-    private static func configure(_ path: String, issuer: String?, trustAnchors: String?, more: String) throws {
+    static func configure(_ path: String, issuer: String?, trustAnchors: String? = nil, more: String = "") throws {
         let provider =
             issuer.map {
                 #", "identity": "oidc", "oidcIssuer": "\#($0)", "oidcClientID": "device-7", "oidcScopes": ["openid"]"#

@@ -190,16 +190,14 @@ struct IdentityProcessTests {
     func activation() async throws {
         let faulty = try await FaultyProvider.shared.value
         let directory = try TemporaryDirectory("shared-device-identity")
-        let path = directory.path + "/managed-configuration.json"
-        try #"""
-        {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(faulty.issuer("none"))", "oidcClientID": "device-7",
-        "oidcTrustAnchors": "\#(faulty.trustAnchors)"}
-        """#
-        .write(toFile: path, atomically: true, encoding: .utf8)
-        let program = ChildProcess.built("shared-device-identity")
-        let bus = try PrivateBus(
-            .init(services: [IdentityProtocol.busName: "\(program) --configuration \(path)"])
+        try IdentityDevice.configure(
+            directory.path,
+            issuer: faulty.issuer("none"),
+            trustAnchors: faulty.trustAnchors
         )
+        let program = ChildProcess.built("shared-device-identity")
+        let command = "\(program) --configuration \(directory.path)/managed-configuration.json"
+        let bus = try PrivateBus(.init(services: [IdentityProtocol.busName: command]))
         let broker = try DBusConnection.open(bus.bus)
         try await broker.requestName(BrokerProtocol.busName)
         let begun = try await RemoteProvider(connection: broker).begin(start)
@@ -229,9 +227,7 @@ struct IdentityProcessTests {
         let directory = try TemporaryDirectory("shared-device-identity")
         chmod(directory.path, 0o755)
         let file = directory.path + "/managed-configuration.json"
-        let issuer = faulty.issuer("none")
-        try #"{"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(issuer)", "oidcClientID": "a"}"#
-            .write(toFile: file, atomically: true, encoding: .utf8)
+        try IdentityDevice.configure(directory.path, issuer: faulty.issuer("none"))
         let broker = try DBusConnection.open(bus.bus)
         try await broker.requestName(BrokerProtocol.busName)
         let program = ChildProcess.built("shared-device-identity")

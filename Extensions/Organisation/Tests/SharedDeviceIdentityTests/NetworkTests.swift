@@ -111,9 +111,7 @@ struct NetworkTests {
         try await broker.requestName(BrokerProtocol.busName)
         func kinds() -> [String] { recorder.events.compactMap { $0["kind"] } }
         let file = directory.path + "/managed-configuration.json"
-        let provider = #""oidcIssuer": "https://login.example", "oidcClientID": "a""#
-        try #"{"sharedDeviceMode": true, "identity": "oidc", \#(provider)}"#
-            .write(toFile: file, atomically: true, encoding: .utf8)
+        try IdentityDevice.configure(directory.path, issuer: "https://login.example")
         // A network namespace without a working link. The bus address is a path, which works in any namespace.
         let process = try await ChildProcess.service(
             "/usr/bin/unshare",
