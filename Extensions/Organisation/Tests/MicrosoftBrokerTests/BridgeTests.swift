@@ -182,7 +182,7 @@ struct BridgeTests {
         let services = "\(device.directory.path)/share/dbus-1/services"
         try FileManager.default.createDirectory(atPath: services, withIntermediateDirectories: true)
         let file = "\(services)/other.service"
-        try Device.write("[D-BUS Service]\nName=\(BrokerContract.busName)\nExec=/usr/bin/other-broker\n", to: file)
+        try PromptDevice.write("[D-BUS Service]\nName=\(BrokerContract.busName)\nExec=/usr/bin/other-broker\n", to: file)
         let second = try device.startBridge()
         #expect(await second.exitStatus() == 78 && second.errorText.contains(file))
 

@@ -14,31 +14,30 @@ final class Device: Sendable {
     static let scope = "https://graph.microsoft.com/.default"
     static let program = ChildProcess.built("shared-device-microsoft-broker")
 
-    let bus: PrivateBus
-    let directory: TemporaryDirectory
-    let broker: ChildProcess
+    private let device: PromptDevice
+    var bus: PrivateBus { device.bus }
+    var directory: TemporaryDirectory { device.directory }
+    var broker: ChildProcess { device.broker }
     private let policy: String
     private let serving = Locked<ChildProcess?>(nil)
     /// The app through which users sign in.
     let app: SharedDeviceApplication
 
     init(policy: String = "advisory", microsoftBroker: Bool = true) async throws {
-        bus = try PrivateBus()
-        directory = try TemporaryDirectory("microsoft-broker")
         self.policy = policy
-        let path = directory.path
-        try FileManager.default.createDirectory(atPath: "\(path)/apps", withIntermediateDirectories: true)
-        try Self.configure(path, policy, microsoftBroker)
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        try Self.write(#"{"id": "org.example.desk", "executable": "\#(program)"}"#, to: "\(path)/apps/desk.json")
-        let manifest = Self.manifest(scopes: ["openid", "profile", "orders.read"], replacement: ["openid", "profile"])
-        try Self.write(manifest, to: "\(path)/apps/microsoft.json")
-        try PromptDevice.addUsers(below: path)
-        broker = try await ChildProcess.service(
-            ChildProcess.built("shared-device-broker"),
-            ["--state", "\(path)/state", "--configuration", "\(path)/managed.json", "--bus", bus.address]
+        device = try await PromptDevice(
+            configuration: Self.configuration(policy, microsoftBroker),
+            manifests: [
+                #"{"id": "org.example.desk", "executable": "\#(program)"}"#,
+                Self.manifest(scopes: ["openid", "profile", "orders.read"], replacement: ["openid", "profile"]),
+            ]
         )
-        app = SharedDeviceApplication(identifier: "org.example.desk", bus: bus.bus, stateDirectory: "\(path)/desk")
+        app = SharedDeviceApplication(
+            identifier: "org.example.desk",
+            bus: device.bus.bus,
+            stateDirectory: "\(device.directory.path)/desk"
+        )
     }
 
     /// A device whose bridge serves.
@@ -58,21 +57,15 @@ final class Device: Sendable {
         """
     }
 
-    func configure(microsoftBroker: Bool) throws { try Self.configure(directory.path, policy, microsoftBroker) }
-
-    private static func configure(_ path: String, _ policy: String, _ microsoftBroker: Bool) throws {
-        try write(
-            """
-            {"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\(policy)",
-             "microsoftBroker": \(microsoftBroker)}
-            """,
-            to: "\(path)/managed.json"
-        )
+    func configure(microsoftBroker: Bool) throws {
+        try PromptDevice.write(Self.configuration(policy, microsoftBroker), to: "\(directory.path)/managed.json")
     }
 
-    static func write(_ text: String, to path: String) throws {
-        try text.write(toFile: path, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
+    private static func configuration(_ policy: String, _ microsoftBroker: Bool) -> String {
+        """
+        {"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\(policy)",
+         "microsoftBroker": \(microsoftBroker)}
+        """
     }
 
     /// The environment of a desktop session.

@@ -10,31 +10,40 @@ import Testing
 
 /// A device for one test: a private bus, the real broker, the users `ada` and `grace` with the passwords “correct horse
 /// NAME”, and prompts as processes.
-final class PromptDevice {
+final class PromptDevice: Sendable {
     let bus: PrivateBus
     let directory: TemporaryDirectory
     let broker: ChildProcess
 
-    init() async throws {
+    /// - Parameters:
+    ///   - configuration: the managed configuration.
+    ///   - manifests: the manifests of apps.
+    init(
+        configuration: String = #"{"sharedDeviceMode": true, "organization": "Contoso"}"#,
+        manifests: [String] = []
+    ) async throws {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("prompt")
-        let configuration = "\(directory.path)/managed.json"
-        try #"{"sharedDeviceMode": true, "organization": "Contoso"}"#
-            .write(toFile: configuration, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: configuration)
-        try Self.addUsers(below: directory.path)
-        broker = try await ChildProcess.service(
-            ChildProcess.built("shared-device-broker"),
-            ["--state", "\(directory.path)/state", "--configuration", configuration, "--bus", bus.address]
-        )
-    }
-
-    /// Adds the users to the device's own directory.
-    static func addUsers(below folder: String) throws {
-        let users = try UserDirectory(database: DeviceDatabase(directory: "\(folder)/state"), passwordCost: .minimal)
+        let path = directory.path
+        try Self.write(configuration, to: "\(path)/managed.json")
+        for (number, manifest) in manifests.enumerated() {
+            try FileManager.default.createDirectory(atPath: "\(path)/apps", withIntermediateDirectories: true)
+            try Self.write(manifest, to: "\(path)/apps/\(number).json")
+        }
+        let users = try UserDirectory(database: DeviceDatabase(directory: "\(path)/state"), passwordCost: .minimal)
         for user in ["ada", "grace"] {
             try users.add(username: user, displayName: user.capitalized, password: Secret("correct horse \(user)"))
         }
+        broker = try await ChildProcess.service(
+            ChildProcess.built("shared-device-broker"),
+            ["--state", "\(path)/state", "--configuration", "\(path)/managed.json", "--bus", bus.address]
+        )
+    }
+
+    /// Writes a file that every user can read.
+    static func write(_ text: String, to path: String) throws {
+        try text.write(toFile: path, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
     var program: String { ChildProcess.built("shared-device-sign-in") }
