@@ -20,19 +20,14 @@ final class FaultyServer: Sendable {
         ports = try JSONValue(parsing: Array(line.dropFirst("ready ".count).utf8), limits: JSONLimits(size: 4096))
     }
 
-    /// The certificate of the authority that the listener `good` is signed by.
-    var authority: String { directory.path + "/authority.pem" }
-
-    /// A client that trusts the authority.
-    func client(patience: Int = 30) -> HTTPClient { HTTPClient(trustAnchors: authority, patience: patience) }
+    /// A client that trusts the authority that the listener `good` is signed by.
+    func client(patience: Int = 30) -> HTTPClient {
+        HTTPClient(trustAnchors: directory.path + "/authority.pem", patience: patience)
+    }
 
     func address(_ path: String, listener: String = "good", host: String = "localhost") throws -> HTTPAddress {
-        guard let port = ports[listener]?.number.map({ Int($0) }),
-            let address = HTTPAddress("\(listener == "plain" ? "http" : "https")://\(host):\(port)/\(path)")
-        else { throw UnknownListener() }
+        guard let port = ports[listener]?.number, let address = HTTPAddress("https://\(host):\(Int(port))/\(path)")
+        else { throw NoAddress() }
         return address
     }
 }
-
-/// The server's output lacks a listener.
-struct UnknownListener: Error {}
