@@ -57,49 +57,23 @@ private struct OrdinaryUser {
     }
 }
 
-/// A directory that collects core dumps without a size limit.
-private struct CoreFolder {
-    /// Starts a program, prints its process ID and how it ended. The program is killed with the script.
-    private static let script = """
-        import ctypes, os, resource, sys
-        limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
-        resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
-        os.chdir(sys.argv[1])
-        child = os.fork()
-        if child == 0:
-            ctypes.CDLL(None).prctl(1, 9)
-            os.environ["SWIFT_BACKTRACE"] = "enable=no"
-            os.execvp(sys.argv[2], sys.argv[2:])
-        # One write each: the program writes to the same pipe.
-        os.write(1, b"process %d\\n" % child)
-        status = os.waitpid(child, 0)[1]
-        os.write(1, b"signal %d core %d\\n" % (os.WTERMSIG(status), os.WCOREDUMP(status)))
-        """
-
-    let directory: TemporaryDirectory
-
-    init() throws { directory = try TemporaryDirectory("cores") }
-
-    var wrapper: [String] { ["/usr/bin/python3", "-c", Self.script, directory.path] }
-
-    var files: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: directory.path) } }
-
-    func program(of process: ChildProcess) async throws -> Int32 {
-        let line = try await process.line { $0.hasPrefix("process ") }
-        return try #require(Int32(line.dropFirst("process ".count)))
-    }
-
-    /// Aborts the program, as a crash would.
-    ///
-    /// - Returns: whether the kernel has written a core dump.
-    func leavesCore(_ process: ChildProcess) async throws -> Bool {
-        let number = try await program(of: process)
-        #expect(kill(number, SIGABRT) == 0)
-        let line = try await process.line { $0.hasPrefix("signal ") }
-        #expect(line.hasPrefix("signal \(SIGABRT) core "))
-        return line.hasSuffix(" 1")
-    }
-}
+/// Starts a program in a directory without a limit of core dumps, and prints its process ID and how it ended. The
+/// program is killed with the script.
+private let startWithCores = """
+    import ctypes, os, resource, sys
+    limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+    os.chdir(sys.argv[1])
+    child = os.fork()
+    if child == 0:
+        ctypes.CDLL(None).prctl(1, 9)
+        os.environ["SWIFT_BACKTRACE"] = "enable=no"
+        os.execvp(sys.argv[2], sys.argv[2:])
+    # One write each: the program writes to the same pipe.
+    os.write(1, b"process %d\\n" % child)
+    status = os.waitpid(child, 0)[1]
+    os.write(1, b"signal %d core %d\\n" % (os.WTERMSIG(status), os.WCOREDUMP(status)))
+    """
 
 /// Searches the memory of another program as gcore(1) reads it.
 private enum MemorySearch {
@@ -177,12 +151,12 @@ struct PrivateMemoryTests {
 
     @Test("after a sign-in only root can read the identity service, and no core is written")
     func crashOfIdentity() async throws {
-        let cores = try CoreFolder()
-        let wrapper = OrdinaryUser.rights + cores.wrapper
+        let cores = try TemporaryDirectory("cores")
+        let wrapper = OrdinaryUser.rights + ["/usr/bin/python3", "-c", startWithCores, cores.path]
         let device = try await IdentityDevice(fault: "core", wrapper: wrapper)
         _ = try await device.signIn()
-        let program = try await cores.program(of: device.process)
-
+        let line = try await device.process.line { $0.hasPrefix("process ") }
+        let program = try #require(Int32(line.dropFirst("process ".count)))
         #expect(CoreLimits(of: program) == CoreLimits(soft: "0", hard: "0"))
         var file = stat()
         let isFile = lstat("/proc/\(program)/mem", &file) == 0
@@ -196,8 +170,11 @@ struct PrivateMemoryTests {
             let byRoot = try await MemorySearch.look(for: FaultyProvider.secret, in: program, rights: [])
             #expect(byRoot == "found" || byRoot == "refused")
         }
-        #expect(try await !cores.leavesCore(device.process))
-        #expect(try cores.files.isEmpty)
+        // Aborts the program, as a crash would.
+        #expect(kill(program, SIGABRT) == 0)
+        let end = try await device.process.line { $0.hasPrefix("signal ") }
+        #expect(end == "signal \(SIGABRT) core 0")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: cores.path).isEmpty)
         let left = try FileManager.default.contentsOfDirectory(atPath: device.directory.path)
         #expect(left.sorted() == ["managed-configuration.json", "oidc-client-secret"])
     }
