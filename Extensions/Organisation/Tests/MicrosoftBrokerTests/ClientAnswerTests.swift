@@ -1,4 +1,5 @@
 import Basics
+import Cryptography
 import DeviceConfiguration
 import Foundation
 import Testing
@@ -15,11 +16,7 @@ struct ClientAnswerTests {
     )
     private static let now = Date(timeIntervalSince1970: 1_800_000_000)
 
-    private static func idToken(_ claims: String) -> String {
-        let payload = Data(claims.utf8).base64EncodedString()
-            .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
-        return "e30.\(payload).c2ln"
-    }
+    private static func idToken(_ claims: String) -> String { "e30.\(Base64URL.encode(claims.utf8)).c2ln" }
 
     private func answer(_ idToken: String?, lifetime: TimeInterval = 3600) throws(BrokerFailure) -> JSONValue {
         try ClientAnswers.token(
