@@ -182,7 +182,8 @@ struct BridgeTests {
         let services = "\(device.directory.path)/share/dbus-1/services"
         try FileManager.default.createDirectory(atPath: services, withIntermediateDirectories: true)
         let file = "\(services)/other.service"
-        try PromptDevice.write("[D-BUS Service]\nName=\(BrokerContract.busName)\nExec=/usr/bin/other-broker\n", to: file)
+        let entry = "[D-BUS Service]\nName=\(BrokerContract.busName)\nExec=/usr/bin/other-broker\n"
+        try PromptDevice.write(entry, to: file)
         let second = try device.startBridge()
         #expect(await second.exitStatus() == 78 && second.errorText.contains(file))
 

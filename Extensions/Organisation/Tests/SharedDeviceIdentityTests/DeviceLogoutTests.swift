@@ -48,37 +48,24 @@ struct DeviceLogoutTests {
         let lines = device.log.components(separatedBy: "a logout from the provider is refused").count - 1
         #expect((2...6 * minutes + 1).contains(lines), "\(lines) lines")
     }
-}
 
-@Suite("A configuration change that keeps the provider")
-struct ChangedSettingsTests {
-    /// Rewrites the configuration, and waits until the process has read it.
-    private func change(_ device: IdentityDevice, _ keys: String) async throws {
-        try await device.configure(more: keys)
-        try await eventually("the change") { device.process.errorText.contains("the provider is the same") }
-    }
-
-    @Test("a sign-in in flight continues without another request for the provider's keys")
-    func signIn() async throws {
-        let device = try await IdentityDevice(fault: "none.changed-settings")
+    @Test("a configuration change that keeps the provider keeps sign-ins and used tokens")
+    func changedSettings() async throws {
+        let logout = try await LogoutDevice(fault: "backchannel-none.changed-settings")
+        let (device, token) = (logout.device, try await logout.token())
         _ = try await device.signIn()
+        #expect(try await logout.post(token).hasPrefix("HTTP/1.1 200"))
         let requests = try await device.test.page("key-requests")
         let begun = try await device.provider.begin(SignInStart(.browser, redirect: testRedirect))
         guard case .browser(let address) = begun.prompt else { throw NoAddress() }
-        try await change(device, #", "remoteCheckInterval": 60, "offlineGrace": 600"#)
+        let keys = #", "remoteCheckInterval": 60, "offlineGrace": 600"#
+        try await logout.listen(at: "127.0.0.1:\(logout.port)", more: keys)
+        try await eventually("the change") { logout.log.contains("the provider is the same") }
+        // The sign-in in flight continues, without another request for the keys.
         let signIn = try await device.provider.complete(begun.handle, query: device.test.browse(address))
         #expect(signIn.account.username == "ada@example.com")
         #expect(try await device.test.page("key-requests") == requests)
-    }
-
-    @Test("a logout token that was accepted is not accepted again")
-    func logoutToken() async throws {
-        let device = try await LogoutDevice(fault: "backchannel-none.changed-settings")
-        let token = try await device.token()
-        #expect(try await device.post(token).hasPrefix("HTTP/1.1 200"))
-        let address = #", "backChannelLogout": "127.0.0.1:\#(device.port)""#
-        try await change(device.device, address + #", "offlineGrace": 600"#)
-        #expect(try await device.post(token).hasPrefix("HTTP/1.1 400"))
-        #expect(device.events.count == 1)
+        #expect(try await logout.post(token).hasPrefix("HTTP/1.1 400"))
+        #expect(logout.events.count == 1)
     }
 }

@@ -60,7 +60,9 @@ final class LogoutDevice: Sendable {
 
     private static func key(_ address: String) -> String { #", "backChannelLogout": "\#(address)""# }
 
-    func listen(at address: String) async throws { try await device.configure(more: Self.key(address)) }
+    func listen(at address: String, more: String = "") async throws {
+        try await device.configure(more: Self.key(address) + more)
+    }
 
     /// A new logout token of the provider.
     func token() async throws -> String { try await device.test.page("logout-token") }
