@@ -16,30 +16,22 @@ struct AbandonedSignInTests {
         try await holder.signIn("ada")
         try await holder.signOutCurrent()
 
-        let waiting = try DBusConnection.open(device.bus.bus)
+        let broker = try BrokerAdministration(bus: device.bus.bus)
+        let waiting = try BrokerAdministration(bus: device.bus.bus)
         let request: BrokerProtocol.Fields = [
             "application": .string("org.example.waiting"), "username": .string("grace"),
             "password": .string("correct horse grace"), "wait": .double(60),
         ]
-        let answer = Task {
-            try await waiting.call(call(.signIn, request), timeout: .seconds(60))
+        let answer = Task { try await waiting.call(.signIn, request, timeout: .seconds(60)) }
+        func isThere() async throws -> Bool {
+            try await broker.call(.getRunningApps)["apps"]?.stringsValue?.contains("org.example.waiting") == true
         }
-        let administrator = try DBusConnection.open(device.bus.bus)
-        try await eventually("the broker has the request") {
-            let answer = try await administrator.call(call(.getRunningApps, [:]))
-            return answer.first?.fieldsValue?["apps"]?.stringsValue?.contains("org.example.waiting") == true
-        }
-        waiting.close()
+        try await eventually("the broker has the request") { try await isThere() }
+        waiting.connection.close()
         _ = await answer.result
-        try await eventually("the broker has noticed that it is gone") {
-            let answer = try await administrator.call(call(.getRunningApps, [:]))
-            return answer.first?.fieldsValue?["apps"]?.stringsValue?.contains("org.example.waiting") == false
-        }
+        try await eventually("the broker has noticed that it is gone") { try await !isThere() }
 
-        for await change in holder.accountChanges where change.previous != nil {
-            try await holder.cleanupDone(change)
-            break
-        }
+        try await cleanUp(holder)
         try await eventually("the broker refuses it") { device.broker?.errorText.contains("has left the bus") == true }
         #expect(try await holder.getCurrentAccount().current == nil)
         try await holder.signIn("ada")
@@ -62,10 +54,7 @@ struct AbandonedSignInTests {
         try await eventually("the person was asked") { asked.withLock { $0 } }
         signingIn.cancel()
         await #expect(throws: SharedDeviceError.self) { try await signingIn.value }
-        for await change in holder.accountChanges where change.previous != nil {
-            try await holder.cleanupDone(change)
-            break
-        }
+        try await cleanUp(holder)
         // Another user can sign in, regardless of the outcome of the cancelled sign-in.
         try await eventually("ada gets in") { await code { try await holder.signIn("ada") } == nil }
         #expect(try await app.getCurrentAccount().current?.username == "ada")
@@ -87,10 +76,7 @@ struct AbandonedSignInTests {
             await #expect(throws: SharedDeviceError.self) { try await signingIn.value }
             try await eventually("ada gets in") { await code { try await app.signIn("ada") } == nil }
             try await app.signOutCurrent()
-            for await change in app.accountChanges {
-                try await app.cleanupDone(change)
-                break
-            }
+            try await cleanUp(app)
         }
     }
 
@@ -103,18 +89,14 @@ struct AbandonedSignInTests {
             _ method: BrokerProtocol.Method,
             _ answer: @escaping @Sendable (BrokerProtocol.Fields) throws -> BrokerProtocol.Fields
         ) -> DBusInterface.Method {
-            DBusInterface.Method(
-                method.rawValue,
-                in: [.init("request", "a{sv}")],
-                out: [.init("answer", "a{sv}")]
-            ) { call in [.fields(try answer(call.arguments.first?.fieldsValue ?? [:]))] }
+            .init(method.rawValue, in: [.init("request", "a{sv}")], out: [.init("answer", "a{sv}")]) { call in
+                [.fields(try answer(call.arguments.first?.fieldsValue ?? [:]))]
+            }
         }
         let methods = [
             method(.getCurrentAccount) { _ in
-                [
-                    "epoch": .uint64(1), "owed": .array([], of: "a{sv}"), "withheld": .boolean(false),
-                    "strict": .boolean(false),
-                ]
+                let (nothing, no) = (DBusValue.array([], of: "a{sv}"), DBusValue.boolean(false))
+                return ["epoch": .uint64(1), "owed": nothing, "withheld": no, "strict": no]
             },
             method(.signIn) { fields in
                 labels.withLock { $0[.signIn] = fields["request"]?.stringValue }
@@ -125,10 +107,8 @@ struct AbandonedSignInTests {
                 return [:]
             },
         ]
-        let object = try broker.export(
-            [DBusInterface(BrokerProtocol.interface, methods: methods)],
-            at: BrokerProtocol.path
-        )
+        let interface = DBusInterface(BrokerProtocol.interface, methods: methods)
+        let object = try broker.export([interface], at: BrokerProtocol.path)
         try await broker.requestName(BrokerProtocol.busName)
         let app = SharedDeviceApplication(identifier: "org.example.app", bus: bus.bus, stateDirectory: directory.path)
         #expect(await code { try await app.signIn("ada") } == .brokerUnavailable)
@@ -138,13 +118,7 @@ struct AbandonedSignInTests {
         withExtendedLifetime((object, broker)) {}
     }
 
-    private func call(_ method: BrokerProtocol.Method, _ fields: BrokerProtocol.Fields) throws -> DBusMessage {
-        try DBusMessage.methodCall(
-            destination: BrokerProtocol.busName,
-            path: BrokerProtocol.path,
-            interface: BrokerProtocol.interface,
-            member: method.rawValue,
-            arguments: [.fields(fields)]
-        )
+    private func cleanUp(_ app: SharedDeviceApplication) async throws {
+        for await change in app.accountChanges where change.previous != nil { return try await app.cleanupDone(change) }
     }
 }

@@ -8,7 +8,6 @@ import Testing
 struct AdministrationTests {
     private struct Entry: Decodable {
         let sequence: Int
-        let at: String
         let event: String
         let session: UInt64?
         let app: String?
@@ -24,9 +23,7 @@ struct AdministrationTests {
         struct Round: Decodable {
             struct App: Decodable {
                 let identifier: String
-                let progress: String
                 let running: Bool?
-                let finishedAfter: Double?
             }
             let session: UInt64
             let outcome: String
@@ -46,6 +43,10 @@ struct AdministrationTests {
         try lines.map { try JSONDecoder().decode(Entry.self, from: Data($0.utf8)) }
     }
 
+    private func log(_ device: DeviceOnPrivateBus, _ option: String, _ value: String) async throws -> [Entry] {
+        try entries(try await device.command("log", "--json", option, value).lines)
+    }
+
     /// Makes an app of this process clean up after each change.
     private func follow(_ application: SharedDeviceApplication) -> Task<Void, any Error> {
         Task {
@@ -62,7 +63,7 @@ struct AdministrationTests {
         let device = try await DeviceOnPrivateBus()
         let app = device.application("desk")
         try await app.signIn("ada")
-        let signedIn = try await AdministrationCommand("status", "--json", on: device)
+        let signedIn = try await device.command("status", "--json")
         #expect(signedIn.status == 0 && signedIn.errors.isEmpty)
         let before = try signedIn.json(Status.self)
         #expect(before.mode == "shared" && before.account == "ada" && before.organization == "Contoso")
@@ -70,19 +71,19 @@ struct AdministrationTests {
         #expect(before.round == nil && before.signInHeldFor == [])
         try await app.signOutCurrent()
         try await device.signOutIsWritten()
-        let after = try await AdministrationCommand("status", "--json", on: device).json(Status.self)
+        let after = try await device.command("status", "--json").json(Status.self)
         #expect(after.account == nil && after.signedInAt == nil && after.epoch == before.epoch + 1)
         let round = try #require(after.round)
         #expect(round.session == before.epoch && round.outcome == "open")
         #expect(round.apps.map(\.identifier) == ["org.example.desk"] && round.apps.first?.running == true)
-        let table = try await AdministrationCommand("status", on: device)
+        let table = try await device.command("status")
         #expect(table.output.contains("signed in") && table.output.contains("nobody"))
         #expect(table.lines.contains { $0.hasPrefix("desk ") } && !table.output.contains("org.example.desk"))
-        let long = try await AdministrationCommand("status", "--long", on: device)
+        let long = try await device.command("status", "--long")
         #expect(long.output.contains("org.example.desk"))
         #expect(!table.output.contains("\u{1B}"), "colours are for terminals")
         device.killBroker()
-        let alone = try await AdministrationCommand("status", "--json", on: device)
+        let alone = try await device.command("status", "--json")
         #expect(alone.status == 0)
         let stored = try alone.json(Status.self)
         #expect(!stored.broker.answers && stored.organization == nil && stored.signInHeldFor == nil)
@@ -94,7 +95,7 @@ struct AdministrationTests {
         let device = try await DeviceOnPrivateBus(starts: false)
         try FileManager.default.removeItem(atPath: device.state)
         for command in ["status", "log", "apps"] {
-            let outcome = try await AdministrationCommand(command, on: device)
+            let outcome = try await device.command(command)
             #expect(outcome.status == EX_NOINPUT, "\(command)")
             #expect(outcome.lines.isEmpty && outcome.errors.contains("--state"))
         }
@@ -109,21 +110,13 @@ struct AdministrationTests {
         try await app.signIn("ada")
         let following = follow(app)
         defer { following.cancel() }
-        let outcome = try await AdministrationCommand(
-            "sign-out",
-            "--wait",
-            "60",
-            "--reason",
-            "end of shift",
-            on: device
-        )
+        let outcome = try await device.command("sign-out", "--wait", "60", "--reason", "end of shift")
         #expect(outcome.status == 0, "\(outcome.errors)")
         #expect(outcome.lines.first?.hasPrefix("signed out: session ") == true)
         #expect(outcome.lines.contains { $0.hasPrefix("  +") && $0.contains("s  desk  finished  (3 files)") })
         #expect(outcome.output.contains(": complete"))
         #expect(try await app.getCurrentAccount().current == nil)
-        let log = try await AdministrationCommand("log", "--json", "--event", "signed-out", on: device)
-        let entry = try #require(try entries(log.lines).first)
+        let entry = try #require(try await log(device, "--event", "signed-out").first)
         #expect(entry.detail == "end of shift" && entry.account == "ada")
     }
 
@@ -131,7 +124,7 @@ struct AdministrationTests {
     func signOutTooLate() async throws {
         let device = try await DeviceOnPrivateBus()
         try await device.application("desk").signIn("ada")
-        let outcome = try await AdministrationCommand("sign-out", "--wait", "0.5", "--json", on: device)
+        let outcome = try await device.command("sign-out", "--wait", "0.5", "--json")
         #expect(outcome.status == EX_TEMPFAIL && outcome.errors.contains("still owing: desk"))
         struct Outcome: Decodable {
             let session: UInt64
@@ -140,16 +133,16 @@ struct AdministrationTests {
         let json = try outcome.json(Outcome.self)
         #expect(json.round.session == json.session && json.round.outcome == "open")
         #expect(json.round.apps.first?.running != nil, "the broker answers, and says which apps run")
-        let again = try await AdministrationCommand("sign-out", on: device)
+        let again = try await device.command("sign-out")
         #expect(again.status == EX_NOINPUT && again.errors.contains("nobody is signed in"))
     }
 
     @Test("without a broker a sign-out exits with 69")
     func signOutWithoutBroker() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
-        let outcome = try await AdministrationCommand("sign-out", "--wait", "1", on: device)
+        let outcome = try await device.command("sign-out", "--wait", "1")
         #expect(outcome.status == EX_UNAVAILABLE && outcome.lines.isEmpty)
-        let nowhere = try await AdministrationCommand("sign-out", on: device, bus: "unix:path=/nonexistent")
+        let nowhere = try await device.command("sign-out", bus: "unix:path=/nonexistent")
         #expect(nowhere.status == EX_UNAVAILABLE)
     }
 
@@ -166,51 +159,36 @@ struct AdministrationTests {
         try await device.application("desk").signIn("ada")
         let program = ChildProcess.built("shared-device")
         for arguments in ["sign-out", "apps waive org.example.desk --reason x"] {
-            let process = try ChildProcess(
-                "su",
-                ["-s", "/bin/sh", "nobody", "-c", "exec '\(program)' \(arguments) --bus '\(device.bus.address)'"]
-            )
+            let script = "exec '\(program)' \(arguments) --bus '\(device.bus.address)'"
+            let process = try ChildProcess("su", ["-s", "/bin/sh", "nobody", "-c", script])
             let status = await process.exitStatus()
             // If the build folder is closed to other users, they cannot even start the program.
             if status == 126 || status == 127 { continue }
             #expect(status == EX_NOPERM, "\(process.errorText)")
         }
-        #expect(try await AdministrationCommand("status", "--json", on: device).json(Status.self).account == "ada")
+        #expect(try await device.command("status", "--json").json(Status.self).account == "ada")
     }
 
     @Test(
         "a usage error is short and has a remedy",
-        arguments: [["--foo"], ["sign-out", "--foo"], ["apps", "waive"], ["dance"]]
-    )
-    func usageErrors(_ arguments: [String]) async throws {
-        let process = try ChildProcess(ChildProcess.built("shared-device"), arguments)
-        #expect(await process.exitStatus() == EX_USAGE)
-        let lines = process.errorText.split(separator: "\n")
-        #expect(lines.count <= 4 && lines.first?.hasPrefix("Error: ") == true, "\(process.errorText)")
-        #expect(process.errorText.contains("--help"))
-    }
-
-    @Test(
-        "a command that only asks the broker rejects a state directory",
-        arguments: ["watch", "metrics"]
-    )
-    func noStateDirectory(_ command: String) async throws {
-        let process = try ChildProcess(ChildProcess.built("shared-device"), [command, "--state", "state"])
-        #expect(await process.exitStatus() == EX_USAGE)
-        #expect(process.errorText.contains("leave out --state"), "\(process.errorText)")
-    }
-
-    @Test(
-        "invalid values are usage errors",
         arguments: [
-            ["sign-out", "--wait=-1"], ["sign-out", "--wait=1e9"], ["sign-out", "--wait=nan"],
-            ["sign-out", "--wait=soon"],
-            ["follow", "--app", "../x"], ["follow", "--app", "org.example.x", "--timeout", "0"],
-            ["follow", "--app", "org.example.x", "--cleanup", "true", "--step", "a"], ["follow"],
-        ]
+            (["--foo"], "--help"), (["sign-out", "--foo"], "--help"), (["apps", "waive"], "--help"),
+            (["dance"], "--help"),
+            // A command that only asks the broker needs no state directory.
+            (["watch", "--state", "x"], "leave out --state"), (["metrics", "--state", "x"], "leave out --state"),
+            // Invalid values.
+            (["sign-out", "--wait=-1"], ""), (["sign-out", "--wait=1e9"], ""), (["sign-out", "--wait=nan"], ""),
+            (["sign-out", "--wait=soon"], ""), (["follow", "--app", "../x"], ""), (["follow"], ""),
+            (["follow", "--app", "org.example.x", "--timeout", "0"], ""),
+            (["follow", "--app", "org.example.x", "--cleanup", "true", "--step", "a"], ""),
+        ] as [([String], String)]
     )
-    func wrongUsage(_ arguments: [String]) async throws {
-        #expect(try await ChildProcess(ChildProcess.built("shared-device"), arguments).exitStatus() == EX_USAGE)
+    func usageErrors(_ arguments: [String], _ remedy: String) async throws {
+        let outcome = try await CommandOutcome(arguments)
+        #expect(outcome.status == EX_USAGE && (remedy.isEmpty || outcome.errors.contains(remedy)), "\(outcome.errors)")
+        guard remedy == "--help" else { return }
+        let lines = outcome.errors.split(separator: "\n")
+        #expect(lines.count <= 4 && lines.first?.hasPrefix("Error: ") == true, "\(outcome.errors)")
     }
 
     // MARK: log
@@ -222,28 +200,23 @@ struct AdministrationTests {
         try await app.signIn("ada")
         let following = follow(app)
         defer { following.cancel() }
-        let first = try await AdministrationCommand("sign-out", "--wait", "60", on: device)
+        let first = try await device.command("sign-out", "--wait", "60")
         try #require(first.status == 0)
-        let all = try entries(try await AdministrationCommand("log", "--json", on: device).lines)
+        let all = try entries(try await device.command("log", "--json").lines)
         #expect(all.map(\.sequence) == all.map(\.sequence).sorted())
         let session = try #require(all.first { $0.event == "signed-in" }?.session)
-        let ofSession = try entries(
-            try await AdministrationCommand("log", "--json", "--session", "\(session)", on: device).lines
-        )
-        let steps = ofSession.map(\.event).filter { $0 != "announced" && $0 != "told" }
+        let ofSession = try await log(device, "--session", "\(session)").map(\.event)
+        let steps = ofSession.filter { $0 != "announced" && $0 != "told" }
         #expect(steps == ["signed-in", "held", "signed-out", "finished", "completed"])
-        let ofApp = try entries(
-            try await AdministrationCommand("log", "--json", "--app", "org.example.desk", on: device).lines
-        )
+        let ofApp = try await log(device, "--app", "org.example.desk")
         #expect(!ofApp.isEmpty && ofApp.allSatisfy { $0.app == "org.example.desk" })
-        let last = try entries(try await AdministrationCommand("log", "--json", "--last", "2", on: device).lines)
-        #expect(last.map(\.sequence) == all.suffix(2).map(\.sequence))
-        #expect(try await AdministrationCommand("log", "--since", "2100-01-01", on: device).lines.isEmpty)
-        let recent = try await AdministrationCommand("log", "--since", "1h", on: device)
+        #expect(try await log(device, "--last", "2").map(\.sequence) == all.suffix(2).map(\.sequence))
+        #expect(try await device.command("log", "--since", "2100-01-01").lines.isEmpty)
+        let recent = try await device.command("log", "--since", "1h")
         #expect(recent.lines.count == all.count)
         #expect(recent.lines.contains { $0.contains("signed-in") && $0.contains("ada") })
         for wrong in [["--event", "nonsense"], ["--since", "yesterday"], ["--last", "x"]] {
-            let outcome = try await AdministrationCommand("log", wrong[0], wrong[1], on: device)
+            let outcome = try await device.command("log", wrong[0], wrong[1])
             #expect(outcome.status == EX_USAGE, "\(wrong)")
         }
     }
@@ -259,9 +232,7 @@ struct AdministrationTests {
         for user in ["ada", "grace"] {
             try await app.signIn(user)
             try await process.line { $0.contains(#""account":"\#(user)""#) }
-            for change in [try await app.getCurrentAccount().current].compactMap(\.self) {
-                try await app.signout(with: change)
-            }
+            try await app.signOutCurrent()
         }
         let events = try entries(process.lines).map(\.event)
         #expect(events == ["signed-in", "signed-in"])
@@ -279,7 +250,7 @@ struct AdministrationTests {
         )
         #expect(await code { try await app.signIn("ada") } == .appNotEligible)
         try await eventually("the log names it") {
-            let output = try await AdministrationCommand("log", on: device).output
+            let output = try await device.command("log").output
             #expect(!output.contains("\u{1B}") && !output.contains("\u{202E}"))
             return output.contains("evil\u{FFFD}[2J\u{FFFD}app")
         }
@@ -287,12 +258,8 @@ struct AdministrationTests {
 
     @Test("each command has a help text", arguments: ["status", "sign-out", "apps list", "log", "apps waive"])
     func help(_ command: String) async throws {
-        let process = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            command.split(separator: " ").map(String.init) + ["--help"]
-        )
-        #expect(await process.exitStatus() == 0)
-        try await process.line { $0.hasPrefix("OVERVIEW: ") }
-        try await process.line { $0.contains("--json") }
+        let help = try await CommandOutcome(command.split(separator: " ").map(String.init) + ["--help"])
+        #expect(help.status == 0 && help.lines.contains { $0.hasPrefix("OVERVIEW: ") })
+        #expect(help.output.contains("--json"))
     }
 }

@@ -11,13 +11,11 @@ struct AppsCommandTests {
         struct Duty: Decodable {
             let session: UInt64
             let account: String?
-            let progress: String
         }
         let identifier: String
         let running: Bool?
         let holdsCurrent: Bool
         let owes: [Duty]
-        let lastCleanedAt: String?
     }
 
     @Test("apps lists holders and pending apps; a waiver settles and is logged")
@@ -26,40 +24,33 @@ struct AppsCommandTests {
         let (desk, other) = (device.application("desk"), device.application("other"))
         try await desk.signIn("ada")
         _ = try await other.getCurrentAccount()
-        let before = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
+        let before = try await device.command("apps", "--json").json([App].self)
         #expect(before.map(\.identifier) == ["org.example.desk", "org.example.other"])
         #expect(before.allSatisfy { $0.holdsCurrent && $0.owes.isEmpty && $0.running == true })
         try await desk.signOutCurrent()
         try await device.signOutIsWritten()
-        let after = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
+        let after = try await device.command("apps", "--json").json([App].self)
         #expect(after.allSatisfy { !$0.holdsCurrent && $0.owes.map(\.account) == ["ada"] })
         let session = try #require(after.first?.owes.first).session
-        let table = try await AdministrationCommand("apps", on: device)
+        let table = try await device.command("apps")
         #expect(table.lines.count == 3 && table.lines.last?.contains("session \(session) of ada (") == true)
         #expect(table.lines.dropFirst().map { $0.prefix { $0 != " " } } == ["desk", "other"])
-        let long = try await AdministrationCommand("apps", "--long", on: device)
+        let long = try await device.command("apps", "--long")
         #expect(long.lines.last?.hasPrefix("org.example.other") == true)
-        let waiver = try await AdministrationCommand(
-            "apps",
-            "waive",
-            "other",
-            "--reason",
-            "was removed",
-            on: device
-        )
+        let waiver = try await device.command("apps", "waive", "other", "--reason", "was removed")
         #expect(waiver.status == 0, "\(waiver.errors)")
         #expect(waiver.output == "waived what other owed of session \(session)")
-        let again = try await AdministrationCommand("apps", "waive", "org.example.other", "--reason", "x", on: device)
+        let again = try await device.command("apps", "waive", "org.example.other", "--reason", "x")
         #expect(again.status == EX_NOINPUT && again.lines.isEmpty)
-        let last = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
+        let last = try await device.command("apps", "--json").json([App].self)
         #expect(last.map(\.owes.count) == [1, 0])
-        let log = try await AdministrationCommand("log", "--json", "--event", "waived", on: device)
+        let log = try await device.command("log", "--json", "--event", "waived")
         #expect(log.lines.count == 1 && log.output.contains("was removed"))
-        let unknown = try await AdministrationCommand("apps", "waive", "nobody", "--reason", "x", on: device)
+        let unknown = try await device.command("apps", "waive", "nobody", "--reason", "x")
         #expect(unknown.status == EX_NOINPUT && unknown.errors.contains("there is no app nobody"), "\(unknown.errors)")
-        let ofOther = try await AdministrationCommand("log", "--json", "--app", "other", on: device)
+        let ofOther = try await device.command("log", "--json", "--app", "other")
         #expect(!ofOther.lines.isEmpty && ofOther.lines.allSatisfy { $0.contains("org.example.other") })
-        let noReason = try await AdministrationCommand("apps", "waive", "org.example.desk", on: device)
+        let noReason = try await device.command("apps", "waive", "org.example.desk")
         #expect(noReason.status == EX_USAGE)
     }
 
@@ -75,10 +66,10 @@ struct AppsCommandTests {
             if vendor == "one" { try await app.signIn("ada") }
             _ = try await app.getCurrentAccount()
         }
-        let table = try await AdministrationCommand("apps", on: device)
+        let table = try await device.command("apps")
         let shown = table.lines.dropFirst().map { String($0.prefix { $0 != " " }) }
         #expect(shown == ["org.one.notes", "org.two.notes"], "\(table.output)")
-        let waiver = try await AdministrationCommand("apps", "waive", "notes", "--reason", "x", on: device)
+        let waiver = try await device.command("apps", "waive", "notes", "--reason", "x")
         #expect(waiver.status == EX_DATAERR)
         #expect(shown.allSatisfy { waiver.errors.contains("\n  \($0)") }, "\(waiver.errors)")
     }
@@ -88,14 +79,12 @@ struct AppsCommandTests {
         let device = try await DeviceOnPrivateBus(starts: false)
         let apps = "\(device.directory.path)/manifests"
         let program = ChildProcess.built("point-of-sale")
-        func enrol(_ arguments: String...) async throws -> DeviceOnPrivateBus.Outcome {
-            try await device.run(["apps", "enrol"] + arguments + ["--apps", apps, "--state", device.state])
+        func enrol(_ arguments: String...) async throws -> CommandOutcome {
+            try await CommandOutcome(["apps", "enrol"] + arguments + ["--apps", apps, "--state", device.state])
         }
         let nameless = try await enrol(program)
-        #expect(
-            nameless.status == EX_USAGE && nameless.errors.contains("--id org.example.point-of-sale"),
-            "\(nameless.errors)"
-        )
+        let remedy = "--id org.example.point-of-sale"
+        #expect(nameless.status == EX_USAGE && nameless.errors.contains(remedy), "\(nameless.errors)")
         let first = try await enrol(program, "--id", "org.example.shop", "--user", "root")
         try #require(first.status == 0, "\(first.errors)")
         let file = "\(apps)/org.example.shop.json"
@@ -107,7 +96,7 @@ struct AppsCommandTests {
         #expect(again.status == EX_CANTCREAT && again.errors.contains("--force"), "\(again.errors)")
         #expect(try await enrol(program, "--id", "org.example.shop", "--force").status == 0)
         #expect(try await enrol(program, "--id", "noDots").status == EX_DATAERR)
-        #expect(try await enrol("\(device.directory.path)", "--id", "org.example.x").status == EX_NOINPUT)
+        #expect(try await enrol(device.directory.path, "--id", "org.example.x").status == EX_NOINPUT)
         #expect(try FileManager.default.contentsOfDirectory(atPath: apps) == ["org.example.shop.json"])
     }
 

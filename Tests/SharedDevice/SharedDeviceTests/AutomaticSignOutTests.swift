@@ -6,8 +6,21 @@ import Testing
 
 @Suite("Automatic sign-outs")
 struct AutomaticSignOutTests {
-    private func configure(_ device: DeviceOnPrivateBus, _ settings: String) throws {
-        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "# + settings + "}")
+    /// A device that follows logind, with a logind.
+    private func deviceWithLogin(_ configuration: String) async throws -> (DeviceOnPrivateBus, FakeLogin) {
+        let device = try await DeviceOnPrivateBus(starts: false, configuration: configuration)
+        device.brokerArguments = ["--login-bus", device.bus.address]
+        try await device.startBroker()
+        // logind appears later than the broker.
+        try await expect("no logind", 1, on: device)
+        let login = try await FakeLogin(device.bus)
+        try await expect("following login sessions", 1, on: device)
+        return (device, login)
+    }
+
+    private func expect(_ text: String, _ count: Int, on device: DeviceOnPrivateBus) async throws {
+        let broker = try #require(device.broker)
+        try await eventually("“\(text)” is told") { broker.errorText.components(separatedBy: text).count > count }
     }
 
     private func lastActivity(_ device: DeviceOnPrivateBus) throws -> Date {
@@ -22,7 +35,7 @@ struct AutomaticSignOutTests {
         try await device.application().signIn("ada")
         try await follower.hears("ada")
         // Only now, because the time counts from the sign-in and the listener may be told late.
-        try configure(device, #""inactivityTimeout": 0.3"#)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "inactivityTimeout": 0.3}"#)
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["inactivity for 0.3 s"])
         // The same for a session that starts under this setting, and may end before its app has the response.
@@ -57,85 +70,61 @@ struct AutomaticSignOutTests {
         #expect(try await application.getCurrentAccount().current == account)
     }
 
-    @Test("a broker that was down during inactivity signs out when it starts")
-    func inactiveWhileDown() async throws {
-        let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900"#)
-        let application = device.application()
-        try await application.signIn("ada")
-        try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
-        // A restart alone does not sign out.
-        device.killBroker()
-        try await device.startBroker()
-        #expect(try await application.getCurrentAccount().current?.username == "ada")
-        device.killBroker()
-        let hourAgo = Date(timeIntervalSinceNow: -3600)
-        try device.backdate(to: hourAgo)
-        try FileManager.default.setAttributes(
-            [.modificationDate: hourAgo],
-            ofItemAtPath: "\(device.state)/last-activity"
-        )
-        try await device.startBroker()
-        try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
-        try await device.expectAudit("signed-out", ["inactivity for 900 s"])
-    }
-
-    @Test("a broker that was down at the end of the shift signs out when it starts")
-    func shiftEndWhileDown() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
+    @Test("a broker that was down when a session should have ended ends it when it starts")
+    func whileDown() async throws {
         // Far from now, so that no shift ends during this test; a session from two days ago is older than one shift
         // end.
         let time = Calendar.current.dateComponents([.hour, .minute], from: Date(timeIntervalSinceNow: 12 * 3600))
         let end = String(format: "%02d:%02d", try #require(time.hour), try #require(time.minute))
-        try configure(device, #""shiftEnds": ["\#(end)"]"#)
-        try await device.startBroker()
-        let follower = Follower(device.application("listener"))
-        try await device.application().signIn("ada")
-        try await follower.hears("ada")
-        device.killBroker()
-        try device.backdate(to: Date(timeIntervalSinceNow: -48 * 3600))
-        try await device.startBroker()
-        try await follower.hears("-")
-        try await device.expectAudit("signed-out", ["shift end \(end)"])
-        try await device.application().signIn("grace")
-        try await follower.hears("grace")
+        for (setting, reason) in [
+            (#""inactivityTimeout": 900"#, "inactivity for 900 s"), (#""shiftEnds": ["\#(end)"]"#, "shift end \(end)"),
+        ] {
+            let device = try await DeviceOnPrivateBus(configuration: setting)
+            let application = device.application()
+            try await application.signIn("ada")
+            try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
+            // A restart alone does not sign out.
+            device.killBroker()
+            try await device.startBroker()
+            #expect(try await application.getCurrentAccount().current?.username == "ada", "\(reason)")
+            device.killBroker()
+            let twoDaysAgo = Date(timeIntervalSinceNow: -48 * 3600)
+            try device.backdate(to: twoDaysAgo)
+            let attributes: [FileAttributeKey: Any] = [.modificationDate: twoDaysAgo]
+            try FileManager.default.setAttributes(attributes, ofItemAtPath: "\(device.state)/last-activity")
+            try await device.startBroker()
+            try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
+            try await device.expectAudit("signed-out", [reason])
+            try await application.signIn("grace")
+        }
     }
 
     @Test("a screen lock signs out, also on request or if it happened unseen")
     func screenLock() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        try configure(device, #""signOutOnScreenLock": true"#)
-        device.brokerArguments = ["--login-bus", device.bus.address]
-        try await device.startBroker()
-        let broker = try #require(device.broker)
-        // logind appears later than the broker.
-        try await eventually("its absence is told") { broker.errorText.contains("no logind") }
-        var login: FakeLogin? = try await FakeLogin(device.bus)
-        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        let (device, first) = try await deviceWithLogin(#""signOutOnScreenLock": true"#)
         let follower = Follower(device.application("listener"))
         let application = device.application()
         try await application.signIn("ada")
         try await follower.hears("ada")
         // The logout and the end of logind must not sign out.
-        try login?.logOut()
-        login = nil
-        try await eventually("its end is told") { broker.errorText.components(separatedBy: "no logind").count >= 3 }
-        login = try await FakeLogin(device.bus)
-        try await eventually("it is followed again") {
-            broker.errorText.components(separatedBy: "following login sessions").count >= 3
-        }
+        try first.logOut()
+        first.leave()
+        try await expect("no logind", 2, on: device)
+        let login = try await FakeLogin(device.bus)
+        try await expect("following login sessions", 2, on: device)
         #expect(try await application.getCurrentAccount().current?.username == "ada")
-        try login?.setLocked(true)
+        try login.setLocked(true)
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["screen lock"])
-        try login?.setLocked(false)
+        try login.setLocked(false)
         try await application.signIn("grace")
         try await follower.hears("grace")
-        try login?.requestLock()
+        try login.requestLock()
         try await follower.hears("-")
         try await application.signIn("ada")
         try await follower.hears("ada")
         device.killBroker()
-        try login?.setLocked(true)
+        try login.setLocked(true)
         try await device.startBroker()
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["screen lock", "screen lock", "screen lock"])
@@ -144,13 +133,7 @@ struct AutomaticSignOutTests {
 
     @Test("many new sessions need few requests, and a later lock is noticed")
     func manySessions() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        try configure(device, #""signOutOnScreenLock": true"#)
-        device.brokerArguments = ["--login-bus", device.bus.address]
-        try await device.startBroker()
-        let broker = try #require(device.broker)
-        let login = try await FakeLogin(device.bus)
-        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        let (device, login) = try await deviceWithLogin(#""signOutOnScreenLock": true"#)
         let application = device.application()
         try await application.signIn("ada")
         for _ in 0..<5000 { try login.announce() }
@@ -161,27 +144,12 @@ struct AutomaticSignOutTests {
 
     @Test("logind signals from other processes are ignored")
     func spoofedLogin() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        try configure(device, #""signOutOnScreenLock": true, "signOutOnLogout": true"#)
-        device.brokerArguments = ["--login-bus", device.bus.address]
-        try await device.startBroker()
-        let broker = try #require(device.broker)
-        let login = try await FakeLogin(device.bus)
-        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
+        let (device, login) = try await deviceWithLogin(#""signOutOnScreenLock": true, "signOutOnLogout": true"#)
         let application = device.application()
         try await application.signIn("ada")
         // Sent to each connection directly, so that no match rule filters it.
         let spoofer = try DBusConnection.open(device.bus.bus)
-        let names =
-            try await spoofer.call(
-                try DBusMessage.methodCall(
-                    destination: "org.freedesktop.DBus",
-                    path: "/org/freedesktop/DBus",
-                    interface: "org.freedesktop.DBus",
-                    member: "ListNames"
-                )
-            ).first?.stringsValue ?? []
-        for name in names where name.hasPrefix(":") {
+        for name in try await device.connections(spoofer) {
             let signal = try DBusMessage.signal(
                 path: "/org/freedesktop/login1/session/_31",
                 interface: "org.freedesktop.login1.Session",

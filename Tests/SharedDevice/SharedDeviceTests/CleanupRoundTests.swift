@@ -67,7 +67,7 @@ struct CleanupRoundTests {
         for app in apps { #expect(try app.files(holding: "Ada").isEmpty, "reported gone, and is not") }
         // A request about the round learns of its end before it is on disk.
         try await eventually("the log has it") {
-            try await AdministrationCommand("log", "--event", "completed", on: device).lines.count == 1
+            try await device.command("log", "--event", "completed").lines.count == 1
         }
     }
 

@@ -21,25 +21,27 @@ final class DeviceOnPrivateBus {
     /// A command that starts the broker, for instance `env` with variables.
     var brokerCommand: [String] = []
 
-    init(starts: Bool = true, bus: PrivateBus? = nil) async throws {
+    /// - Parameter configuration: keys in addition to `sharedDeviceMode` and `passwordSignIn`.
+    init(
+        starts: Bool = true,
+        configuration: String = #""organization": "Contoso""#,
+        bus: PrivateBus? = nil
+    ) async throws {
         self.bus = try bus ?? PrivateBus()
         directory = try TemporaryDirectory("shared-device-test")
-        try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Contoso"}"#)
+        try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(configuration)}"#)
         for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
         for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }
         // Cheap hashes, because these tests are about sessions and sign in hundreds of times. `add` makes the command
         // create real hashes.
         let users = try UserDirectory(database: DeviceDatabase(directory: state), passwordCost: .minimal)
         for user in ["ada", "grace"] {
-            try users.add(
-                username: user,
-                displayName: user.capitalized,
-                password: Secret("correct horse \(user)")
-            )
+            try users.add(username: user, displayName: user.capitalized, password: Secret("correct horse \(user)"))
         }
         if starts { try await startBroker() }
     }
 
+    static let strict = #""cleanupPolicy": "strict", "requiresEnrolment": false"#
     private static let ownApplications = ["app", "control", "desk", "holder", "one", "other", "waiting"]
     private static var program: String {
         (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
@@ -86,6 +88,24 @@ final class DeviceOnPrivateBus {
             bus: bus.bus,
             stateDirectory: "\(directory.path)/apps/\(name)"
         )
+    }
+
+    func database() throws -> SQLiteConnection {
+        // The broker may be writing.
+        try SQLiteConnection(path: "\(state)/\(DeviceDatabase.fileName)", busyTimeout: .seconds(60))
+    }
+
+    /// The unique names of all connections to the bus.
+    func connections(_ observer: DBusConnection) async throws -> Set<String> {
+        let names = try await observer.call(
+            .methodCall(
+                destination: "org.freedesktop.DBus",
+                path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus",
+                member: "ListNames"
+            )
+        )
+        return Set(names.first?.stringsValue?.filter { $0.hasPrefix(":") } ?? [])
     }
 }
 

@@ -20,54 +20,37 @@ final class FakeLogin {
 
     var listCount: Int { state.lists.withLock { $0 } }
 
-    init(_ bus: PrivateBus, seat: String = "seat0", type: String = "wayland") async throws {
+    init(_ bus: PrivateBus) async throws {
         let user = geteuid()
         let state = State()
         self.state = state
         connection = try DBusConnection.open(bus.bus)
+        let list = DBusInterface.Method("ListSessions", out: [.init("sessions", "a(susso)")]) { _ in
+            state.lists.withLock { $0 += 1 }
+            let entry = DBusValue.structure([
+                .string("1"), .uint32(user), .string("somebody"), .string("seat0"), .objectPath(Self.session),
+            ])
+            return [.array([entry], of: "(susso)")]
+        }
+        let properties: [DBusInterface.Property] = [
+            .init("User", "(uo)") { .structure([.uint32(user), .objectPath("/org/freedesktop/login1/user/_0")]) },
+            .init("Seat", "(so)") { .structure([.string("seat0"), .objectPath("/org/freedesktop/login1/seat/seat0")]) },
+            .init("Type", "s") { .string("wayland") },
+            .init("Class", "s") { .string("user") },
+            .init("LockedHint", "b") { .boolean(state.isLocked.withLock { $0 }) },
+        ]
+        let (manager, session) = ("org.freedesktop.login1.Manager", "org.freedesktop.login1.Session")
         tokens = [
-            try connection.export(
-                [
-                    DBusInterface(
-                        "org.freedesktop.login1.Manager",
-                        methods: [
-                            DBusInterface.Method("ListSessions", out: [.init("sessions", "a(susso)")]) { _ in
-                                state.lists.withLock { $0 += 1 }
-                                let entry = DBusValue.structure([
-                                    .string("1"), .uint32(user), .string("somebody"), .string(seat),
-                                    .objectPath(Self.session),
-                                ])
-                                return [.array([entry], of: "(susso)")]
-                            }
-                        ]
-                    )
-                ],
-                at: Self.manager
-            ),
-            try connection.export(
-                [
-                    DBusInterface(
-                        "org.freedesktop.login1.Session",
-                        properties: [
-                            .init("User", "(uo)") {
-                                .structure([.uint32(user), .objectPath("/org/freedesktop/login1/user/_0")])
-                            },
-                            .init("Seat", "(so)") {
-                                .structure([.string(seat), .objectPath("/org/freedesktop/login1/seat/seat0")])
-                            },
-                            .init("Type", "s") { .string(type) },
-                            .init("Class", "s") { .string("user") },
-                            .init("LockedHint", "b") { .boolean(state.isLocked.withLock { $0 }) },
-                        ]
-                    )
-                ],
-                at: Self.session
-            ),
+            try connection.export([DBusInterface(manager, methods: [list])], at: Self.manager),
+            try connection.export([DBusInterface(session, properties: properties)], at: Self.session),
         ]
         try await connection.requestName("org.freedesktop.login1")
     }
 
-    deinit { connection.close() }
+    deinit { leave() }
+
+    /// Ends this logind.
+    func leave() { connection.close() }
 
     func setLocked(_ locked: Bool) throws {
         state.isLocked.withLock { $0 = locked }

@@ -69,14 +69,14 @@ struct LoginSessionTests {
         try await machine.login.obey(false)
         try await machine.login.logIn("2", as: 1000, "ada")
         try await machine.follower.hears("ada")
-        let signOut = try await AdministrationCommand("sign-out", "--reason", "the shift is over", on: machine.device)
+        let signOut = try await machine.device.command("sign-out", "--reason", "the shift is over")
         #expect(signOut.status == 0)
         try await eventually("the refusal is in the log") {
             try machine.device.audit("login-ended").contains {
                 $0.contains("session 2 cannot be ended: logind does not permit")
             }
         }
-        let status = try await AdministrationCommand("status", on: machine.device)
+        let status = try await machine.device.command("status")
         #expect(status.output.contains("50-shared-device-login.rules"))
         #expect(try await machine.app.getCurrentAccount().current == nil)
     }

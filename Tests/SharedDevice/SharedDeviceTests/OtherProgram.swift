@@ -6,23 +6,16 @@ import DBus
 struct OtherProgram {
     static let identifier = "org.example.one"
 
-    let connection: DBusConnection
+    let broker: BrokerAdministration
 
-    init(_ device: DeviceOnPrivateBus) throws { connection = try DBusConnection.open(device.bus.bus) }
+    init(_ device: DeviceOnPrivateBus) throws { broker = try BrokerAdministration(bus: device.bus.bus) }
 
     @discardableResult
     func call(
         _ method: BrokerProtocol.Method,
         _ fields: BrokerProtocol.Fields = [:]
     ) async throws -> BrokerProtocol.Fields {
-        let call = try DBusMessage.methodCall(
-            destination: BrokerProtocol.busName,
-            path: BrokerProtocol.path,
-            interface: BrokerProtocol.interface,
-            member: method.rawValue,
-            arguments: [.fields(fields.merging(["application": .string(Self.identifier)]) { $1 })]
-        )
-        return try await connection.call(call).first?.fieldsValue ?? [:]
+        try await broker.call(method, fields.merging(["application": .string(Self.identifier)]) { $1 })
     }
 
     func ask() async throws -> SessionAnswer { try SessionAnswer(try await call(.getCurrentAccount)) }

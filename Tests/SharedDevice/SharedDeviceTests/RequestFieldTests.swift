@@ -5,15 +5,6 @@ import Testing
 
 @Suite("Request fields as programs in other languages write them")
 struct RequestFieldTests {
-    private func refusal(of program: OtherProgram, _ fields: BrokerProtocol.Fields) async -> String {
-        do throws(any Error) {
-            try await program.call(.reportCleanup, fields)
-            return "it was taken"
-        } catch {
-            return "\(error)"
-        }
-    }
-
     @Test("a session number may have any integer type")
     func integers() async throws {
         let device = try await DeviceOnPrivateBus()
@@ -37,13 +28,20 @@ struct RequestFieldTests {
     func refusals() async throws {
         let device = try await DeviceOnPrivateBus()
         let program = try OtherProgram(device)
-        #expect(await refusal(of: program, ["progress": .string("finished")]).contains("the request lacks “session”"))
-        let text = await refusal(of: program, ["session": .string("1"), "progress": .string("finished")])
-        #expect(text.contains("“session” is a string, and has to be a whole number"), "\(text)")
-        let negative = await refusal(of: program, ["session": .int64(-1), "progress": .string("finished")])
-        #expect(negative.contains("“session”") && negative.contains("not negative"), "\(negative)")
-        let word = await refusal(of: program, ["session": .uint64(1), "progress": .string("done")])
-        #expect(word.contains("one of “begun”, “failed”, “finished”"), "\(word)")
-        #expect(!word.contains("done"), "the log has the refusal, and a request's text may name a person")
+        for (session, progress, text) in [
+            (nil, "finished", "the request lacks “session”"),
+            (.string("1"), "finished", "“session” is a string, and has to be a whole number"),
+            (.int64(-1), "finished", "“session” is a number that is out of place, and has to be a whole number that is not negative"),
+            (.uint64(1), "done", "one of “begun”, “failed”, “finished”"),
+        ] as [(DBusValue?, String, String)] {
+            var fields: BrokerProtocol.Fields = ["progress": .string(progress)]
+            fields["session"] = session
+            let refusal = await #expect(throws: SharedDeviceError.self) { [fields] in
+                try await program.call(.reportCleanup, fields)
+            }
+            #expect(refusal?.message.contains(text) == true, "\(String(describing: refusal))")
+            // The log has the refusal, and a request's text may name a person.
+            #expect(refusal?.message.contains("done") == false)
+        }
     }
 }

@@ -75,7 +75,7 @@ struct RequestSessionTests {
         _ = try await app.getCurrentAccount()
         try await control.signout(with: ada)
         try await control.cleanupDone(control.reportCurrentAccount().change)
-        let waiver = try await AdministrationCommand("apps", "waive", app.identifier, "--reason", "lost", on: device)
+        let waiver = try await device.command("apps", "waive", app.identifier, "--reason", "lost")
         #expect(waiver.status == 0, "\(waiver.errors)")
         let account = try await control.signIn(next).account
         let change = try await app.reportCurrentAccount().change

@@ -5,47 +5,56 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-extension DeviceOnPrivateBus {
-    struct Outcome {
-        let status: Int32
-        let errors: String
-    }
+/// What `shared-device` wrote, and how it ended.
+struct CommandOutcome {
+    let status: Int32
+    let lines: [String]
+    let errors: String
 
-    func run(_ arguments: [String], input: String? = nil) async throws -> Outcome {
-        let command = try ChildProcess(ChildProcess.built("shared-device"), arguments)
+    var output: String { lines.joined(separator: "\n") }
+
+    /// Runs the command until it ends.
+    init(_ arguments: [String], input: String? = nil, environment: [String: String] = [:]) async throws {
+        let process = try ChildProcess(ChildProcess.built("shared-device"), arguments, environment: environment)
         // A command that reads no input may have ended already.
-        if let input { try? command.write(input) }
-        try command.closeInput()
-        let status = await command.exitStatus()
-        // This fails after the process has ended and all its output has been read.
-        _ = try? await command.line { _ in false }
-        return Outcome(status: status, errors: command.errorText)
+        if let input { try? process.write(input) }
+        try process.closeInput()
+        status = await process.exitStatus()
+        lines = process.lines
+        errors = process.errorText
     }
 
-    func user(_ arguments: String..., input: String? = nil) async throws -> Outcome {
-        try await run(["user"] + arguments + ["--state", state], input: input)
+    func json<Value: Decodable>(_ type: Value.Type) throws -> Value {
+        try JSONDecoder().decode(type, from: Data(output.utf8))
+    }
+}
+
+extension DeviceOnPrivateBus {
+    /// Runs the command on the device's state and, if the command calls the broker, on the device's bus.
+    func command(_ arguments: String..., bus: String? = nil) async throws -> CommandOutcome {
+        let ofBus = arguments.first == "log" ? [] : ["--bus", bus ?? self.bus.address]
+        return try await CommandOutcome(arguments + ["--state", state] + ofBus)
+    }
+
+    func user(_ arguments: String...) async throws -> CommandOutcome {
+        try await CommandOutcome(["user"] + arguments + ["--state", state])
     }
 
     /// Adds a user with the same kind of password as the other users.
-    func add(_ name: String, _ arguments: String...) async throws {
-        let outcome = try await run(
-            ["user", "add", name, "--password-stdin", "--state", state] + arguments,
-            input: "correct horse \(name)"
-        )
-        guard outcome.status == 0 else { throw Unexpected(description: outcome.errors) }
+    @discardableResult
+    func add(_ name: String, _ arguments: String...) async throws -> CommandOutcome {
+        let command = ["user", "add", name, "--password-stdin", "--state", state]
+        return try await CommandOutcome(command + arguments, input: "correct horse \(name)")
     }
 
-    func enrol(_ command: String, as name: String, password: String? = nil) async throws -> Outcome {
-        try await run(
-            [command, name, "--password-stdin", "--bus", bus.address],
-            input: password ?? "correct horse \(name)"
-        )
+    func enrol(_ command: String, as name: String, password: String? = nil) async throws -> CommandOutcome {
+        let arguments = [command, name, "--password-stdin", "--bus", bus.address]
+        return try await CommandOutcome(arguments, input: password ?? "correct horse \(name)")
     }
 
     /// The details of all entries of this event in the audit log, oldest first.
     func audit(_ event: String) throws -> [String] {
-        let database = try SQLiteConnection(path: "\(state)/\(DeviceDatabase.fileName)", busyTimeout: .seconds(60))
-        return try database.rows("SELECT coalesce(detail, '') FROM audit WHERE event = ? ORDER BY sequence", event) {
+        try database().rows("SELECT coalesce(detail, '') FROM audit WHERE event = ? ORDER BY sequence", event) {
             $0[0] ?? ""
         }
     }
@@ -98,30 +107,4 @@ final class Follower {
     deinit { task.cancel() }
 
     func hears(_ name: String) async throws { try await eventually("\(name) is heard") { log.lines.last == name } }
-}
-
-struct AdministrationCommand {
-    let status: Int32
-    let lines: [String]
-    let errors: String
-
-    var output: String { lines.joined(separator: "\n") }
-    var data: Data { Data(output.utf8) }
-
-    /// Runs the command on the device's state and, if the command calls the broker, on the device's bus.
-    init(_ arguments: String..., on device: DeviceOnPrivateBus, bus: String? = nil) async throws {
-        var arguments = arguments
-        arguments += ["--state", device.state]
-        if arguments.first != "log" { arguments += ["--bus", bus ?? device.bus.address] }
-        let process = try ChildProcess(ChildProcess.built("shared-device"), arguments)
-        status = await process.exitStatus()
-        // This fails after the process has ended and all its output has been read.
-        _ = try? await process.line { _ in false }
-        lines = process.lines
-        errors = process.errorText
-    }
-
-    func json<Value: Decodable>(_ type: Value.Type) throws -> Value {
-        try JSONDecoder().decode(type, from: data)
-    }
 }

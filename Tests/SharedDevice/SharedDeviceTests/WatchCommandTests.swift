@@ -236,15 +236,15 @@ struct MetricsCommandTests {
         }
         let app = device.application("desk")
         try await app.signIn("ada")
-        #expect(try await device.run(arguments).status == 0)
+        #expect(try await CommandOutcome(arguments).status == 0)
         #expect(try lines().contains("shared_device_signed_in 1") && lines().suffix(2) == ["# EOF", ""])
         #expect(try lines().contains(#"shared_device_apps{state="holding"} 1"#))
         try await app.signOutCurrent()
-        #expect(try await device.run(arguments).status == 0)
+        #expect(try await CommandOutcome(arguments).status == 0)
         #expect(try lines().contains(#"shared_device_apps{state="owing"} 1"#))
         #expect(try lines().contains { $0.hasPrefix("shared_device_cleanup_start_seconds ") })
         device.killBroker()
-        #expect(try await device.run(arguments).status == 0)
+        #expect(try await CommandOutcome(arguments).status == 0)
         #expect(try lines().filter { !$0.hasPrefix("#") && !$0.isEmpty } == ["shared_device_up 0"])
         let attributes = try FileManager.default.attributesOfItem(atPath: file)
         #expect(attributes[.posixPermissions] as? Int == 0o644)
@@ -255,7 +255,7 @@ struct MetricsCommandTests {
     @Test("an unwritable file is an error, and its content stays")
     func noFile() async throws {
         let device = try await DeviceOnPrivateBus()
-        let outcome = try await device.run(["metrics", "--output", "/proc/version", "--bus", device.bus.address])
+        let outcome = try await CommandOutcome(["metrics", "--output", "/proc/version", "--bus", device.bus.address])
         #expect(outcome.status == EX_CANTCREAT && outcome.errors.contains("/proc/version"))
     }
 }

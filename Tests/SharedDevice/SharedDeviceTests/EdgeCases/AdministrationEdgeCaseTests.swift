@@ -47,8 +47,7 @@ struct AdministrationEdgeCaseTests {
         try await device.add("eve", "--tenant", "fabrikam")
         try await device.add("carol", "--tenant", "contoso")
         let app = try Listener(on: device)
-        try app.start()
-        try await app.wait("nobody")
+        try await app.start(showing: nil)
         let before = try device.deviceRow()
         #expect(try await app.ask("signin eve wrong").code == "authentication_failed")
         #expect(try await app.ask("signin eve correct horse eve").code == "brt_tenant_mismatch")
@@ -62,11 +61,8 @@ struct AdministrationEdgeCaseTests {
     // E20
     @Test("removing an account signs it out with a round, a broadcast and receipts")
     func removal() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let (app, sleeper) = (try Listener(on: device), try Listener("sleeper", on: device))
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (device, control, app) = try await deviceWithListener(showing: "ada")
+        let sleeper = try Listener("sleeper", on: device)
         try await sleeper.start(showing: "ada")
         let session = try #require(app.sessions.first)
         sleeper.kill()
@@ -74,21 +70,15 @@ struct AdministrationEdgeCaseTests {
         let removal = try await device.user("remove", "ada", "--sign-out", "--bus", device.bus.address)
         #expect(removal.status == 0, "\(removal.errors)")
         try await device.expectAudit("signed-out", ["the user's removal"])
-        try await app.wait("nobody", after: mark)
-        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
-        #expect(app.files.isEmpty)
+        try await app.expectCleanup(after: mark)
         try await control.wait(for: app, in: session, .finished)
         #expect(try await app.ask("signin ada correct horse ada").code == "authentication_failed")
         // The absent app is told of a user who no longer exists.
         try await control.wait(forAllBut: sleeper, in: session)
         let late = sleeper.mark
         try sleeper.start()
-        try await sleeper.wait("nobody", after: late)
-        #expect(sleeper.story(after: late) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
-        #expect(sleeper.files.isEmpty)
-        try await eventually("the round is complete") {
-            try await control.application.cleanupReport(ofSession: session)?.isComplete == true
-        }
+        try await sleeper.expectCleanup(after: late, isNewProcess: true)
+        try await control.waitUntilComplete(session)
     }
 
     // E20

@@ -38,24 +38,19 @@ struct BrokerEdgeCaseTests {
     // E12
     @Test("an error of the broker loses nothing: the next response has the change")
     func brokerFails() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (device, control, app) = try await deviceWithListener(showing: "ada")
         app.suspend()
         let mark = app.mark
         let session = try await control.signOut()
         try await control.signIn("grace")
         try await eventually("nobody else owes") {
-            try await control.application.cleanupReport(ofSession: session)?.owing.count == 1
+            try await control.report(session)?.owing.count == 1
         }
         // The broker has to record that the app is told of grace, and cannot.
         let database = try device.database()
         for event in ["INSERT", "UPDATE"] {
             let failure = "SELECT RAISE(ABORT, 'a test');"
-            let sql = "CREATE TRIGGER no_\(event) BEFORE \(event) ON part BEGIN \(failure) END"
-            try database.execute(sql)
+            try database.execute("CREATE TRIGGER no_\(event) BEFORE \(event) ON part BEGIN \(failure) END")
         }
         app.resume()
         try await app.wait("hidden broker_failed", after: mark)
@@ -84,9 +79,7 @@ struct BrokerEdgeCaseTests {
         for app in apps { try await app.wait("open \(winner)") }
         #expect(Set(apps.flatMap(\.events).filter { $0.event == "open" }.map(\.account)) == [winner])
         let before = try device.deviceRow()
-        for row in [2, 1] {
-            #expect(throws: SQLiteError.self) { try device.insertAccount(row) }
-        }
+        for row in [2, 1] { #expect(throws: SQLiteError.self) { try device.insertAccount(row) } }
         #expect(try device.deviceRow() == before)
         #expect(try device.rows("SELECT count(*) || '' FROM device") == ["1"])
     }
@@ -94,11 +87,7 @@ struct BrokerEdgeCaseTests {
     // E17, E18
     @Test("a wrong sign-out and a second sign-in are refused without change")
     func refusals() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try app.start()
-        try await app.wait("nobody")
+        let (device, control, app) = try await deviceWithListener(showing: nil)
         let grace = try await control.signIn("grace")
         try await app.wait("open grace")
         try await control.signOut()
@@ -122,6 +111,8 @@ struct BrokerEdgeCaseTests {
 }
 
 extension DeviceOnPrivateBus {
+    func rows(_ sql: String) throws -> [String] { try database().rows(sql) { $0[0] ?? "" } }
+
     func deviceRow() throws -> [String] {
         try rows("SELECT id || mode || epoch || coalesce(account_identifier, '-') FROM device")
     }

@@ -12,13 +12,8 @@ struct CleanupEdgeCaseTests {
     )
     func background() async throws {
         // The next user's sign-in waits only briefly; the app has to wait.
-        let device = try await DeviceOnPrivateBus(
-            configuration: DeviceOnPrivateBus.strict + #", "cleanupTimeout": 0.5"#
-        )
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let configuration = DeviceOnPrivateBus.strict + #", "cleanupTimeout": 0.5"#
+        let (_, control, app) = try await deviceWithListener(showing: "ada", configuration: configuration)
         let ada = try #require(app.events.last { $0.event == "open" }?.identifier)
         app.kill()
         let session = try await control.signOut()
@@ -45,20 +40,16 @@ struct CleanupEdgeCaseTests {
     // E7
     @Test("a repeated or late broadcast causes one cleanup")
     func repeatedBroadcast() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let (app, sleeper) = (try Listener(on: device), try Listener("sleeper", on: device))
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (device, control, app) = try await deviceWithListener(showing: "ada")
+        let sleeper = try Listener("sleeper", on: device)
         try await sleeper.start(showing: "ada")
         _ = try await app.ask("watch")
         sleeper.suspend()
         let mark = app.mark
         try await control.signOut()
-        try await app.wait("nobody", after: mark)
         // One app has not asked yet, so the broker repeats the broadcast to all apps.
         try await eventually("more broadcasts") { app.events(after: mark).filter { $0.event == "asked" }.count >= 2 }
-        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        try await app.expectCleanup(after: mark)
         // For the resumed app all broadcasts are late, including those of the next session.
         let late = sleeper.mark
         try await control.signIn("grace")
@@ -66,17 +57,13 @@ struct CleanupEdgeCaseTests {
         sleeper.resume()
         try await sleeper.wait("nobody", after: late)
         _ = try await sleeper.ask("current")
-        #expect(sleeper.story(after: late) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
-        #expect(sleeper.files.isEmpty)
+        try await sleeper.expectCleanup(after: late)
     }
 
     // E7
     @Test("another sender's broadcast is counted and has no effect")
     func stranger() async throws {
-        let device = try await DeviceOnPrivateBus()
-        try await ControlApp(on: device).signIn("ada")
-        let app = try Listener(on: device)
-        try await app.start(showing: "ada")
+        let (device, _, app) = try await deviceWithListener(showing: "ada")
         let (mark, files) = (app.mark, app.files)
         let spoofer = try ChildProcess(
             ChildProcess.built("notifyutil"),
@@ -92,11 +79,7 @@ struct CleanupEdgeCaseTests {
     // E8
     @Test("an app that asks after the broadcast gets the new state at once")
     func commitFirst() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try app.start()
-        try await app.wait("nobody")
+        let (_, control, app) = try await deviceWithListener(showing: nil)
         _ = try await app.ask("watch")
         for round in 0..<12 {
             let user = round % 4 == 0 ? "ada" : round % 4 == 2 ? "grace" : nil
@@ -118,7 +101,7 @@ struct CleanupEdgeCaseTests {
             try await app.wait(user.map { "open \($0)" } ?? "nobody", after: mark)
             guard let ended else { continue }
             try await eventually("nobody is reminded any more") {
-                try await control.application.cleanupReport(ofSession: ended)?.isComplete == true
+                try await control.report(ended)?.isComplete == true
             }
         }
     }
@@ -142,17 +125,14 @@ struct CleanupEdgeCaseTests {
             #expect(await process.exitStatus() == 128 + SIGKILL)
             #expect(app.story().last == "cleanup ada → -")
             try await control.wait(for: app, in: session, .owed)
-            #expect(point == "begin" ? app.files.count == 3 : true)
-            let report = try await control.application.cleanupReport(ofSession: session)
-            #expect(report?.isComplete == false)
+            if point == "begin" { #expect(app.files.count == 3) }
+            #expect(try await control.report(session)?.isComplete == false)
             try app.start("--crash", point)
         }
         app.kill()
         let mark = app.mark
         try app.start()
-        try await app.wait("nobody", after: mark)
-        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
-        #expect(app.files.isEmpty)
+        try await app.expectCleanup(after: mark, isNewProcess: true)
         try await control.wait(for: app, in: session, .finished)
     }
 
@@ -201,7 +181,7 @@ struct CleanupEdgeCaseTests {
         try first.start("--hold")
         try await first.wait("open ada")
         let connection = try DBusConnection.open(device.bus.bus)
-        let before = try await names(connection)
+        let before = try await device.connections(connection)
         let second = try Listener(on: device, directory: first.directory)
         try await second.start(showing: "ada")
         second.suspend()
@@ -209,49 +189,27 @@ struct CleanupEdgeCaseTests {
         let session = try await control.signOut()
         try await first.wait("cleanup ada → -", after: mark)
         second.kill()
-        try await eventually("the bus has said so") { try await names(connection) == before }
+        try await eventually("the bus has said so") { try await device.connections(connection) == before }
         // The broker says that the cleanup is due again, but not to the app that is cleaning up.
         _ = try await first.ask("current")
         try first.tell("go")
         try await first.wait("nobody", after: mark)
-        try await eventually("the round is complete") {
-            try await control.application.cleanupReport(ofSession: session)?.isComplete == true
-        }
+        try await control.waitUntilComplete(session)
         #expect(first.story(after: mark).filter { $0 == "cleaned" }.count == 2)
-    }
-
-    private func names(_ connection: DBusConnection) async throws -> Set<String> {
-        let answer = try await connection.call(
-            try DBusMessage.methodCall(
-                destination: "org.freedesktop.DBus",
-                path: "/org/freedesktop/DBus",
-                interface: "org.freedesktop.DBus",
-                member: "ListNames"
-            )
-        )
-        return Set(answer.first?.stringsValue ?? [])
     }
 
     // E21
     @Test("leaving shared mode ends the session like a sign-out; returning is announced")
     func modeChange() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (device, control, app) = try await deviceWithListener(showing: "ada")
         let session = try #require(app.sessions.first)
         let mark = app.mark
         _ = try await app.ask("watch")
         try device.configure(#"{"sharedDeviceMode": false}"#)
-        try await app.wait("nobody", after: mark)
-        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
-        #expect(app.files.isEmpty)
+        try await app.expectCleanup(after: mark)
         #expect(try await app.ask("device").detail == "personal 0")
         #expect(try await app.ask("signin ada correct horse ada").code == "not_shared_device")
-        try await eventually("the round is complete") {
-            try await control.application.cleanupReport(ofSession: session)?.isComplete == true
-        }
+        try await control.waitUntilComplete(session)
         let back = app.mark
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
         try await app.wait("asked", after: back)
@@ -264,7 +222,7 @@ struct CleanupEdgeCaseTests {
     @Test("another program with an identifier that a manifest names is refused")
     func impostor() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
-        try device.writeManifest(of: "org.example.listener", executable: ChildProcess.built("listener-app"))
+        try device.enrol("org.example.listener", ChildProcess.built("listener-app"))
         try await device.startBroker()
         let control = ControlApp(on: device)
         let impostor = device.application("listener")
@@ -275,7 +233,7 @@ struct CleanupEdgeCaseTests {
         let session = try await control.signOut()
         try await app.wait("nobody")
         #expect(await code { _ = try await impostor.getCurrentAccount() } == .appNotEligible)
-        let report = try #require(try await control.application.cleanupReport(ofSession: session))
+        let report = try #require(try await control.report(session))
         #expect(report.apps.filter { $0.identifier.hasPrefix(app.identifier) }.map(\.identifier) == [app.identifier])
         try await control.wait(for: app, in: session, .finished)
     }
@@ -283,26 +241,21 @@ struct CleanupEdgeCaseTests {
     // E25
     @Test("without manifests two programs with the same identifier are separate apps")
     func namesakes() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        try await control.signIn("ada")
-        let app = try Listener(on: device)
-        try await app.start(showing: "ada")
+        let (device, control, app) = try await deviceWithListener(showing: "ada")
         app.suspend()
         let mark = app.mark
         let namesake = ControlApp(on: device, name: "listener")
         #expect(try await namesake.application.getCurrentAccount().current?.username == "ada")
         let session = try await control.signOut()
         try await eventually("the namesake has cleaned up") {
-            let report = try await control.application.cleanupReport(ofSession: session)
+            let report = try await control.report(session)
             let namesakes = report?.apps.filter { $0.identifier.hasPrefix(app.identifier) } ?? []
             return namesakes.count == 2 && namesakes.contains { $0.progress == .finished }
         }
         try await control.wait(forAllBut: app, in: session)
         #expect(app.files.count == 3)
         app.resume()
-        try await app.wait("nobody", after: mark)
-        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
+        try await app.expectCleanup(after: mark)
         try await control.wait(for: app, in: session, .finished)
     }
 }

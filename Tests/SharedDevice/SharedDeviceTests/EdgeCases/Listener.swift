@@ -1,8 +1,6 @@
-import DeviceStorage
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
-import Synchronization
 import Testing
 
 /// `listener-app` as a process, with its events across its processes.
@@ -15,6 +13,11 @@ final class Listener {
         let previous: [String]?
         let detail: String?
         let code: String?
+
+        init(_ event: String) {
+            self.event = event
+            (account, identifier, epoch, previous, detail, code) = (nil, nil, nil, nil, nil, nil)
+        }
 
         /// The event in short: `cleanup ada → grace`, `open ada`.
         var line: String {
@@ -36,8 +39,7 @@ final class Listener {
         self.device = device
         identifier = "org.example.\(name)"
         self.directory = directory ?? "\(device.directory.path)/\(name)"
-        let directory = self.directory
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
     }
 
     func start(_ further: String..., environment: [String: String] = [:]) throws {
@@ -48,10 +50,10 @@ final class Listener {
         )
     }
 
-    func start(showing user: String) async throws {
+    func start(showing user: String?) async throws {
         let mark = mark
         try start()
-        try await wait("open \(user)", after: mark)
+        try await wait(user.map { "open \($0)" } ?? "nobody", after: mark)
     }
 
     func kill() {
@@ -68,19 +70,7 @@ final class Listener {
         let text = (try? String(contentsOfFile: "\(directory)/events", encoding: .utf8)) ?? ""
         // The last line may be incomplete.
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
-        return lines.map { line in
-            let event = try? JSONDecoder().decode(Event.self, from: Data(line.utf8))
-            return event
-                ?? Event(
-                    event: "nonsense: \(line)",
-                    account: nil,
-                    identifier: nil,
-                    epoch: nil,
-                    previous: nil,
-                    detail: nil,
-                    code: nil
-                )
-        }
+        return lines.map { (try? JSONDecoder().decode(Event.self, from: Data($0.utf8))) ?? Event("nonsense: \($0)") }
     }
 
     /// The number of events so far; later events come after it.
@@ -118,6 +108,19 @@ final class Listener {
     }
 
     func tell(_ command: String) throws { try process?.write(command) }
+
+    /// Waits until no user is shown, and checks that the app was hidden, has cleaned up once after ada, and has no
+    /// files. A new process is hidden first.
+    func expectCleanup(
+        after mark: Int,
+        isNewProcess: Bool = false,
+        _ location: SourceLocation = #_sourceLocation
+    ) async throws {
+        try await wait("nobody", after: mark)
+        let expected = ["hidden", "cleanup ada → -", "cleaned", "nobody"]
+        #expect(story(after: mark) == (isNewProcess ? ["hidden"] : []) + expected, sourceLocation: location)
+        #expect(files.isEmpty, sourceLocation: location)
+    }
 
     // MARK: Data
 
@@ -160,49 +163,40 @@ final class ControlApp {
         return try await application.signout(with: account).session
     }
 
+    func report(_ session: UInt64) async throws -> CleanupReport? {
+        try await application.cleanupReport(ofSession: session)
+    }
+
     func wait(for app: Listener, in session: UInt64, _ progress: CleanupReport.Progress) async throws {
         try await eventually("\(app.identifier) has \(progress)") {
-            app.part(in: try await application.cleanupReport(ofSession: session))?.progress == progress
+            app.part(in: try await report(session))?.progress == progress
         }
     }
-}
 
-extension ControlApp {
+    func waitUntilComplete(_ session: UInt64) async throws {
+        try await eventually("the round is complete") { try await report(session)?.isComplete == true }
+    }
+
     func wait(forAllBut app: Listener, in session: UInt64) async throws {
         try await eventually("only \(app.identifier) owes") {
-            let report = try await application.cleanupReport(ofSession: session)
+            let report = try await report(session)
             return report?.owing.count == 1 && app.part(in: report)?.progress.isSettled == false
         }
     }
 }
 
-extension DeviceOnPrivateBus {
-    /// Creates a device with these keys in addition to `sharedDeviceMode` and `passwordSignIn`.
-    convenience init(configuration: String, bus: PrivateBus? = nil) async throws {
-        try await self.init(starts: false, bus: bus)
-        try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(configuration)}"#)
-        try await startBroker()
-    }
-
-    func writeManifest(of identifier: String, executable: String, further: String = "") throws {
-        let directory = "\(self.directory.path)/apps"
-        try FileManager.default.createDirectory(
-            atPath: directory,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o755]
-        )
-        let path = "\(directory)/\(identifier).json"
-        try #"{"id": "\#(identifier)", "executable": "\#(executable)"\#(further)}"#
-            .write(toFile: path, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
-    }
-
-    static let strict = #""cleanupPolicy": "strict", "requiresEnrolment": false"#
-
-    func database() throws -> SQLiteConnection {
-        // The broker may be writing.
-        try SQLiteConnection(path: "\(state)/shared-device.sqlite", busyTimeout: .seconds(10))
-    }
-
-    func rows(_ sql: String) throws -> [String] { try database().rows(sql) { $0[0] ?? "" } }
+/// Creates a device with an app that signs users in and out, and a listener that shows `user`; `nil` means that no user
+/// is signed in.
+///
+/// - Parameter configuration: keys in addition to `sharedDeviceMode` and `passwordSignIn`.
+func deviceWithListener(
+    showing user: String?,
+    configuration: String = #""organization": "Contoso""#
+) async throws -> (DeviceOnPrivateBus, ControlApp, Listener) {
+    let device = try await DeviceOnPrivateBus(configuration: configuration)
+    let control = ControlApp(on: device)
+    let app = try Listener(on: device)
+    if let user { try await control.signIn(user) }
+    try await app.start(showing: user)
+    return (device, control, app)
 }

@@ -11,11 +11,7 @@ struct SessionEdgeCaseTests {
         arguments: [["ada"], ["grace", "ada"]]
     )
     func sameAccountAgain(users: [String]) async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (_, control, app) = try await deviceWithListener(showing: "ada")
         let first = try #require(app.sessions.first)
         app.suspend()
         let mark = app.mark
@@ -34,23 +30,17 @@ struct SessionEdgeCaseTests {
     // E3
     @Test("an app is told only of sessions whose data it holds; the log has all")
     func twoUnseen() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (device, control, app) = try await deviceWithListener(showing: "ada")
         app.kill()
         let mark = app.mark
         let first = try await control.signOut()
         try await control.signIn("grace")
         let second = try await control.signOut()
         // The broker does not ask the app for data that it never had.
-        #expect(app.part(in: try await control.application.cleanupReport(ofSession: first)) != nil)
-        #expect(app.part(in: try await control.application.cleanupReport(ofSession: second)) == nil)
+        #expect(app.part(in: try await control.report(first)) != nil)
+        #expect(app.part(in: try await control.report(second)) == nil)
         try app.start()
-        try await app.wait("nobody", after: mark)
-        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
-        #expect(app.files.isEmpty)
+        try await app.expectCleanup(after: mark, isNewProcess: true)
         let log = try device.rows(
             "SELECT event || ' ' || session FROM audit WHERE event LIKE 'signed-%' ORDER BY sequence"
         )
@@ -62,26 +52,19 @@ struct SessionEdgeCaseTests {
         "an app that is not running is told of its cleanup first at its next start"
     )
     func notRunning() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (device, control, app) = try await deviceWithListener(showing: "ada")
         app.kill()
         let mark = app.mark
         let session = try await control.signOut()
-        let report = try #require(try await control.application.cleanupReport(ofSession: session))
-        #expect(app.part(in: report)?.progress == .owed)
-        #expect(!report.isComplete)
+        let report = try #require(try await control.report(session))
+        #expect(app.part(in: report)?.progress == .owed && !report.isComplete)
         // The broker does not forget the cleanup, either.
         device.killBroker()
         try await device.startBroker()
         try await eventually("it answers") { await control.application.getDeviceInformation().problem == nil }
         #expect(app.files.count == 3)
         try app.start()
-        try await app.wait("nobody", after: mark)
-        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
-        #expect(app.files.isEmpty)
+        try await app.expectCleanup(after: mark, isNewProcess: true)
         try await control.wait(for: app, in: session, .finished)
     }
 
@@ -92,12 +75,11 @@ struct SessionEdgeCaseTests {
     )
     func startedByTheBus() async throws {
         let home = try TemporaryDirectory("started-by-the-bus")
-        let program = ChildProcess.built("listener-app")
-        let name = "org.example.listener"
+        let (program, name) = (ChildProcess.built("listener-app"), "org.example.listener")
         let command = "\(program) --identifier \(name) --directory \(home.path) --bus-name \(name) --until-nobody"
         let bus = try PrivateBus(PrivateBus.Options(services: [name: command]))
         let device = try await DeviceOnPrivateBus(starts: false, bus: bus)
-        try device.writeManifest(of: name, executable: program, further: #", "busName": "\#(name)""#)
+        try device.enrol(name, program, more: #", "busName": "\#(name)""#)
         try await device.startBroker()
         let control = ControlApp(on: device)
         let app = try Listener(on: device, directory: home.path)
@@ -117,7 +99,7 @@ struct SessionEdgeCaseTests {
         let device = try await DeviceOnPrivateBus(starts: false)
         let name = "org.example.listener"
         let program = ChildProcess.built("listener-app")
-        try device.writeManifest(of: name, executable: program, further: #", "busName": "\#(name)""#)
+        try device.enrol(name, program, more: #", "busName": "\#(name)""#)
         try await device.startBroker()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
@@ -126,24 +108,20 @@ struct SessionEdgeCaseTests {
         app.kill()
         try await control.signOut()
         try await eventually("the status says it") {
-            let lines = try await AdministrationCommand("status", on: device).output.split(separator: "\n")
+            let lines = try await device.command("status").output.split(separator: "\n")
             let problem = " listener could not be started as \(name): "
             return lines.contains { $0.hasPrefix("not started") && $0.contains(problem) }
         }
         try app.start()
         try await eventually("it owes nothing more") {
-            try await !AdministrationCommand("status", on: device).output.contains("not started")
+            try await !device.command("status").output.contains("not started")
         }
     }
 
     // E5
     @Test("a stopped app's cleanup stays pending, and a strict device refuses sign-ins")
     func stopped() async throws {
-        let device = try await DeviceOnPrivateBus(configuration: DeviceOnPrivateBus.strict)
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (_, control, app) = try await deviceWithListener(showing: "ada", configuration: DeviceOnPrivateBus.strict)
         app.suspend()
         let mark = app.mark
         let session = try await control.signOut()
@@ -153,24 +131,19 @@ struct SessionEdgeCaseTests {
         impatient.patience = .milliseconds(300)
         try await control.wait(forAllBut: app, in: session)
         #expect(await code { _ = try await control.application.acquireToken(with: impatient) } == .cleanupPending)
-        #expect(app.part(in: try await control.application.cleanupReport(ofSession: session))?.progress == .owed)
+        #expect(app.part(in: try await control.report(session))?.progress == .owed)
         #expect(app.mark == mark)
         app.resume()
         try await control.signIn("grace")
         #expect(!app.sessions.contains(session))
         try await app.wait("open grace", after: mark)
-        let story = app.story(after: mark)
-        #expect(story.prefix(3) == ["hidden", "cleanup ada → -", "cleaned"])
+        #expect(app.story(after: mark).prefix(3) == ["hidden", "cleanup ada → -", "cleaned"])
     }
 
     // E22, E23
     @Test("an app's first request returns no cleanup, with and without an account")
     func firstQuestion() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try app.start()
-        try await app.wait("nobody")
+        let (device, control, app) = try await deviceWithListener(showing: nil)
         #expect(app.story() == ["hidden", "nobody"])
         func expectAnswer(_ app: Listener, _ account: String?) async throws {
             let answer = try await app.ask("current")
@@ -192,11 +165,7 @@ struct SessionEdgeCaseTests {
     // E24
     @Test("a change names both users, and the first user's data is deleted first")
     func oneToAnother() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (_, control, app) = try await deviceWithListener(showing: "ada")
         let first = try #require(app.sessions.first)
         app.kill()
         let mark = app.mark
@@ -218,11 +187,7 @@ struct SessionEdgeCaseTests {
     // E26
     @Test("an app without its record is told by the ledger; a second cleanup is harmless")
     func twice() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (_, control, app) = try await deviceWithListener(showing: "ada")
         app.kill()
         let session = try await control.signOut()
         // It deletes everything, and ends before it has reported that. Then its record is deleted.
@@ -231,12 +196,11 @@ struct SessionEdgeCaseTests {
         try await app.wait("cleaned", after: mark)
         app.process?.waitUntilExit()
         #expect(app.files.isEmpty)
-        #expect(app.part(in: try await control.application.cleanupReport(ofSession: session))?.progress != .finished)
+        #expect(app.part(in: try await control.report(session))?.progress != .finished)
         try FileManager.default.removeItem(atPath: "\(app.directory)/state")
         mark = app.mark
         try app.start()
-        try await app.wait("nobody", after: mark)
-        #expect(app.story(after: mark) == ["hidden", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        try await app.expectCleanup(after: mark, isNewProcess: true)
         try await control.wait(for: app, in: session, .finished)
     }
 }

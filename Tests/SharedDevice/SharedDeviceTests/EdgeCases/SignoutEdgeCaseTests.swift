@@ -12,11 +12,7 @@ struct SignoutEdgeCaseTests {
         "a token request during a sign-out is refused or gets a token of its session"
     )
     func tokenDuringSignOut() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = ControlApp(on: device)
-        let app = try Listener(on: device)
-        try await control.signIn("ada")
-        try await app.start(showing: "ada")
+        let (_, control, app) = try await deviceWithListener(showing: "ada")
         var user = "ada"
         for (round, next) in [nil, "ada", "grace", nil].enumerated() {
             let mark = app.mark
@@ -73,8 +69,7 @@ struct SignoutEdgeCaseTests {
         let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
         let app = try Listener(on: device)
-        try app.start()
-        try await app.wait("nobody")
+        try await app.start(showing: nil)
         // The first sign-out is undisturbed and measures the duration.
         var longest = Duration.zero
         for round in 0..<6 {
@@ -127,21 +122,17 @@ extension DeviceOnPrivateBus {
                 try db.value(sql.replacing("SESSION", with: "\(session)")) ?? -1
             }
             let isOut = try count("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1
-            #expect(try count("SELECT epoch FROM device") == Int(session) + (isOut ? 1 : 0))
-            #expect(
-                try count("SELECT count(*) FROM session WHERE number = SESSION AND ended_at IS NOT NULL")
-                    == (isOut ? 1 : 0)
-            )
-            #expect(
-                try count("SELECT count(*) FROM audit WHERE event = 'signed-out' AND session = SESSION")
-                    == (isOut ? 1 : 0)
-            )
-            let duties = try count(
-                "SELECT count(*) FROM part WHERE session = SESSION AND progress IS NOT NULL"
-            )
+            let ended = isOut ? 1 : 0
             let parts = try count("SELECT count(*) FROM part WHERE session = SESSION")
             #expect(parts >= 1)
-            #expect(duties == (isOut ? parts : 0))
+            for (sql, expected) in [
+                ("SELECT epoch FROM device", Int(session) + ended),
+                ("SELECT count(*) FROM session WHERE number = SESSION AND ended_at IS NOT NULL", ended),
+                ("SELECT count(*) FROM audit WHERE event = 'signed-out' AND session = SESSION", ended),
+                ("SELECT count(*) FROM part WHERE session = SESSION AND progress IS NOT NULL", isOut ? parts : 0),
+            ] {
+                #expect(try count(sql) == expected, "\(sql)")
+            }
             return isOut
         }
     }
