@@ -17,12 +17,22 @@ import Testing
 struct BrokerProcessTests {
     // MARK: The service manager
 
-    @Test("it tells the service manager that it is ready, alive and stopping")
-    func notifications() async throws {
+    /// A device whose broker has a service manager; with `fills`, one that does not read.
+    private func deviceWithManager(
+        _ variables: String...,
+        fills: Bool = false
+    ) async throws -> (DeviceOnPrivateBus, FakeServiceManager) {
         let device = try await DeviceOnPrivateBus(starts: false)
         let manager = try FakeServiceManager(in: device.directory.path)
-        device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)", "WATCHDOG_USEC=60000"]
+        if fills { manager.fill() }
+        device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)"] + variables
         try await device.startBroker()
+        return (device, manager)
+    }
+
+    @Test("it tells the service manager that it is ready, alive and stopping")
+    func notifications() async throws {
+        let (device, manager) = try await deviceWithManager("WATCHDOG_USEC=60000")
         try await eventually("it lives") { manager.words.filter { $0 == "WATCHDOG=1" }.count > 2 }
         #expect(manager.words.first == "READY=1")
         device.broker?.send(SIGTERM)
@@ -35,11 +45,7 @@ struct BrokerProcessTests {
         "a service manager that does not read blocks nothing and gets “ready” later"
     )
     func fullQueue() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        let manager = try FakeServiceManager(in: device.directory.path)
-        manager.fill()
-        device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)", "WATCHDOG_USEC=60000"]
-        try await device.startBroker()
+        let (device, manager) = try await deviceWithManager("WATCHDOG_USEC=60000", fills: true)
         try await eventually("it says so") { device.broker?.errorText.contains("is told again") == true }
         let application = device.application()
         try await application.signIn("ada")
@@ -144,10 +150,15 @@ struct BrokerProcessTests {
 
     @Test("text from another process stays on one line and cannot forge fields or levels")
     func forgedLines() async throws {
-        let lines = try logged { log in
-            let evil = "x\n<0>shared-device-broker: signed-in user=\"0\" \u{1B}[2J\u{2028}\u{202E}end\r\0"
-            log.notice("refused", metadata: ["app": "\(evil)", "reason": "plain", "user": "1000 session=9"])
-        }
+        var ends: [CInt] = [0, 0]
+        #expect(pipe(&ends) == 0)
+        let output = LogOutput(descriptor: ends[1], environment: [:])
+        let evil = "x\n<0>shared-device-broker: signed-in user=\"0\" \u{1B}[2J\u{2028}\u{202E}end\r\0"
+        let metadata: Logger.Metadata = ["app": "\(evil)", "reason": "plain", "user": "1000 session=9"]
+        output.logger("test", level: .info).notice("refused", metadata: metadata)
+        output.finish(within: .seconds(60))
+        close(ends[1])
+        let lines = LineReader(ends[0]).wait()
         #expect(lines.count == 1)
         let line = try #require(lines.first)
         #expect(line.hasSuffix(#"reason=plain user="1000 session=9""#), "\(line)")
@@ -179,16 +190,6 @@ struct BrokerProcessTests {
         #expect(told.reduce(0, +) > 0)
     }
 
-    private func logged(_ body: (Logger) -> Void) throws -> [String] {
-        var ends: [CInt] = [0, 0]
-        guard pipe(&ends) == 0 else { throw DeviceOnPrivateBus.Unexpected(description: "no pipe") }
-        let output = LogOutput(descriptor: ends[1], environment: [:])
-        body(output.logger("test", level: .info))
-        output.finish(within: .seconds(60))
-        close(ends[1])
-        return LineReader(ends[0]).wait()
-    }
-
     // MARK: The kernel
 
     @Test("its own user cannot read its memory, and it leaves no core dump")
@@ -215,15 +216,8 @@ struct BrokerProcessTests {
         let device = try await DeviceOnPrivateBus()
         let process = try #require(device.broker?.identifier)
         try await device.application().signIn("ada")
-        let connection = try DBusConnection.open(device.bus.bus)
-        let call = try DBusMessage.methodCall(
-            destination: BrokerProtocol.busName,
-            path: BrokerProtocol.path,
-            interface: BrokerProtocol.interface,
-            member: BrokerProtocol.Method.reportActivity.rawValue,
-            arguments: [.fields(["application": .string(String(repeating: "a", count: 4000))])]
-        )
-        _ = try? await connection.call(call)
+        let broker = try BrokerAdministration(bus: device.bus.bus)
+        _ = try? await broker.call(.reportActivity, ["application": .string(String(repeating: "a", count: 4000))])
         // The response may arrive before the thread that checked the password releases it.
         try await eventually("the password is gone", within: .seconds(10)) {
             try !Self.memory(of: process, contains: "correct horse ada")
@@ -248,27 +242,19 @@ struct BrokerProcessTests {
 
     @Test("a broker that ends writes its pending log entries")
     func lastEntries() async throws {
-        try await withTaskExecutorPreference(OwnThread()) { try await judgeLastEntries() }
-    }
-
-    private func judgeLastEntries() async throws {
-        // The broker waits two seconds. If the machine is stalled for that long, the result means nothing.
-        for _ in 0..<10 where try await lastEntriesAreWritten() { return }
-        Issue.record("the broker, or the machine, has taken two seconds to end each time")
+        try await withTaskExecutorPreference(OwnThread()) {
+            // The broker waits two seconds. If the machine is stalled for that long, the result means nothing.
+            for _ in 0..<10 where try await lastEntriesAreWritten() { return }
+            Issue.record("the broker, or the machine, has taken two seconds to end each time")
+        }
     }
 
     /// - Returns: whether the broker had its full waiting time.
     private func lastEntriesAreWritten() async throws -> Bool {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        let manager = try FakeServiceManager(in: device.directory.path)
-        device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)"]
-        try await device.startBroker()
+        let (device, manager) = try await deviceWithManager()
         let broker = try #require(device.broker)
         // A lock on the database makes the broker wait.
-        let database = try SQLiteConnection(
-            path: "\(device.state)/\(DeviceDatabase.fileName)",
-            busyTimeout: .seconds(60)
-        )
+        let database = try device.database()
         try database.execute("BEGIN IMMEDIATE")
         let refusal = await code { try await device.application().signIn("ada", password: "wrong horse") }
         #expect(refusal == .authenticationFailed)

@@ -9,6 +9,10 @@ import Testing
 
 @Suite("Browser sign-out")
 struct BrowserSignoutTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory("opener") }
+
     private static let page = "https://login.example/logout?client_id=device"
 
     /// Parameters with a deadline that no test reaches.
@@ -18,12 +22,8 @@ struct BrowserSignoutTests {
         return parameters
     }
 
-    private func device(page: String? = Self.page) async throws -> DeviceOnPrivateBus {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        let setting = page.map { #", "endSessionURL": "\#($0)""# } ?? ""
-        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true\#(setting)}"#)
-        try await device.startBroker()
-        return device
+    private func device() async throws -> DeviceOnPrivateBus {
+        try await DeviceOnPrivateBus(configuration: #""endSessionURL": "\#(Self.page)""#)
     }
 
     private func signOut(_ device: DeviceOnPrivateBus, _ parameters: SignoutParameters) async throws -> BrowserSignout {
@@ -55,7 +55,7 @@ struct BrowserSignoutTests {
         parameters.browserOpener = opener
         #expect(try await signOut(try await device(), parameters) == .notRequested)
         parameters.signoutFromBrowser = true
-        #expect(try await signOut(try await device(page: nil), parameters) == .notConfigured)
+        #expect(try await signOut(try await DeviceOnPrivateBus(), parameters) == .notConfigured)
     }
 
     @Test("an opener that fails or never returns does not fail the sign-out")
@@ -79,27 +79,21 @@ struct BrowserSignoutTests {
     @Test("only https pages and the machine's own http pages are opened")
     func addresses() {
         let allowed = [
-            Self.page, "HTTPS://login.example", "http://localhost:8080/logout", "http://127.0.0.1/out",
-            "http://[::1]:1/",
+            Self.page, "HTTPS://login.example", "http://localhost:8080/logout", "http://127.0.0.1/out", "http://[::1]:1/",
         ]
         let forbidden = [
-            "http://127.0.0.1.example/", "http://login.example/", "http://localhost.evil.example/",
-            "file:///etc/passwd", "javascript:alert(1)",
-            "https://", "--help", "https://a.example/ b", "https://a.example/\n", "",
+            "http://127.0.0.1.example/", "http://login.example/", "http://localhost.evil.example/", "file:///etc/passwd",
+            "javascript:alert(1)", "https://", "--help", "https://a.example/ b", "https://a.example/\n", "",
         ]
         #expect((allowed + forbidden).filter(EndSessionPage.isAllowed) == allowed)
     }
 
     // MARK: The opener program
 
-    private func program(_ script: String) throws -> (path: String, directory: TemporaryDirectory) {
-        let directory = try TemporaryDirectory("opener")
-        return (try directory.writeScript("opener", script), directory)
-    }
-
     @Test("a program gets its arguments unchanged and no descriptor of this process")
     func helperArguments() async throws {
-        let (path, directory) = try program(#"printf '%s\n' "$@" > "$0.arguments"; ls /proc/$$/fd > "$0.descriptors""#)
+        let script = #"printf '%s\n' "$@" > "$0.arguments"; ls /proc/$$/fd > "$0.descriptors""#
+        let path = try directory.writeScript("opener", script)
         // Inheritable, like a descriptor of a careless library.
         let original = open("/dev/null", O_RDONLY)
         let descriptor = fcntl(original, F_DUPFD, 200)
@@ -113,21 +107,19 @@ struct BrowserSignoutTests {
         #expect(arguments == "https://a.example/?a=1&b=$(id);x='\nsecond one\n")
         let descriptors = try String(contentsOfFile: "\(path).descriptors", encoding: .utf8).split(separator: "\n")
         #expect(!descriptors.isEmpty && !descriptors.contains("\(descriptor)"))
-        withExtendedLifetime(directory) {}
     }
 
     @Test("a program that fails or is missing is an error with a reason")
     func helperFailures() async throws {
-        let (path, directory) = try program("exit 3")
+        let path = try directory.writeScript("opener", "exit 3")
         let failure = await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("sh", [path]) }
         #expect(failure?.description == "sh ended with status 3")
         await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("\(path)-missing", []) }
-        withExtendedLifetime(directory) {}
     }
 
     @Test("a hanging program is killed on cancellation and leaves no zombie")
     func helperHangs() async throws {
-        let (path, directory) = try program(#"echo $$ > "$0.new"; mv "$0.new" "$0.pid"; exec sleep 1000"#)
+        let path = try directory.writeScript("opener", #"echo $$ > "$0.new"; mv "$0.new" "$0.pid"; exec sleep 1000"#)
         let running = Task { try await HelperProcess.run("sh", [path]) }
         try await eventually("it runs") { FileManager.default.fileExists(atPath: "\(path).pid") }
         let text = try String(contentsOfFile: "\(path).pid", encoding: .utf8)
@@ -136,21 +128,18 @@ struct BrowserSignoutTests {
         await #expect(throws: HelperProcess.Failure.self) { try await running.value }
         // Sending a signal to a zombie would succeed.
         #expect(kill(identifier, 0) == -1)
-        withExtendedLifetime(directory) {}
+    }
+
+    private func output(_ command: String, limit: Int) async throws -> (status: Int32?, text: String) {
+        try await HelperProcess.output(of: "sh", ["-c", command], limit: limit, patience: .seconds(120))
     }
 
     @Test("a child that keeps writing to the output blocks no caller")
     func outputKeptOpen() async throws {
-        let clock = ContinuousClock()
         var texts: [String] = []
-        let time = try await clock.measure {
+        let time = try await ContinuousClock().measure {
             for command in ["sleep 1000 & echo $!; echo hi", "while :; do echo late; done & echo $!; echo hi"] {
-                let (status, text) = try await HelperProcess.output(
-                    of: "sh",
-                    ["-c", command],
-                    limit: 1 << 30,
-                    patience: .seconds(120)
-                )
+                let (status, text) = try await output(command, limit: 1 << 30)
                 #expect(status == 0)
                 texts.append(text)
             }
@@ -166,12 +155,7 @@ struct BrowserSignoutTests {
     @Test("a program's output is complete, and the excess is read and dropped")
     func outputComplete() async throws {
         let command = "yes | head -c 300000; echo end"
-        let whole = try await HelperProcess.output(
-            of: "sh",
-            ["-c", command],
-            limit: 1_000_000,
-            patience: .seconds(120)
-        )
+        let whole = try await output(command, limit: 1_000_000)
         #expect(whole.text.utf8.count == 300_004 && whole.text.hasSuffix("end\n"))
         let part = try await HelperProcess.output(of: "sh", ["-c", command], patience: .seconds(120))
         #expect(part.text.utf8.count == 65_536 && part.status == 0)

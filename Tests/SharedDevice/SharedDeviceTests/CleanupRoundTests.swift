@@ -12,7 +12,7 @@ struct CleanupRoundTests {
     private func app(_ name: String, on device: DeviceOnPrivateBus) async throws -> ListenerApp {
         let app = try ListenerApp(name, on: device)
         try app.start()
-        try await app.wait("ada's screen") { $0.event == .screen && $0.detail == "open" && $0.account == "ada" }
+        try await app.showsAda()
         return app
     }
 
@@ -51,11 +51,8 @@ struct CleanupRoundTests {
         )
         #expect(report.apps.allSatisfy { $0.progress == .finished && $0.isRunning })
         for app in report.apps where app.identifier != "org.example.control" {
-            let (told, begun) = (try #require(app.toldAfter), try #require(app.begunAfter))
-            let finished = try #require(app.finishedAfter)
-            #expect(told <= begun)
-            #expect(begun <= finished)
-            #expect(app.detail?.isEmpty == false)
+            let times = [try #require(app.toldAfter), try #require(app.begunAfter), try #require(app.finishedAfter)]
+            #expect(times == times.sorted() && app.detail?.isEmpty == false, "\(app)")
         }
         let seen = steps.withLock { $0 }
         #expect(seen.last == report && seen.allSatisfy { $0.session == result.session })
@@ -64,7 +61,7 @@ struct CleanupRoundTests {
             let settled = Set(earlier.apps.filter { $0.progress.isSettled }.map(\.identifier))
             #expect(settled.isDisjoint(with: later.owing.map(\.identifier)))
         }
-        for app in apps { #expect(try app.files(holding: "Ada").isEmpty, "reported gone, and is not") }
+        for app in apps { #expect(!app.holdsData, "reported gone, and is not") }
         // A request about the round learns of its end before it is on disk.
         try await eventually("the log has it") {
             try await device.command("log", "--event", "completed").lines.count == 1

@@ -1,9 +1,8 @@
-import DBus
 import Foundation
-@_spi(Extensions) import NotifyCenterTestKit
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
 import Testing
-
-@_spi(Extensions) @testable import SharedDevice
 
 @Suite("shared-device follow: programs in any language")
 struct FollowCommandTests {
@@ -18,11 +17,12 @@ struct FollowCommandTests {
     }
 
     private var data: String { "\(device.directory.path)/data" }
+    private var gate: String { "\(device.directory.path)/gate" }
     private var record: String { "\(device.directory.path)/record" }
     private var arguments: [String] { ["follow", "--app", Self.app, "--bus", device.bus.address, "--record", record] }
 
     private func follow(_ more: String...) throws -> ChildProcess {
-        let variables = ["DATA": data, "GATE": "\(device.directory.path)/gate"]
+        let variables = ["DATA": data, "GATE": gate]
         return try ChildProcess(ChildProcess.built("shared-device"), arguments + more, environment: variables)
     }
 
@@ -38,10 +38,23 @@ struct FollowCommandTests {
         return "\(data)/\(folder)"
     }
 
+    /// Signs ada in and out, and has the program store data in between.
+    @discardableResult
+    private func signOut(of process: ChildProcess) async throws -> String {
+        try await control.signIn("ada")
+        let folder = try await store(for: process)
+        try await control.signOutCurrent()
+        return folder
+    }
+
     private func exists(_ path: String) -> Bool { FileManager.default.fileExists(atPath: path) }
 
     private func round() async throws -> CleanupReport.App? {
         try await control.cleanupReport()?.apps.first { $0.identifier.hasPrefix(Self.app) }
+    }
+
+    private func receipt() async throws {
+        try await eventually("the receipt is there") { try await round()?.progress == .finished }
     }
 
     /// The states that a process has written, in order; a cleanup with its number.
@@ -55,10 +68,8 @@ struct FollowCommandTests {
     func command() async throws {
         let process = try follow("--cleanup", "yes | head -c 3000000; echo; \(Self.deleting)")
         try await process.line { $0.contains(#""state":"nobody""#) }
-        try await control.signIn("ada")
-        let folder = try await store(for: process)
-        try await control.signOutCurrent()
-        try await eventually("the receipt is there") { try await round()?.progress == .finished }
+        let folder = try await signOut(of: process)
+        try await receipt()
         #expect(!exists(folder))
         #expect(try await round()?.detail == "1 step: the cleanup command (1 folder)")
         try await eventually("nobody is shown") { states(process).last == "nobody" }
@@ -69,9 +80,7 @@ struct FollowCommandTests {
     @Test("a reader of the lines cleans up and replies by number; other input is ignored")
     func answers() async throws {
         let process = try follow("--step", "notes", "--step", "pictures")
-        try await control.signIn("ada")
-        try await store(for: process)
-        try await control.signOutCurrent()
+        try await signOut(of: process)
         try await process.line { $0.contains(#""number":1,"state":"cleanup","step":"notes""#) }
         #expect(try await round()?.progress == .begun)
         for line in ["{broken", #"{"done":"1"}"#, #"{"done":99}"#, String(repeating: "x", count: 3_000_000), ""] {
@@ -82,7 +91,7 @@ struct FollowCommandTests {
         try process.write(#"{"done":2,"detail":"3 files"}"#)
         try await process.line { $0.contains(#""number":3,"state":"cleanup","step":"pictures""#) }
         try process.write(#"{"done":3}"#)
-        try await eventually("the receipt is there") { try await round()?.progress == .finished }
+        try await receipt()
         #expect(try await round()?.detail == "2 steps: notes (3 files), pictures")
         for flaw in [
             "line 1 of standard input: it is no JSON", "nothing waits for an answer to number 99",
@@ -94,15 +103,9 @@ struct FollowCommandTests {
 
     @Test("a failing or hanging command leaves the cleanup pending and is retried")
     func failing() async throws {
-        let process = try follow(
-            "--timeout",
-            "0.3",
-            "--cleanup",
-            #"[ -e "$GATE" ] || exec sleep 600; \#(Self.deleting)"#
-        )
-        try await control.signIn("ada")
-        let folder = try await store(for: process)
-        try await control.signOutCurrent()
+        let cleanup = #"[ -e "$GATE" ] || exec sleep 600; \#(Self.deleting)"#
+        let process = try follow("--timeout", "0.3", "--cleanup", cleanup)
+        let folder = try await signOut(of: process)
         try await process.line { $0.contains(#""reason":"cleanup-failed""#) }
         // Between two attempts.
         try await eventually("the report has the reason") {
@@ -111,8 +114,8 @@ struct FollowCommandTests {
                 && round?.detail?.contains("did not end within 0.3 seconds and was stopped") == true
         }
         #expect(exists(folder))
-        try "".write(toFile: "\(device.directory.path)/gate", atomically: true, encoding: .utf8)
-        try await eventually("the receipt is there") { try await round()?.progress == .finished }
+        try "".write(toFile: gate, atomically: true, encoding: .utf8)
+        try await receipt()
         #expect(!exists(folder))
         let other = try follow("--cleanup", "exit 3")
         try await control.signIn("grace")
@@ -123,22 +126,13 @@ struct FollowCommandTests {
 
     @Test("processes that the command leaves running end before the receipt")
     func leftBehind() async throws {
-        let process = try follow(
-            "--cleanup",
-            #"(sleep 600; echo late > "$DATA/late") & echo $! > "$GATE"; \#(Self.deleting)"#
-        )
-        try await control.signIn("ada")
-        try await store(for: process)
-        try await control.signOutCurrent()
-        try await eventually("the receipt is there") { try await round()?.progress == .finished }
-        let child = try #require(
-            Int32(String(contentsOfFile: "\(device.directory.path)/gate", encoding: .utf8).split(separator: "\n")[0])
-        )
-        try await eventually("it has ended") { kill(child, 0) != 0 || isZombie(child) }
-    }
-
-    private func isZombie(_ process: Int32) -> Bool {
-        (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8))?.contains(") Z ") ?? true
+        let cleanup = #"(sleep 600; echo late > "$DATA/late") & echo $! > "$GATE"; \#(Self.deleting)"#
+        let process = try follow("--cleanup", cleanup)
+        try await signOut(of: process)
+        try await receipt()
+        let text = try String(contentsOfFile: gate, encoding: .utf8)
+        let child = try #require(Int32(text.split(separator: "\n")[0]))
+        try await eventually("it has ended") { ["Z", nil].contains(ProcessState.letter(of: child)) }
     }
 
     @Test(
@@ -148,15 +142,13 @@ struct FollowCommandTests {
     func killed(_ point: String) async throws {
         let command = ["--cleanup", #"echo > "$GATE.begun"; [ -e "$GATE" ] || sleep 1; \#(Self.deleting)"#]
         let first = point == "asked" ? try follow() : try follow(command[0], command[1])
-        try await control.signIn("ada")
-        let folder = try await store(for: first)
-        try await control.signOutCurrent()
+        let folder = try await signOut(of: first)
         if point == "asked" { try await first.line { $0.contains(#""state":"cleanup""#) } }
-        if point == "cleanup" { try await eventually("it runs") { exists("\(device.directory.path)/gate.begun") } }
+        if point == "cleanup" { try await eventually("it runs") { exists(gate + ".begun") } }
         first.kill()
         first.waitUntilExit()
         try await control.signIn("grace")
-        try "".write(toFile: "\(device.directory.path)/gate", atomically: true, encoding: .utf8)
+        try "".write(toFile: gate, atomically: true, encoding: .utf8)
         let second = try follow(command[0], command[1])
         try await second.line { $0.contains(#""username":"grace""#) && $0.contains(#""state":"open""#) }
         #expect(!exists(folder))
@@ -180,9 +172,7 @@ struct FollowCommandTests {
     @Test("the end of standard input during a cleanup leaves the cleanup pending")
     func endsInTheMiddle() async throws {
         let process = try follow()
-        try await control.signIn("ada")
-        try await store(for: process)
-        try await control.signOutCurrent()
+        try await signOut(of: process)
         try await process.line { $0.contains(#""state":"cleanup""#) }
         try process.closeInput()
         #expect(await process.exitStatus() == 0)
@@ -196,17 +186,5 @@ struct FollowCommandTests {
         let shell = try ChildProcess("bash", ["-c", "set -o pipefail; \(words) | head -n 2"])
         #expect(await shell.exitStatus(within: .seconds(60)) == 74)
         #expect(shell.errorText.contains("the reader of standard output has closed it"), "\(shell.errorText)")
-    }
-}
-
-extension SharedDeviceApplication {
-    /// The last round, as everybody may ask for it.
-    fileprivate func cleanupReport() async throws -> CleanupReport? {
-        let fields = try await broker.call(
-            .getRound,
-            ["application": .string(identifier)],
-            attempted: "ask for the round"
-        )
-        return try fields["round"].map { try CleanupReport($0) }
     }
 }

@@ -57,18 +57,23 @@ final class ListenerApp {
         try await wait("work is done", after: mark) { $0.event == .worked }
     }
 
-    /// The files below its data directory that contain `text`, in UTF-8 or UTF-16.
-    func files(holding text: String) throws -> [String] {
-        let needles = [String.Encoding.utf8, .utf16LittleEndian].compactMap { text.data(using: $0) }
-        let names = FileManager.default.enumerator(atPath: dataDirectory)?.compactMap { $0 as? String } ?? []
-        return try names.filter { name in
-            let path = "\(dataDirectory)/\(name)"
-            var isDirectory: ObjCBool = false
-            guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), !isDirectory.boolValue else {
-                return false
-            }
-            let content = try Data(contentsOf: URL(fileURLWithPath: path))
-            return needles.contains { content.range(of: $0) != nil }
+    func showsAda(after mark: Int = 0) async throws {
+        try await wait("ada's screen", after: mark) {
+            $0.event == .screen && $0.detail == "open" && $0.account == "ada"
+        }
+    }
+
+    /// Whether a file below its data directory contains “Ada”, in UTF-8 or UTF-16. “Ada” or “<ada>” is in all her data;
+    /// “ada” could also occur in hexadecimal identifiers of other users.
+    var holdsData: Bool {
+        let needles = ["Ada", "<ada>"].flatMap { text in
+            [String.Encoding.utf8, .utf16LittleEndian].compactMap { text.data(using: $0) }
+        }
+        let paths = FileManager.default.subpaths(atPath: dataDirectory) ?? []
+        return paths.contains { path in
+            // A directory has no contents.
+            let content = FileManager.default.contents(atPath: "\(dataDirectory)/\(path)")
+            return needles.contains { content?.range(of: $0) != nil }
         }
     }
 }

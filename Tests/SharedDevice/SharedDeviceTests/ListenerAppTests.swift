@@ -15,19 +15,12 @@ struct ListenerAppTests {
     private func appAtWork(_ name: String, on device: DeviceOnPrivateBus) async throws -> ListenerApp {
         let app = try ListenerApp(name, on: device)
         try app.start()
-        try await app.wait("ada's screen") { $0.event == .screen && $0.detail == "open" && $0.account == "ada" }
+        try await app.showsAda()
         try await app.work()
         try await app.work()
         // Otherwise the later search would prove nothing.
-        #expect(try !app.files(holding: "Ada").isEmpty)
+        #expect(app.holdsData)
         return app
-    }
-
-    /// “Ada” is in all her data; “ada” could also occur in hexadecimal identifiers of other users.
-    private func expectClean(_ app: ListenerApp) throws {
-        for marker in ["Ada", "<ada>"] {
-            #expect(try app.files(holding: marker).isEmpty, "\(app.name) still holds “\(marker)”")
-        }
     }
 
     // E4, E5
@@ -42,18 +35,12 @@ struct ListenerAppTests {
         try await control.signIn("ada")
         let app = try await appAtWork(name, on: device)
         let mark = try app.events().count
-        switch fate {
-        case .running: break
-        case .stopped: app.suspend()
-        case .killed: app.kill()
-        }
+        if fate == .stopped { app.suspend() }
+        if fate == .killed { app.kill() }
         try await control.signOutCurrent()
         try await control.signIn("grace")
-        switch fate {
-        case .running: break
-        case .stopped: app.resume()
-        case .killed: try app.start()
-        }
+        if fate == .stopped { app.resume() }
+        if fate == .killed { try app.start() }
         try await app.wait("grace's screen", after: mark) {
             $0.event == .screen && $0.detail == "open" && $0.account == "grace"
         }
@@ -61,7 +48,7 @@ struct ListenerAppTests {
         let cleaned = try #require(later.firstIndex { $0.event == .cleaned && $0.previous == ["ada"] })
         let open = try #require(later.firstIndex { $0.event == .screen && $0.account == "grace" })
         #expect(cleaned < open)
-        try expectClean(app)
+        #expect(!app.holdsData)
     }
 
     @Test("an app without user data also finishes a sign-out")
@@ -134,9 +121,6 @@ struct ListenerAppTests {
         #expect(demo.errorText.hasSuffix("demo: interrupted") && demo.lines.isEmpty, "\(demo.errorText)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])
         // Every process of the demonstration has the folder on its command line.
-        let processes = try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
-        let left = processes.compactMap { FileManager.default.contents(atPath: "/proc/\($0)/cmdline") }
-            .map { String(decoding: $0, as: UTF8.self) }.filter { $0.contains(temporary) }
-        #expect(left.isEmpty)
+        #expect(processes(with: temporary) == [])
     }
 }

@@ -7,9 +7,9 @@ import Testing
 /// An app in a sandbox like Flatpak's: bubblewrap runs the app, and the proxy that forwards its messages to the bus.
 /// The bus, and therefore the broker, sees the proxy's process.
 private struct Sandbox {
-    /// The path of the file that Flatpak adds to each of its sandboxes.
-    let information: String
-    let directory: String
+    /// The command prefix that starts a program in the sandbox. The program sees the machine's files, and Flatpak's
+    /// information file at the root.
+    let launcher: [String]
     /// The address of the device's bus as the app sees it.
     let address: String
     private let proxy: ChildProcess
@@ -20,27 +20,20 @@ private struct Sandbox {
     ///   - flatpak: the Flatpak's id; `nil` creates a file without an id.
     ///   - owns: the app's bus name.
     init(_ flatpak: String?, on device: DeviceOnPrivateBus, owns: String) async throws {
-        directory = "\(device.directory.path)/sandbox-\(UUID().uuidString.prefix(8))"
+        let directory = "\(device.directory.path)/sandbox-\(UUID().uuidString.prefix(8))"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-        information = "\(directory)/flatpak-info"
+        // Flatpak adds this file to each of its sandboxes.
+        let information = "\(directory)/flatpak-info"
         let text = (flatpak.map { "[Application]\nname=\($0)\n\n" } ?? "") + "[Instance]\ninstance-id=1\n"
         try text.write(toFile: information, atomically: true, encoding: .utf8)
         let socket = "\(directory)/bus"
         address = "unix:path=\(socket)"
-        let launcher = Self.launcher(information)
-        proxy = try ChildProcess(
-            launcher[0],
-            launcher.dropFirst() + [
-                "xdg-dbus-proxy", device.bus.address, socket, "--filter",
-                "--talk=org.notifycenter.SharedDevice1", "--own=\(owns)",
-            ]
-        )
+        launcher = Self.launcher(information)
+        let rules = ["--filter", "--talk=org.notifycenter.SharedDevice1", "--own=\(owns)"]
+        let program = ["xdg-dbus-proxy", device.bus.address, socket]
+        proxy = try ChildProcess(launcher[0], Array(launcher.dropFirst()) + program + rules)
         try await eventually("the proxy listens") { FileManager.default.fileExists(atPath: socket) }
     }
-
-    /// The command prefix that starts a program in the sandbox. The program sees the machine's files, and Flatpak's
-    /// information file at the root.
-    var launcher: [String] { Self.launcher(information) }
 
     private static func launcher(_ information: String) -> [String] {
         let folders = (try? FileManager.default.contentsOfDirectory(atPath: "/")) ?? []
@@ -54,13 +47,7 @@ private struct Sandbox {
 /// Whether this machine has bubblewrap and Flatpak's proxy, and lets this user create sandboxes.
 private func canSandbox() -> Bool {
     guard ["bwrap", "xdg-dbus-proxy"].allSatisfy({ access("/usr/bin/\($0)", X_OK) == 0 }) else { return false }
-    let trial = Process()
-    trial.executableURL = URL(fileURLWithPath: "/usr/bin/bwrap")
-    trial.arguments = ["--ro-bind", "/", "/", "true"]
-    trial.standardError = FileHandle.nullDevice
-    guard (try? trial.run()) != nil else { return false }
-    trial.waitUntilExit()
-    return trial.terminationStatus == 0
+    return (try? ChildProcess("bwrap", ["--ro-bind", "/", "/", "true"]))?.waitUntilExit() == 0
 }
 
 @Suite(
@@ -74,8 +61,9 @@ struct SandboxedAppTests {
 
     private func device() async throws -> DeviceOnPrivateBus {
         let device = try await DeviceOnPrivateBus(starts: false)
-        try #"{"id": "\#(identifier)", "flatpak": "\#(Self.flatpak)"}"#
-            .write(toFile: "\(device.directory.path)/apps/\(identifier).json", atomically: true, encoding: .utf8)
+        let manifest = #"{"id": "\#(identifier)", "flatpak": "\#(Self.flatpak)"}"#
+        let path = "\(device.directory.path)/apps/\(identifier).json"
+        try manifest.write(toFile: path, atomically: true, encoding: .utf8)
         try await device.startBroker()
         return device
     }
@@ -92,12 +80,12 @@ struct SandboxedAppTests {
         let sandbox = try await Sandbox(Self.flatpak, on: device, owns: identifier)
         let app = try ListenerApp(Self.name, on: device, launcher: sandbox.launcher, bus: sandbox.address)
         try app.start()
-        try await app.wait("ada's screen", where: isOpen)
+        try await app.showsAda()
         try await app.work()
-        #expect(try !app.files(holding: "Ada").isEmpty)
+        #expect(app.holdsData)
         try await control.signOutCurrent()
         try await app.wait("its receipt") { $0.event == .cleaned }
-        #expect(try app.files(holding: "Ada").isEmpty)
+        #expect(!app.holdsData)
         let log = try ChildProcess(ChildProcess.built("shared-device"), ["log", "--state", device.state, "--json"])
         try await log.line { $0.contains("known by Flatpak \(Self.flatpak) (hint)") && $0.contains(identifier) }
         try await log.line { $0.contains("finished") && $0.contains(identifier) }

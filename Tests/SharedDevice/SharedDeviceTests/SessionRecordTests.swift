@@ -9,33 +9,20 @@ import Testing
 struct SessionRecordTests {
     private let first = Account(identifier: "1.t", username: "one")
     private let second = Account(identifier: "2.t", username: "two")
+    private let directory: TemporaryDirectory
+    private let store: SessionStore
+
+    init() throws {
+        directory = try TemporaryDirectory("record")
+        store = SessionStore(path: "\(directory.path)/record.json")
+    }
 
     private func session(_ account: Account?, _ epoch: UInt64) -> DeviceSession {
         DeviceSession(account: account, epoch: epoch)
     }
 
-    /// Returns the names and epochs of the sessions to clean up. (The testing library's macros cannot call mutating
-    /// methods.)
-    private func enter(_ record: inout SessionRecord, _ session: DeviceSession) -> [String] {
-        record.enter(session).map { "\($0.account.username) \($0.epoch)" }
-    }
-
-    // MSAL's sequence table: a call of getCurrentAccount after each step of the device.
-    @Test("the previous account is the account that the app was last told")
-    func reported() {
-        var record = SessionRecord()
-        let told = [session(nil, 0), session(first, 1), session(first, 1), session(nil, 2), session(nil, 2)]
-            .map { record.report($0)?.username }
-        #expect(told == [nil, nil, "one", "one", nil])
-        let later = [session(first, 3), session(second, 5), session(nil, 6)].map { record.report($0)?.username }
-        #expect(later == [nil, "one", "two"])
-    }
-
     @Test("another process's change is seen, whatever inode and times the file has")
     func rewritten() async throws {
-        let directory = try TemporaryDirectory("record")
-        let path = "\(directory.path)/record.json"
-        let store = SessionStore(path: path)
         let records = [first, second].map { account in
             var record = SessionRecord()
             _ = record.enter(session(account, 1))
@@ -46,11 +33,11 @@ struct SessionRecordTests {
         for number in 0..<50 {
             let other = records[number % 2]
             try store.save(other)
-            try #require(utimensat(AT_FDCWD, path, [timespec(), timespec()], 0) == 0)
+            try #require(utimensat(AT_FDCWD, store.path, [timespec(), timespec()], 0) == 0)
             let seen = try await record.update { $0.mayHoldData }
             #expect(seen == other.mayHoldData, "\(number)")
         }
-        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.removeItem(atPath: store.path)
         #expect(try await record.update { $0.mayHoldData }.isEmpty)
     }
 
@@ -60,14 +47,12 @@ struct SessionRecordTests {
         .timeLimit(.minutes(5))
     )
     func lockedRecord() async throws {
-        let directory = try TemporaryDirectory("record")
-        let store = SessionStore(path: "\(directory.path)/record.json")
         let holder = try ChildProcess("flock", [store.path + ".lock", "sh", "-c", "echo held; read line"])
         try await holder.line { $0 == "held" }
         let count = 4 + 2 * ProcessInfo.processInfo.activeProcessorCount
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 1...count {
-                group.addTask { [first] in
+                group.addTask { [first, store] in
                     var record = SharedRecord(store: store)
                     try await record.update { _ = $0.enter(DeviceSession(account: first, epoch: UInt64(number))) }
                 }
@@ -83,8 +68,6 @@ struct SessionRecordTests {
 
     @Test("a process does not reread its own writes until another process writes")
     func ownWriting() async throws {
-        let directory = try TemporaryDirectory("record")
-        let store = SessionStore(path: "\(directory.path)/record.json")
         var (record, other) = (SharedRecord(store: store), SharedRecord(store: store))
         for number in stride(from: UInt64(1), to: 40, by: 2) {
             try await record.update { [first] in _ = $0.enter(DeviceSession(account: first, epoch: number)) }
@@ -98,8 +81,6 @@ struct SessionRecordTests {
 
     @Test("a failed replacement leaves the record unchanged")
     func unwritable() async throws {
-        let directory = try TemporaryDirectory("record")
-        let store = SessionStore(path: "\(directory.path)/record.json")
         var record = SharedRecord(store: store)
         try await record.update { [first] in _ = $0.enter(DeviceSession(account: first, epoch: 1)) }
         // A directory at the path of the temporary file.
@@ -114,8 +95,6 @@ struct SessionRecordTests {
 
     @Test("a change written into the file in place is seen")
     func rewrittenInPlace() async throws {
-        let directory = try TemporaryDirectory("record")
-        let store = SessionStore(path: "\(directory.path)/record.json")
         var record = SharedRecord(store: store)
         var other = SessionRecord()
         _ = other.enter(session(first, 1))
@@ -137,31 +116,10 @@ struct SessionRecordTests {
         #expect(AccountChange(previous: [(first, 1), (second, 3)], current: nil, epoch: 5).previous == second)
     }
 
-    @Test("a cleanup in the broker's ledger is due even if the record lacks it")
-    func reconcile() {
-        var record = SessionRecord()
-        record.reconcile(owed: [OwedSession(epoch: 4, account: second), OwedSession(epoch: 1, account: first)])
-        #expect(record.mayHoldData.map(\.epoch) == [1, 4])
-        let stale = record.enter(session(nil, 5))
-        #expect(stale.map(\.account.username) == ["one", "two"])
-        record.cleaned(stale, detail: "3 files")
-        #expect(record.receiptsDue.map(\.epoch) == [1, 4])
-        // One receipt arrived and the other was lost: the receipt is still due, but the cleanup is not repeated.
-        record.reconcile(owed: [OwedSession(epoch: 4, account: second)])
-        #expect(record.receiptsDue == [SessionRecord.Receipt(epoch: 4, detail: "3 files", mark: 0)])
-        #expect(record.mayHoldData.isEmpty)
-        record.reconcile(owed: [])
-        #expect(record.receiptsDue.isEmpty)
-    }
-
     @Test("a receipt that the broker has taken does not cause a write")
     func takenReceipt() async throws {
-        let directory = try TemporaryDirectory("record")
-        let store = SessionStore(path: "\(directory.path)/record.json")
         var record = SharedRecord(store: store)
-        try await record.update { [first] record in
-            _ = record.enter(DeviceSession(account: first, epoch: 1))
-        }
+        try await record.update { [first] in _ = $0.enter(DeviceSession(account: first, epoch: 1)) }
         try await record.update { record in
             let stale = record.enter(DeviceSession(account: nil, epoch: 2))
             record.cleaned(stale)
@@ -177,7 +135,6 @@ struct SessionRecordTests {
 
     @Test("the file stores the record; an unreadable file is an error")
     func file() throws {
-        let directory = try TemporaryDirectory("session-store")
         let store = SessionStore(path: "\(directory.path)/deep/er/record.json")
         #expect(try store.load() == SessionRecord())
         var record = SessionRecord()

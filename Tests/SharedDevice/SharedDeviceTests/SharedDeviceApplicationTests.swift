@@ -1,77 +1,24 @@
-import Basics
 import DBus
 import Dispatch
 import NotifyCenter
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
-import Synchronization
 import Testing
 
 @Suite("An app and the real broker", .timeLimit(.minutes(10)))
 struct SharedDeviceApplicationTests {
-    @Test("sign-in gives another app the account and a token; sign-out ends both")
-    func globalSignInAndOut() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let (one, other) = (device.application("one"), device.application("other"))
-        #expect(await one.getDeviceInformation().deviceMode == .shared)
-        #expect(await one.getDeviceInformation().organization == "Contoso")
-        let result = try await one.signIn("ada")
-        #expect(result.account.username == "ada" && result.account.displayName == "Ada")
-        #expect(result.scopes == ["orders.read"])
-        let seen = try await other.getCurrentAccount()
-        #expect(seen.current == result.account && seen.previous == nil)
-        let parameters = SilentTokenParameters(scopes: ["orders.read"], account: result.account)
-        let silent = try await other.acquireTokenSilent(with: parameters)
-        #expect(silent.accessToken != result.accessToken, "each app has a token of its own")
-        #expect(try await other.acquireTokenSilent(with: parameters).accessToken == silent.accessToken)
-        var refresh = parameters
-        refresh.forceRefresh = true
-        #expect(try await other.acquireTokenSilent(with: refresh).accessToken != silent.accessToken)
-        try await other.signout(with: result.account)
-        let after = try await one.getCurrentAccount()
-        #expect(after.current == nil)
-        let told = try await other.getCurrentAccount()
-        #expect(told.current == nil && told.previous == result.account)
-        #expect(await code { _ = try await one.acquireTokenSilent(with: parameters) } == .noCurrentAccount)
-    }
-
-    @Test("a request against the device's rules fails with a code and changes nothing")
-    func refusals() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let application = device.application()
-        let stranger = Account(identifier: "nobody.here", username: "nobody")
-        #expect(await code { try await application.signout(with: stranger) } == .noCurrentAccount)
-        #expect(await code { try await application.signIn("ada", password: "wrong") } == .authenticationFailed)
-        #expect(await code { try await application.signIn("mallory") } == .authenticationFailed)
-        let canceled = InteractiveTokenParameters(scopes: []) { _ in nil }
-        #expect(await code { _ = try await application.acquireToken(with: canceled) } == .userCanceled)
-        let ada = try await application.signIn("ada").account
-        #expect(await code { try await application.signIn("grace") } == .accountAlreadySignedIn)
-        #expect(await code { try await application.signIn("ada") } == .accountAlreadySignedIn)
-        #expect(await code { try await application.signout(with: stranger) } == .currentAccountMismatch)
-        let silent = SilentTokenParameters(scopes: [], account: stranger)
-        #expect(await code { _ = try await application.acquireTokenSilent(with: silent) } == .currentAccountMismatch)
-        #expect(try await application.getCurrentAccount().current == ada)
-    }
-
-    // E11, D9
-    @Test("without a broker or bus the mode is unknown and requests fail")
-    func noBroker() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        let lonely = device.application()
-        let nowhere = SharedDeviceApplication(
+    @Test("without a bus the mode is unknown and requests fail")
+    func noBus() async throws {
+        let directory = try TemporaryDirectory("no-bus")
+        let application = SharedDeviceApplication(
             identifier: "org.example.nowhere",
             bus: .address("unix:path=/nowhere/bus"),
-            stateDirectory: device.directory.path
+            stateDirectory: directory.path
         )
-        for application in [lonely, nowhere] {
-            let information = await application.getDeviceInformation()
-            #expect(information.deviceMode == .unknown && information.problem?.code == .brokerUnavailable)
-            #expect(await code { _ = try await application.getCurrentAccount() } == .brokerUnavailable)
-            #expect(await code { try await application.signIn("ada") } == .brokerUnavailable)
-        }
-        try await device.startBroker()
-        #expect(await lonely.getDeviceInformation().deviceMode == .shared)
+        let information = await application.getDeviceInformation()
+        #expect(information.deviceMode == .unknown && information.problem?.code == .brokerUnavailable)
+        #expect(await code { _ = try await application.getCurrentAccount() } == .brokerUnavailable)
+        #expect(await code { try await application.signIn("ada") } == .brokerUnavailable)
     }
 
     // The app crashes after it has learned of an account and before it follows changes.
@@ -98,23 +45,15 @@ struct SharedDeviceApplicationTests {
     func busRestart() async throws {
         let device = try await DeviceOnPrivateBus()
         let (one, other) = (device.application("one"), device.application("other"))
-        let log = Locked<[String]>([])
-        let following = Task {
-            for await change in one.accountChanges {
-                log.withLock { $0.append(change.current?.username ?? "-") }
-                try await one.cleanupDone(change)
-            }
-        }
-        defer { following.cancel() }
+        let follower = Follower(one)
         try await other.signIn("ada")
-        try await eventually("it follows") { log.withLock { $0.last } == "ada" }
-        device.bus.stop()
-        try device.bus.start()
+        try await follower.hears("ada")
+        try device.bus.restart()
         try await eventually("the broker is back on the bus") {
             await other.getDeviceInformation().deviceMode == .shared
         }
         try await other.signOutCurrent()
-        try await eventually("the sign-out is heard") { log.withLock { $0.last } == "-" }
+        try await follower.hears("-")
     }
 
     @Test("a text that the bus refuses is an invalid request and blocks no receipt")
@@ -166,37 +105,37 @@ struct SharedDeviceApplicationTests {
         let key = DispatchSpecificKey<Bool>()
         let queue = DispatchQueue(label: "completion")
         queue.setSpecific(key: key, value: true)
-        let parameters = SharedDeviceParameters(completionBlockQueue: queue)
-        let log = Locked<[String]>([])
+        let log = Log()
         @Sendable func note(_ text: String) {
-            log.withLock { $0.append(DispatchQueue.getSpecific(key: key) == true ? text : "\(text) elsewhere") }
+            log.add(DispatchQueue.getSpecific(key: key) == true ? text : "\(text) elsewhere")
         }
+        func expect(_ text: String, _ count: Int) async throws {
+            try await eventually("\(text) is noted") { log.lines.count >= count }
+            #expect(log.lines.last == text && log.lines.count == count)
+        }
+        let parameters = SharedDeviceParameters(completionBlockQueue: queue)
         application.getDeviceInformation(with: parameters) { information, error in
             note(information?.deviceMode == .shared && error == nil ? "shared" : "wrong")
         }
-        try await eventually("the first block") { log.withLock { $0 } == ["shared"] }
+        try await expect("shared", 1)
         var interactive = InteractiveTokenParameters(scopes: []) { _ in
             Credentials(username: "ada", password: "correct horse ada")
         }
         interactive.completionBlockQueue = queue
-        application.acquireToken(with: interactive) { result, error in
-            note(result?.account.username ?? "\(String(describing: error))")
-        }
-        try await eventually("the second block") { log.withLock { $0.last } == "ada" }
+        application.acquireToken(with: interactive) { note($0?.account.username ?? "\(String(describing: $1))") }
+        try await expect("ada", 2)
         let account = try #require(try await application.getCurrentAccount().current)
         var silent = SilentTokenParameters(scopes: [], account: account)
         silent.completionBlockQueue = queue
         application.acquireTokenSilent(with: silent) { result, _ in note(result == nil ? "wrong" : "token") }
-        try await eventually("the third block") { log.withLock { $0.last } == "token" }
+        try await expect("token", 3)
         application.signout(with: account, signoutParameters: SignoutParameters(completionBlockQueue: queue)) {
-            success,
-            error in note(success && error == nil ? "out" : "wrong")
+            note($0 && $1 == nil ? "out" : "wrong")
         }
-        try await eventually("the fourth block") { log.withLock { $0.last } == "out" }
-        application.getCurrentAccount(with: parameters) { current, previous, error in
-            note("\(current?.username ?? "-") \(previous?.username ?? "-") \(error?.code.description ?? "-")")
+        try await expect("out", 4)
+        application.getCurrentAccount(with: parameters) {
+            note("\($0?.username ?? "-") \($1?.username ?? "-") \($2?.code.description ?? "-")")
         }
-        try await eventually("the fifth block") { log.withLock { $0.last } == "- ada -" }
-        #expect(log.withLock { $0.count } == 5)
+        try await expect("- ada -", 5)
     }
 }

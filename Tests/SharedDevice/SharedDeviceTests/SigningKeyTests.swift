@@ -8,22 +8,6 @@ import Testing
 
 @Suite("Tokens that services can verify")
 struct SigningKeyTests {
-    private func keys(_ connection: DBusConnection) async throws -> String {
-        let answer = try await connection.call(
-            try DBusMessage.methodCall(
-                destination: BrokerProtocol.busName,
-                path: BrokerProtocol.path,
-                interface: "org.freedesktop.DBus.Properties",
-                member: "Get",
-                arguments: [.string(BrokerProtocol.interface), .string("SigningKeys")]
-            )
-        )
-        guard case .variant(let value)? = answer.first, let text = value.stringValue else {
-            throw DeviceOnPrivateBus.Unexpected(description: "\(answer)")
-        }
-        return text
-    }
-
     @Test("the keys on the bus and in the file verify tokens, also after a restart")
     func token() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
@@ -38,7 +22,18 @@ struct SigningKeyTests {
                 device.killBroker()
                 try await device.startBroker()
             }
-            let published = try await keys(connection)
+            let answer = try await connection.call(
+                try DBusMessage.methodCall(
+                    destination: BrokerProtocol.busName,
+                    path: BrokerProtocol.path,
+                    interface: "org.freedesktop.DBus.Properties",
+                    member: "Get",
+                    arguments: [.string(BrokerProtocol.interface), .string("SigningKeys")]
+                )
+            )
+            guard case .variant(let value)? = answer.first, let published = value.stringValue else {
+                throw DeviceOnPrivateBus.Unexpected(description: "\(answer)")
+            }
             #expect(try String(contentsOfFile: file, encoding: .utf8) == published + "\n")
             let verified = try JSONWebKeySet(parsing: Array(published.utf8)).verify(CompactSignature(parsing: token))
             #expect(verified.claims["sub"]?.string == (try await app.getCurrentAccount().current?.identifier))

@@ -24,11 +24,8 @@ struct TerminalTests {
         let directory = try TemporaryDirectory("colour")
         let file = "\(directory.path)/managed.json"
         try Data(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#.utf8).write(to: URL(fileURLWithPath: file))
-        let check = try onTerminal(
-            ChildProcess.built("shared-device"),
-            ["configuration", "check", file],
-            environment: [variable: value]
-        )
+        let command = ["configuration", "check", file]
+        let check = try onTerminal(ChildProcess.built("shared-device"), command, environment: [variable: value])
         #expect(await check.exitStatus() == 0)
         #expect(check.lines.joined().contains("\u{1B}[") == isExpected, "\(check.lines)")
     }
@@ -48,14 +45,7 @@ struct TerminalTests {
     }
 
     /// The processes of the demonstration: each has the folder in its environment or on its command line.
-    private func processes(of folder: String) throws -> [String] {
-        try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
-            .compactMap { process in
-                let files = ["cmdline", "environ"].map { "/proc/\(process)/\($0)" }
-                let texts = files.map { FileManager.default.contents(atPath: $0) }
-                return texts.contains { $0?.range(of: Data(folder.utf8)) != nil } ? process : nil
-            }
-    }
+    private func parts(of folder: String) -> [Int32] { processes(with: folder, in: ["cmdline", "environ"]) }
 
     @Test("Ctrl-C during the start of demo-live ends it and leaves nothing behind")
     func interruptedStart() async throws {
@@ -77,7 +67,7 @@ struct TerminalTests {
         #expect(await demo.exitStatus() == 130)
         #expect(demo.lines.contains { $0.hasSuffix("demo-live: interrupted\r") }, "\(demo.lines)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == [])
-        #expect(try processes(of: folder) == [])
+        #expect(parts(of: folder) == [])
     }
 
     @Test(
@@ -90,13 +80,10 @@ struct TerminalTests {
         let demo = try demoLive(["TMPDIR": folder, "LINES": "48", "COLUMNS": "160"])
         try await eventually("all panes are there, and shown") {
             try #require(demo.isRunning, "\(demo.lines)")
-            return try processes(of: folder).contains { process in
-                let line = FileManager.default.contents(atPath: "/proc/\(process)/cmdline")
-                return line?.range(of: Data("attach-session".utf8)) != nil
-            }
+            return !Set(parts(of: folder)).isDisjoint(with: processes(with: "attach-session"))
         }
         demo.kill()
-        try await eventually("everything has ended") { try processes(of: folder).isEmpty }
+        try await eventually("everything has ended") { parts(of: folder).isEmpty }
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == [])
     }
 }
