@@ -18,11 +18,8 @@ struct DeviceInformationTests {
     private func ask(_ app: MSALPublicClientApplication) async throws -> Answer {
         let answer = Locked<Answer?>(nil)
         app.getDeviceInformation(with: nil) { information, error in
-            let got = Answer(
-                mode: information?.deviceMode,
-                hasBroker: information?.hasAADSSOExtension,
-                codes: Codes(error)
-            )
+            let (mode, hasBroker) = (information?.deviceMode, information?.hasAADSSOExtension)
+            let got = Answer(mode: mode, hasBroker: hasBroker, codes: Codes(error))
             answer.withLock { $0 = got }
         }
         try await eventually("the block") { answer.withLock { $0 } != nil }
@@ -31,7 +28,7 @@ struct DeviceInformationTests {
 
     @Test("1: an app without the broker's redirect URI gets an error and no mode")
     func notEnabled() async throws {
-        let device = try await MSALTestDevice()
+        let device = try await DeviceOnPrivateBus()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
         for redirect in ["app://other", "msauth.://auth", ""] {
             let app = try device.application { $0.redirectUri = redirect }
@@ -47,8 +44,8 @@ struct DeviceInformationTests {
 
     @Test("2: without a broker the request fails, but a known shared mode is repeated")
     func unreachable() async throws {
-        let device = try await MSALTestDevice(starts: false)
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus(starts: false)
+        let app = try device.msalApplication()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
         let before = try await ask(app)
         #expect(before.mode == nil && before.codes == unavailable)
@@ -70,8 +67,8 @@ struct DeviceInformationTests {
 
     @Test("3: overlapping requests each get a response")
     func overlapping() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         try await withThrowingTaskGroup(of: MSALDeviceMode.self) { group in
             for _ in 0..<16 { group.addTask { try await app.deviceInformation(with: nil).deviceMode } }
             for try await mode in group { #expect(mode == .shared) }
@@ -99,8 +96,8 @@ struct DeviceInformationTests {
 
     @Test("5: the mode is the broker's mode")
     func success() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let information = try await app.getDeviceInformation(with: MSALParameters())
         #expect(information.deviceMode == .shared && information.hasAADSSOExtension)
         #expect(information.configuredPreferredAuthMethod == .notConfigured)

@@ -28,12 +28,12 @@ struct DevicePromptTests {
     }
 
     private func codes(
-        _ device: MSALTestDevice,
+        _ device: DeviceOnPrivateBus,
         _ hint: String,
         _ parameters: MSALWebviewParameters = MSALWebviewParameters()
     ) async throws -> Codes? {
         _ = try Self.program.get()
-        let app = try device.application()
+        let app = try device.msalApplication()
         let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
         request.loginHint = hint
         return await SharedDeviceTests.codes { _ = try await app.acquireToken(with: request) }
@@ -41,7 +41,7 @@ struct DevicePromptTests {
 
     @Test("the prompt's errors have MSAL's codes; an absent prompt causes no retry")
     func outcomes() async throws {
-        let device = try await MSALTestDevice()
+        let device = try await DeviceOnPrivateBus()
         #expect(try await codes(device, "cancels") == Codes(.userCanceled))
         #expect(try await codes(device, "nobody") == .internal(.internalErrorNoViewController))
         #expect(try await codes(device, "down") == Codes(.serverError))
@@ -50,7 +50,7 @@ struct DevicePromptTests {
     @Test("a view controller without a prompt makes the sign-in open a window")
     func window() async throws {
         final class ViewController {}
-        let device = try await MSALTestDevice()
+        let device = try await DeviceOnPrivateBus()
         let controller = ViewController()
         let parameters = MSALWebviewParameters(authPresentationViewController: controller)
         #expect(try await codes(device, "window", parameters) == .internal(.internalErrorAuthorizationFailed))

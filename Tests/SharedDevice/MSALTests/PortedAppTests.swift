@@ -32,48 +32,41 @@ struct PortedAppTests {
 
     /// Starts the app in one of its forms on the device's bus, and waits until it takes input. The person types ada's
     /// name and password.
-    private func start(_ form: String? = nil, on device: MSALTestDevice) async throws -> ChildProcess {
-        let browser = try device.directory.writeScript("xdg-open", "echo \"$1\" >>\(device.directory.path)/opened")
-        let folder = (browser as NSString).deletingLastPathComponent
+    private func start(_ form: String? = nil, on device: DeviceOnPrivateBus) async throws -> ChildProcess {
+        let folder = device.directory.path
+        _ = try device.directory.writeScript("xdg-open", "echo \"$1\" >>\(folder)/opened")
         let path = "\(folder):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
+        let variables = ["XDG_STATE_HOME": folder, "PATH": path]
         let app = try ChildProcess(
             ChildProcess.built("ported-shared-device-app"),
             ["ada", "correct horse ada"] + (form.map { [$0] } ?? []),
-            environment: device.bus.environment
-                .merging(["XDG_STATE_HOME": device.directory.path, "PATH": path]) { $1 }
+            environment: device.bus.environment.merging(variables) { $1 }
         )
         try await app.line { $0 == "ready" }
         return app
     }
 
-    private func deviceWithPage() async throws -> MSALTestDevice {
-        let device = try await MSALTestDevice(starts: false)
-        try device.configure(
-            #"{"sharedDeviceMode": true, "passwordSignIn": true, "endSessionURL": "\#(Self.page)"}"#
-        )
-        try await device.startBroker()
-        return device
+    private func deviceWithPage() async throws -> DeviceOnPrivateBus {
+        try await DeviceOnPrivateBus(configuration: #""endSessionURL": "\#(Self.page)""#)
     }
 
     private static let page = "https://login.example/logout"
 
-    private func opened(on device: MSALTestDevice) throws -> String {
+    private func opened(on device: DeviceOnPrivateBus) throws -> String {
         try String(contentsOfFile: "\(device.directory.path)/opened", encoding: .utf8)
     }
 
     @Test("it handles sign-in, remote sign-out, cleanup and its own sign-out")
     func runs() async throws {
         let device = try await deviceWithPage()
+        let control = ControlApp(on: device)
         let app = try await start(on: device)
-        try app.write("detect")
-        try await app.line { $0 == "shared true" }
-        try app.write("account")
-        try await app.line { $0 == "current - previous -" }
-        try app.write("sign-in")
-        try await app.line { $0 == "signed in ada for api://myapi/scope" }
+        try await app.presses("detect", "shared true")
+        try await app.presses("account", "current - previous -")
+        try await app.presses("sign-in", "signed in ada for api://myapi/scope")
         try await app.line { $0 == "broadcast" }
         try await app.line { $0 == "current ada previous -" }
-        try await device.control.signOut()
+        try await control.signOut()
         try await app.line { $0 == "cleaned ada" }
         try await app.line { $0 == "current - previous ada" }
         try app.write("sign-in")
@@ -83,8 +76,7 @@ struct PortedAppTests {
         }
         // Overlapping requests may each report the same sign-out.
         let cleaned = app.lines.count { $0 == "cleaned ada" }
-        try app.write("sign-out")
-        try await app.line { $0 == "signed out true" }
+        try await app.presses("sign-out", "signed out true")
         #expect(try opened(on: device) == "\(Self.page)\n")
         try await eventually("it has heard of its own sign-out") { app.lines.count { $0 == "cleaned ada" } > cleaned }
         try app.write("quit")
@@ -97,7 +89,8 @@ struct PortedAppTests {
 
     @Test("a SwiftUI proxy signs in through its view controller, refreshes and signs out")
     func proxy() async throws {
-        let device = try await MSALTestDevice()
+        let device = try await DeviceOnPrivateBus()
+        let control = ControlApp(on: device)
         let app = try await start("proxy", on: device)
         try await app.presses("mode", "mode shared true")
         try await app.presses("account", "account - true")
@@ -105,21 +98,22 @@ struct PortedAppTests {
         try await app.presses("refresh", "refreshed ada true false")
         try app.write("open-url")
         try await app.presses("account", "account ada true")
-        try await device.control.signOut()
+        try await control.signOut()
         try await app.presses("refresh", "refreshed - false true")
         // The failed refresh has cleared the form's account, so there is no account to sign out.
         try await app.presses("sign-out", "signed out true")
-        #expect(try await device.control.current == nil)
+        #expect(try await control.current == nil)
     }
 
     @Test("a hybrid plugin uses authorities, an observer and a global sign-out")
     func hybrid() async throws {
         let device = try await deviceWithPage()
+        let control = ControlApp(on: device)
         let app = try await start("hybrid", on: device)
         #expect(app.lines.contains("resolved known=2"))
         let token =
-            "resolved authority=https://contoso.b2clogin.com/contoso/policy environment=contoso.b2clogin.com hasHeader=true "
-            + "hasIdToken=false isPerson=true isSSOAccount=true isTenant=true username=ada"
+            "resolved authority=https://contoso.b2clogin.com/contoso/policy environment=contoso.b2clogin.com "
+            + "hasHeader=true hasIdToken=false isPerson=true isSSOAccount=true isTenant=true username=ada"
         try await app.presses("sign-in", token)
         try await app.line { $0 == "account changed" }
         try app.write("refresh")
@@ -128,17 +122,17 @@ struct PortedAppTests {
         try await app.presses("sign-in", "rejected no token: -50000")
         // Removing the account from the app signs no account out.
         try await app.presses("forget", "resolved left=0")
-        #expect(try await device.control.current == "ada")
+        #expect(try await control.current == "ada")
         try await app.presses("sign-out", "resolved success=true")
         #expect(try opened(on: device) == "\(Self.page)\n")
-        #expect(try await device.control.current == nil)
+        #expect(try await control.current == nil)
     }
 
     @Test(
         "a plugin can set authorities and no-op settings, and turn off the broker"
     )
     func channel() async throws {
-        let device = try await MSALTestDevice()
+        let device = try await DeviceOnPrivateBus()
         let app = try await start("channel", on: device)
         #expect(app.lines.contains("created https://contoso.b2clogin.com/contoso org.example.channel 1"))
         try await app.presses("sign-in", "token ada https://contoso.ciamlogin.com/contoso true")
@@ -157,12 +151,13 @@ struct PortedAppTests {
 
     @Test("a provider wraps the block in an async function; removal signs no account out")
     func provider() async throws {
-        let device = try await MSALTestDevice()
+        let device = try await DeviceOnPrivateBus()
+        let control = ControlApp(on: device)
         let app = try await start("provider", on: device)
         try await app.presses("sign-out", "nobody")
         try await app.presses("sign-in", "provided Ada true true")
         try await app.presses("sign-out", "removed 0")
-        #expect(try await device.control.current == "ada")
+        #expect(try await control.current == "ada")
     }
 }
 

@@ -12,8 +12,8 @@ import Testing
 struct RequestTests {
     @Test("all apps share a sign-in without a prompt, and a sign-out ends it for all")
     func singleSignOn() async throws {
-        let device = try await MSALTestDevice()
-        let (one, other) = (try device.application("one"), try device.application("other"))
+        let device = try await DeviceOnPrivateBus()
+        let (one, other) = (try device.msalApplication("one"), try device.msalApplication("other"))
         let result = try await one.signIn("ada")
         #expect(result.account.username == "ada" && result.scopes == ["orders.read"])
         #expect(result.authorizationHeader == "Bearer \(result.accessToken)")
@@ -48,8 +48,8 @@ struct RequestTests {
 
     @Test("arguments are checked before any change")
     func argumentChecks() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         let invalid = Codes.internal(.internalErrorInvalidParameter)
         let plain = MSALSignoutParameters(webviewParameters: .unasked)
@@ -73,8 +73,8 @@ struct RequestTests {
 
     @Test("requests for claims and for a device token fail")
     func refusals() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: account)
         let interactive = MSALInteractiveTokenParameters(scopes: ["orders.read"], webviewParameters: .unasked)
@@ -100,8 +100,8 @@ struct RequestTests {
 
     @Test("a browser sign-out without a page signs out of the device and fails")
     func browserWithoutPage() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         let parameters = MSALSignoutParameters(webviewParameters: .unasked)
         parameters.signoutFromBrowser = true
@@ -119,26 +119,25 @@ struct RequestTests {
         "a browser sign-out succeeds only if its page opens",
         arguments: [
             (BrowserSignout.notRequested, true), (.opened, true), (.notConfigured, false),
-            (.failed("no screen"), false),
-            (.timedOut, false),
+            (.failed("no screen"), false), (.timedOut, false),
         ]
     )
     func browser(result: BrowserSignout, succeeds: Bool) { #expect((result.problem == nil) == succeeds) }
 
     @Test("an account that is not current gets no sign-out and no token")
     func mismatch() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let ada = try await app.signIn("ada").account
         try await app.signout(with: ada, signoutParameters: MSALSignoutParameters())
         _ = try await app.told()
-        let nobody = await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) }
-        #expect(nobody == .internal(.internalErrorAccountRequired))
+        func signOut() async -> Codes? {
+            await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) }
+        }
+        #expect(await signOut() == .internal(.internalErrorAccountRequired))
         let grace = try await app.signIn("grace").account
         let mismatched = Codes.internal(.internalErrorMismatchedUser)
-        #expect(
-            await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) } == mismatched
-        )
+        #expect(await signOut() == mismatched)
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: ada)
         #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == mismatched)
         // The request fails before the prompt, because the password could not be used.
@@ -146,19 +145,18 @@ struct RequestTests {
         interactive.account = ada
         #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
         interactive.account = nil
-        interactive.loginHint = "ada"
-        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
-        interactive.loginHint = "Grace"
-        interactive.promptType = .login
-        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
+        for (hint, prompt) in [("ada", .default), ("Grace", .login)] as [(String, MSALPromptType)] {
+            (interactive.loginHint, interactive.promptType) = (hint, prompt)
+            #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
+        }
         interactive.promptType = .default
         #expect(try await app.acquireToken(with: interactive).account == grace)
     }
 
     @Test("the prompt's outcomes have codes, and its errors are passed on unchanged")
     func prompts() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         func signIn(_ parameters: MSALWebviewParameters, account: MSALAccount? = nil) async -> Codes? {
             let parameters = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
             parameters.account = account
@@ -172,7 +170,7 @@ struct RequestTests {
         #expect(await signIn(.typing("grace"), account: ada) == .internal(.internalErrorMismatchedUser))
         #expect(try await app.told() == "- ada")
         let throwing = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
-        await #expect(throws: MSALTestDevice.Unexpected.self) { _ = try await app.acquireToken(with: throwing) }
+        await #expect(throws: DeviceOnPrivateBus.Unexpected.self) { _ = try await app.acquireToken(with: throwing) }
         let offered = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .typing())
         offered.account = ada
         #expect(try await app.acquireToken(with: offered).account == ada)
@@ -180,8 +178,8 @@ struct RequestTests {
 
     @Test("a second prompt of the same app is refused while the first is open")
     func oneAtATime() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let (typed, type) = AsyncStream<Void>.makeStream()
         let isOpen = Locked(false)
         let slow = MSALWebviewParameters { _ in
@@ -195,10 +193,8 @@ struct RequestTests {
         }
         try await eventually("the first prompt is open") { isOpen.withLock { $0 } }
         let second = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
-        #expect(
-            await codes { _ = try await app.acquireToken(with: second) }
-                == .internal(.internalErrorInteractiveSessionAlreadyRunning)
-        )
+        let refusal = await codes { _ = try await app.acquireToken(with: second) }
+        #expect(refusal == .internal(.internalErrorInteractiveSessionAlreadyRunning))
         type.yield()
         #expect(try await first.value == "ada")
         #expect(try await app.acquireToken(with: second).account.username == "ada")
@@ -206,11 +202,11 @@ struct RequestTests {
 
     @Test("listing accounts reports no change; the local list has the known account")
     func lists() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let (app, control) = (try device.msalApplication(), ControlApp(on: device))
         #expect(try app.allAccounts() == [])
         #expect(await codes { _ = try app.account(forUsername: "ada") } == .internal(.internalErrorAccountRequired))
-        try await device.control.signIn("ada")
+        try await control.signIn("ada")
         let everybody = MSALAccountEnumerationParameters()
         let ada = try #require(try await app.accountsFromDevice(for: everybody).first)
         #expect(ada.username == "ada")
@@ -233,7 +229,7 @@ struct RequestTests {
         #expect(try app.allAccounts() == [ada])
         // None of these requests counted as a report.
         #expect(try await app.told() == "ada -")
-        try await device.control.signOut()
+        try await control.signOut()
         #expect(try await app.accountsFromDevice(for: everybody) == [])
         #expect(try app.allAccounts() == [])
         #expect(try await app.told() == "- ada")
@@ -241,21 +237,21 @@ struct RequestTests {
 
     @Test("every request fails with the right code if there is no broker")
     func noBroker() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         device.killBroker()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
         let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
-        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == unavailable)
-        #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == unavailable)
-        #expect(
-            await codes { try await app.signout(with: account, signoutParameters: MSALSignoutParameters()) }
-                == unavailable
-        )
         let everybody = MSALAccountEnumerationParameters()
-        #expect(await codes { _ = try await app.accountsFromDevice(for: everybody) } == unavailable)
+        let requests: [() async throws -> Void] = [
+            { _ = try await app.acquireToken(with: interactive) },
+            { _ = try await app.acquireTokenSilent(with: silent) },
+            { try await app.signout(with: account, signoutParameters: MSALSignoutParameters()) },
+            { _ = try await app.accountsFromDevice(for: everybody) },
+        ]
+        for request in requests { #expect(await codes(of: request) == unavailable) }
         do {
             _ = try await app.acquireTokenSilent(with: silent)
         } catch let error as NSError {

@@ -1,5 +1,4 @@
 import Basics
-import DBus
 import Dispatch
 import Foundation
 import MSAL
@@ -18,6 +17,23 @@ enum Step: Sendable {
 
 @Suite("The response to a request for the current account")
 struct SequenceTests {
+    private let device: DeviceOnPrivateBus
+    private let control: ControlApp
+
+    init() async throws {
+        device = try await DeviceOnPrivateBus()
+        control = ControlApp(on: device)
+    }
+
+    /// An app that has been told of ada's sign-in, and not yet of her sign-out.
+    private func appThatMissedSignOut() async throws -> MSALPublicClientApplication {
+        let app = try device.msalApplication()
+        try await control.signIn("ada")
+        _ = try await app.told()
+        try await control.signOut()
+        return app
+    }
+
     private static let rows: [[Step]] = [
         [.ask("- -")],
         [.signIn("ada"), .ask("ada -")],
@@ -32,13 +48,12 @@ struct SequenceTests {
 
     @Test("the real broker agrees with MSAL's table")
     func table() async throws {
-        let device = try await MSALTestDevice()
         for (number, row) in Self.rows.enumerated() {
-            let app = try device.application("row\(number)")
+            let app = try device.msalApplication("row\(number)")
             for step in row {
                 switch step {
-                case .signIn(let user): try await device.control.signIn(user)
-                case .signOut: try await device.control.signOut()
+                case .signIn(let user): try await control.signIn(user)
+                case .signOut: try await control.signOut()
                 case .ask(let expected): #expect(try await app.told() == expected, "\(row)")
                 case .askInVain:
                     device.killBroker()
@@ -47,61 +62,49 @@ struct SequenceTests {
                 }
             }
             // Each row starts without an account.
-            if try await device.control.current != nil { try await device.control.signOut() }
+            if try await control.current != nil { try await control.signOut() }
         }
     }
 
     @Test("a change reported right before a crash is reported once more")
     func crash() async throws {
-        let device = try await MSALTestDevice()
-        try await device.control.signIn("ada")
+        try await control.signIn("ada")
         // A new object for each start of the app: only the file connects them.
         #expect(try await device.endedApplication { try await $0.told() } == "ada -")
-        try await device.control.signOut()
+        try await control.signOut()
         #expect(try await device.endedApplication { try await $0.told() } == "- ada")
-        let restarted = try device.application()
-        #expect(try await restarted.told() == "- ada")
-        #expect(try await restarted.told() == "- -")
-        #expect(try await device.application().told() == "- -")
+        let restarted = try device.msalApplication()
+        for answer in ["- ada", "- -"] { #expect(try await restarted.told() == answer) }
+        #expect(try await device.msalApplication().told() == "- -")
+    }
+
+    /// Each of these accounts is reported to another process of the app, which ends at once.
+    private func leaveDebts(of users: [String]) async throws {
+        for user in users {
+            try await control.signIn(user)
+            _ = try await device.endedApplication { try await $0.told() }
+            try await control.signOut()
+        }
     }
 
     @Test("accounts whose data the app did not delete are reported one by one")
     func several() async throws {
-        let device = try await MSALTestDevice()
-        // Each account is reported to another process of the app, which ends at once.
-        for user in ["ada", "grace"] {
-            try await device.control.signIn(user)
-            _ = try await device.endedApplication { try await $0.told() }
-            try await device.control.signOut()
-        }
-        let app = try device.application()
-        #expect(try await app.told() == "- grace")
-        #expect(try await app.told() == "- ada")
-        #expect(try await app.told() == "- -")
+        try await leaveDebts(of: ["ada", "grace"])
+        let app = try device.msalApplication()
+        for answer in ["- grace", "- ada", "- -"] { #expect(try await app.told() == answer) }
     }
 
     @Test("the return of one person does not hide another person's remaining data")
     func behindReturn() async throws {
-        let device = try await MSALTestDevice()
-        // Each account is reported to another process of the app, which ends at once.
-        for user in ["grace", "ada"] {
-            try await device.control.signIn(user)
-            _ = try await device.endedApplication { try await $0.told() }
-            try await device.control.signOut()
-        }
-        try await device.control.signIn("ada")
-        let app = try device.application()
-        #expect(try await app.told() == "ada grace")
-        #expect(try await app.told() == "ada ada")
+        try await leaveDebts(of: ["grace", "ada"])
+        try await control.signIn("ada")
+        let app = try device.msalApplication()
+        for answer in ["ada grace", "ada ada"] { #expect(try await app.told() == answer) }
     }
 
     @Test("a request during the block's deletion does not settle the block's change")
     func whileDeleting() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
-        try await device.control.signIn("ada")
-        _ = try await app.told()
-        try await device.control.signOut()
+        let app = try await appThatMissedSignOut()
         let isDeleting = Locked(false)
         let mayEnd = DispatchSemaphore(value: 0)
         app.getCurrentAccount(with: nil) { _, _, _ in
@@ -112,65 +115,52 @@ struct SequenceTests {
         try await eventually("the block runs") { isDeleting.withLock { $0 } }
         #expect(try await app.told() == "- ada")
         // Another process of the app still gets the change, as after a crash in the block.
-        #expect(try await device.application().told() == "- ada")
+        #expect(try await device.msalApplication().told() == "- ada")
     }
 
     @Test("a token request settles the reported change")
     func settledByToken() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
-        try await device.control.signIn("ada")
-        _ = try await app.told()
-        try await device.control.signOut()
+        let app = try await appThatMissedSignOut()
         #expect(try await app.told() == "- ada")
         try await app.signIn("grace")
-        #expect(try await device.application().told() == "grace -")
+        #expect(try await device.msalApplication().told() == "grace -")
     }
 
     // S13
     @Test("another task's token request does not settle a change told to an async function")
     func otherTask() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
-        try await device.control.signIn("ada")
-        _ = try await app.told()
-        try await device.control.signOut()
+        let app = try await appThatMissedSignOut()
         #expect(try await app.told() == "- ada")
         // This task is still deleting ada's data.
         _ = try await Task { try await app.signIn("grace") }.value
-        #expect(try await device.application().told() == "grace ada")
+        #expect(try await device.msalApplication().told() == "grace ada")
         #expect(try await app.told() == "grace grace", "its next question settles it")
     }
 
     @Test("an app that reports cleanups is told until it has reported")
     func receipts() async throws {
-        let device = try await MSALTestDevice()
         func reports(_ configuration: MSALPublicClientApplicationConfig) { configuration.reportsCleanup = true }
         func expectDebt(_ app: MSALPublicClientApplication, of ada: MSALAccount?) async throws {
             let (current, previous) = try await app.currentAccount(with: nil)
-            #expect(current == ada)
-            #expect(previous == ada)
-            #expect(previous?.needsCleanup == true)
+            #expect(current == ada && previous == ada && previous?.needsCleanup == true)
         }
-        try await device.control.signIn("ada")
+        try await control.signIn("ada")
         let ada = try await device.endedApplication(configure: reports) { app in
             let (ada, nobody) = try await app.currentAccount(with: nil)
-            #expect(ada?.needsCleanup == false)
-            #expect(nobody == nil)
-            try await device.control.signOut()
-            try await device.control.signIn("ada")
+            #expect(ada?.needsCleanup == false && nobody == nil)
+            try await control.signOut()
+            try await control.signIn("ada")
             try await expectDebt(app, of: ada)
             return ada
         }
         try await device.endedApplication(configure: reports) { try await expectDebt($0, of: ada) }
-        let app = try device.application(configure: reports)
+        let app = try device.msalApplication(configure: reports)
         let previous = try #require(try await app.currentAccount(with: nil).1)
         try await app.cleanupDone(of: previous)
         let (current, clean) = try await app.currentAccount(with: nil)
-        #expect(current == ada)
-        #expect(clean?.needsCleanup != true)
+        #expect(current == ada && clean?.needsCleanup != true)
         // The same with a completion block, and with a sign-out instead of a return.
-        try await device.control.signOut()
+        try await control.signOut()
         let left = try #require(try await app.currentAccount(with: nil).1)
         #expect(left.needsCleanup)
         #expect(try await app.told() == "- ada")
@@ -182,18 +172,13 @@ struct SequenceTests {
 
     @Test("the same person's return is settled only by a receipt or the next change")
     func hidden() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
-        try await device.control.signIn("ada")
-        _ = try await app.told()
-        try await device.control.signOut()
-        try await device.control.signIn("ada")
+        let app = try await appThatMissedSignOut()
+        try await control.signIn("ada")
         for _ in 0..<2 {
             let (current, previous) = try await app.currentAccount(with: nil)
-            #expect(current == previous)
-            #expect(previous?.needsCleanup == true)
+            #expect(current == previous && previous?.needsCleanup == true)
         }
-        try await device.control.signOut()
+        try await control.signOut()
         #expect(try await app.told() == "- ada")
         #expect(try await app.told() == "- -")
     }
@@ -201,11 +186,7 @@ struct SequenceTests {
     // E10
     @Test("overlapping requests lose no change and invent none")
     func overlapping() async throws {
-        let device = try await MSALTestDevice()
-        let app = try device.application()
-        try await device.control.signIn("ada")
-        _ = try await app.told()
-        try await device.control.signOut()
+        let app = try await appThatMissedSignOut()
         let answers = try await withThrowingTaskGroup(of: String.self) { group in
             for _ in 0..<16 { group.addTask { try await app.told() } }
             return try await group.reduce(into: []) { $0.append($1) }

@@ -27,34 +27,27 @@ struct SurfaceTests {
 
     @Test("an authority of a tenant or a national cloud has the right address")
     func tenants() throws {
-        let common = try url("https://login.example.com/common")
-        #expect(try MSALAADAuthority(url: common, rawTenant: nil).url == common)
-        #expect(
-            try MSALAADAuthority(url: common, rawTenant: "contoso").description == "https://login.example.com/contoso"
-        )
-        let bare = try url("https://login.example.com")
-        #expect(try MSALAADAuthority(url: bare, rawTenant: "a b").description == "https://login.example.com/a%20b")
-        let government = try MSALAADAuthority(
-            cloudInstance: .usGovernmentCloudInstance,
-            audienceType: .azureADMultipleOrgsAudience,
-            rawTenant: nil
-        )
-        #expect(government.description == "https://login.microsoftonline.us/organizations")
-        let france = try MSALAADAuthority(
-            environment: "login.sovcloud-identity.fr",
-            audienceType: .azureADMultipleOrgsAudience,
-            rawTenant: nil
-        )
-        #expect(france.description == "https://login.sovcloud-identity.fr/organizations")
+        let (common, bare) = (try url("https://login.example.com/common"), try url("https://login.example.com"))
+        let several = MSALAudienceType.azureADMultipleOrgsAudience
+        let french = "login.sovcloud-identity.fr"
+        let authorities = [
+            try MSALAADAuthority(url: common, rawTenant: nil),
+            try MSALAADAuthority(url: common, rawTenant: "contoso"),
+            try MSALAADAuthority(url: bare, rawTenant: "a b"),
+            try MSALAADAuthority(cloudInstance: .usGovernmentCloudInstance, audienceType: several, rawTenant: nil),
+            try MSALAADAuthority(environment: french, audienceType: several, rawTenant: nil),
+        ]
+        let addresses = [
+            "https://login.example.com/common", "https://login.example.com/contoso", "https://login.example.com/a%20b",
+            "https://login.microsoftonline.us/organizations", "https://\(french)/organizations",
+        ]
+        #expect(authorities.map(\.description) == addresses && authorities[0].url == common)
         #expect(throws: NSError.self) {
-            try MSALAADAuthority(environment: "a/b", audienceType: .azureADMultipleOrgsAudience, rawTenant: nil)
+            try MSALAADAuthority(environment: "a/b", audienceType: several, rawTenant: nil)
         }
+        let own = MSALAudienceType.azureADMyOrgOnlyAudience
         #expect(throws: NSError.self) {
-            try MSALAADAuthority(
-                cloudInstance: .publicCloudInstance,
-                audienceType: .azureADMyOrgOnlyAudience,
-                rawTenant: nil
-            )
+            try MSALAADAuthority(cloudInstance: .publicCloudInstance, audienceType: own, rawTenant: nil)
         }
     }
 
@@ -145,10 +138,9 @@ struct SurfaceTests {
         MSALGlobalConfig.httpConfig.timeoutIntervalForRequest = 60
         MSALGlobalConfig.telemetryConfig.piiEnabled = true
         MSALGlobalConfig.telemetryConfig.telemetryCallback = { _ in }
-        #expect(MSALGlobalConfig.httpConfig.retryCount == 3)
-        #expect(MSALGlobalConfig.httpConfig.timeoutIntervalForRequest == 60)
-        #expect(MSALGlobalConfig.telemetryConfig.piiEnabled)
-        #expect(MSALGlobalConfig.telemetryConfig.telemetryCallback == nil)
+        let (http, telemetry) = (MSALGlobalConfig.httpConfig, MSALGlobalConfig.telemetryConfig)
+        #expect(http.retryCount == 3 && http.timeoutIntervalForRequest == 60)
+        #expect(telemetry.piiEnabled && telemetry.telemetryCallback == nil)
     }
 
     @Test("a claims request can be read from JSON, changed and written as JSON")

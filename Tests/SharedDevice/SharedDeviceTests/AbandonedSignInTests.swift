@@ -16,20 +16,18 @@ struct AbandonedSignInTests {
         try await holder.signIn("ada")
         try await holder.signOutCurrent()
 
-        let broker = try BrokerAdministration(bus: device.bus.bus)
         let waiting = try BrokerAdministration(bus: device.bus.bus)
         let request: BrokerProtocol.Fields = [
             "application": .string("org.example.waiting"), "username": .string("grace"),
             "password": .string("correct horse grace"), "wait": .double(60),
         ]
         let answer = Task { try await waiting.call(.signIn, request, timeout: .seconds(60)) }
-        func isThere() async throws -> Bool {
-            try await broker.call(.getRunningApps)["apps"]?.stringsValue?.contains("org.example.waiting") == true
-        }
-        try await eventually("the broker has the request") { try await isThere() }
+        try await eventually("the broker has the request") { try await device.isRunning("org.example.waiting") }
         waiting.connection.close()
         _ = await answer.result
-        try await eventually("the broker has noticed that it is gone") { try await !isThere() }
+        try await eventually("the broker notices that it is gone") {
+            try await !device.isRunning("org.example.waiting")
+        }
 
         try await cleanUp(holder)
         try await eventually("the broker refuses it") { device.broker?.errorText.contains("has left the bus") == true }

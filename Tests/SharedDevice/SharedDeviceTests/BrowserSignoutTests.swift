@@ -79,10 +79,10 @@ struct BrowserSignoutTests {
     @Test("only https pages and the machine's own http pages are opened")
     func addresses() {
         let allowed = [
-            Self.page, "HTTPS://login.example", "http://localhost:8080/logout", "http://127.0.0.1/out", "http://[::1]:1/",
+            Self.page, "HTTPS://login.example", "http://localhost:8080/logout", "http://127.0.0.1/o", "http://[::1]:1/",
         ]
         let forbidden = [
-            "http://127.0.0.1.example/", "http://login.example/", "http://localhost.evil.example/", "file:///etc/passwd",
+            "http://127.0.0.1.example/", "http://login.example/", "http://localhost.evil.example/", "file:///etc/hosts",
             "javascript:alert(1)", "https://", "--help", "https://a.example/ b", "https://a.example/\n", "",
         ]
         #expect((allowed + forbidden).filter(EndSessionPage.isAllowed) == allowed)

@@ -95,6 +95,12 @@ final class DeviceOnPrivateBus {
         try SQLiteConnection(path: "\(state)/\(DeviceDatabase.fileName)", busyTimeout: .seconds(60))
     }
 
+    /// Whether the broker sees a process of the app on the bus.
+    func isRunning(_ identifier: String) async throws -> Bool {
+        let answer = try await BrokerAdministration(bus: bus.bus).call(.getRunningApps)
+        return answer["apps"]?.stringsValue?.contains(identifier) == true
+    }
+
     /// The unique names of all connections to the bus.
     func connections(_ observer: DBusConnection) async throws -> Set<String> {
         let names = try await observer.call(
