@@ -9,29 +9,19 @@ import FoundationXML
 
 @Suite("shared-device check")
 struct CheckCommandTests {
-    private struct Outcome {
-        let status: Int32
-        let output: String
-        let errors: String
-    }
-
-    private func check(_ arguments: [String], environment: [String: String] = [:]) async throws -> Outcome {
-        let command = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            ["check"] + arguments,
-            environment: environment
-        )
-        try command.closeInput()
-        let status = await command.exitStatus()
-        // This fails after the process has ended and all its lines have been read.
-        _ = try? await command.line { _ in false }
-        return Outcome(status: status, output: command.lines.joined(separator: "\n"), errors: command.errorText)
+    private func check(_ arguments: [String], environment: [String: String] = [:]) async throws -> CommandOutcome {
+        try await CommandOutcome(["check"] + arguments, environment: environment)
     }
 
     private func file(_ content: Data, in directory: TemporaryDirectory) throws -> String {
         let path = "\(directory.path)/plan.json"
         try content.write(to: URL(fileURLWithPath: path))
         return path
+    }
+
+    /// Checks a plan with these steps and this app.
+    private func check(_ steps: String, apps: String, in directory: TemporaryDirectory) async throws -> CommandOutcome {
+        try await check([try file(CheckPlanTests.plan(steps, apps: apps), in: directory)])
     }
 
     private final class Reader: NSObject, XMLParserDelegate {
@@ -115,7 +105,7 @@ struct CheckCommandTests {
     func allLeftOut() async throws {
         let directory = try TemporaryDirectory("check-all-left-out")
         let apps = #"[{"identifier": "a", "executable": "sh", "needs": ["false"]}]"#
-        let outcome = try await check([try file(CheckPlanTests.plan(CheckPlanTests.expect, apps: apps), in: directory)])
+        let outcome = try await check(CheckPlanTests.expect, apps: apps, in: directory)
         #expect(outcome.status == 1, "\(outcome)")
         #expect(outcome.output.hasSuffix("nothing was looked at: every app is left out"), "\(outcome.output)")
     }
@@ -129,12 +119,9 @@ struct CheckCommandTests {
         let text = String(decoding: arguments, as: UTF8.self)
         let apps = #"[{"identifier": "a", "executable": "bash", "arguments": \#(text)}]"#
         let steps = #"{"do": "waitForMarker", "app": "a", "marker": "hello"}, {"do": "expect", "present": ["hello"]}"#
-        let outcome = try await check([try file(CheckPlanTests.plan(steps, apps: apps), in: directory)])
+        let outcome = try await check(steps, apps: apps, in: directory)
         #expect(outcome.status == 0, "\(outcome)")
-        let left = try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
-            .compactMap { FileManager.default.contents(atPath: "/proc/\($0)/cmdline") }
-            .filter { String(decoding: $0, as: UTF8.self).hasPrefix(marker) }
-        #expect(left.isEmpty)
+        #expect(processes(with: marker) == [])
     }
 
     /// An app that ignores sign-outs: it keeps its data.
@@ -200,29 +187,18 @@ struct CheckCommandTests {
         #expect(try await check([]).status == 64)
         #expect(try await check(["/nonexistent/plan.json"]).status == 66)
         let wrong = try await check([try file(Data(#"{"apps": []}"#.utf8), in: directory)])
-        #expect(wrong.status == 65)
-        #expect(wrong.errors.contains("plan.json: $"), "\(wrong.errors)")
+        #expect(wrong.status == 65 && wrong.errors.contains("plan.json: $"), "\(wrong.errors)")
         let apps = #"[{"identifier": "a", "executable": "./not-built"}]"#
-        let noApp = try await check([try file(CheckPlanTests.plan(CheckPlanTests.expect, apps: apps), in: directory)])
-        #expect(noApp.status == 66)
-        #expect(noApp.errors.contains("not-built cannot be run"), "\(noApp.errors)")
+        let noApp = try await check(CheckPlanTests.expect, apps: apps, in: directory)
+        #expect(noApp.status == 66 && noApp.errors.contains("not-built cannot be run"), "\(noApp.errors)")
     }
 
     /// A plan with a long pause and an app with a unique command line. After the app's end another process may get its
     /// id, so the command line identifies it.
     private static func longPlan(_ duration: String) -> Data {
         let apps = #"[{"identifier": "a", "executable": "sleep", "arguments": ["\#(duration)"]}]"#
-        let steps =
-            #"{"do": "signIn", "user": "ada"}, {"do": "pause", "milliseconds": 600000}, "# + CheckPlanTests.expect
-        return CheckPlanTests.plan(steps, apps: apps)
-    }
-
-    private static func processes(_ text: String) -> [Int32] {
-        let all = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
-        return all.compactMap { Int32($0) }.filter { process in
-            let line = FileManager.default.contents(atPath: "/proc/\(process)/cmdline") ?? Data()
-            return String(decoding: line, as: UTF8.self).contains(text)
-        }
+        let steps = #"{"do": "signIn", "user": "ada"}, {"do": "pause", "milliseconds": 600000}, "#
+        return CheckPlanTests.plan(steps + CheckPlanTests.expect, apps: apps)
     }
 
     @Test(
@@ -235,11 +211,8 @@ struct CheckCommandTests {
         try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
         let duration = "600.\(UInt32.random(in: 100_000...999_999))"
         let plan = try file(Self.longPlan(duration), in: directory)
-        let command = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            ["check", plan],
-            environment: ["TMPDIR": temporary]
-        )
+        let (program, variables) = (ChildProcess.built("shared-device"), ["TMPDIR": temporary])
+        let command = try ChildProcess(program, ["check", plan], environment: variables)
         try await eventually("the check is at “\(moment)”") { command.errorText.contains(moment) }
         command.send(signal)
         // A second Ctrl-C does not interrupt the cleanup.
@@ -251,7 +224,7 @@ struct CheckCommandTests {
         #expect(command.errorText.hasSuffix("shared-device: interrupted"), "\(command.errorText)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])
         // Every process of the device has its folder, or the app's duration, on its command line.
-        #expect(Self.processes(temporary).isEmpty && Self.processes(duration).isEmpty)
+        #expect(processes(with: temporary) == [] && processes(with: duration) == [])
     }
 
     @Test("unwritable report paths are found before the check begins")
@@ -260,8 +233,7 @@ struct CheckCommandTests {
         let plan = try file(Self.longPlan("600"), in: directory)
         for option in ["--html", "--junit", "--json"] {
             let missing = try await check([plan, option, "/nonexistent/report"])
-            #expect(missing.status == 73)
-            #expect(missing.errors.contains("cannot write /nonexistent/report"), "\(missing.errors)")
+            #expect(missing.status == 73 && missing.errors.contains("cannot write /nonexistent/report"), "\(missing)")
             #expect(try await check([plan, option, directory.path]).status == 73, "a folder is no file")
         }
         let kept = try await check([plan, "--keep"], environment: ["TMPDIR": "/nonexistent"])
@@ -272,9 +244,8 @@ struct CheckCommandTests {
         let script = "\(directory.path)/app.sh"
         try Data("#!/bin/sh\n".utf8).write(to: URL(fileURLWithPath: script))
         let apps = #"[{"identifier": "a", "executable": "\#(script)"}]"#
-        let closed = try await check([try file(CheckPlanTests.plan(CheckPlanTests.expect, apps: apps), in: directory)])
-        #expect(closed.status == 66)
-        #expect(closed.errors.contains("chmod +x \(script)"), "\(closed.errors)")
+        let closed = try await check(CheckPlanTests.expect, apps: apps, in: directory)
+        #expect(closed.status == 66 && closed.errors.contains("chmod +x \(script)"), "\(closed.errors)")
     }
 
     @Test("a broker that does not start gives exit status 69")
@@ -283,8 +254,7 @@ struct CheckCommandTests {
         _ = try directory.writeScript("shared-device-broker", "echo broken >&2\nexit 3")
         let plan = try file(CheckPlanTests.plan(CheckPlanTests.expect), in: directory)
         let outcome = try await check([plan], environment: ["SHARED_DEVICE_PROGRAMS": directory.path])
-        #expect(outcome.status == 69)
-        #expect(outcome.errors.contains("the device's broker does not start"), "\(outcome.errors)")
+        #expect(outcome.status == 69 && outcome.errors.contains("the device's broker does not start"), "\(outcome)")
     }
 }
 

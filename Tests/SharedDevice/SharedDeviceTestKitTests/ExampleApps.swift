@@ -14,6 +14,16 @@ enum ExampleApps {
             arguments: ["--stay", "--bus", "{bus}", "--data", "{data}"]
         )
     }
+
+    /// A device with this app, which holds data of Ada, who is signed in.
+    static func deviceAtWork(_ name: String) async throws -> (TestDevice, DeviceApp) {
+        let device = try await TestDevice(apps: [app(name)], users: ["ada"])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        let app = try device.app(identifier(name))
+        try await app.work()
+        return (device, app)
+    }
 }
 
 extension DeviceApp {

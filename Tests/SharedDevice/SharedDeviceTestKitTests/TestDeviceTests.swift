@@ -8,26 +8,17 @@ import Testing
 struct TestDeviceTests {
     @Test("an app that cleans up is clean, and its times are in order", arguments: ExampleApps.names)
     func clean(name: String) async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app(name)], users: ["ada"])
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        try await device.app(ExampleApps.identifier(name)).work()
+        let (device, _) = try await ExampleApps.deviceAtWork(name)
         let report = try await device.signOut(deadline: .seconds(60))
         try report.requireClean(of: "Ada <ada>")
         let app = try #require(report.apps.first)
-        let heard = try #require(app.heardAfter)
-        let cleaned = try #require(app.cleanedAfter)
-        #expect(heard <= cleaned)
-        #expect(app.seenCleanAfter != nil)
-        #expect(report.user == "ada")
+        let (heard, cleaned) = (try #require(app.heardAfter), try #require(app.cleanedAfter))
+        #expect(heard <= cleaned && app.seenCleanAfter != nil && report.user == "ada")
     }
 
     @Test("a stopped app is neither told nor clean until it is resumed")
     func stopped() async throws {
-        let device = try await TestDevice(
-            apps: [ExampleApps.app("field-service"), ExampleApps.app("point-of-sale")],
-            users: ["ada"]
-        )
+        let device = try await TestDevice(apps: ["field-service", "point-of-sale"].map(ExampleApps.app), users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("field-service"))
@@ -40,8 +31,7 @@ struct TestDeviceTests {
         }
         let report = try device.report()
         let error = try #require(throws: TestDeviceError.self) { try report.requireClean() }
-        #expect(error.code == .notClean)
-        #expect(error.description.contains("has not heard of it; its process is stopped"), "\(error)")
+        #expect(error.code == .notClean && "\(error)".contains("not heard of it; its process is stopped"), "\(error)")
         #expect(try !app.findings(of: ["Ada <ada>"]).isEmpty)
         try app.resume()
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
@@ -70,11 +60,7 @@ struct TestDeviceTests {
 
     @Test("a killed app has a pending cleanup until it is started again")
     func killed() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        let app = try device.app(ExampleApps.identifier("point-of-sale"))
-        try await app.work()
+        let (device, app) = try await ExampleApps.deviceAtWork("point-of-sale")
         try await app.kill()
         #expect(!app.isRunning)
         // It took part, so it does not count as an app that never ran.
@@ -103,11 +89,7 @@ struct TestDeviceTests {
 
     @Test("data that an app leaves behind is found, with its path")
     func leftBehind() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        let app = try device.app(ExampleApps.identifier("point-of-sale"))
-        try await app.work()
+        let (device, app) = try await ExampleApps.deviceAtWork("point-of-sale")
         try "0123ada's note".write(toFile: "\(app.home)/cache/left", atomically: true, encoding: .utf16LittleEndian)
         let report = try await device.signOut(deadline: .seconds(60))
         try report.requireClean()
@@ -115,17 +97,12 @@ struct TestDeviceTests {
         let nothing = try #require(throws: TestDeviceError.self) { try report.requireClean(of: "no such secret") }
         #expect(nothing.code == .provesNothing)
         let error = try #require(throws: TestDeviceError.self) { try report.requireClean(of: "Ada's note") }
-        #expect(error.code == .notClean)
-        #expect(error.description.contains("at byte 8 of cache/left"), "\(error)")
+        #expect(error.code == .notClean && error.description.contains("at byte 8 of cache/left"), "\(error)")
     }
 
     @Test("slowCleanup stops the app when it is told")
     func slow() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("flight-briefing")], users: ["ada"])
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        let app = try device.app(ExampleApps.identifier("flight-briefing"))
-        try await app.work()
+        let (device, app) = try await ExampleApps.deviceAtWork("flight-briefing")
         try device.slowCleanup(of: app.identifier, by: .milliseconds(300))
         try await device.signOut(deadline: .seconds(60))
         try await eventually("it was stopped and went on") {
@@ -137,11 +114,7 @@ struct TestDeviceTests {
 
     @Test("apps survive restarts of bus and broker, and a later sign-out reaches them")
     func faults() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        let app = try device.app(ExampleApps.identifier("field-service"))
-        try await app.work()
+        let (device, app) = try await ExampleApps.deviceAtWork("field-service")
         try device.restartBus()
         try await device.restartBroker()
         try await device.waitUntilRunning()
@@ -155,11 +128,7 @@ struct TestDeviceTests {
 
     @Test("the kit continues to follow a round when a killed broker returns")
     func brokerDuringRound() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        let app = try device.app(ExampleApps.identifier("field-service"))
-        try await app.work()
+        let (device, app) = try await ExampleApps.deviceAtWork("field-service")
         try await app.stop()
         try await device.beginSignOut()
         try await eventually("the round is known") { try device.report().apps.contains { $0.progress == .owed } }
@@ -199,8 +168,7 @@ struct TestDeviceTests {
         #expect(error.code == .timeout)
         #expect(error.description.contains("org.example.sleeper: it runs, but no app of this identifier"), "\(error)")
         try await device.signIn("ada")
-        let report = try await device.signOut(deadline: .milliseconds(300))
-        #expect(!report.isClean)
+        #expect(try await !device.signOut(deadline: .milliseconds(300)).isClean)
     }
 
     @Test("an app that ends at once is named with its output")
@@ -234,17 +202,12 @@ struct TestDeviceTests {
     func manifests() async throws {
         let directory = try TemporaryDirectory("manifests")
         let script = try directory.writeScript("script", "exec sleep 600")
-        try FileManager.default.createSymbolicLink(atPath: "\(directory.path)/link", withDestinationPath: "/bin/sleep")
-        let arguments = ["600"]
+        let link = "\(directory.path)/link"
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: "/bin/sleep")
         let device = try await TestDevice(apps: [
-            TestApp(
-                "org.example.link",
-                executable: "\(directory.path)/link",
-                arguments: arguments,
-                busName: "org.example.Link"
-            ),
+            TestApp("org.example.link", executable: link, arguments: ["600"], busName: "org.example.Link"),
             TestApp("org.example.script", executable: script),
-            TestApp("org.example.launcher", executable: "sleep", arguments: arguments, isEnrolled: false),
+            TestApp("org.example.launcher", executable: "sleep", arguments: ["600"], isEnrolled: false),
         ])
         let manifests = "\(device.directory)/configuration/apps"
         #expect(try FileManager.default.contentsOfDirectory(atPath: manifests) == ["org.example.link.json"])

@@ -31,7 +31,7 @@ struct RequestFieldTests {
         for (session, progress, text) in [
             (nil, "finished", "the request lacks “session”"),
             (.string("1"), "finished", "“session” is a string, and has to be a whole number"),
-            (.int64(-1), "finished", "“session” is a number that is out of place, and has to be a whole number that is not"),
+            (.int64(-1), "finished", "out of place, and has to be a whole number that is not negative"),
             (.uint64(1), "done", "one of “begun”, “failed”, “finished”"),
         ] as [(DBusValue?, String, String)] {
             var fields: BrokerProtocol.Fields = ["progress": .string(progress)]
