@@ -13,10 +13,7 @@ struct AnyLanguageTests {
 
         var testDescription: String { rawValue }
 
-        var identifier: String {
-            let names = [Self.shell: "shell", .python: "python", .c: "c", .javascript: "javascript"]
-            return "org.notifycenter.example.\(names[self] ?? "")-notes"
-        }
+        var identifier: String { ExampleApps.identifier("\(rawValue)-notes") }
 
         /// The reason why this machine cannot run it; `nil` if it can. `make setup` installs the missing parts.
         var missing: String? {
@@ -50,14 +47,9 @@ struct AnyLanguageTests {
                 return TestApp(identifier, executable: "gjs", arguments: arguments, isEnrolled: false)
             case .c:
                 let program = "\(directory)/c-notes"
-                let compile = try ChildProcess(
-                    "sh",
-                    [
-                        "-c",
-                        #"cc -std=gnu11 -Wall -Wextra -Werror -o "$1" "$2" $(pkg-config --cflags --libs libsystemd)"#,
-                        "sh", program, Self.file("Examples/CNotes/notes.c"),
-                    ]
-                )
+                let command = #"cc -std=gnu11 -Wall -Wextra -Werror -o "$@" $(pkg-config --cflags --libs libsystemd)"#
+                let source = Self.file("Examples/CNotes/notes.c")
+                let compile = try ChildProcess("sh", ["-c", command, "sh", program, source])
                 let status = await compile.exitStatus()
                 try #require(status == 0, "\(compile.errorText)")
                 return TestApp(identifier, executable: program, arguments: ["{data}/notes"])
@@ -109,16 +101,14 @@ struct AnyLanguageTests {
         await device.killBroker()
         try await device.restartBroker()
         try app.resume()
-        try await device.waitUntilClean()
-        try device.report().requireClean(of: "the secret of grace")
+        try await device.waitUntilClean().requireClean(of: "the secret of grace")
         try await device.signIn("ada")
         try await app.waitForMarker("the secret of ada")
         // If a script's shell is killed, the command continues and cleans up.
         try await app.kill()
         try await device.beginSignOut()
         try app.start()
-        try await device.waitUntilClean()
-        try device.report().requireClean(of: "the secret of ada")
+        try await device.waitUntilClean().requireClean(of: "the secret of ada")
         // It shows the next user only after the cleanup.
         try await device.signIn("grace")
         try await app.waitForMarker("the secret of grace")

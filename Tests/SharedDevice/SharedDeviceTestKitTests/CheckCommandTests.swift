@@ -9,24 +9,33 @@ import FoundationXML
 
 @Suite("shared-device check")
 struct CheckCommandTests {
+    private let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory("check") }
+
     private func check(_ arguments: [String], environment: [String: String] = [:]) async throws -> CommandOutcome {
         try await CommandOutcome(["check"] + arguments, environment: environment)
     }
 
-    private func file(_ content: Data, in directory: TemporaryDirectory) throws -> String {
+    private var junit: String { "\(directory.path)/r.xml" }
+    private var html: String { "\(directory.path)/r.html" }
+
+    private func file(_ content: Data) throws -> String {
         let path = "\(directory.path)/plan.json"
         try content.write(to: URL(fileURLWithPath: path))
         return path
     }
 
     /// Checks a plan with these steps and this app.
-    private func check(_ steps: String, apps: String, in directory: TemporaryDirectory) async throws -> CommandOutcome {
-        try await check([try file(CheckPlanTests.plan(steps, apps: apps), in: directory)])
+    private func check(_ steps: String, apps: String) async throws -> CommandOutcome {
+        try await check([try file(CheckPlanTests.plan(steps, apps: apps))])
     }
 
     private final class Reader: NSObject, XMLParserDelegate {
         var counts: [String: Int] = [:]
         var text = ""
+
+        static func read(file: String) throws -> Reader { try read(String(contentsOfFile: file, encoding: .utf8)) }
 
         static func read(_ document: String) throws -> Reader {
             let reader = Reader()
@@ -53,8 +62,7 @@ struct CheckCommandTests {
 
     @Test("the example plan holds in all reports")
     func examplePlan() async throws {
-        let directory = try TemporaryDirectory("check-reports")
-        let (junit, html, json) = ("\(directory.path)/r.xml", "\(directory.path)/r.html", "\(directory.path)/r.json")
+        let json = "\(directory.path)/r.json"
         let plan = CheckPlanTests.root.appending(path: "Examples/check-plan.json").path
         let outcome = try await check([plan, "--junit", junit, "--html", html, "--json", json])
         try #require(outcome.status == 0, "\(outcome.errors)\n\(outcome.output)")
@@ -66,11 +74,11 @@ struct CheckCommandTests {
         #expect(outcome.output.split(separator: "\n").dropLast().last == "timeline: \(html)")
         let content = try Data(contentsOf: URL(fileURLWithPath: json))
         let result = try #require(try JSONSerialization.jsonObject(with: content) as? [String: Any])
-        #expect(result["holds"] as? Bool == true)
         let verdicts = try #require(result["verdicts"] as? [[String: Any]])
-        let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
+        let cases = try Reader.read(file: junit)
+        #expect(result["holds"] as? Bool == true)
         #expect(cases.counts["testcase"] == verdicts.count && cases.counts["failure"] == nil)
-        let page = try Reader.read(String(contentsOfFile: html, encoding: .utf8))
+        let page = try Reader.read(file: html)
         // Both the data and the drawing code are in the page.
         #expect(page.counts["script"] == 2 && page.counts["img"] == nil)
         // The drawing contains the killed app, the stopped app, and the ledger's events for them.
@@ -79,8 +87,6 @@ struct CheckCommandTests {
 
     @Test("an app with unmet needs is left out with its steps, as every report says")
     func leftOut() async throws {
-        let directory = try TemporaryDirectory("check-left-out")
-        let (junit, html) = ("\(directory.path)/r.xml", "\(directory.path)/r.html")
         let text = """
             {"users": ["ada"], "apps": [
             {"identifier": "here", "executable": "sh", "arguments": ["-c", "echo up; exec sleep 600"], "needs": ["true"]},
@@ -89,39 +95,36 @@ struct CheckCommandTests {
             {"do": "waitForLine", "app": "away", "containing": "up"}, {"do": "expect", "present": ["up"], "apps": ["away"]},
             {"do": "expect", "present": ["up"], "apps": ["here", "away"]}]}
             """
-        let plan = try file(Data(text.utf8), in: directory)
+        let plan = try file(Data(text.utf8))
         let outcome = try await check([plan, "--verbose", "--junit", junit, "--html", html])
         // The available app is checked: it has no data.
         #expect(outcome.status == 1 && outcome.output.contains("1 of 1 expectation fails"), "\(outcome)")
         let reason = "“sh -c echo no parts >&2; exit 3” ended with status 3: no parts"
         #expect(outcome.output.contains("left out: away, because \(reason)"), "\(outcome.output)")
         #expect(outcome.output.contains("\n2     left out"), "\(outcome.output)")
-        let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
+        let cases = try Reader.read(file: junit)
         #expect(cases.counts["testcase"] == 2 && cases.counts["skipped"] == 1 && cases.text.contains("no parts"))
-        #expect(try Reader.read(String(contentsOfFile: html, encoding: .utf8)).text.contains("Left out: away"))
+        #expect(try Reader.read(file: html).text.contains("Left out: away"))
     }
 
     @Test("a plan whose apps are all left out proves nothing and fails")
     func allLeftOut() async throws {
-        let directory = try TemporaryDirectory("check-all-left-out")
         let apps = #"[{"identifier": "a", "executable": "sh", "needs": ["false"]}]"#
-        let outcome = try await check(CheckPlanTests.expect, apps: apps, in: directory)
-        #expect(outcome.status == 1, "\(outcome)")
-        #expect(outcome.output.hasSuffix("nothing was looked at: every app is left out"), "\(outcome.output)")
+        let outcome = try await check(CheckPlanTests.expect, apps: apps)
+        let verdict = "nothing was looked at: every app is left out"
+        #expect(outcome.status == 1 && outcome.output.hasSuffix(verdict), "\(outcome)")
     }
 
     @Test("processes that an app leaves behind end with the check")
     func leavesNothing() async throws {
-        let directory = try TemporaryDirectory("check-orphans")
         let marker = UUID().uuidString
         let command = #"(exec -a "$1" sleep 600) & echo hello > "$XDG_DATA_HOME/x"; exec sleep 600"#
         let arguments = try JSONEncoder().encode(["-c", command, "bash", marker])
         let text = String(decoding: arguments, as: UTF8.self)
         let apps = #"[{"identifier": "a", "executable": "bash", "arguments": \#(text)}]"#
         let steps = #"{"do": "waitForMarker", "app": "a", "marker": "hello"}, {"do": "expect", "present": ["hello"]}"#
-        let outcome = try await check(steps, apps: apps, in: directory)
-        #expect(outcome.status == 0, "\(outcome)")
-        #expect(processes(with: marker) == [])
+        let outcome = try await check(steps, apps: apps)
+        #expect(outcome.status == 0 && processes(with: marker) == [], "\(outcome)")
     }
 
     /// An app that ignores sign-outs: it keeps its data.
@@ -136,16 +139,14 @@ struct CheckCommandTests {
 
     @Test("an app that keeps its data fails the check; markup in names is escaped")
     func untidyApp() async throws {
-        let directory = try TemporaryDirectory("check-untidy")
-        let (junit, html) = ("\(directory.path)/r.xml", "\(directory.path)/r.html")
-        let plan = try file(Data(Self.untidy.utf8), in: directory)
+        let plan = try file(Data(Self.untidy.utf8))
         let outcome = try await check([plan, "--junit", junit, "--html", html, "--json", "-"])
         try #require(outcome.status == 1, "\(outcome.errors)\n\(outcome.output)")
         let result = try JSONDecoder.withDates.decode(CheckResult.self, from: Data(outcome.output.utf8))
         #expect(!result.holds && result.failure == nil)
         #expect(result.verdicts.map(\.outcome) == [.holds, .fails, .fails, .fails])
         #expect(result.verdicts.last?.detail.contains("UTF-8 at byte 0 of data/notes") == true)
-        let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
+        let cases = try Reader.read(file: junit)
         #expect(cases.counts["testcase"] == 4 && cases.counts["failure"] == 3 && cases.counts["error"] == nil)
         #expect(cases.text.contains("<script>]]>"))
         let text = try String(contentsOfFile: html, encoding: .utf8)
@@ -183,13 +184,12 @@ struct CheckCommandTests {
 
     @Test("each kind of failure has its exit status")
     func exitStatus() async throws {
-        let directory = try TemporaryDirectory("check-status")
         #expect(try await check([]).status == 64)
         #expect(try await check(["/nonexistent/plan.json"]).status == 66)
-        let wrong = try await check([try file(Data(#"{"apps": []}"#.utf8), in: directory)])
+        let wrong = try await check([try file(Data(#"{"apps": []}"#.utf8))])
         #expect(wrong.status == 65 && wrong.errors.contains("plan.json: $"), "\(wrong.errors)")
         let apps = #"[{"identifier": "a", "executable": "./not-built"}]"#
-        let noApp = try await check(CheckPlanTests.expect, apps: apps, in: directory)
+        let noApp = try await check(CheckPlanTests.expect, apps: apps)
         #expect(noApp.status == 66 && noApp.errors.contains("not-built cannot be run"), "\(noApp.errors)")
     }
 
@@ -206,11 +206,10 @@ struct CheckCommandTests {
         arguments: [("starting bus", SIGINT), ("ada signs in", SIGTERM), ("a pause of", SIGINT)]
     )
     func interrupted(_ moment: String, _ signal: Int32) async throws {
-        let directory = try TemporaryDirectory("check-signal")
         let temporary = "\(directory.path)/tmp"
         try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
         let duration = "600.\(UInt32.random(in: 100_000...999_999))"
-        let plan = try file(Self.longPlan(duration), in: directory)
+        let plan = try file(Self.longPlan(duration))
         let (program, variables) = (ChildProcess.built("shared-device"), ["TMPDIR": temporary])
         let command = try ChildProcess(program, ["check", plan], environment: variables)
         try await eventually("the check is at “\(moment)”") { command.errorText.contains(moment) }
@@ -229,8 +228,7 @@ struct CheckCommandTests {
 
     @Test("unwritable report paths are found before the check begins")
     func reportsThatCannotBeWritten() async throws {
-        let directory = try TemporaryDirectory("check-places")
-        let plan = try file(Self.longPlan("600"), in: directory)
+        let plan = try file(Self.longPlan("600"))
         for option in ["--html", "--junit", "--json"] {
             let missing = try await check([plan, option, "/nonexistent/report"])
             #expect(missing.status == 73 && missing.errors.contains("cannot write /nonexistent/report"), "\(missing)")
@@ -244,15 +242,14 @@ struct CheckCommandTests {
         let script = "\(directory.path)/app.sh"
         try Data("#!/bin/sh\n".utf8).write(to: URL(fileURLWithPath: script))
         let apps = #"[{"identifier": "a", "executable": "\#(script)"}]"#
-        let closed = try await check(CheckPlanTests.expect, apps: apps, in: directory)
+        let closed = try await check(CheckPlanTests.expect, apps: apps)
         #expect(closed.status == 66 && closed.errors.contains("chmod +x \(script)"), "\(closed.errors)")
     }
 
     @Test("a broker that does not start gives exit status 69")
     func noBroker() async throws {
-        let directory = try TemporaryDirectory("check-broker")
         _ = try directory.writeScript("shared-device-broker", "echo broken >&2\nexit 3")
-        let plan = try file(CheckPlanTests.plan(CheckPlanTests.expect), in: directory)
+        let plan = try file(CheckPlanTests.plan(CheckPlanTests.expect))
         let outcome = try await check([plan], environment: ["SHARED_DEVICE_PROGRAMS": directory.path])
         #expect(outcome.status == 69 && outcome.errors.contains("the device's broker does not start"), "\(outcome)")
     }
