@@ -26,9 +26,7 @@ struct CompletionBlockTests {
         }
     }
 
-    @Test(
-        "each block is called once, on the requested or the default queue"
-    )
+    @Test("each block is called once, on the requested or the default queue")
     func queues() async throws {
         let device = try await DeviceOnPrivateBus()
         let app = try device.msalApplication()

@@ -128,9 +128,7 @@ struct PortedAppTests {
         #expect(try await control.current == nil)
     }
 
-    @Test(
-        "a plugin can set authorities and no-op settings, and turn off the broker"
-    )
+    @Test("a plugin can set authorities and no-op settings, and turn off the broker")
     func channel() async throws {
         let device = try await DeviceOnPrivateBus()
         let app = try await start("channel", on: device)

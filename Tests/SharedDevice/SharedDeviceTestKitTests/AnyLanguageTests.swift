@@ -85,10 +85,7 @@ struct AnyLanguageTests {
         return (device, app)
     }
 
-    @Test(
-        "it deletes data before its receipt, also after a stop and a kill",
-        arguments: Language.allCases
-    )
+    @Test("it deletes data before its receipt, also after a stop and a kill", arguments: Language.allCases)
     func signOuts(_ language: Language) async throws {
         let directory = try TemporaryDirectory("any-language")
         guard let (device, app) = try await device(language, directory) else { return }

@@ -41,9 +41,7 @@ struct BrokerProcessTests {
         #expect(await device.broker?.exitStatus() == 0)
     }
 
-    @Test(
-        "a service manager that does not read blocks nothing and gets “ready” later"
-    )
+    @Test("a service manager that does not read blocks nothing and gets “ready” later")
     func fullQueue() async throws {
         let (device, manager) = try await deviceWithManager("WATCHDOG_USEC=60000", fills: true)
         try await eventually("it says so") { device.broker?.errorText.contains("is told again") == true }

@@ -106,10 +106,7 @@ struct BrokerStartTests {
     }
 
     // S8
-    @Test(
-        "after a restart the first process's receipt does not settle for other processes",
-        arguments: [false, true]
-    )
+    @Test("after a restart the first process's receipt does not settle for other processes", arguments: [false, true])
     func severalProcesses(endsMeanwhile: Bool) async throws {
         let device = try await DeviceOnPrivateBus()
         let control = device.application("control")
@@ -135,9 +132,7 @@ struct BrokerStartTests {
         #expect(try await second.progress(.uint64(session))?.isSettled == true)
     }
 
-    @Test(
-        "a sign-out that the disk did not store still holds after a restart"
-    )
+    @Test("a sign-out that the disk did not store still holds after a restart")
     func signOutInMemory() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
         let memory = try TemporaryDirectory("memory")

@@ -57,10 +57,7 @@ final class FakeLogin {
         try send(
             "org.freedesktop.DBus.Properties",
             "PropertiesChanged",
-            [
-                .string("org.freedesktop.login1.Session"), .fields(["LockedHint": .boolean(locked)]),
-                .array([], of: "s"),
-            ]
+            [.string("org.freedesktop.login1.Session"), .fields(["LockedHint": .boolean(locked)]), .array([], of: "s")]
         )
     }
 

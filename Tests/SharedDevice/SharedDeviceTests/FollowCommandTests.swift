@@ -62,9 +62,7 @@ struct FollowCommandTests {
         process.lines.compactMap { $0.firstMatch(of: #/"state":"([a-z]+)"/#).map { String($0.1) } }
     }
 
-    @Test(
-        "exit status 0 is the receipt, and the command's last line is in the report"
-    )
+    @Test("exit status 0 is the receipt, and the command's last line is in the report")
     func command() async throws {
         let process = try follow("--cleanup", "yes | head -c 3000000; echo; \(Self.deleting)")
         try await process.line { $0.contains(#""state":"nobody""#) }

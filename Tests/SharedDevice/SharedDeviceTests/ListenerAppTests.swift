@@ -104,9 +104,7 @@ struct ListenerAppTests {
     @Test(
         "an interrupted demonstration says so and leaves no folder and no process",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd"),
-        arguments: [
-            "two users", "Ada signs out",
-        ]
+        arguments: ["two users", "Ada signs out"]
     )
     func interruptedDemo(_ moment: String) async throws {
         let directory = try TemporaryDirectory("demo-signal")

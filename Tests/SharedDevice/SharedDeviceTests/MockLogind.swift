@@ -41,10 +41,7 @@ final class MockLogind {
         seat: String = "seat0",
         began: Date = Date()
     ) async throws {
-        try await mock(
-            "AddSession",
-            [.string(session), .string(seat), .uint32(user), .string(name), .boolean(false)]
-        )
+        try await mock("AddSession", [.string(session), .string(seat), .uint32(user), .string(name), .boolean(false)])
         // The session becomes active together with its start time: at a real logind, the start time of a session never
         // changes.
         let awake = Double(DispatchTime.now().uptimeNanoseconds) / 1000 - Date().timeIntervalSince(began) * 1_000_000

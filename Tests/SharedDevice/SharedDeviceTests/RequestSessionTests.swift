@@ -30,9 +30,7 @@ struct RequestSessionTests {
         #expect(try await device.application("other").getCurrentAccount().current == nil)
     }
 
-    @Test(
-        "an app that cleans up after a session accepts no token of it"
-    )
+    @Test("an app that cleans up after a session accepts no token of it")
     func tokenDuringCleanup() async throws {
         let device = try await DeviceOnPrivateBus()
         let (control, app) = (device.application("control"), device.application("app"))
@@ -64,10 +62,7 @@ struct RequestSessionTests {
         }
     }
 
-    @Test(
-        "a strict device gives no token while waived data of an earlier session is left",
-        arguments: ["ada", "grace"]
-    )
+    @Test("a strict device gives no token while waived data of an earlier session is left", arguments: ["ada", "grace"])
     func waived(next: String) async throws {
         let device = try await DeviceOnPrivateBus(configuration: DeviceOnPrivateBus.strict)
         let (control, app) = (device.application("control"), device.application("other"))

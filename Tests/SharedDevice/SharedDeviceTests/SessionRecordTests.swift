@@ -42,10 +42,7 @@ struct SessionRecordTests {
     }
 
     // S20. The pool has one thread per processor: if the waiting tasks occupied them, this test would never end.
-    @Test(
-        "waiting for another process's record lock does not block Swift's threads",
-        .timeLimit(.minutes(5))
-    )
+    @Test("waiting for another process's record lock does not block Swift's threads", .timeLimit(.minutes(5)))
     func lockedRecord() async throws {
         let holder = try ChildProcess("flock", [store.path + ".lock", "sh", "-c", "echo held; read line"])
         try await holder.line { $0 == "held" }

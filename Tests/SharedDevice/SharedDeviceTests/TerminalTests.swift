@@ -53,10 +53,7 @@ struct TerminalTests {
         let folder = try temporaryFolder(in: directory)
         // It blocks at its last step before the panes.
         let reached = "\(directory.path)/reached"
-        _ = try directory.writeScript(
-            "tmux",
-            "case $* in *kill-server*) exit;; esac; : > \(reached); exec sleep 600"
-        )
+        _ = try directory.writeScript("tmux", "case $* in *kill-server*) exit;; esac; : > \(reached); exec sleep 600")
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
         let demo = try demoLive(["TMPDIR": folder, "PATH": "\(directory.path):\(path)"])
         try await eventually("bus and users are there") {

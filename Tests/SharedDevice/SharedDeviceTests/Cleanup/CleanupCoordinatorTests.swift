@@ -37,16 +37,12 @@ struct CleanupCoordinatorTests {
     func done() async throws {
         let summary = try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
         #expect("\(summary)" == "2 steps: orders (1 orders), photos (1 photos)")
-        #expect(
-            log.lines.filter { $0 != "begun" } == ["orders of [\"one\"]", "photos of [\"one\"]", "done \(summary)"]
-        )
+        #expect(log.lines.filter { $0 != "begun" } == ["orders of [\"one\"]", "photos of [\"one\"]", "done \(summary)"])
         #expect(log.lines.contains("begun"))
         #expect(!FileManager.default.fileExists(atPath: journal))
     }
 
-    @Test(
-        "a failed step is named, the other steps run, and the next run repeats only it"
-    )
+    @Test("a failed step is named, the other steps run, and the next run repeats only it")
     func failed() async throws {
         let broken = try coordinator(["orders", "photos"], failing: ["orders"])
         let error = await #expect(throws: CleanupFailure.self) { try await broken.run(change, reporter: reporter()) }

@@ -75,9 +75,7 @@ struct CleanupPlanTests {
         #expect(next.done == ["screen", "note", "orders", "note", "done"])
     }
 
-    @Test(
-        "after crashes at any two events, every step runs, and no noted step runs again"
-    )
+    @Test("after crashes at any two events, every step runs, and no noted step runs again")
     func crashAnywhere() {
         let whole = run(plan(), flaky: ["orders"]).done.count
         for first in 0..<whole {

@@ -92,9 +92,7 @@ struct FollowTests {
         throw DeviceOnPrivateBus.Unexpected(description: "no change")
     }
 
-    @Test(
-        "a failing cleanup stays pending and is retried before anything is shown"
-    )
+    @Test("a failing cleanup stays pending and is retried before anything is shown")
     func failingCleanup() async throws {
         let device = try await DeviceOnPrivateBus()
         let (application, other) = (device.application(), device.application("other"))
@@ -148,9 +146,7 @@ struct FollowTests {
         #expect(!log.lines.contains("open grace"))
     }
 
-    @Test(
-        "a handler that cannot hide prevents the report; one that cannot open is retried"
-    )
+    @Test("a handler that cannot hide prevents the report; one that cannot open is retried")
     func failingHandler() async throws {
         let device = try await DeviceOnPrivateBus()
         let (application, other) = (device.application(), device.application("other"))
@@ -229,10 +225,7 @@ struct FollowTests {
         let other = device.application("other")
         let directory = "\(device.directory.path)/probe"
         func start(_ arguments: String...) throws -> ChildProcess {
-            try ChildProcess(
-                ChildProcess.built("listener-app"),
-                ["probe", device.bus.address, directory] + arguments
-            )
+            try ChildProcess(ChildProcess.built("listener-app"), ["probe", device.bus.address, directory] + arguments)
         }
         let first = try start(point)
         try await first.line { $0 == "nobody" }

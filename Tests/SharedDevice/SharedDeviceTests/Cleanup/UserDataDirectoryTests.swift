@@ -122,9 +122,7 @@ struct UserDataDirectoryTests {
         #expect(try String(contentsOfFile: "\(outside)/sub/file", encoding: .utf8) == "not the user's")
     }
 
-    @Test(
-        "a tree deeper than the limits of paths and descriptors is removed"
-    )
+    @Test("a tree deeper than the limits of paths and descriptors is removed")
     func deepTree() async throws {
         let path = try data.open(for: ada)
         var parent = open(path, O_RDONLY | O_DIRECTORY)
@@ -163,10 +161,7 @@ struct UserDataDirectoryTests {
         #expect(try tombstones.isEmpty)
     }
 
-    @Test(
-        "an open file loses its bytes unless truncation is off",
-        arguments: [true, false]
-    )
+    @Test("an open file loses its bytes unless truncation is off", arguments: [true, false])
     func truncation(truncates: Bool) async throws {
         let data = try UserDataDirectory(path: "\(directory.path)/other", truncates: truncates)
         let path = "\(try data.open(for: ada))/file"
@@ -200,10 +195,7 @@ struct UserDataDirectoryTests {
     // MARK: Crashes and readers
 
     private func remover(_ arguments: String...) throws -> ChildProcess {
-        try ChildProcess(
-            ChildProcess.built("listener-app"),
-            ["remove", data.path, ada.identifier] + arguments
-        )
+        try ChildProcess(ChildProcess.built("listener-app"), ["remove", data.path, ada.identifier] + arguments)
     }
 
     private func fill() throws -> String {
@@ -228,9 +220,7 @@ struct UserDataDirectoryTests {
         #expect(try await again.remove([ada]).files == 0)
     }
 
-    @Test(
-        "after a kill during a removal another process finishes and counts it"
-    )
+    @Test("after a kill during a removal another process finishes and counts it")
     func killedBeside() async throws {
         _ = try fill()
         #expect(try await remover("buried").exitStatus() == 128 + SIGKILL)
@@ -353,10 +343,7 @@ struct UserDataDirectoryTests {
         #expect(try tombstones.isEmpty)
     }
 
-    @Test(
-        "a directory of another user is not used",
-        .enabled(if: geteuid() == 0, "only root can give files away")
-    )
+    @Test("a directory of another user is not used", .enabled(if: geteuid() == 0, "only root can give files away"))
     func foreignDirectory() throws {
         let path = try data.open(for: ada)
         #expect(chown(path, 65_534, 65_534) == 0)

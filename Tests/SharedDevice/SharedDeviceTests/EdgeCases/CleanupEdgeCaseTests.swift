@@ -7,9 +7,7 @@ import Testing
 @Suite("Edge cases of broadcasts, requests and cleanups")
 struct CleanupEdgeCaseTests {
     // E6
-    @Test(
-        "even in the background, an app must clean up before it gets an account"
-    )
+    @Test("even in the background, an app must clean up before it gets an account")
     func background() async throws {
         // The next user's sign-in waits only briefly; the app has to wait.
         let configuration = DeviceOnPrivateBus.strict + #", "cleanupTimeout": 0.5"#
@@ -107,10 +105,7 @@ struct CleanupEdgeCaseTests {
     }
 
     // E9
-    @Test(
-        "an app that ends during its cleanup still has to clean up",
-        arguments: ["begin", "midway"]
-    )
+    @Test("an app that ends during its cleanup still has to clean up", arguments: ["begin", "midway"])
     func crash(_ point: String) async throws {
         let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)

@@ -48,9 +48,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E4
-    @Test(
-        "an app that is not running is told of its cleanup first at its next start"
-    )
+    @Test("an app that is not running is told of its cleanup first at its next start")
     func notRunning() async throws {
         let (device, control, app) = try await deviceWithListener(showing: "ada")
         app.kill()

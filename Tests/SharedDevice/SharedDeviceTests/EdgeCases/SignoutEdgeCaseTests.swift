@@ -8,9 +8,7 @@ import Testing
 @Suite("Edge cases of sign-outs that overlap other events")
 struct SignoutEdgeCaseTests {
     // E14
-    @Test(
-        "a token request during a sign-out is refused or gets a token of its session"
-    )
+    @Test("a token request during a sign-out is refused or gets a token of its session")
     func tokenDuringSignOut() async throws {
         let (_, control, app) = try await deviceWithListener(showing: "ada")
         var user = "ada"
