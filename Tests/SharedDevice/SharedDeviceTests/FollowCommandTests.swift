@@ -149,6 +149,7 @@ struct FollowCommandTests {
         try "".write(toFile: gate, atomically: true, encoding: .utf8)
         let second = try follow(command[0], command[1])
         try await second.line { $0.contains(#""username":"grace""#) && $0.contains(#""state":"open""#) }
+        #expect(!second.lines.contains { $0.contains(#""username":"ada""#) && $0.contains(#""state":"open""#) })
         #expect(!exists(folder))
         #expect(try await round()?.progress == .finished)
     }

@@ -53,25 +53,18 @@ final class MockLogind {
                 "State": .string("active"),
             ]
         )
-        try await emit(Self.managerInterface, "SessionNew", "so", [.string(session), .objectPath(Self.path(session))])
+        try await emit("SessionNew", "so", [.string(session), .objectPath(Self.path(session))])
     }
 
     func logOut(_ session: String) async throws {
         try await mock("RemoveObject", [.string(Self.path(session))])
-        try await emit(
-            Self.managerInterface,
-            "SessionRemoved",
-            "so",
-            [.string(session), .objectPath(Self.path(session))]
-        )
+        let arguments = [DBusValue.string(session), .objectPath(Self.path(session))]
+        try await emit("SessionRemoved", "so", arguments)
     }
 
     func set(_ session: String, _ properties: [String: DBusValue]) async throws {
-        try await mock(
-            "UpdateProperties",
-            [.string(Self.sessionInterface), .fields(properties)],
-            path: Self.path(session)
-        )
+        let arguments = [DBusValue.string(Self.sessionInterface), .fields(properties)]
+        try await mock("UpdateProperties", arguments, path: Self.path(session))
     }
 
     /// Sets whether it ends sessions on request.
@@ -84,33 +77,28 @@ final class MockLogind {
             self.EmitSignal('\(Self.managerInterface)', 'SessionRemoved', 'so', [args[0], dbus.ObjectPath(path)])
             """
             : "raise dbus.exceptions.DBusException('not today', name='org.freedesktop.DBus.Error.AccessDenied')"
-        try await mock(
-            "AddMethod",
-            [.string(Self.managerInterface), .string("TerminateSession"), .string("s"), .string(""), .string(code)]
-        )
+        let arguments = [Self.managerInterface, "TerminateSession", "s", "", code].map(DBusValue.string)
+        try await mock("AddMethod", arguments)
     }
 
-    func sessions() async throws -> [String] {
-        let answer = try await connection.call(Self.call(Self.managerInterface, "ListSessions"))
-        return (answer.first?.elementsValue ?? []).compactMap { entry in
-            guard case .structure(let members) = entry else { return nil }
-            return members.first?.stringValue
-        }
-    }
+    func sessions() async throws -> [String] { try await list("ListSessions").compactMap { $0.first?.stringValue } }
 
     /// The programs that delay a shutdown.
     func delays() async throws -> [String] {
-        let answer = try await connection.call(Self.call(Self.managerInterface, "ListInhibitors"))
+        try await list("ListInhibitors").filter { $0.count > 3 && $0[3].stringValue == "delay" }
+            .compactMap { $0[1].stringValue }
+    }
+
+    private func list(_ member: String) async throws -> [[DBusValue]] {
+        let answer = try await connection.call(Self.call(Self.managerInterface, member))
         return (answer.first?.elementsValue ?? []).compactMap { entry in
-            guard case .structure(let members) = entry, members.count > 3, members[3].stringValue == "delay" else {
-                return nil
-            }
-            return members[1].stringValue
+            guard case .structure(let members) = entry else { return nil }
+            return members
         }
     }
 
     func prepareForShutdown() async throws {
-        try await emit(Self.managerInterface, "PrepareForShutdown", "b", [.boolean(true)])
+        try await emit("PrepareForShutdown", "b", [.boolean(true)])
     }
 
     private static func path(_ session: String) -> String { "\(manager)/session/\(session)" }
@@ -130,9 +118,9 @@ final class MockLogind {
         )
     }
 
-    private func emit(_ interface: String, _ name: String, _ signature: String, _ arguments: [DBusValue]) async throws {
+    private func emit(_ name: String, _ signature: String, _ arguments: [DBusValue]) async throws {
         let values = DBusValue.array(arguments.map { .variant($0) }, of: "v")
-        try await mock("EmitSignal", [.string(interface), .string(name), .string(signature), values])
+        try await mock("EmitSignal", [.string(Self.managerInterface), .string(name), .string(signature), values])
     }
 
     private func mock(_ member: String, _ arguments: [DBusValue], path: String = manager) async throws {

@@ -38,8 +38,8 @@ struct FollowTests {
         log.lines.reduce(into: []) { if $1 != "hidden: unknown" || $0.last != $1 { $0.append($1) } }
     }
 
-    private func expect(_ lines: [String]) async throws {
-        try await eventually("\(lines), not \(log.lines)") { shown == lines }
+    private func expectLast(_ line: String) async throws {
+        try await eventually("\(line) ends \(log.lines)") { log.lines.last == line }
     }
 
     private func follow(
@@ -62,26 +62,25 @@ struct FollowTests {
         let cleanup = coordinator(device)
         try cleanup.register("notes") { [log] in log.add("delete \($0.accounts.map(\.username))") }
         let task = follow(application, cleanup)
-        var lines = ["hidden: starting", "nobody"]
-        try await expect(lines)
+        var lines: [String] = []
+        func expect(_ more: String...) async throws {
+            lines += more
+            try await eventually("\(lines), not \(log.lines)") { shown == lines }
+        }
+        try await expect("hidden: starting", "nobody")
         try await other.signIn("ada")
-        lines += ["open ada"]
-        try await expect(lines)
+        try await expect("open ada")
         try await other.signOutCurrent()
-        lines += ["hidden: changing", "delete [\"ada\"]", "nobody"]
-        try await expect(lines)
+        try await expect("hidden: changing", "delete [\"ada\"]", "nobody")
         try await other.signIn("grace")
-        lines += ["open grace"]
-        try await expect(lines)
+        try await expect("open grace")
         device.killBroker()
-        lines += ["hidden: unknown"]
-        try await expect(lines)
+        try await expect("hidden: unknown")
         try await device.startBroker()
-        lines += ["open grace"]
-        try await expect(lines)
+        try await expect("open grace")
         task.cancel()
         await task.value
-        #expect(shown == lines + ["hidden: stopped"])
+        try await expect("hidden: stopped")
         // The data of the current account stays for the next start.
         let change = try await firstChange(device.application())
         #expect(change.previousAccounts.isEmpty && change.current?.username == "grace")
@@ -106,7 +105,7 @@ struct FollowTests {
         let task = follow(application, cleanup)
         defer { task.cancel() }
         try await other.signIn("ada")
-        try await eventually("\(log.lines)") { log.lines.last == "open ada" }
+        try await expectLast("open ada")
         try await other.signOutCurrent()
         try await other.signIn("grace")
         try await eventually("three passes of three tries") { tries.withLock { $0 } >= 9 }
@@ -115,7 +114,7 @@ struct FollowTests {
         let record = SessionStore(path: "\(device.directory.path)/apps/app/shared-device-sessions.json")
         #expect(try record.load().mayHoldData.contains { $0.account.username == "ada" })
         isJammed.withLock { $0 = false }
-        try await eventually("\(log.lines)") { log.lines.last == "open grace" }
+        try await expectLast("open grace")
         #expect(log.lines[begin...] == ["hidden: changing", "hidden: failed", "open grace"])
         #expect(try !record.load().mayHoldData.contains { $0.account.username == "ada" })
     }
@@ -139,10 +138,10 @@ struct FollowTests {
         }
         let task = follow(device.application(), cleanup)
         defer { task.cancel() }
-        try await eventually("\(log.lines)") { log.lines.last == "delete ada for grace" }
+        try await expectLast("delete ada for grace")
         try await other.signOutCurrent()
         gate.continuation.finish()
-        try await eventually("\(log.lines)") { log.lines.last == "nobody" }
+        try await expectLast("nobody")
         #expect(!log.lines.contains("open grace"))
     }
 
@@ -161,13 +160,13 @@ struct FollowTests {
         try await other.signIn("ada")
         try await eventually("\(log.lines)") { log.lines.contains("hidden: app failed") }
         fails.withLock { $0 = ["hidden: changing", "hidden: failed"] }
-        try await eventually("\(log.lines)") { log.lines.last == "open ada" }
+        try await expectLast("open ada")
         try await other.signOutCurrent()
         try await eventually("\(log.lines)") { log.lines.filter { $0 == "hidden: failed" }.count >= 2 }
         #expect(log.lines.contains("delete") && log.lines.last != "nobody")
         let deletions = log.lines.filter { $0 == "delete" }.count
         fails.withLock { $0 = [] }
-        try await eventually("\(log.lines)") { log.lines.last == "nobody" }
+        try await expectLast("nobody")
         // Data that the screen's work has stored since is deleted, too.
         #expect(log.lines.filter { $0 == "delete" }.count > deletions)
     }
@@ -186,9 +185,9 @@ struct FollowTests {
         try cleanup.register("cache") { [log] _ in log.add("emptied") }
         let task = follow(application, cleanup)
         try await other.signIn("ada")
-        try await eventually("\(log.lines)") { log.lines.last == "open ada" }
+        try await expectLast("open ada")
         try await other.signOutCurrent()
-        try await eventually("\(log.lines)") { log.lines.last == "deleting" }
+        try await expectLast("deleting")
         task.cancel()
         gate.continuation.finish()
         await task.value
@@ -214,40 +213,5 @@ struct FollowTests {
         task.cancel()
         await task.value
         #expect(lines.last == "hidden: stopped")
-    }
-
-    @Test(
-        "an app that is killed in a cleanup finishes it before showing another user",
-        arguments: ["first", "unlinked", "last"]
-    )
-    func killed(point: String) async throws {
-        let device = try await DeviceOnPrivateBus()
-        let other = device.application("other")
-        let directory = "\(device.directory.path)/probe"
-        func start(_ arguments: String...) throws -> ChildProcess {
-            try ChildProcess(ChildProcess.built("listener-app"), ["probe", device.bus.address, directory] + arguments)
-        }
-        let first = try start(point)
-        try await first.line { $0 == "nobody" }
-        try await other.signIn("ada")
-        try await first.line { $0 == "open ada" }
-        try await other.signOutCurrent()
-        let status = await first.exitStatus()
-        #expect(status == 128 + SIGKILL)
-        try await other.signIn("grace")
-        let second = try start()
-        try await second.line { $0 == "open grace" }
-        // Steps that finished before the crash do not run again; the others run before anything is shown.
-        let expected = (point == "first" ? ["first"] : []) + ["last", "open grace"]
-        #expect(second.lines.filter { $0 != "hidden" } == expected && !second.lines.contains { $0.contains("ada") })
-        let notes = try #require(FileManager.default.subpaths(atPath: "\(directory)/data")).filter {
-            $0.hasSuffix("/note")
-        }
-        #expect(notes.count == 1)
-        #expect(try String(contentsOfFile: "\(directory)/data/\(notes[0])", encoding: .utf8) == "a note of grace\n")
-        #expect(try FileManager.default.contentsOfDirectory(atPath: "\(directory)/data/tombstones").isEmpty)
-        #expect(!FileManager.default.fileExists(atPath: "\(directory)/state/shared-device-cleanup.json"))
-        let record = try SessionStore(path: "\(directory)/state/shared-device-sessions.json").load()
-        #expect(record.mayHoldData.map(\.account.username) == ["grace"])
     }
 }
