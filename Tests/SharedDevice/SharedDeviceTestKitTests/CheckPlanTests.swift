@@ -5,11 +5,15 @@ import Testing
 @Suite("Plans of checks")
 struct CheckPlanTests {
     static func plan(_ steps: String, apps: String? = nil, more: String = "") -> Data {
-        let apps = apps ?? #"[{"identifier": "a", "executable": "sh"}]"#
+        let apps = apps ?? "[{\(sh)}]"
         return Data(#"{"apps": \#(apps), "steps": [\#(steps)]\#(more)}"#.utf8)
     }
 
+    private static func planOfApp(_ fields: String) -> Data { plan(expect, apps: "[{\(fields)}]") }
+
     static let expect = #"{"do": "expect", "present": ["x"]}"#
+    private static let signIn = #"{"do": "signIn", "user": "ada"}, "#
+    private static let sh = #""identifier": "a", "executable": "sh""#
 
     @Test(
         "an error in a plan is reported with its path",
@@ -19,34 +23,14 @@ struct CheckPlanTests {
             (Data("[]".utf8), "$: it is a list, not an object"),
             (Data("{}".utf8), "$: it lacks “apps”"),
             (plan(expect, apps: "[]"), "$.apps: there are none"),
-            (plan(expect, apps: #"[{"executable": "sh"}]"#), "$.apps[0]: it lacks “identifier”"),
-            (
-                plan(expect, apps: #"[{"identifier": 7, "executable": "sh"}]"#),
-                "$.apps[0].identifier: it is a number, not a string"
-            ),
-            (plan(expect, apps: #"[{"identifier": "", "executable": "sh"}]"#), "$.apps[0].identifier: it is empty"),
-            (
-                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "argumnts": []}]"#),
-                "$.apps[0].argumnts: there is no such key"
-            ),
-            (
-                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "environment": {"X Y": 1}}]"#),
-                #"$.apps[0].environment["X Y"]: it is a number"#
-            ),
-            (
-                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "needs": []}]"#),
-                "$.apps[0].needs: there is no command"
-            ),
-            (
-                plan(
-                    expect,
-                    apps: #"[{"identifier": "a", "executable": "sh"}, {"identifier": "a", "executable": "sh"}]"#
-                ), "$.apps[1].identifier: there is another app a"
-            ),
-            (
-                plan(expect, apps: #"[{"identifier": "a", "executable": "sh", "busName": "nodots\n"}]"#),
-                "$.apps[0].busName: “nodots ” is no bus name"
-            ),
+            (planOfApp(#""executable": "sh""#), "$.apps[0]: it lacks “identifier”"),
+            (planOfApp(#""identifier": 7, "executable": "sh""#), "$.apps[0].identifier: it is a number, not a string"),
+            (planOfApp(#""identifier": "", "executable": "sh""#), "$.apps[0].identifier: it is empty"),
+            (planOfApp(sh + #", "argumnts": []"#), "$.apps[0].argumnts: there is no such key"),
+            (planOfApp(sh + #", "environment": {"X Y": 1}"#), #"$.apps[0].environment["X Y"]: it is a number"#),
+            (planOfApp(sh + #", "needs": []"#), "$.apps[0].needs: there is no command"),
+            (planOfApp(sh + "}, {" + sh), "$.apps[1].identifier: there is another app a"),
+            (planOfApp(sh + #", "busName": "nodots\n""#), "$.apps[0].busName: “nodots ” is no bus name"),
             (plan(expect, more: #", "polcy": "strict""#), "$.polcy: there is no such key"),
             (plan(expect, more: #", "policy": "lenient""#), "$.policy: “lenient” is none of “advisory”, “strict”"),
             (plan(expect, more: #", "users": ["ada", "ada"]"#), "$.users[1]: there is another user “ada”"),
@@ -56,10 +40,7 @@ struct CheckPlanTests {
             (plan(#"{"do": "kill", "app": "b"}, "# + expect), "$.steps[0].app: there is no app “b”; there are “a”"),
             (plan(#"{"do": "signIn", "user": "mallory"}, "# + expect), "$.steps[0].user: there is no user “mallory”"),
             (plan(#"{"do": "signOut"}, "# + expect), "$.steps[0]: no earlier step signs a user in"),
-            (
-                plan(#"{"do": "signIn", "user": "ada"}, {"do": "signIn", "user": "grace"}, "# + expect),
-                "$.steps[1]: a user is already signed in"
-            ),
+            (plan(signIn + signIn + expect), "$.steps[1]: a user is already signed in"),
             (plan(#"{"do": "pause", "milliseconds": -1}, "# + expect), "$.steps[0].milliseconds: -1.0 is not between"),
             (
                 plan(#"{"do": "pause", "milliseconds": 1, "app": "a"}, "# + expect),

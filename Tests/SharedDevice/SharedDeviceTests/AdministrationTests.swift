@@ -43,17 +43,8 @@ struct AdministrationTests {
         try lines.map { try JSONDecoder().decode(Entry.self, from: Data($0.utf8)) }
     }
 
-    private func log(_ device: DeviceOnPrivateBus, _ option: String, _ value: String) async throws -> [Entry] {
+    private func entries(_ device: DeviceOnPrivateBus, _ option: String, _ value: String) async throws -> [Entry] {
         try entries(try await device.command("log", "--json", option, value).lines)
-    }
-
-    /// Makes an app of this process clean up after each change.
-    private func follow(_ application: SharedDeviceApplication) -> Task<Void, any Error> {
-        Task {
-            for await change in application.accountChanges where !change.previousAccounts.isEmpty {
-                try await application.cleanupDone(change, detail: "3 files")
-            }
-        }
     }
 
     // MARK: status
@@ -106,17 +97,15 @@ struct AdministrationTests {
     @Test("a waiting sign-out shows each step and exits with 0 when all apps are clean")
     func signOut() async throws {
         let device = try await DeviceOnPrivateBus()
-        let app = device.application("desk")
-        try await app.signIn("ada")
-        let following = follow(app)
-        defer { following.cancel() }
+        let desk = ControlApp(on: device, name: "desk", detail: "3 files")
+        try await desk.signIn("ada")
         let outcome = try await device.command("sign-out", "--wait", "60", "--reason", "end of shift")
         #expect(outcome.status == 0, "\(outcome.errors)")
         #expect(outcome.lines.first?.hasPrefix("signed out: session ") == true)
         #expect(outcome.lines.contains { $0.hasPrefix("  +") && $0.contains("s  desk  finished  (3 files)") })
         #expect(outcome.output.contains(": complete"))
-        #expect(try await app.getCurrentAccount().current == nil)
-        let entry = try #require(try await log(device, "--event", "signed-out").first)
+        #expect(try await desk.application.getCurrentAccount().current == nil)
+        let entry = try #require(try await entries(device, "--event", "signed-out").first)
         #expect(entry.detail == "end of shift" && entry.account == "ada")
     }
 
@@ -196,21 +185,19 @@ struct AdministrationTests {
     @Test("the log shows a session up to its last receipt, and filters entries")
     func log() async throws {
         let device = try await DeviceOnPrivateBus()
-        let app = device.application("desk")
-        try await app.signIn("ada")
-        let following = follow(app)
-        defer { following.cancel() }
+        let desk = ControlApp(on: device, name: "desk", detail: "3 files")
+        try await desk.signIn("ada")
         let first = try await device.command("sign-out", "--wait", "60")
         try #require(first.status == 0)
         let all = try entries(try await device.command("log", "--json").lines)
         #expect(all.map(\.sequence) == all.map(\.sequence).sorted())
         let session = try #require(all.first { $0.event == "signed-in" }?.session)
-        let ofSession = try await log(device, "--session", "\(session)").map(\.event)
+        let ofSession = try await entries(device, "--session", "\(session)").map(\.event)
         let steps = ofSession.filter { $0 != "announced" && $0 != "told" }
         #expect(steps == ["signed-in", "held", "signed-out", "finished", "completed"])
-        let ofApp = try await log(device, "--app", "org.example.desk")
+        let ofApp = try await entries(device, "--app", "org.example.desk")
         #expect(!ofApp.isEmpty && ofApp.allSatisfy { $0.app == "org.example.desk" })
-        #expect(try await log(device, "--last", "2").map(\.sequence) == all.suffix(2).map(\.sequence))
+        #expect(try await entries(device, "--last", "2").map(\.sequence) == all.suffix(2).map(\.sequence))
         #expect(try await device.command("log", "--since", "2100-01-01").lines.isEmpty)
         let recent = try await device.command("log", "--since", "1h")
         #expect(recent.lines.count == all.count)

@@ -16,39 +16,22 @@ struct CleanupRoundTests {
         return app
     }
 
-    private func follow(_ application: SharedDeviceApplication) -> Task<Void, any Error> {
-        Task {
-            for await change in application.accountChanges where !change.previousAccounts.isEmpty {
-                try await application.cleanupDone(change)
-            }
-        }
-    }
-
     @Test("a waiting sign-out returns each app's progress and reports the steps in order")
     func completeRound() async throws {
         let device = try await DeviceOnPrivateBus()
-        let control = device.application("control")
-        try await control.signIn("ada")
+        let control = ControlApp(on: device)
+        let account = try await control.signIn("ada")
         let apps = [try await app("point-of-sale", on: device), try await app("field-service", on: device)]
         for app in apps { try await app.work() }
-        let following = follow(control)
-        defer { following.cancel() }
-        let account = try #require(try await control.getCurrentAccount().current)
         let steps = Locked<[CleanupReport]>([])
-        let result = try await control.signout(
-            with: account,
-            signoutParameters: SignoutParameters(cleanupDeadline: .seconds(60)) { report in
-                steps.withLock { $0.append(report) }
-            }
-        )
+        let parameters = SignoutParameters(cleanupDeadline: .seconds(60)) { report in
+            steps.withLock { $0.append(report) }
+        }
+        let result = try await control.application.signout(with: account, signoutParameters: parameters)
         let report = try #require(result.cleanup)
         #expect(report.isComplete && report.session == result.session)
-        #expect(
-            report.apps.map(\.identifier) == [
-                "org.example.control", "org.notifycenter.example.field-service",
-                "org.notifycenter.example.point-of-sale",
-            ]
-        )
+        let names = ["org.example.control"] + ["field-service", "point-of-sale"].map(ExampleApp.identifier)
+        #expect(report.apps.map(\.identifier) == names)
         #expect(report.apps.allSatisfy { $0.progress == .finished && $0.isRunning })
         for app in report.apps where app.identifier != "org.example.control" {
             let times = [try #require(app.toldAfter), try #require(app.begunAfter), try #require(app.finishedAfter)]
@@ -71,28 +54,23 @@ struct CleanupRoundTests {
     @Test("after the deadline the report names the pending apps; the sign-out stands")
     func deadline() async throws {
         let device = try await DeviceOnPrivateBus()
-        let control = device.application("control")
-        try await control.signIn("ada")
+        let control = ControlApp(on: device)
+        let account = try await control.signIn("ada")
         let app = try await app("field-service", on: device)
         app.suspend()
-        let following = follow(control)
-        defer { following.cancel() }
-        let account = try #require(try await control.getCurrentAccount().current)
-        let result = try await control.signout(
-            with: account,
-            signoutParameters: SignoutParameters(cleanupDeadline: .milliseconds(500))
-        )
+        let parameters = SignoutParameters(cleanupDeadline: .milliseconds(500))
+        let result = try await control.application.signout(with: account, signoutParameters: parameters)
         let report = try #require(result.cleanup)
         #expect(!report.isComplete)
         let late = "org.notifycenter.example.field-service"
         #expect(report.owing.contains { $0.identifier == late && $0.progress == .owed })
         // This process cleans up at once, but on a busy machine the deadline may come first.
         try await eventually("nobody else owes") {
-            try await control.cleanupReport(ofSession: result.session)?.owing.map(\.identifier) == [late]
+            try await control.report(result.session)?.owing.map(\.identifier) == [late]
         }
-        #expect(try await control.getCurrentAccount().current == nil)
+        #expect(try await control.application.getCurrentAccount().current == nil)
         app.resume()
-        let later = try await control.waitForCleanup(ofSession: result.session, within: .seconds(120))
+        let later = try await control.application.waitForCleanup(ofSession: result.session, within: .seconds(120))
         #expect(later?.isComplete == true)
     }
 

@@ -144,11 +144,12 @@ final class ControlApp {
     let application: SharedDeviceApplication
     private let following: Task<Void, any Error>
 
-    init(on device: DeviceOnPrivateBus, name: String = "control") {
+    /// - Parameter detail: the detail of its receipts.
+    init(on device: DeviceOnPrivateBus, name: String = "control", detail: String? = nil) {
         let application = device.application(name)
         self.application = application
         following = Task {
-            for await change in application.accountChanges { try await application.cleanupDone(change) }
+            for await change in application.accountChanges { try await application.cleanupDone(change, detail: detail) }
         }
     }
 
