@@ -8,6 +8,7 @@ import Testing
 struct AdministrationTests {
     private struct Entry: Decodable {
         let sequence: Int
+        let at: String
         let event: String
         let session: UInt64?
         let app: String?
@@ -23,6 +24,7 @@ struct AdministrationTests {
         struct Round: Decodable {
             struct App: Decodable {
                 let identifier: String
+                let progress: String
                 let running: Bool?
             }
             let session: UInt64

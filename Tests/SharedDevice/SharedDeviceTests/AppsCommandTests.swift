@@ -11,6 +11,7 @@ struct AppsCommandTests {
         struct Duty: Decodable {
             let session: UInt64
             let account: String?
+            let progress: String
         }
         let identifier: String
         let running: Bool?
