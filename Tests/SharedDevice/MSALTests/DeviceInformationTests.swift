@@ -79,19 +79,31 @@ struct DeviceInformationTests {
     func failing() async throws {
         let bus = try PrivateBus()
         let directory = try TemporaryDirectory("msal-test")
-        let broken = try await StandInBroker(on: bus.bus)
+        let reported = Locked<String?>(nil)
+        let broken = try await StandInBroker(
+            on: bus.bus,
+            [
+                .getDeviceInformation: { _ in
+                    guard let mode = reported.withLock({ $0 }) else {
+                        throw MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not today")
+                    }
+                    return ["mode": .string(mode)]
+                }
+            ]
+        )
         let app = try MSALPublicClientApplication(
             configuration: MSALPublicClientApplicationConfig(clientId: "org.example.app"),
             bus: bus.bus,
             stateDirectory: directory.path
         )
         for mode in [nil, "paranoid"] {
-            broken.mode.withLock { $0 = mode }
+            reported.withLock { $0 = mode }
             let answer = try await ask(app)
             #expect(answer.mode == nil && answer.codes == .internal(.internalErrorBrokerUnknown))
         }
-        broken.mode.withLock { $0 = "shared" }
+        reported.withLock { $0 = "shared" }
         #expect(try await ask(app).mode == .shared)
+        withExtendedLifetime(broken) {}
     }
 
     @Test("5: the mode is the broker's mode")
@@ -106,30 +118,5 @@ struct DeviceInformationTests {
         #expect(information.extraDeviceInformation["brokerVersion"] is String)
         try device.configure(#"{"sharedDeviceMode": false}"#)
         try await eventually("it is personal") { try await app.deviceInformation(with: nil).deviceMode == .default }
-    }
-}
-
-/// A service under the broker's name that responds as the test demands.
-private final class StandInBroker: Sendable {
-    /// The mode in its response; `nil` means a failure.
-    let mode = Locked<String?>(nil)
-    private let connection: DBusConnection
-    private let object = Locked<Observation?>(nil)
-
-    init(on bus: Bus) async throws {
-        connection = try DBusConnection.open(bus)
-        let method = DBusInterface.Method(
-            BrokerProtocol.Method.getDeviceInformation.rawValue,
-            out: [.init("answer", "a{sv}")]
-        ) { [weak self] _ in
-            guard let mode = self?.mode.withLock({ $0 }) else {
-                throw MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not today")
-            }
-            return [.fields(["mode": .string(mode)])]
-        }
-        let interface = DBusInterface(BrokerProtocol.interface, methods: [method])
-        let token = try connection.export([interface], at: BrokerProtocol.path)
-        object.withLock { $0 = token }
-        _ = try await connection.requestName(BrokerProtocol.busName)
     }
 }

@@ -33,7 +33,12 @@ struct TestDeviceTests {
         let error = try #require(throws: TestDeviceError.self) { try report.requireClean() }
         #expect(error.code == .notClean && "\(error)".contains("not heard of it; its process is stopped"), "\(error)")
         #expect(try !app.findings(of: ["Ada <ada>"]).isEmpty)
+        let late = try await #require(throws: TestDeviceError.self) {
+            try await device.waitUntilHeard(within: .milliseconds(100))
+        }
+        #expect(late.code == .timeout && late.description.contains("has not heard of it"), "\(late)")
         try app.resume()
+        #expect(try await device.waitUntilHeard().apps.allSatisfy { $0.heardAfter != nil })
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
         let kinds = try device.report().events.filter { $0.lane == app.identifier }.map(\.kind)
         #expect(kinds.contains(.stopped) && kinds.contains(.continued) && kinds.contains(.told))
@@ -124,23 +129,6 @@ struct TestDeviceTests {
         let events = try device.report().events
         #expect(events.contains { $0.lane == DeviceEvent.brokerLane && $0.kind == .killed })
         #expect(events.contains { $0.lane == DeviceEvent.busLane && $0.kind == .spoofed })
-    }
-
-    @Test("the kit continues to follow a round when a killed broker returns")
-    func brokerDuringRound() async throws {
-        let (device, app) = try await ExampleApps.deviceAtWork("field-service")
-        try await app.stop()
-        try await device.beginSignOut()
-        try await eventually("the round is known") { try device.report().apps.contains { $0.progress == .owed } }
-        let error = try await #require(throws: TestDeviceError.self) {
-            try await device.waitUntilHeard(within: .milliseconds(100))
-        }
-        #expect(error.code == .timeout && error.description.contains("has not heard of it"), "\(error)")
-        await device.killBroker()
-        try app.resume()
-        try await device.restartBroker()
-        #expect(try await device.waitUntilHeard().apps.allSatisfy { $0.heardAfter != nil })
-        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
 
     @Test("a search leaves a stopped app stopped and a running app running")

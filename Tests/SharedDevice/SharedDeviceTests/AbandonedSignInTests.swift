@@ -81,39 +81,30 @@ struct AbandonedSignInTests {
     @Test("an unanswered sign-in is cancelled, because the broker may complete it later")
     func unanswered() async throws {
         let (bus, directory) = (try PrivateBus(), try TemporaryDirectory("unanswered"))
-        let broker = try DBusConnection.open(bus.bus)
         let labels = Locked<[BrokerProtocol.Method: String]>([:])
-        func method(
-            _ method: BrokerProtocol.Method,
-            _ answer: @escaping @Sendable (BrokerProtocol.Fields) throws -> BrokerProtocol.Fields
-        ) -> DBusInterface.Method {
-            .init(method.rawValue, in: [.init("request", "a{sv}")], out: [.init("answer", "a{sv}")]) { call in
-                [.fields(try answer(call.arguments.first?.fieldsValue ?? [:]))]
-            }
-        }
-        let methods = [
-            method(.getCurrentAccount) { _ in
-                let (nothing, no) = (DBusValue.array([], of: "a{sv}"), DBusValue.boolean(false))
-                return ["epoch": .uint64(1), "owed": nothing, "withheld": no, "strict": no]
-            },
-            method(.signIn) { fields in
-                labels.withLock { $0[.signIn] = fields["request"]?.stringValue }
-                throw MethodFailure(name: "org.freedesktop.DBus.Error.NoReply", message: "no answer in time")
-            },
-            method(.cancelSignIn) { fields in
-                labels.withLock { $0[.cancelSignIn] = fields["request"]?.stringValue }
-                return [:]
-            },
-        ]
-        let interface = DBusInterface(BrokerProtocol.interface, methods: methods)
-        let object = try broker.export([interface], at: BrokerProtocol.path)
-        try await broker.requestName(BrokerProtocol.busName)
+        let broker = try await StandInBroker(
+            on: bus.bus,
+            [
+                .getCurrentAccount: { _ in
+                    let (nothing, no) = (DBusValue.array([], of: "a{sv}"), DBusValue.boolean(false))
+                    return ["epoch": .uint64(1), "owed": nothing, "withheld": no, "strict": no]
+                },
+                .signIn: { fields in
+                    labels.withLock { $0[.signIn] = fields["request"]?.stringValue }
+                    throw MethodFailure(name: "org.freedesktop.DBus.Error.NoReply", message: "no answer in time")
+                },
+                .cancelSignIn: { fields in
+                    labels.withLock { $0[.cancelSignIn] = fields["request"]?.stringValue }
+                    return [:]
+                },
+            ]
+        )
         let app = SharedDeviceApplication(identifier: "org.example.app", bus: bus.bus, stateDirectory: directory.path)
         #expect(await code { try await app.signIn("ada") } == .brokerUnavailable)
         try await eventually("it is cancelled by its label") {
             labels.withLock { $0[.signIn] != nil && $0[.signIn] == $0[.cancelSignIn] }
         }
-        withExtendedLifetime((object, broker)) {}
+        withExtendedLifetime(broker) {}
     }
 
     private func cleanUp(_ app: SharedDeviceApplication) async throws {

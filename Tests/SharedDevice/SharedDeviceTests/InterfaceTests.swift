@@ -6,10 +6,6 @@ import Testing
 
 @_spi(Extensions) @testable import SharedDevice
 
-#if canImport(FoundationXML)
-import FoundationXML
-#endif
-
 /// The installed interface description, its documentation page, and the broker's real behaviour.
 @Suite("The documented D-Bus interface")
 struct InterfaceTests {
@@ -18,38 +14,26 @@ struct InterfaceTests {
         var outputs = ""
     }
 
-    private final class Description: NSObject, XMLParserDelegate {
+    /// The methods and properties of the broker's interface in an XML document.
+    private struct Description {
         private(set) var methods: [String: Method] = [:]
         private(set) var properties: [String: String] = [:]
-        private var isInside = false
-        private var method = ""
 
         init(_ document: String) throws {
-            super.init()
-            let parser = XMLParser(data: Data(document.utf8))
-            parser.delegate = self
-            let isWellFormed = parser.parse()
-            try #require(isWellFormed, "\(String(describing: parser.parserError))")
-        }
-
-        func parser(
-            _ parser: XMLParser,
-            didStartElement element: String,
-            namespaceURI: String?,
-            qualifiedName: String?,
-            attributes: [String: String]
-        ) {
-            let name = attributes["name"] ?? ""
-            switch element {
-            case "interface": isInside = name == BrokerProtocol.interface
-            case "method" where isInside:
-                method = name
-                methods[name] = Method()
-            case "arg" where isInside && attributes["direction"] == "in":
-                methods[method]?.inputs += attributes["type"] ?? ""
-            case "arg" where isInside: methods[method]?.outputs += attributes["type"] ?? ""
-            case "property" where isInside: properties[name] = attributes["type"]
-            default: break
+            var isInside = false
+            var method = ""
+            for (element, attributes) in try XMLReader(document).elements {
+                let (name, type) = (attributes["name"] ?? "", attributes["type"] ?? "")
+                switch element {
+                case "interface": isInside = name == BrokerProtocol.interface
+                case "method" where isInside:
+                    method = name
+                    methods[name] = Method()
+                case "arg" where isInside && attributes["direction"] == "in": methods[method]?.inputs += type
+                case "arg" where isInside: methods[method]?.outputs += type
+                case "property" where isInside: properties[name] = type
+                default: break
+                }
             }
         }
     }

@@ -42,19 +42,6 @@ struct CleanupCoordinatorTests {
         #expect(!FileManager.default.fileExists(atPath: journal))
     }
 
-    @Test("a failed step is named, the other steps run, and the next run repeats only it")
-    func failed() async throws {
-        let broken = try coordinator(["orders", "photos"], failing: ["orders"])
-        let error = await #expect(throws: CleanupFailure.self) { try await broken.run(change, reporter: reporter()) }
-        #expect("\(try #require(error))" == "“orders” failed: jammed")
-        #expect(log.lines.filter { $0.hasPrefix("orders") }.count == 3)
-        #expect(log.lines.last == "failed “orders” failed: jammed" && !log.lines.contains { $0.hasPrefix("done") })
-        let count = log.lines.count
-        try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
-        let later = log.lines.dropFirst(count).filter { $0 != "begun" }
-        #expect(later == ["orders of [\"one\"]", "done 2 steps: orders (1 orders), photos (1 photos)"])
-    }
-
     @Test("a refused report is repeated without running the steps again")
     func unreported() async throws {
         let coordinator = try coordinator(["orders"])
