@@ -2,7 +2,6 @@ import Basics
 import DBus
 import DeviceStorage
 import EmbeddedIdentity
-import ExampleSupport
 import Foundation
 import Identity
 import NotifyCenter
@@ -31,7 +30,6 @@ final class DeviceOnPrivateBus {
         directory = try TemporaryDirectory("shared-device-test")
         try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(configuration)}"#)
         for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
-        for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }
         // Cheap hashes, because these tests are about sessions and sign in hundreds of times. `add` makes the command
         // create real hashes.
         let users = try UserDirectory(database: DeviceDatabase(directory: state), passwordCost: .minimal)

@@ -1,26 +1,20 @@
-import ExampleSupport
 import Foundation
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
-@_spi(Extensions) import SharedDevice
+import SharedDeviceTestKit
 import Testing
 
 @Suite("Global sign-out across real processes", .serialized)
 struct ListenerAppTests {
     @Test("the example apps finish a sign-out, with and without data of the user")
     func signOut() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let control = device.application("control")
-        let apps = try ListenerApp.names.map { try ListenerApp($0, on: device) }
-        for app in apps { try app.start() }
-        try await control.signIn("ada")
-        for app in apps { try await app.showsAda() }
-        try await apps[0].work()
-        // Otherwise the later search would prove nothing.
-        #expect(apps[0].holdsData)
-        try await control.signOutCurrent()
-        for app in apps { try await app.wait("cleaned") { $0.event == .cleaned && $0.previous == ["ada"] } }
-        #expect(!apps.contains(where: \.holdsData))
+        let device = try await TestDevice(apps: ExampleApps.names.map(ExampleApps.app), users: ["ada"])
+        try await device.signIn("ada")
+        try await device.waitUntilRunning()
+        try await device.app(ExampleApps.identifier("point-of-sale")).work()
+        let report = try await device.signOut(deadline: .seconds(60))
+        try report.requireClean(of: "Ada <ada>")
+        #expect(report.apps.map(\.isClean) == [true, true, true])
     }
 
     @Test(

@@ -1,4 +1,3 @@
-import ExampleSupport
 import Foundation
 import Glibc
 import NotifyCenterTestKit
@@ -16,10 +15,8 @@ private struct Sandbox {
 
     /// Starts the proxy and waits until it accepts connections.
     ///
-    /// - Parameters:
-    ///   - flatpak: the Flatpak's id; `nil` creates a file without an id.
-    ///   - owns: the app's bus name.
-    init(_ flatpak: String?, on device: DeviceOnPrivateBus, owns: String) async throws {
+    /// - Parameter flatpak: the Flatpak's id; `nil` creates a file without an id.
+    init(_ flatpak: String?, on device: DeviceOnPrivateBus) async throws {
         let directory = "\(device.directory.path)/sandbox-\(UUID().uuidString.prefix(8))"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         // Flatpak adds this file to each of its sandboxes.
@@ -29,7 +26,7 @@ private struct Sandbox {
         let socket = "\(directory)/bus"
         address = "unix:path=\(socket)"
         launcher = Self.launcher(information)
-        let rules = ["--filter", "--talk=org.notifycenter.SharedDevice1", "--own=\(owns)"]
+        let rules = ["--filter", "--talk=org.notifycenter.SharedDevice1"]
         let program = ["xdg-dbus-proxy", device.bus.address, socket]
         proxy = try ChildProcess(launcher[0], Array(launcher.dropFirst()) + program + rules)
         try await eventually("the proxy listens") { FileManager.default.fileExists(atPath: socket) }
@@ -55,48 +52,41 @@ private func canSandbox() -> Bool {
     .enabled(if: canSandbox(), "needs bubblewrap and xdg-dbus-proxy, and a user who may make sandboxes")
 )
 struct SandboxedAppTests {
-    private static let name = "point-of-sale"
-    private static let flatpak = "org.example.PointOfSale"
-    private var identifier: String { ExampleApp.identifier(Self.name) }
+    private static let flatpak = "org.example.Listener"
+    private static let identifier = "org.example.listener"
 
-    private func device() async throws -> DeviceOnPrivateBus {
+    /// A device with a manifest of the Flatpak, on which Ada is signed in.
+    private func device() async throws -> (DeviceOnPrivateBus, ControlApp) {
         let device = try await DeviceOnPrivateBus(starts: false)
-        let manifest = #"{"id": "\#(identifier)", "flatpak": "\#(Self.flatpak)"}"#
-        let path = "\(device.directory.path)/apps/\(identifier).json"
+        let manifest = #"{"id": "\#(Self.identifier)", "flatpak": "\#(Self.flatpak)"}"#
+        let path = "\(device.directory.path)/apps/\(Self.identifier).json"
         try manifest.write(toFile: path, atomically: true, encoding: .utf8)
         try await device.startBroker()
-        return device
-    }
-
-    private func isOpen(_ event: Event) -> Bool {
-        event.event == .screen && event.detail == "open" && event.account == "ada"
+        let control = ControlApp(on: device)
+        try await control.signIn("ada")
+        return (device, control)
     }
 
     @Test("an app behind Flatpak's proxy cleans up and is known by its Flatpak id")
     func signOut() async throws {
-        let device = try await device()
-        let control = device.application("control")
-        try await control.signIn("ada")
-        let sandbox = try await Sandbox(Self.flatpak, on: device, owns: identifier)
-        let app = try ListenerApp(Self.name, on: device, launcher: sandbox.launcher, bus: sandbox.address)
-        try app.start()
-        try await app.showsAda()
-        try await app.work()
-        #expect(app.holdsData)
-        try await control.signOutCurrent()
-        try await app.wait("its receipt") { $0.event == .cleaned }
-        #expect(!app.holdsData)
+        let (device, control) = try await device()
+        let sandbox = try await Sandbox(Self.flatpak, on: device)
+        let app = try Listener(on: device, launcher: sandbox.launcher, bus: sandbox.address)
+        try await app.start(showing: "ada")
+        let mark = app.mark
+        let session = try await control.signOut()
+        try await app.expectCleanup(after: mark)
+        try await control.wait(for: app, in: session, .finished)
         let log = try ChildProcess(ChildProcess.built("shared-device"), ["log", "--state", device.state, "--json"])
-        try await log.line { $0.contains("known by Flatpak \(Self.flatpak) (hint)") && $0.contains(identifier) }
-        try await log.line { $0.contains("finished") && $0.contains(identifier) }
+        try await log.line { $0.contains("known by Flatpak \(Self.flatpak) (hint)") && $0.contains(Self.identifier) }
+        try await log.line { $0.contains("finished") && $0.contains(Self.identifier) }
     }
 
     @Test("a program outside the Flatpak's own sandbox is refused")
     func others() async throws {
-        let device = try await device()
-        try await device.application("control").signIn("ada")
-        let other = try await Sandbox("org.example.Other", on: device, owns: identifier)
-        let nobody = try await Sandbox(nil, on: device, owns: identifier)
+        let (device, _) = try await device()
+        let other = try await Sandbox("org.example.Other", on: device)
+        let nobody = try await Sandbox(nil, on: device)
         // The proxy's program is enrolled, but that must not identify any program in a sandbox.
         try device.enrol("org.example.proxy", "/usr/bin/xdg-dbus-proxy")
         let broker = try #require(device.broker)
@@ -105,16 +95,13 @@ struct SandboxedAppTests {
             (other.launcher, other.address, "in the sandbox of the Flatpak org.example.Other"),
             (nobody.launcher, nobody.address, "it names no application"),
         ] as [([String], String?, String)] {
-            let app = try ListenerApp(Self.name, on: device, launcher: launcher, bus: bus)
-            let mark = try app.events().count
+            let app = try Listener(on: device, launcher: launcher, bus: bus)
+            let mark = app.mark
             try app.start()
-            // A slow app reports that it waits for the broker, and asks again. It is alive until the broker has refused
-            // it.
+            // A slow app may ask again. It is alive until the broker has refused it.
             try await eventually("the broker says why: \(reason)") { broker.errorText.contains(reason) }
-            try await app.wait("a refusal", after: mark) {
-                $0.event == .failed || $0.event == .waitingForBroker || $0.event == .screen && $0.detail == "failed"
-            }
-            #expect(try !app.events().dropFirst(mark).contains(where: isOpen))
+            try await eventually("a refusal") { app.story(after: mark).contains { $0.hasPrefix("hidden ") } }
+            #expect(!app.story(after: mark).contains("open ada"))
             app.kill()
         }
         // The journal and the log contain the same refusals.

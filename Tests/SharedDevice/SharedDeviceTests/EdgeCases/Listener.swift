@@ -33,21 +33,32 @@ final class Listener {
     let identifier: String
     let directory: String
     private let device: DeviceOnPrivateBus
+    private let launcher: [String]
+    private let bus: String
     private(set) var process: ChildProcess?
 
-    init(_ name: String = "listener", on device: DeviceOnPrivateBus, directory: String? = nil) throws {
+    /// - Parameters:
+    ///   - launcher: a command that starts the app, for instance a sandbox.
+    ///   - bus: the address of the device's bus as the app sees it.
+    init(
+        _ name: String = "listener",
+        on device: DeviceOnPrivateBus,
+        directory: String? = nil,
+        launcher: [String] = [],
+        bus: String? = nil
+    ) throws {
         self.device = device
+        self.launcher = launcher
+        self.bus = bus ?? device.bus.address
         identifier = "org.example.\(name)"
         self.directory = directory ?? "\(device.directory.path)/\(name)"
         try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
     }
 
     func start(_ further: String..., environment: [String: String] = [:]) throws {
-        process = try ChildProcess(
-            ChildProcess.built("listener-app"),
-            ["--identifier", identifier, "--directory", directory, "--bus", device.bus.address] + further,
-            environment: environment
-        )
+        let arguments = ["--identifier", identifier, "--directory", directory, "--bus", bus]
+        let command = launcher + [ChildProcess.built("listener-app")] + arguments + further
+        process = try ChildProcess(command[0], Array(command.dropFirst()), environment: environment)
     }
 
     func start(showing user: String?) async throws {
