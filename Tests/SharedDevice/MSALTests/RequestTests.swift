@@ -235,31 +235,19 @@ struct RequestTests {
         #expect(try await app.told() == "- ada")
     }
 
-    @Test("every request fails with the right code if there is no broker")
-    func noBroker() async throws {
+    @Test("an error names the account, the request and the cause")
+    func errorDetails() async throws {
         let device = try await DeviceOnPrivateBus()
         let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         device.killBroker()
-        let unavailable = Codes.internal(.internalBrokerNotAvailable)
-        let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
-        let everybody = MSALAccountEnumerationParameters()
-        let requests: [() async throws -> Void] = [
-            { _ = try await app.acquireToken(with: interactive) },
-            { _ = try await app.acquireTokenSilent(with: silent) },
-            { try await app.signout(with: account, signoutParameters: MSALSignoutParameters()) },
-            { _ = try await app.accountsFromDevice(for: everybody) },
-        ]
-        for request in requests { #expect(await codes(of: request) == unavailable) }
-        do {
-            _ = try await app.acquireTokenSilent(with: silent)
-        } catch let error as NSError {
-            #expect(error.userInfo[MSALHomeAccountIdKey] as? String == account.identifier)
-            #expect(error.userInfo[MSALDisplayableUserIdKey] as? String == "ada")
-            #expect((error.userInfo[MSALCorrelationIDKey] as? String).flatMap(UUID.init) != nil)
-            #expect((error.userInfo[NSUnderlyingErrorKey] as? SharedDeviceError)?.code == .brokerUnavailable)
-        }
+        let error = try await #require(throws: NSError.self) { _ = try await app.acquireTokenSilent(with: silent) }
+        #expect(Codes(error) == .internal(.internalBrokerNotAvailable))
+        let names = [MSALHomeAccountIdKey, MSALDisplayableUserIdKey].map { error.userInfo[$0] as? String }
+        #expect(names == [account.identifier, "ada"])
+        #expect((error.userInfo[MSALCorrelationIDKey] as? String).flatMap(UUID.init) != nil)
+        #expect((error.userInfo[NSUnderlyingErrorKey] as? SharedDeviceError)?.code == .brokerUnavailable)
     }
 
     @Test("a configuration without a valid identity creates no application")

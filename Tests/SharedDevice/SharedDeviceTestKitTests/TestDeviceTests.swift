@@ -6,16 +6,6 @@ import Testing
 
 @Suite("A test device")
 struct TestDeviceTests {
-    @Test("an app that cleans up is clean, and its times are in order", arguments: ExampleApps.names)
-    func clean(name: String) async throws {
-        let (device, _) = try await ExampleApps.deviceAtWork(name)
-        let report = try await device.signOut(deadline: .seconds(60))
-        try report.requireClean(of: "Ada <ada>")
-        let app = try #require(report.apps.first)
-        let (heard, cleaned) = (try #require(app.heardAfter), try #require(app.cleanedAfter))
-        #expect(heard <= cleaned && app.seenCleanAfter != nil && report.user == "ada")
-    }
-
     @Test("a stopped app is neither told nor clean until it is resumed")
     func stopped() async throws {
         let device = try await TestDevice(apps: ["field-service", "point-of-sale"].map(ExampleApps.app), users: ["ada"])

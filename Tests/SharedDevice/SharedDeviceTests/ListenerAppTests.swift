@@ -6,15 +6,19 @@ import Testing
 
 @Suite("Global sign-out across real processes", .serialized)
 struct ListenerAppTests {
-    @Test("the example apps finish a sign-out, with and without data of the user")
+    @Test("the example apps clean up, with and without data, and their times are in order")
     func signOut() async throws {
         let device = try await TestDevice(apps: ExampleApps.names.map(ExampleApps.app), users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
-        try await device.app(ExampleApps.identifier("point-of-sale")).work()
+        for app in device.apps.dropLast() { try await app.work() }
         let report = try await device.signOut(deadline: .seconds(60))
         try report.requireClean(of: "Ada <ada>")
-        #expect(report.apps.map(\.isClean) == [true, true, true])
+        #expect(report.apps.map(\.isClean) == [true, true, true] && report.user == "ada")
+        for app in report.apps {
+            let (heard, cleaned) = (try #require(app.heardAfter), try #require(app.cleanedAfter))
+            #expect(heard <= cleaned && app.seenCleanAfter != nil, "\(app)")
+        }
     }
 
     @Test(

@@ -73,27 +73,6 @@ struct CleanupCoordinatorTests {
         #expect(log.lines.last?.contains("the journal was not kept") == true)
     }
 
-    @Test("a cleanup continues and reports after its waiting task is cancelled")
-    func cancelled() async throws {
-        let coordinator = CleanupCoordinator()
-        let gate = AsyncStream.makeStream(of: Void.self)
-        let isRunning = AsyncStream.makeStream(of: Void.self)
-        try coordinator.register("orders") { [log] _ in
-            isRunning.continuation.finish()
-            for await _ in gate.stream {}
-            log.add("orders, cancelled: \(Task.isCancelled)")
-        }
-        try coordinator.register("photos") { [log] _ in log.add("photos, cancelled: \(Task.isCancelled)") }
-        let (change, reporter) = (change, reporter())
-        let task = Task { try await coordinator.run(change, reporter: reporter) }
-        for await _ in isRunning.stream {}
-        task.cancel()
-        gate.continuation.finish()
-        #expect("\(try await task.value)" == "2 steps: orders, photos")
-        let lines = log.lines.filter { $0 != "begun" }
-        #expect(lines == ["orders, cancelled: false", "photos, cancelled: false", "done 2 steps: orders, photos"])
-    }
-
     @Test("only one cleanup runs at a time")
     func inTurn() async throws {
         let coordinator = CleanupCoordinator()
