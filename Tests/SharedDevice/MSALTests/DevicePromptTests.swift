@@ -27,33 +27,23 @@ struct DevicePromptTests {
         return directory
     }
 
-    private func codes(
-        _ device: DeviceOnPrivateBus,
-        _ hint: String,
-        _ parameters: MSALWebviewParameters = MSALWebviewParameters()
-    ) async throws -> Codes? {
-        _ = try Self.program.get()
-        let app = try device.msalApplication()
-        let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
-        request.loginHint = hint
-        return await SharedDeviceTests.codes { _ = try await app.acquireToken(with: request) }
-    }
-
-    @Test("the prompt's errors have MSAL's codes; an absent prompt causes no retry")
+    @Test("a view controller makes the prompt open a window, and errors have MSAL's codes")
     func outcomes() async throws {
-        let device = try await DeviceOnPrivateBus()
-        #expect(try await codes(device, "cancels") == Codes(.userCanceled))
-        #expect(try await codes(device, "nobody") == .internal(.internalErrorNoViewController))
-        #expect(try await codes(device, "down") == Codes(.serverError))
-    }
-
-    @Test("a view controller without a prompt makes the sign-in open a window")
-    func window() async throws {
         final class ViewController {}
+        _ = try Self.program.get()
         let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
         let controller = ViewController()
-        let parameters = MSALWebviewParameters(authPresentationViewController: controller)
-        #expect(try await codes(device, "window", parameters) == .internal(.internalErrorAuthorizationFailed))
-        #expect(try await codes(device, "window") == .internal(.internalErrorBrokerUnknown))
+        for (hint, hasController, expected) in [
+            ("cancels", false, Codes(.userCanceled)), ("nobody", false, .internal(.internalErrorNoViewController)),
+            ("down", false, Codes(.serverError)), ("window", true, .internal(.internalErrorAuthorizationFailed)),
+            ("window", false, .internal(.internalErrorBrokerUnknown)),
+        ] as [(String, Bool, Codes)] {
+            let window = MSALWebviewParameters(authPresentationViewController: controller)
+            let parameters = hasController ? window : MSALWebviewParameters()
+            let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
+            request.loginHint = hint
+            #expect(await codes { _ = try await app.acquireToken(with: request) } == expected, "\(hint)")
+        }
     }
 }

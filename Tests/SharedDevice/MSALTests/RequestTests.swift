@@ -10,10 +10,17 @@ import Testing
 
 @Suite("Requests with MSAL's names and the real broker")
 struct RequestTests {
+    private let device: DeviceOnPrivateBus
+    private let app: MSALPublicClientApplication
+
+    init() async throws {
+        device = try await DeviceOnPrivateBus()
+        app = try device.msalApplication()
+    }
+
     @Test("all apps share a sign-in without a prompt, and a sign-out ends it for all")
     func singleSignOn() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let (one, other) = (try device.msalApplication("one"), try device.msalApplication("other"))
+        let (one, other) = (app, try device.msalApplication("other"))
         let result = try await one.signIn("ada")
         #expect(result.account.username == "ada" && result.scopes == ["orders.read"])
         #expect(result.authorizationHeader == "Bearer \(result.accessToken)")
@@ -48,8 +55,6 @@ struct RequestTests {
 
     @Test("arguments are checked before any change")
     func argumentChecks() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         let invalid = Codes.internal(.internalErrorInvalidParameter)
         let plain = MSALSignoutParameters(webviewParameters: .unasked)
@@ -73,8 +78,6 @@ struct RequestTests {
 
     @Test("requests for claims and for a device token fail")
     func refusals() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: account)
         let interactive = MSALInteractiveTokenParameters(scopes: ["orders.read"], webviewParameters: .unasked)
@@ -100,8 +103,6 @@ struct RequestTests {
 
     @Test("a browser sign-out without a page signs out of the device and fails")
     func browserWithoutPage() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         let parameters = MSALSignoutParameters(webviewParameters: .unasked)
         parameters.signoutFromBrowser = true
@@ -115,19 +116,8 @@ struct RequestTests {
         #expect(try await app.told() == "- ada")
     }
 
-    @Test(
-        "a browser sign-out succeeds only if its page opens",
-        arguments: [
-            (BrowserSignout.notRequested, true), (.opened, true), (.notConfigured, false),
-            (.failed("no screen"), false), (.timedOut, false),
-        ]
-    )
-    func browser(result: BrowserSignout, succeeds: Bool) { #expect((result.problem == nil) == succeeds) }
-
     @Test("an account that is not current gets no sign-out and no token")
     func mismatch() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
         let ada = try await app.signIn("ada").account
         try await app.signout(with: ada, signoutParameters: MSALSignoutParameters())
         _ = try await app.told()
@@ -155,8 +145,6 @@ struct RequestTests {
 
     @Test("the prompt's outcomes have codes, and its errors are passed on unchanged")
     func prompts() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
         func signIn(_ parameters: MSALWebviewParameters, account: MSALAccount? = nil) async -> Codes? {
             let parameters = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
             parameters.account = account
@@ -178,8 +166,6 @@ struct RequestTests {
 
     @Test("a second prompt of the same app is refused while the first is open")
     func oneAtATime() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
         let (typed, type) = AsyncStream<Void>.makeStream()
         let isOpen = Locked(false)
         let slow = MSALWebviewParameters { _ in
@@ -187,7 +173,7 @@ struct RequestTests {
             for await _ in typed { break }
             return MSALCredentials(username: "ada", password: "correct horse ada")
         }
-        let first = Task {
+        let first = Task { [app] in
             let parameters = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: slow)
             return try await app.acquireToken(with: parameters).account.username
         }
@@ -202,8 +188,7 @@ struct RequestTests {
 
     @Test("listing accounts reports no change; the local list has the known account")
     func lists() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let (app, control) = (try device.msalApplication(), ControlApp(on: device))
+        let control = ControlApp(on: device)
         #expect(try app.allAccounts() == [])
         #expect(await codes { _ = try app.account(forUsername: "ada") } == .internal(.internalErrorAccountRequired))
         try await control.signIn("ada")
@@ -237,8 +222,6 @@ struct RequestTests {
 
     @Test("an error names the account, the request and the cause")
     func errorDetails() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
         let account = try await app.signIn("ada").account
         device.killBroker()
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
@@ -248,21 +231,5 @@ struct RequestTests {
         #expect(names == [account.identifier, "ada"])
         #expect((error.userInfo[MSALCorrelationIDKey] as? String).flatMap(UUID.init) != nil)
         #expect((error.userInfo[NSUnderlyingErrorKey] as? SharedDeviceError)?.code == .brokerUnavailable)
-    }
-
-    @Test("a configuration without a valid identity creates no application")
-    func configurations() async throws {
-        let invalid = Codes.internal(.internalErrorInvalidParameter)
-        for clientId in ["", "../../etc", ".hidden", "a/b"] {
-            #expect(await codes { _ = try MSALPublicClientApplication(clientId: clientId) } == invalid, "\(clientId)")
-        }
-        let plain = try #require(URL(string: "http://login.example.com"))
-        #expect(await codes { _ = try MSALAADAuthority(url: plain) } == invalid)
-        let authority = try MSALAADAuthority(url: try #require(URL(string: "https://login.example.com/contoso")))
-        let application = try MSALPublicClientApplication(clientId: "x", authority: authority, redirectUri: nil)
-        #expect(application.configuration.authority === authority)
-        // The configuration is a copy, so the application is unaffected.
-        application.configuration.clientId = "y"
-        #expect(application.configuration.clientId == "x")
     }
 }

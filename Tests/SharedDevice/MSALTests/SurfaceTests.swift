@@ -1,4 +1,5 @@
 import Foundation
+import SharedDevice
 import Testing
 
 @testable import MSAL
@@ -176,5 +177,30 @@ struct SurfaceTests {
     )
     func demands(text: String, isDemand: Bool) throws {
         #expect(try MSALClaimsRequest(jsonString: text).isDemand == isDemand)
+    }
+
+    @Test(
+        "a browser sign-out succeeds only if its page opens",
+        arguments: [
+            (BrowserSignout.notRequested, true), (.opened, true), (.notConfigured, false),
+            (.failed("no screen"), false), (.timedOut, false),
+        ]
+    )
+    func browser(result: BrowserSignout, succeeds: Bool) { #expect((result.problem == nil) == succeeds) }
+
+    @Test("a configuration without a valid identity creates no application")
+    func configurations() async throws {
+        let invalid = Codes.internal(.internalErrorInvalidParameter)
+        for clientId in ["", "../../etc", ".hidden", "a/b"] {
+            #expect(await codes { _ = try MSALPublicClientApplication(clientId: clientId) } == invalid, "\(clientId)")
+        }
+        let plain = try url("http://login.example.com")
+        #expect(await codes { _ = try MSALAADAuthority(url: plain) } == invalid)
+        let authority = try MSALAADAuthority(url: url("https://login.example.com/contoso"))
+        let application = try MSALPublicClientApplication(clientId: "x", authority: authority, redirectUri: nil)
+        #expect(application.configuration.authority === authority)
+        // The configuration is a copy, so the application is unaffected.
+        application.configuration.clientId = "y"
+        #expect(application.configuration.clientId == "x")
     }
 }

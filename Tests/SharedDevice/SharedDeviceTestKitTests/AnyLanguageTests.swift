@@ -68,27 +68,19 @@ struct AnyLanguageTests {
         private static func file(_ path: String) -> String { CheckPlanTests.root.appending(path: path).path }
     }
 
-    /// A device with this app, on which Ada is signed in. If the language is not installed, prints the reason and
-    /// returns `nil`.
-    private func device(_ language: Language, _ directory: TemporaryDirectory) async throws -> (TestDevice, DeviceApp)?
-    {
+    @Test("it deletes data before its receipt, also after a stop and a kill", arguments: Language.allCases)
+    func signOuts(_ language: Language) async throws {
         if let missing = language.missing {
             print("skipped: the example app in \(language.rawValue): \(missing); make setup")
-            return nil
+            return
         }
+        let directory = try TemporaryDirectory("any-language")
         let device = try await TestDevice(apps: [try await language.app(in: directory.path)], cleanup: .strict)
         let app = try device.app(language.identifier)
         try await app.line { $0 == "hidden" }
         try await device.signIn("ada")
         try await app.waitForMarker("the secret of ada")
         try await app.line { $0 == "open" }
-        return (device, app)
-    }
-
-    @Test("it deletes data before its receipt, also after a stop and a kill", arguments: Language.allCases)
-    func signOuts(_ language: Language) async throws {
-        let directory = try TemporaryDirectory("any-language")
-        guard let (device, app) = try await device(language, directory) else { return }
         try await device.signOut(deadline: .seconds(120)).requireClean(of: "the secret of ada")
         try await device.signIn("grace")
         try await app.waitForMarker("the secret of grace")

@@ -5,65 +5,56 @@ import Testing
 
 @Suite("Edge cases of sessions and absent apps")
 struct SessionEdgeCaseTests {
-    // E1, E2
+    // E1, E2, E3, E4, E24
     @Test(
-        "an app that missed a sign-out cleans up before the same user is shown",
-        arguments: [["ada"], ["grace", "ada"]]
+        "an app that missed changes cleans up first, and learns only of its own data",
+        arguments: [
+            // The user returns, also after another user, of whom the app learns nothing.
+            (false, [], "ada"), (false, ["grace"], "ada"),
+            // The app does not run. Then there is no user, another one, or one who has left again.
+            (true, [], nil), (true, [], "grace"), (true, ["grace"], nil),
+        ] as [(Bool, [String], String?)]
     )
-    func sameAccountAgain(users: [String]) async throws {
-        let (_, control, app) = try await deviceWithListener(showing: "ada")
-        let first = try #require(app.sessions.first)
-        app.suspend()
-        let mark = app.mark
-        for user in users {
-            try await control.signOut()
-            try await control.signIn(user)
-        }
-        app.resume()
-        let open = try #require(try await app.wait("open ada", after: mark).epoch)
-        #expect(app.story(after: mark) == ["hidden", "cleanup ada → ada", "cleaned", "open ada"])
-        #expect(!app.events.contains { $0.account == "grace" || $0.previous?.contains("grace") == true })
-        #expect(open > first && app.sessions == [open])
-        try await control.wait(for: app, in: first, .finished)
-    }
-
-    // E3
-    @Test("an app is told only of sessions whose data it holds; the log has all")
-    func twoUnseen() async throws {
+    func missedChanges(isKilled: Bool, between: [String], current: String?) async throws {
         let (device, control, app) = try await deviceWithListener(showing: "ada")
-        app.kill()
         let mark = app.mark
-        let first = try await control.signOut()
-        try await control.signIn("grace")
-        let second = try await control.signOut()
-        // The broker does not ask the app for data that it never had.
-        #expect(app.part(in: try await control.report(first)) != nil)
-        #expect(app.part(in: try await control.report(second)) == nil)
-        try app.start()
-        try await app.expectCleanup(after: mark, isNewProcess: true)
+        if isKilled { app.kill() } else { app.suspend() }
+        var sessions = [try await control.signOut()]
+        for user in between {
+            try await control.signIn(user)
+            sessions.append(try await control.signOut())
+        }
+        if let current { try await control.signIn(current) }
+        for session in sessions {
+            // The broker does not ask the app for data that it never had.
+            let expected: CleanupReport.Progress? = session == sessions[0] ? .owed : nil
+            #expect(app.part(in: try await control.report(session))?.progress == expected)
+        }
+        #expect(app.sessions == [sessions[0]] && app.files.count == 3)
+        let name = current ?? "-"
+        if isKilled {
+            // The broker does not forget the cleanup, either.
+            device.killBroker()
+            try await device.startBroker()
+            try await eventually("it answers") { await control.application.getDeviceInformation().problem == nil }
+            try app.start("--hold")
+            try await app.wait("cleanup ada → \(name)", after: mark)
+            let answer = try await app.ask("current")
+            #expect(answer.account == current && answer.previous == ["ada"] && app.sessions == [sessions[0]])
+            try app.tell("go")
+        } else {
+            app.resume()
+        }
+        let last = try await app.wait(current.map { "open \($0)" } ?? "nobody", after: mark)
+        let story = (isKilled ? ["hidden"] : []) + ["hidden", "cleanup ada → \(name)", "cleaned", last.line]
+        #expect(app.story(after: mark) == story && app.sessions == Set([last.epoch].compactMap(\.self)))
+        let told = app.events.compactMap(\.account) + app.events.compactMap(\.previous).joined()
+        #expect(current == "grace" || !told.contains("grace"))
+        try await control.wait(for: app, in: sessions[0], .finished)
         let log = try device.rows(
             "SELECT event || ' ' || session FROM audit WHERE event LIKE 'signed-%' ORDER BY sequence"
         )
-        #expect(log == ["signed-in \(first)", "signed-out \(first)", "signed-in \(second)", "signed-out \(second)"])
-    }
-
-    // E4
-    @Test("an app that is not running is told of its cleanup first at its next start")
-    func notRunning() async throws {
-        let (device, control, app) = try await deviceWithListener(showing: "ada")
-        app.kill()
-        let mark = app.mark
-        let session = try await control.signOut()
-        let report = try #require(try await control.report(session))
-        #expect(app.part(in: report)?.progress == .owed && !report.isComplete)
-        // The broker does not forget the cleanup, either.
-        device.killBroker()
-        try await device.startBroker()
-        try await eventually("it answers") { await control.application.getDeviceInformation().problem == nil }
-        #expect(app.files.count == 3)
-        try app.start()
-        try await app.expectCleanup(after: mark, isNewProcess: true)
-        try await control.wait(for: app, in: session, .finished)
+        #expect(log.starts(with: sessions.flatMap { ["signed-in \($0)", "signed-out \($0)"] }), "\(log)")
     }
 
     // E4
@@ -158,28 +149,6 @@ struct SessionEdgeCaseTests {
         try await control.signOut()
         try await app.wait("nobody", after: mark)
         try await expectAnswer(app, nil)
-    }
-
-    // E24
-    @Test("a change names both users, and the first user's data is deleted first")
-    func oneToAnother() async throws {
-        let (_, control, app) = try await deviceWithListener(showing: "ada")
-        let first = try #require(app.sessions.first)
-        app.kill()
-        let mark = app.mark
-        try await control.signOut()
-        try await control.signIn("grace")
-        #expect(app.sessions == [first])
-        try app.start("--hold")
-        try await app.wait("cleanup ada → grace", after: mark)
-        let answer = try await app.ask("current")
-        #expect(answer.account == "grace" && answer.previous == ["ada"])
-        #expect(!app.story(after: mark).contains("open grace"))
-        #expect(app.sessions == [first])
-        try app.tell("go")
-        let open = try await app.wait("open grace", after: mark)
-        #expect(app.story(after: mark).suffix(3) == ["cleanup ada → grace", "cleaned", "open grace"])
-        #expect(app.sessions == [try #require(open.epoch)])
     }
 
     // E26
