@@ -8,31 +8,24 @@ import Testing
 
 @Suite("The start of a broker", .timeLimit(.minutes(10)))
 struct BrokerStartTests {
-    @Test("a broker without a valid configuration refuses sign-ins with a reason")
+    @Test("without a valid configuration sign-ins are refused, and the status has each reason")
     func invalidConfiguration() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
         try device.configure("{ not json")
+        // A manifest that deletes the whole device is rejected.
+        try device.enrol("org.example.sweeper", "/usr/bin/true", more: #", "cleanup": {"by": "app", "delete": ["/"]}"#)
         try await device.startBroker()
         let application = device.application()
         #expect(await code { try await application.signIn("ada") } == .notSharedDevice)
         let status = try await device.command("status").output
         #expect(status.contains(device.configuration) && status.contains("problem"), "\(status)")
+        let line = status.split(separator: "\n").first { $0.hasPrefix("manifest ") }
+        #expect(line?.contains("org.example.sweeper.json") == true && line?.contains("/") == true, "\(status)")
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
         try await eventually("a valid one is in force") {
             await application.getDeviceInformation().deviceMode == .shared
         }
         try await application.signIn("ada")
-    }
-
-    @Test("a manifest that deletes the whole device is rejected, and the status says why")
-    func manifestOfTheDevice() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        try device.enrol("org.example.sweeper", "/usr/bin/true", more: #", "cleanup": {"by": "app", "delete": ["/"]}"#)
-        try await device.startBroker()
-        let status = try await device.command("status").output
-        let line = status.split(separator: "\n").first { $0.hasPrefix("manifest ") }
-        #expect(line?.contains("org.example.sweeper.json") == true && line?.contains("/") == true, "\(status)")
-        try await device.application().signIn("ada")
     }
 
     // S7
