@@ -63,7 +63,7 @@ struct InterfaceTests {
         )
     }
 
-    @Test("introspection returns the installed file, comments included")
+    @Test("introspection returns the installed file, and the properties have its types")
     func introspection() async throws {
         let device = try await DeviceOnPrivateBus()
         let connection = try DBusConnection.open(device.bus.bus)
@@ -76,6 +76,12 @@ struct InterfaceTests {
         #expect(document.contains("org.freedesktop.DBus.Properties"))
         let (described, installed) = (try Description(document), try Description(file))
         #expect(described.methods == installed.methods && described.properties == installed.properties)
+        let interface = DBusValue.string(BrokerProtocol.interface)
+        let values = try await call(connection, "org.freedesktop.DBus.Properties", "GetAll", [interface])
+        let fields = try #require(values.first?.fieldsValue)
+        #expect(fields.mapValues(\.signature) == installed.properties)
+        #expect(fields["InterfaceVersion"] == .uint32(BrokerProtocol.version))
+        #expect(try Self.text("Documentation/Interface.md").contains("\n| \(BrokerProtocol.version) | this page"))
     }
 
     @Test("the broker accepts the documented signatures and refuses others")
@@ -99,23 +105,6 @@ struct InterfaceTests {
             }
             #expect(wrong?.name == "org.freedesktop.DBus.Error.InvalidArgs", "\(name)")
         }
-    }
-
-    @Test("the properties have the documented types")
-    func properties() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let connection = try DBusConnection.open(device.bus.bus)
-        let description = try Description(try Self.text(Self.file))
-        let answer = try await call(
-            connection,
-            "org.freedesktop.DBus.Properties",
-            "GetAll",
-            [.string(BrokerProtocol.interface)]
-        )
-        let fields = try #require(answer.first?.fieldsValue)
-        #expect(fields.mapValues(\.signature) == description.properties)
-        #expect(fields["InterfaceVersion"] == .uint32(BrokerProtocol.version))
-        #expect(try Self.text("Documentation/Interface.md").contains("\n| \(BrokerProtocol.version) | this page"))
     }
 
     @Test("the page names each method, property, error code and the match rule")

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import NotifyCenterTestKit
+import SharedDevice
 import Testing
 
 /// An app in a sandbox like Flatpak's: bubblewrap runs the app, and the proxy that forwards its messages to the bus.
