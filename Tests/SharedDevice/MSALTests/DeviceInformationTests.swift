@@ -15,15 +15,13 @@ struct DeviceInformationTests {
         let codes: Codes?
     }
 
-    private func ask(_ app: MSALPublicClientApplication) async throws -> Answer {
-        let answer = Locked<Answer?>(nil)
-        app.getDeviceInformation(with: nil) { information, error in
-            let (mode, hasBroker) = (information?.deviceMode, information?.hasAADSSOExtension)
-            let got = Answer(mode: mode, hasBroker: hasBroker, codes: Codes(error))
-            answer.withLock { $0 = got }
+    private func ask(_ app: MSALPublicClientApplication) async -> Answer {
+        await withCheckedContinuation { continuation in
+            app.getDeviceInformation(with: nil) { information, error in
+                let (mode, hasBroker) = (information?.deviceMode, information?.hasAADSSOExtension)
+                continuation.resume(returning: Answer(mode: mode, hasBroker: hasBroker, codes: Codes(error)))
+            }
         }
-        try await eventually("the block") { answer.withLock { $0 } != nil }
-        return try #require(answer.withLock { $0 })
     }
 
     @Test("1: an app without the broker's redirect URI gets an error and no mode")
@@ -32,14 +30,14 @@ struct DeviceInformationTests {
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
         for redirect in ["app://other", "msauth.://auth", ""] {
             let app = try device.application { $0.redirectUri = redirect }
-            let answer = try await ask(app)
+            let answer = await ask(app)
             #expect(answer.mode == nil && answer.codes == unavailable, "\(redirect)")
             #expect(await codes { _ = try await app.told() } == unavailable, "\(redirect)")
         }
         let bypassing = try device.application { $0.bypassRedirectURIValidation = true }
-        #expect(try await ask(bypassing).codes == unavailable)
+        #expect(await ask(bypassing).codes == unavailable)
         let enabled = try device.application { $0.redirectUri = "msauth.org.example.other://auth" }
-        #expect(try await ask(enabled).mode == .shared)
+        #expect(await ask(enabled).mode == .shared)
     }
 
     @Test("2: without a broker the request fails, but a known shared mode is repeated")
@@ -47,21 +45,21 @@ struct DeviceInformationTests {
         let device = try await DeviceOnPrivateBus(starts: false)
         let app = try device.msalApplication()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
-        let before = try await ask(app)
+        let before = await ask(app)
         #expect(before.mode == nil && before.codes == unavailable)
         #expect(await codes { _ = try await app.deviceInformation(with: nil) } == unavailable)
         try await device.startBroker()
-        #expect(try await ask(app).mode == .shared)
+        #expect(await ask(app).mode == .shared)
         device.killBroker()
-        let after = try await ask(app)
+        let after = await ask(app)
         #expect(after.mode == .shared && after.hasBroker == false && after.codes == unavailable)
         #expect(await codes { _ = try await app.deviceInformation(with: nil) } == unavailable)
         // A personal mode is not repeated.
         try device.configure(#"{"sharedDeviceMode": false}"#)
         try await device.startBroker()
-        #expect(try await ask(app).mode == .default)
+        #expect(await ask(app).mode == .default)
         device.killBroker()
-        let personal = try await ask(app)
+        let personal = await ask(app)
         #expect(personal.mode == nil && personal.codes == unavailable)
     }
 
@@ -98,11 +96,11 @@ struct DeviceInformationTests {
         )
         for mode in [nil, "paranoid"] {
             reported.withLock { $0 = mode }
-            let answer = try await ask(app)
+            let answer = await ask(app)
             #expect(answer.mode == nil && answer.codes == .internal(.internalErrorBrokerUnknown))
         }
         reported.withLock { $0 = "shared" }
-        #expect(try await ask(app).mode == .shared)
+        #expect(await ask(app).mode == .shared)
         withExtendedLifetime(broken) {}
     }
 

@@ -32,12 +32,6 @@ struct FollowTests {
         return CleanupCoordinator(stateDirectory: "\(device.directory.path)/apps/app", options: options)
     }
 
-    /// The states of the app. Repeated “unknown” states are merged, because consecutive failing requests report
-    /// different reasons.
-    private var shown: [String] {
-        log.lines.reduce(into: []) { if $1 != "hidden: unknown" || $0.last != $1 { $0.append($1) } }
-    }
-
     private func expectLast(_ line: String) async throws {
         try await eventually("\(line) ends \(log.lines)") { log.lines.last == line }
     }
@@ -53,37 +47,6 @@ struct FollowTests {
                 try await handler(state)
             }
         }
-    }
-
-    @Test("it hides before each cleanup, shows after it, and hides at the end")
-    func wholeDay() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let (application, other) = (device.application(), device.application("other"))
-        let cleanup = coordinator(device)
-        try cleanup.register("notes") { [log] in log.add("delete \($0.accounts.map(\.username))") }
-        let task = follow(application, cleanup)
-        var lines: [String] = []
-        func expect(_ more: String...) async throws {
-            lines += more
-            try await eventually("\(lines), not \(log.lines)") { shown == lines }
-        }
-        try await expect("hidden: starting", "nobody")
-        try await other.signIn("ada")
-        try await expect("open ada")
-        try await other.signOutCurrent()
-        try await expect("hidden: changing", "delete [\"ada\"]", "nobody")
-        try await other.signIn("grace")
-        try await expect("open grace")
-        device.killBroker()
-        try await expect("hidden: unknown")
-        try await device.startBroker()
-        try await expect("open grace")
-        task.cancel()
-        await task.value
-        try await expect("hidden: stopped")
-        // The data of the current account stays for the next start.
-        let change = try await firstChange(device.application())
-        #expect(change.previousAccounts.isEmpty && change.current?.username == "grace")
     }
 
     private func firstChange(_ application: SharedDeviceApplication) async throws -> AccountChange {
