@@ -6,32 +6,33 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@Suite("Completion blocks")
-struct CompletionBlockTests {
-    private static let key = DispatchSpecificKey<String>()
+/// The queues on which completion blocks were called.
+final class Places: Sendable {
+    /// A test sets the value of its queue.
+    static let key = DispatchSpecificKey<String>()
+    private let entries = Locked<[String: String]>([:])
 
-    private final class Places: Sendable {
-        private let entries = Locked<[String: String]>([:])
+    init() { DispatchQueue.main.setSpecific(key: Self.key, value: "main") }
 
-        init() { DispatchQueue.main.setSpecific(key: CompletionBlockTests.key, value: "main") }
-
-        func note(_ request: String, _ worked: Bool) {
-            let place = DispatchQueue.getSpecific(key: CompletionBlockTests.key) ?? "some"
-            entries.withLock { $0[request, default: ""] += worked ? place : "failed" }
-        }
-
-        func expect(_ request: String, on place: String) async throws {
-            try await eventually("\(request) is answered") { entries.withLock { $0[request] } != nil }
-            #expect(entries.withLock { $0[request] } == place, "\(request)")
-        }
+    func note(_ request: String, _ worked: Bool) {
+        let place = DispatchQueue.getSpecific(key: Self.key) ?? "some"
+        entries.withLock { $0[request, default: ""] += worked ? place : "failed" }
     }
 
+    func expect(_ request: String, on place: String) async throws {
+        try await eventually("\(request) is answered") { entries.withLock { $0[request] } != nil }
+        #expect(entries.withLock { $0[request] } == place, "\(request)")
+    }
+}
+
+@Suite("Completion blocks")
+struct CompletionBlockTests {
     @Test("each block is called once, on the requested or the default queue")
     func queues() async throws {
         let device = try await DeviceOnPrivateBus()
         let app = try device.msalApplication()
         for queue in [nil, DispatchQueue(label: "own")] {
-            queue?.setSpecific(key: Self.key, value: "own")
+            queue?.setSpecific(key: Places.key, value: "own")
             let (main, some) = queue == nil ? ("main", "some") : ("own", "own")
             let places = Places()
             func on<Parameters: MSALParameters>(_ parameters: Parameters) -> Parameters {

@@ -52,19 +52,18 @@ struct SurfaceTests {
         }
     }
 
-    @Test(
-        "each cloud has Microsoft's number and host",
-        arguments: [
-            (0, "login.microsoftonline.com"), (1, "login.chinacloudapi.cn"), (2, "login.microsoftonline.de"),
-            (3, "login.microsoftonline.us"), (4, "login.sovcloud-identity.fr"), (5, "login.sovcloud-identity.de"),
-            (6, "login.sovcloud-identity.sg"),
+    @Test("each cloud has Microsoft's number and host")
+    func clouds() throws {
+        let hosts = [
+            "microsoftonline.com", "chinacloudapi.cn", "microsoftonline.de", "microsoftonline.us",
+            "sovcloud-identity.fr", "sovcloud-identity.de", "sovcloud-identity.sg",
         ]
-    )
-    func clouds(number: Int, host: String) throws {
-        let cloud = try #require(MSALAzureCloudInstance(rawValue: number))
         let audience = try #require(MSALAudienceType(rawValue: 3))
-        let authority = try MSALAADAuthority(cloudInstance: cloud, audienceType: audience, rawTenant: nil)
-        #expect(authority.description == "https://\(host)/consumers")
+        for (number, host) in hosts.enumerated() {
+            let cloud = try #require(MSALAzureCloudInstance(rawValue: number))
+            let authority = try MSALAADAuthority(cloudInstance: cloud, audienceType: audience, rawTenant: nil)
+            #expect(authority.description == "https://login.\(host)/consumers")
+        }
     }
 
     @Test("an application copies all settings when it takes and returns them")

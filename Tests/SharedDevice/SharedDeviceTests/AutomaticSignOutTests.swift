@@ -84,8 +84,7 @@ struct AutomaticSignOutTests {
             try await application.signIn("ada")
             try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
             // A restart alone does not sign out.
-            device.killBroker()
-            try await device.startBroker()
+            try await device.restartBroker()
             #expect(try await application.getCurrentAccount().current?.username == "ada", "\(reason)")
             device.killBroker()
             let twoDaysAgo = Date(timeIntervalSinceNow: -48 * 3600)

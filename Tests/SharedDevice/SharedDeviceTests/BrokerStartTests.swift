@@ -153,8 +153,7 @@ struct BrokerStartTests {
         try await eventually("it is written") {
             try device.database().value("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1
         }
-        device.killBroker()
-        try await device.startBroker()
+        try await device.restartBroker()
         #expect(try await device.application("control").getCurrentAccount().current == nil)
     }
 }

@@ -79,6 +79,12 @@ final class DeviceOnPrivateBus {
         broker?.waitUntilExit()
     }
 
+    /// Kills the broker, as a crash would, and starts it again.
+    func restartBroker() async throws {
+        killBroker()
+        try await startBroker()
+    }
+
     /// An app of this device; the same name is the same app after a restart.
     func application(_ name: String = "app") -> SharedDeviceApplication {
         SharedDeviceApplication(

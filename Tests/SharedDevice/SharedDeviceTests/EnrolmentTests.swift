@@ -18,8 +18,7 @@ struct EnrolmentTests {
         #expect(try await device.enrol("leave", as: "ada").status == 65)
         let joined = try await device.enrol("join", as: "ada")
         #expect(joined.status == 0, "\(joined.errors)")
-        device.killBroker()
-        try await device.startBroker()
+        try await device.restartBroker()
         let information = await application.getDeviceInformation()
         let follower = Follower(device.application("listener"))
         let account = try await application.signIn("grace").account

@@ -109,7 +109,8 @@ struct SessionRecordVectorTests {
         case "reconcile":
             let owed = try #require(step.owed).map { one in
                 let account = one.account.flatMap { accounts[$0] }
-                return OwedSession(epoch: one.epoch, account: account, mark: one.mark ?? 0, isShared: one.shared == true)
+                let isShared = one.shared == true
+                return OwedSession(epoch: one.epoch, account: account, mark: one.mark ?? 0, isShared: isShared)
             }
             record.reconcile(owed: owed)
             return nil

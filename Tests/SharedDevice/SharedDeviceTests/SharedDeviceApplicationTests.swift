@@ -102,40 +102,31 @@ struct SharedDeviceApplicationTests {
     func completionBlocks() async throws {
         let device = try await DeviceOnPrivateBus()
         let application = device.application()
-        let key = DispatchSpecificKey<Bool>()
-        let queue = DispatchQueue(label: "completion")
-        queue.setSpecific(key: key, value: true)
-        let log = Log()
-        @Sendable func note(_ text: String) {
-            log.add(DispatchQueue.getSpecific(key: key) == true ? text : "\(text) elsewhere")
-        }
-        func expect(_ text: String, _ count: Int) async throws {
-            try await eventually("\(text) is noted") { log.lines.count >= count }
-            #expect(log.lines.last == text && log.lines.count == count)
-        }
+        let (queue, places) = (DispatchQueue(label: "completion"), Places())
+        queue.setSpecific(key: Places.key, value: "own")
         let parameters = SharedDeviceParameters(completionBlockQueue: queue)
-        application.getDeviceInformation(with: parameters) { information, error in
-            note(information?.deviceMode == .shared && error == nil ? "shared" : "wrong")
+        application.getDeviceInformation(with: parameters) {
+            places.note("information", $0?.deviceMode == .shared && $1 == nil)
         }
-        try await expect("shared", 1)
+        try await places.expect("information", on: "own")
         var interactive = InteractiveTokenParameters(scopes: []) { _ in
             Credentials(username: "ada", password: "correct horse ada")
         }
         interactive.completionBlockQueue = queue
-        application.acquireToken(with: interactive) { note($0?.account.username ?? "\(String(describing: $1))") }
-        try await expect("ada", 2)
+        application.acquireToken(with: interactive) { places.note("token", $0?.account.username == "ada" && $1 == nil) }
+        try await places.expect("token", on: "own")
         let account = try #require(try await application.getCurrentAccount().current)
         var silent = SilentTokenParameters(scopes: [], account: account)
         silent.completionBlockQueue = queue
-        application.acquireTokenSilent(with: silent) { result, _ in note(result == nil ? "wrong" : "token") }
-        try await expect("token", 3)
+        application.acquireTokenSilent(with: silent) { places.note("silent", $0 != nil && $1 == nil) }
+        try await places.expect("silent", on: "own")
         application.signout(with: account, signoutParameters: SignoutParameters(completionBlockQueue: queue)) {
-            note($0 && $1 == nil ? "out" : "wrong")
+            places.note("sign-out", $0 && $1 == nil)
         }
-        try await expect("out", 4)
+        try await places.expect("sign-out", on: "own")
         application.getCurrentAccount(with: parameters) {
-            note("\($0?.username ?? "-") \($1?.username ?? "-") \($2?.code.description ?? "-")")
+            places.note("account", $0 == nil && $1 == account && $2 == nil)
         }
-        try await expect("- ada -", 5)
+        try await places.expect("account", on: "own")
     }
 }

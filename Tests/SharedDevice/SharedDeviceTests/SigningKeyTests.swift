@@ -19,8 +19,7 @@ struct SigningKeyTests {
         let connection = try DBusConnection.open(device.bus.bus)
         for isStartedAnew in [false, true] {
             if isStartedAnew {
-                device.killBroker()
-                try await device.startBroker()
+                try await device.restartBroker()
             }
             let answer = try await connection.call(
                 try DBusMessage.methodCall(

@@ -34,8 +34,7 @@ struct SessionEdgeCaseTests {
         let name = current ?? "-"
         if isKilled {
             // The broker does not forget the cleanup, either.
-            device.killBroker()
-            try await device.startBroker()
+            try await device.restartBroker()
             try await eventually("it answers") { await control.application.getDeviceInformation().problem == nil }
             try app.start("--hold")
             try await app.wait("cleanup ada → \(name)", after: mark)
