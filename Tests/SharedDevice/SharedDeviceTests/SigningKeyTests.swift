@@ -18,9 +18,7 @@ struct SigningKeyTests {
         let token = try await app.signIn("ada").accessToken
         let connection = try DBusConnection.open(device.bus.bus)
         for isStartedAnew in [false, true] {
-            if isStartedAnew {
-                try await device.restartBroker()
-            }
+            if isStartedAnew { try await device.restartBroker() }
             let answer = try await connection.call(
                 try DBusMessage.methodCall(
                     destination: BrokerProtocol.busName,
