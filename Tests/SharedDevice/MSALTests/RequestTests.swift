@@ -58,8 +58,7 @@ struct RequestTests {
         let account = try await app.signIn("ada").account
         let invalid = Codes.internal(.internalErrorInvalidParameter)
         let plain = MSALSignoutParameters(webviewParameters: .unasked)
-        #expect(!SignoutRequest(account, plain).fromBrowser)
-        #expect(!plain.wipeAccount && !plain.wipeCacheForAllAccounts)
+        #expect(!SignoutRequest(account, plain).fromBrowser && !plain.wipeAccount && !plain.wipeCacheForAllAccounts)
         let browser = MSALSignoutParameters()
         browser.signoutFromBrowser = true
         #expect(await codes { try await app.signout(with: account, signoutParameters: browser) } == invalid)

@@ -120,8 +120,7 @@ struct SurfaceTests {
         parameters.prefersEphemeralWebBrowserSession = true
         parameters.customWebview = Screen()
         #expect(parameters.webviewType == .authenticationSession && parameters.prefersEphemeralWebBrowserSession)
-        #expect(parameters.customWebview == nil)
-        #expect(parameters.presentationStyle == .automatic)
+        #expect(parameters.customWebview == nil && parameters.presentationStyle == .automatic)
         parameters.presentationStyle = .fullScreen
         #expect(parameters.presentationStyle.rawValue == 0)
         let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
