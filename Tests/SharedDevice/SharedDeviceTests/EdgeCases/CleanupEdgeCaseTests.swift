@@ -94,9 +94,8 @@ struct CleanupEdgeCaseTests {
             // Wait, so that repeated broadcasts belong to this round and not to the next.
             try await app.wait(user.map { "open \($0)" } ?? "nobody", after: mark)
             guard let ended else { continue }
-            try await eventually("nobody is reminded any more") {
-                try await control.report(ended)?.isComplete == true
-            }
+            // Then no app is reminded any more.
+            try await control.waitUntilComplete(ended)
         }
     }
 
