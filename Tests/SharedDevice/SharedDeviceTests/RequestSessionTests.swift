@@ -2,7 +2,6 @@ import DBus
 import Foundation
 import NotifyCenter
 @_spi(Extensions) import NotifyCenterTestKit
-import Synchronization
 import Testing
 
 @_spi(Extensions) @testable import SharedDevice
