@@ -31,7 +31,7 @@ struct AutomaticSignOutTests {
     @Test("inactivity signs the user out, all apps are told, and the log has the reason")
     func inactivity() async throws {
         let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900"#)
-        let follower = Follower(device.application("listener"))
+        let follower = ControlApp(on: device, name: "listener")
         try await device.application().signIn("ada")
         try await follower.hears("ada")
         // Only now, because the time counts from the sign-in and the listener may be told late.
@@ -101,7 +101,7 @@ struct AutomaticSignOutTests {
     @Test("a screen lock signs out, also on request or if it happened unseen")
     func screenLock() async throws {
         let (device, first) = try await deviceWithLogin(#""signOutOnScreenLock": true"#)
-        let follower = Follower(device.application("listener"))
+        let follower = ControlApp(on: device, name: "listener")
         let application = device.application()
         try await application.signIn("ada")
         try await follower.hears("ada")

@@ -20,7 +20,7 @@ struct EnrolmentTests {
         #expect(joined.status == 0, "\(joined.errors)")
         try await device.restartBroker()
         let information = await application.getDeviceInformation()
-        let follower = Follower(device.application("listener"))
+        let follower = ControlApp(on: device, name: "listener")
         let account = try await application.signIn("grace").account
         try await follower.hears("grace")
         #expect(information.isJoined == true && information.tenantIdentifier == account.tenantIdentifier)
@@ -62,7 +62,7 @@ struct EnrolmentTests {
         #expect(elsewhere.status == 69 && elsewhere.errors.contains("another state directory"))
         try await device.startBroker()
         #expect(try await device.application().getCurrentAccount().current?.username == "ada")
-        let follower = Follower(device.application("listener"))
+        let follower = ControlApp(on: device, name: "listener")
         try await follower.hears("ada")
         let disabled = try await device.user("disable", "ada", "--sign-out", "--bus", device.bus.address)
         #expect(disabled.status == 0, "\(disabled.errors)")

@@ -11,7 +11,7 @@ struct LoginSessionTests {
         let device: DeviceOnPrivateBus
         let login: MockLogind
         let app: SharedDeviceApplication
-        let follower: Follower
+        let follower: ControlApp
 
         init(_ settings: String = "") async throws {
             device = try await DeviceOnPrivateBus(starts: false)
@@ -22,8 +22,8 @@ struct LoginSessionTests {
             device.brokerArguments = ["--login-bus", device.bus.address, "--many-users"]
             login = try await MockLogind(device.bus)
             try await device.startBroker()
-            app = device.application("seat")
-            follower = Follower(app)
+            follower = ControlApp(on: device, name: "seat")
+            app = follower.application
             try await follower.hears("-")
         }
     }

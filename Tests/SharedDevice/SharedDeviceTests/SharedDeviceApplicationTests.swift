@@ -44,8 +44,7 @@ struct SharedDeviceApplicationTests {
     @Test("apps follow the account after a restart of the bus with another account")
     func busRestart() async throws {
         let device = try await DeviceOnPrivateBus()
-        let (one, other) = (device.application("one"), device.application("other"))
-        let follower = Follower(one)
+        let (follower, other) = (ControlApp(on: device, name: "one"), device.application("other"))
         try await other.signIn("ada")
         try await follower.hears("ada")
         try device.bus.restart()

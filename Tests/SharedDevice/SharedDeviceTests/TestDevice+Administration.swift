@@ -89,22 +89,3 @@ extension DeviceOnPrivateBus {
         try DeviceStore(database: database).commit(batch)
     }
 }
-
-/// Follows the changes of an app, cleans up after each, and records the current account.
-final class Follower {
-    private let log = Log()
-    private let task: Task<Void, any Error>
-
-    init(_ application: SharedDeviceApplication) {
-        task = Task { [log] in
-            for await change in application.accountChanges {
-                log.add(change.current?.username ?? "-")
-                try await application.cleanupDone(change)
-            }
-        }
-    }
-
-    deinit { task.cancel() }
-
-    func hears(_ name: String) async throws { try await eventually("\(name) is heard") { log.lines.last == name } }
-}

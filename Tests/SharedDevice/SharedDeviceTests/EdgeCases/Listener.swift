@@ -150,17 +150,21 @@ final class Listener {
     }
 }
 
-/// An app in the test's process that signs users in and out, and cleans up at once.
+/// An app in the test's process that signs users in and out, follows the account, and cleans up at once.
 final class ControlApp {
     let application: SharedDeviceApplication
+    private let log = Log()
     private let following: Task<Void, any Error>
 
     /// - Parameter detail: the detail of its receipts.
     init(on device: DeviceOnPrivateBus, name: String = "control", detail: String? = nil) {
         let application = device.application(name)
         self.application = application
-        following = Task {
-            for await change in application.accountChanges { try await application.cleanupDone(change, detail: detail) }
+        following = Task { [log] in
+            for await change in application.accountChanges {
+                log.add(change.current?.username ?? "-")
+                try await application.cleanupDone(change, detail: detail)
+            }
         }
     }
 
@@ -174,6 +178,9 @@ final class ControlApp {
         let account = try #require(try await application.getCurrentAccount().current)
         return try await application.signout(with: account).session
     }
+
+    /// Waits until the user, or “-” for none, is the last account that it was told.
+    func hears(_ name: String) async throws { try await eventually("\(name) is heard") { log.lines.last == name } }
 
     func report(_ session: UInt64) async throws -> CleanupReport? {
         try await application.cleanupReport(ofSession: session)
