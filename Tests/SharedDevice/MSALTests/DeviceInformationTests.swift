@@ -29,14 +29,14 @@ struct DeviceInformationTests {
         let device = try await DeviceOnPrivateBus()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
         for redirect in ["app://other", "msauth.://auth", ""] {
-            let app = try device.application { $0.redirectUri = redirect }
+            let app = try device.msalApplication { $0.redirectUri = redirect }
             let answer = await ask(app)
             #expect(answer.mode == nil && answer.codes == unavailable, "\(redirect)")
             #expect(await codes { _ = try await app.told() } == unavailable, "\(redirect)")
         }
-        let bypassing = try device.application { $0.bypassRedirectURIValidation = true }
+        let bypassing = try device.msalApplication { $0.bypassRedirectURIValidation = true }
         #expect(await ask(bypassing).codes == unavailable)
-        let enabled = try device.application { $0.redirectUri = "msauth.org.example.other://auth" }
+        let enabled = try device.msalApplication { $0.redirectUri = "msauth.org.example.other://auth" }
         #expect(await ask(enabled).mode == .shared)
     }
 

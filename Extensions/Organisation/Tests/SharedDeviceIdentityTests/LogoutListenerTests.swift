@@ -179,26 +179,29 @@ struct LogoutListenerTests {
 
     @Test("handlers without a client are at most twice the number of places")
     func stubbornHandlers() async throws {
-        let isOpen = Locked(false)
-        let calls = Locked((all: 0, running: 0, most: 0))
+        final class Handlers: Sendable {
+            let isOpen = Locked(false)
+            let calls = Locked((all: 0, running: 0, most: 0))
+        }
+        let handlers = Handlers()
         let listener = try LocalListener(connections: 4) {
-            calls.withLock { calls in
+            handlers.calls.withLock { calls in
                 calls.all += 1
                 calls.running += 1
                 calls.most = max(calls.most, calls.running)
             }
             // The wait goes on even if the handler is cancelled.
-            await Task { try? await eventually("it is let go") { isOpen.withLock { $0 } } }.value
-            calls.withLock { $0.running -= 1 }
+            await Task { try? await eventually("it is let go") { handlers.isOpen.withLock { $0 } } }.value
+            handlers.calls.withLock { $0.running -= 1 }
         }
         for number in 1...20 {
             let client = try listener.client(asks: "/wait")
-            if number <= 4 { try await eventually("it is handled") { calls.withLock { $0.all } == number } }
+            if number <= 4 { try await eventually("it is handled") { handlers.calls.withLock { $0.all } == number } }
             client.shut()
         }
-        isOpen.withLock { $0 = true }
+        handlers.isOpen.withLock { $0 = true }
         #expect(try await listener.responds() == "HTTP/1.1 200")
-        #expect(calls.withLock { $0.most } <= 8)
+        #expect(handlers.calls.withLock { $0.most } <= 8)
         await listener.close()
     }
 

@@ -9,6 +9,8 @@ package enum OutcomeKind: Equatable, Sendable {
 
 package struct NotRenewed: Error, CustomStringConvertible {
     package let description: String
+
+    package init(description: String) { self.description = description }
 }
 
 extension RefreshOutcome {
