@@ -1,7 +1,6 @@
 // A client that means harm, which tests run as another user: of notifyd (`runHostileNotifier`), or of the broker:
-// hostile-client BUS DEED [NUMBER…]. It prints "ready" after the
-// response to its first calls, and a line that begins with LEAK for each response with information that it must not
-// have. It runs until it is killed.
+// hostile-client BUS DEED [NUMBER…]. It prints "ready" after the response to its first calls, and a line that begins
+// with LEAK for each response with information that it must not have. It runs until it is killed.
 import Basics
 import DBus
 import Foundation
@@ -10,11 +9,13 @@ import Glibc
 import Synchronization
 
 /// Bypasses stdio, whose buffered lines would be lost when the process is killed.
-func say(_ text: String) {
-    let line = Array("\(text)\n".utf8)
-    _ = write(STDOUT_FILENO, line, line.count)
-}
+func say(_ text: String) { _ = writeAll("\(text)\n", to: STDOUT_FILENO) }
 
+// Many connections need many descriptors.
+var files = rlimit()
+getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
+files.rlim_cur = files.rlim_max
+setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
 if CommandLine.arguments.dropFirst().first == "notifyd" {
     try runHostileNotifier(Array(CommandLine.arguments.dropFirst(2)))
     exit(0)
@@ -96,55 +97,32 @@ func sayReady() {
 
 /// A connection of the effective user to the bus. Nothing reads from it.
 func rawConnection() -> CInt {
-    let path = address.dropFirst("unix:path=".count).prefix { $0 != "," }
-    let raw = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-    var target = sockaddr_un()
-    target.sun_family = sa_family_t(AF_UNIX)
-    withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
-    let status = withUnsafePointer(to: &target) { target in
-        target.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-            connect(raw, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-        }
-    }
-    let identity = "\(geteuid())".utf8.map { String($0, radix: 16) }.joined()
-    let bus = "org.freedesktop.DBus"
-    let greeting = Array("\0AUTH EXTERNAL \(identity)\r\nBEGIN\r\n".utf8)
-    let words = greeting + rawCall(1, bus, "/org/freedesktop/DBus", bus, "Hello")
-    if status != 0 || write(raw, words, words.count) != words.count { say("no connection: \(errno)") }
+    let raw = connectedSocket(address)
+    let greeting = Array("\0AUTH EXTERNAL \(hexadecimal(geteuid()))\r\nBEGIN\r\n".utf8)
+    let words = greeting + BusDriver.call("Hello").bytes(serial: 1)
+    if raw < 0 || write(raw, words, words.count) != words.count { say("no connection: \(errno)") }
     return raw
 }
 
-/// An encoded call, without arguments or with one dictionary.
-func rawCall(
-    _ serial: UInt32,
-    _ destination: String,
-    _ path: String,
-    _ interface: String,
-    _ member: String,
-    fields entry: (key: String, text: String)? = nil,
-    wantsAnswer: Bool = true
-) -> [UInt8] {
-    func number(_ value: UInt32) -> [UInt8] { withUnsafeBytes(of: value.littleEndian, Array.init) }
-    func aligned(_ bytes: [UInt8], to size: Int = 8) -> [UInt8] {
-        bytes + Array(repeating: 0, count: -bytes.count & (size - 1))
+/// A call of the broker's object, without arguments.
+func rawCall(_ interface: String, _ member: String, wantsAnswer: Bool = true) -> WireMessage {
+    var call = WireMessage.call(member, of: interface, at: BrokerProtocol.path, to: BrokerProtocol.busName)
+    call.wantsAnswer = wantsAnswer
+    return call
+}
+
+/// A call that expects no reply, with a text of this many bytes.
+func silentCall(_ bytes: Int) -> [UInt8] {
+    var call = rawCall(BrokerProtocol.interface, BrokerProtocol.Method.getCurrentAccount.rawValue, wantsAnswer: false)
+    call.signature = "a{sv}"
+    call.body = WireBuffer {
+        $0.array(alignment: 8) { entries in
+            entries.string("application")
+            entries.signature("s")
+            entries.string(String(repeating: "x", count: bytes))
+        }
     }
-    func string(_ text: String) -> [UInt8] { number(UInt32(text.utf8.count)) + text.utf8 + [0] }
-    var fields: [UInt8] = []
-    for (code, type, text) in [(1, "o", path), (6, "s", destination), (2, "s", interface), (3, "s", member)] {
-        fields =
-            aligned(fields) + [UInt8(code), 1] + Array(type.utf8) + [0] + number(UInt32(text.utf8.count)) + text.utf8
-            + [0]
-    }
-    var body: [UInt8] = []
-    if let entry {
-        fields = aligned(fields) + [8, 1] + Array("g".utf8) + [0, 5] + Array("a{sv}".utf8) + [0]
-        let dictionary = aligned(string(entry.key) + [1] + Array("s".utf8) + [0], to: 4) + string(entry.text)
-        body = number(UInt32(dictionary.count)) + number(0) + dictionary
-    }
-    let flags: UInt8 = wantsAnswer ? 0 : 1
-    let header =
-        [UInt8(ascii: "l"), 1, flags, 1] + number(UInt32(body.count)) + number(serial) + number(UInt32(fields.count))
-    return aligned(header + fields) + body
+    return call.bytes(serial: 2)
 }
 
 /// Runs the body again and again, with this many runs at once.
@@ -163,11 +141,6 @@ func repeatedly(_ width: Int, _ body: @escaping @Sendable (Int) async throws -> 
     }
 }
 
-// Many connections need many descriptors.
-var files = rlimit()
-getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
-files.rlim_cur = files.rlim_max
-setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
 let connection = connectOrEnd()
 switch deed {
 case "passwords":
@@ -316,7 +289,7 @@ case "never-reads", "never-reads-description":
     let sockets = (0..<4).map { _ in rawConnection() }
     for serial in UInt32(2)..<30_000 {
         if serial.isMultiple(of: 64) { usleep(5000) }
-        let call = rawCall(serial, BrokerProtocol.busName, BrokerProtocol.path, interface, member)
+        let call = rawCall(interface, member).bytes(serial: serial)
         _ = write(sockets[Int(serial) % sockets.count], call, call.count)
     }
     say("ready")
@@ -324,9 +297,7 @@ case "never-reads", "never-reads-description":
 case "unanswered":
     // Requests descriptions without expecting a reply, as fast as the bus accepts the calls.
     let sockets = (0..<8).map { _ in rawConnection() }
-    let interface = "org.freedesktop.DBus.Introspectable"
-    let path = BrokerProtocol.path
-    let call = rawCall(2, BrokerProtocol.busName, path, interface, "Introspect", wantsAnswer: false)
+    let call = rawCall("org.freedesktop.DBus.Introspectable", "Introspect", wantsAnswer: false).bytes(serial: 2)
     let calls = Array(repeating: call, count: 64).flatMap { $0 }
     say("ready")
     while getppid() == parent {
@@ -335,15 +306,7 @@ case "unanswered":
 case "silent", "silent-crowd":
     // Calls without reply, as fast as the bus accepts them: calls of 30 kB on one connection, or small ones on sixteen.
     let sockets = (0..<(deed == "silent" ? 1 : 16)).map { _ in rawConnection() }
-    let call = rawCall(
-        2,
-        BrokerProtocol.busName,
-        BrokerProtocol.path,
-        BrokerProtocol.interface,
-        BrokerProtocol.Method.getCurrentAccount.rawValue,
-        fields: ("application", String(repeating: "x", count: deed == "silent" ? 30_000 : 100)),
-        wantsAnswer: false
-    )
+    let call = silentCall(deed == "silent" ? 30_000 : 100)
     say("ready")
     for socket in sockets {
         Thread.detachNewThread {
@@ -373,15 +336,7 @@ case "crowd":
             return rawConnection()
         }
     }
-    let call = rawCall(
-        2,
-        BrokerProtocol.busName,
-        BrokerProtocol.path,
-        BrokerProtocol.interface,
-        BrokerProtocol.Method.getCurrentAccount.rawValue,
-        fields: ("application", String(repeating: "x", count: bytes)),
-        wantsAnswer: false
-    )
+    let call = silentCall(bytes)
     let sockets = (0..<users).map(connection)
     say("ready")
     for (user, first) in zip(0..<users, sockets) {
@@ -427,21 +382,12 @@ case "squats":
 case "half-open":
     // Connections that send nothing, never ask for a name, or never read the response. Each is kept until the bus
     // closes it.
-    let path = address.dropFirst("unix:path=".count)
-    let identity = "\(getuid())".utf8.map { String($0, radix: 16) }.joined()
     await repeatedly(60) { round in
-        let silent = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        let silent = connectedSocket(address)
         defer { close(silent) }
-        var target = sockaddr_un()
-        target.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
-        let status = withUnsafePointer(to: &target) { target in
-            target.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(silent, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-            }
-        }
-        if status == 0, round % 3 > 0 {
-            let words = Array("\0AUTH EXTERNAL \(identity)\r\n\(round % 3 == 1 ? "" : "BEGIN\r\n")".utf8)
+        if silent >= 0, round % 3 > 0 {
+            let beginning = round % 3 == 1 ? "" : "BEGIN\r\n"
+            let words = Array("\0AUTH EXTERNAL \(hexadecimal(getuid()))\r\n\(beginning)".utf8)
             _ = write(silent, words, words.count)
         }
         if round % 60 == 59 { say("ready") }

@@ -2,53 +2,16 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// The attack of a hostile process.
-enum Deed: String {
-    /// Calls each method in an endless loop, on many connections, and waits for the replies.
-    case calls
-    /// Does the same without waiting: as many calls at once as the bus grants.
-    case pipelines
-    /// Does the same, and answers notifyd's pings.
-    case conversations
-    /// Sends endless calls that expect no reply, so that the bus counts none of them.
-    case unansweredCalls = "unanswered-calls"
-    /// Sends calls whose replies it never reads.
-    case neverReads = "never-reads"
-    /// Makes notifyd post names to connections that subscribe to all of them and read none.
-    case hearsNothing = "hears-nothing"
-    /// Suspends and resumes itself on many connections, and does not read the signals.
-    case suspendsItself = "suspends-itself"
-    /// Sends calls of 30 MB.
-    case bigBodies = "big-bodies"
-    /// Sends reports of a million names, and reports of an earlier version with millions of tiny values.
-    case bigReports = "big-reports"
-    /// Makes new connections that call with 20 MB. notifyd has to ask the bus about each while its call waits.
-    case hoards
-    /// Sends messages that are not calls of notifyd's interface, and dictionaries that are too deep, too wide and too
-    /// long.
-    case malformed
-    /// Makes as many connections as the bus grants, each with as many names and states as notifyd grants.
-    case names
-    /// Makes connections that appear, call once and vanish.
-    case newcomers
-    /// Makes connections that hang up in the middle of a call, or say nothing.
-    case hangUps = "hang-ups"
-    /// Sends signals that claim to be notifyd's, and posts names that the user may not post.
-    case forgedSignals = "forged-signals"
-    /// Sends replies to notifyd's calls that claim that this user is root.
-    case forgedAnswers = "forged-answers"
-    /// Asks notifyd to post names that the bus's policy or the configuration forbids.
-    case forbiddenPosts = "forbidden-posts"
-    /// Sets reserved states, and suspends other users' processes.
-    case meddles
-    /// Takes the bus names of notifyd and of the processes that it knows.
-    case squats
-    /// Joins the queue of the processes that notifyd knows, many times, and never reports.
-    case queues
-    /// Makes connections that say nothing.
-    case idles
-    /// Asks for everything that notifyd tells callers.
-    case asks
+/// The part of this program for notifyd. It runs until it is killed or its parent ends.
+///
+///     honest BUS PEER-USER NAME…   uses notify(3) and measures, see HonestProcess
+///     DEED BUS SECRET…             attacks, see Attacker; prints “ready” when it is at work, and a line that begins
+///                                  with LEAK for each message of notifyd that has a secret, and for each forbidden
+///                                  reply
+func runHostileNotifier(_ arguments: [String]) throws {
+    let (mode, address, rest) = (arguments[0], arguments[1], Array(arguments.dropFirst(2)))
+    guard mode == "honest" else { return Attacker(address, secrets: rest).carryOut(mode) }
+    try HonestProcess(address, peer: rest[0], quiet: Array(rest.dropFirst())).run()
 }
 
 /// A hostile process. Its threads attack until they are killed.
@@ -127,30 +90,33 @@ final class Attacker: Sendable {
 
     // MARK: Deeds
 
-    func carryOut(_ deed: Deed) {
+    func carryOut(_ deed: String) {
         switch deed {
-        case .calls: callAll()
-        case .pipelines: pipeline()
-        case .conversations: converse()
-        case .unansweredCalls: callUnanswered()
-        case .neverReads: neverRead()
-        case .hearsNothing: hearNothing()
-        case .suspendsItself: suspendItself()
-        case .bigBodies: sendBigBodies()
-        case .bigReports: sendBigReports()
-        case .hoards: hoard()
-        case .malformed: sendMalformed()
-        case .names: takeNames()
-        case .newcomers: comeAndGo()
-        case .hangUps: hangUp()
-        case .forgedSignals: forgeSignals()
-        case .forgedAnswers: forgeAnswers()
-        case .forbiddenPosts: postForbidden()
-        case .meddles: meddle()
-        case .squats: squat()
-        case .queues: queue()
-        case .idles: idle()
-        case .asks: ask()
+        case "calls": callAll()
+        case "pipelines": pipeline()
+        case "conversations": converse()
+        case "unanswered-calls": callUnanswered()
+        case "never-reads": neverRead()
+        case "hears-nothing": hearNothing()
+        case "suspends-itself": suspendItself()
+        case "big-bodies": sendBigBodies()
+        case "big-reports": sendBigReports()
+        case "hoards": hoard()
+        case "malformed": sendMalformed()
+        case "names": takeNames()
+        case "newcomers": comeAndGo()
+        case "hang-ups": hangUp()
+        case "forged-signals": forgeSignals()
+        case "forged-answers": forgeAnswers()
+        case "forbidden-posts": postForbidden()
+        case "meddles": meddle()
+        case "squats": squat()
+        case "queues": queue()
+        case "idles": idle()
+        case "asks": ask()
+        default:
+            say("there is no deed “\(deed)”")
+            exit(64)
         }
     }
 }

@@ -6,11 +6,11 @@ extension Attacker {
         let name = "flood.\(round % 100)"
         return [
             Notifyd.getState(name), Notifyd.setState(name, 1, at: UInt64(round)), Notifyd.enter([name]),
-            Notifyd.post(name),
-            Notifyd.list(), Notifyd.call("Status"), introspection,
+            Notifyd.post(name), Notifyd.list(), Notifyd.call("Status"), introspection,
         ]
     }
 
+    /// Calls each method in an endless loop, on many connections, and waits for the replies.
     func callAll() {
         lanes(24) { connection, round in
             let calls = Self.calls(round)
@@ -18,6 +18,7 @@ extension Attacker {
         }
     }
 
+    /// Calls each method without waiting: as many calls at once as the bus grants.
     func pipeline() {
         lanes(4) { connection, round in
             for call in Self.calls(round) {
@@ -28,6 +29,7 @@ extension Attacker {
         }
     }
 
+    /// Calls each method without waiting, and answers notifyd's pings.
     func converse() {
         lanes(4) { connection, round in
             for call in Self.calls(round) {
@@ -42,10 +44,11 @@ extension Attacker {
         }
     }
 
+    /// Makes notifyd post names to connections that subscribe to all of them and read none.
     func hearNothing() {
-        let rule = WireBuffer { $0.string("type='signal',sender='\(Notifyd.name)'") }
+        let rule = BusDriver.call("AddMatch", "s") { $0.string("type='signal',sender='\(Notifyd.name)'") }
         let held = (0..<3).compactMap { _ in RawConnection(address) }
-        for connection in held { _ = connection.call(BusDriver.call("AddMatch", "s", rule)) }
+        for connection in held { _ = connection.call(rule) }
         func post(_ length: Int) -> WireMessage {
             Notifyd.post("user.uid.\(getuid())." + String(repeating: "a", count: length))
         }
@@ -58,18 +61,20 @@ extension Attacker {
         lanes(8, keeping: held) { connection, _ in connection.call(short) != nil }
     }
 
+    /// Suspends and resumes itself on many connections, and does not read the signals.
     func suspendItself() {
         let held = connections()
         for connection in held { connection.send(Notifyd.enter(["suspended"])) }
-        let process = WireBuffer { $0.number(UInt32(getpid())) }
         lanes(2, keeping: held) { connection, round in
             let method = round / 2 % 2 == 0 ? "SuspendProcess" : "ResumeProcess"
-            guard connection.send(Notifyd.call(method, "u", process), times: 20) else { return false }
+            let call = Notifyd.call(method, "u") { $0.number(UInt32(getpid())) }
+            guard connection.send(call, times: 20) else { return false }
             connection.answerPings()
             return true
         }
     }
 
+    /// Sends endless calls that expect no reply, so that the bus counts none of them.
     func callUnanswered() {
         lanes(8) { connection, round in
             var call = Self.calls(round)[round / 8 % 4]
@@ -79,11 +84,10 @@ extension Attacker {
     }
 
     private static var introspection: WireMessage {
-        var call = Notifyd.call("Introspect")
-        call.interface = "org.freedesktop.DBus.Introspectable"
-        return call
+        .call("Introspect", of: "org.freedesktop.DBus.Introspectable", at: Notifyd.path, to: Notifyd.name)
     }
 
+    /// Sends calls whose replies it never reads.
     func neverRead() {
         lanes(8) { connection, round in
             let calls = Self.calls(round)
@@ -91,6 +95,7 @@ extension Attacker {
         }
     }
 
+    /// Sends calls of 30 MB.
     func sendBigBodies() {
         let text = String(repeating: "x", count: 30 << 20)
         lanes(2) { connection, round in
@@ -102,23 +107,21 @@ extension Attacker {
         }
     }
 
+    /// Sends reports of a million names, and reports of an earlier version with millions of tiny values.
     func sendBigReports() {
         // 4 bytes each: a signature “y” and a byte.
         let value = [UInt8]([1, UInt8(ascii: "y"), 0, 7])
-        let values = Self.dictionary {
+        let values = Self.report {
             $0.signature("av")
             $0.array { array in array.raw((0..<7_000_000).flatMap { _ in value }) }
         }
-        let reports = [
-            Notifyd.call("Report", "ta{sv}", values), Notifyd.report(700_000), Notifyd.report(20_000, "a name"),
-        ]
+        let reports = [values, Notifyd.report(700_000), Notifyd.report(20_000, "a name")]
         lanes(2) { connection, round in connection.call(reports[round / 2 % reports.count]) != nil }
     }
 
-    /// The arguments of a report in the form of an earlier version: a number, and a dictionary with one variant.
-    /// `value` writes the variant.
-    private static func dictionary(_ value: (inout WireBuffer) -> Void) -> WireBuffer {
-        WireBuffer {
+    /// A report in the form of an earlier version: a number, and a dictionary with one variant, which `value` writes.
+    private static func report(_ value: (inout WireBuffer) -> Void) -> WireMessage {
+        Notifyd.call("Report", "ta{sv}") {
             $0.number(UInt64(0))
             $0.array(alignment: 8) { fields in
                 fields.string("names")
@@ -127,6 +130,7 @@ extension Attacker {
         }
     }
 
+    /// Makes new connections that call with 20 MB. notifyd has to ask the bus about each while its call waits.
     func hoard() {
         let text = String(repeating: "x", count: 20 << 20)
         lanes(3) { _, round in
@@ -139,14 +143,16 @@ extension Attacker {
         }
     }
 
+    /// Sends messages that are not calls of notifyd's interface, and dictionaries that are too deep, too wide and too
+    /// long.
     func sendMalformed() {
-        let deep = Self.dictionary { fields in
+        let deep = Self.report { fields in
             // D-Bus allows 64 nested containers.
             for _ in 0..<60 { fields.signature("v") }
             fields.signature("s")
             fields.string("deep")
         }
-        let wide = Self.dictionary { fields in
+        let wide = Self.report { fields in
             fields.signature("a{sv}")
             fields.array(alignment: 8) { entries in
                 for number in 0..<20_000 {
@@ -157,10 +163,10 @@ extension Attacker {
                 }
             }
         }
-        var calls = [Notifyd.call("Report", "ta{sv}", deep), Notifyd.call("Report", "ta{sv}", wide)]
-        calls += Notifyd.methods.map { Notifyd.call($0, "d", WireBuffer { $0.number(UInt64(0)) }) }
+        var calls = [deep, wide]
+        calls += Notifyd.methods.map { method in Notifyd.call(method, "d") { $0.number(UInt64(0)) } }
         calls += Notifyd.methods.map { Notifyd.call($0) }
-        calls += ["NoSuchMethod", "Monitor"].map { Notifyd.call($0, "u", WireBuffer { $0.number(UInt32(1)) }) }
+        calls += ["NoSuchMethod", "Monitor"].map { method in Notifyd.call(method, "u") { $0.number(UInt32(1)) } }
         var elsewhere = Notifyd.getState("n")
         elsewhere.path = "/" + String(repeating: "a/", count: 100) + "a"
         var nowhere = Notifyd.getState("n")
@@ -179,6 +185,7 @@ extension Attacker {
         return connections
     }
 
+    /// Makes as many connections as the bus grants, each with as many names and states as notifyd grants.
     func takeNames() {
         let held = connections()
         for (number, connection) in held.enumerated() {
@@ -197,6 +204,7 @@ extension Attacker {
         }
     }
 
+    /// Joins the queue of the processes that notifyd knows, many times, and never reports.
     func queue() {
         let held = connections()
         for connection in held {
@@ -210,6 +218,7 @@ extension Attacker {
         }
     }
 
+    /// Makes connections that say nothing.
     func idle() {
         lanes(1, keeping: connections()) { _, _ in
             usleep(100_000)
@@ -217,6 +226,7 @@ extension Attacker {
         }
     }
 
+    /// Makes connections that appear, call once and vanish.
     func comeAndGo() {
         lanes(8) { _, round in
             guard let newcomer = RawConnection(self.address) else { return true }
@@ -229,6 +239,7 @@ extension Attacker {
         }
     }
 
+    /// Makes connections that hang up in the middle of a call, or say nothing.
     func hangUp() {
         lanes(8) { _, round in
             guard let connection = RawConnection(self.address, isSilent: round % 8 == 7) else { return true }

@@ -7,6 +7,7 @@ extension Attacker {
         "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "policy.quiet", "reserved.quiet", "user.uid.0.quiet", "user.uid.2.quiet",
     ]
 
+    /// Sends signals that claim to be notifyd's, and posts names that the user may not post.
     func forgeSignals() {
         lanes(2) { connection, round in
             guard let names = connection.call(BusDriver.call("ListNames")) else { return false }
@@ -32,14 +33,18 @@ extension Attacker {
         forbidden.map { name in
             // In these names, only a digit at the beginning of an element is escaped.
             let escaped = name.replacing(".0.", with: ".__30.").replacing(".2.", with: ".__32.")
-            var signal = WireMessage(kind: .signal, path: "/org/notifycenter", member: "Posted")
-            signal.interface = "org.notifycenter.Darwin1.\(escaped)"
-            signal.signature = "s"
-            signal.body = WireBuffer { $0.string(name) }
-            return signal
+            return WireMessage(
+                kind: .signal,
+                path: "/org/notifycenter",
+                interface: "org.notifycenter.Darwin1.\(escaped)",
+                member: "Posted",
+                signature: "s",
+                body: WireBuffer { $0.string(name) }
+            )
         }
     }
 
+    /// Sends replies to notifyd's calls that claim that this user is root.
     func forgeAnswers() {
         lanes(4) { connection, round in
             if round % 4 == 0 {
@@ -49,9 +54,8 @@ extension Attacker {
                 return self.mustFail(newcomer, reserved, "a state of root's was set")
             }
             for serial in UInt32(1)...2000 {
-                guard connection.send(Self.credentials(answering: serial + UInt32(round % 50) * 2000)) != nil else {
-                    return false
-                }
+                let forged = Self.credentials(answering: serial + UInt32(round % 50) * 2000)
+                guard connection.send(forged) != nil else { return false }
             }
             return true
         }
@@ -75,6 +79,7 @@ extension Attacker {
         return answer
     }
 
+    /// Asks notifyd to post names that the bus's policy or the configuration forbids.
     func postForbidden() {
         lanes(3) { connection, round in
             let name = Self.forbidden[round % Self.forbidden.count]
@@ -82,11 +87,12 @@ extension Attacker {
         }
     }
 
+    /// Sets reserved states, and suspends other users' processes.
     func meddle() {
         lanes(3) { connection, round in
             for process in self.processes {
                 for method in ["SuspendProcess", "ResumeProcess"] {
-                    let call = Notifyd.call(method, "u", WireBuffer { $0.number(process) })
+                    let call = Notifyd.call(method, "u") { $0.number(process) }
                     guard self.mustFail(connection, call, "\(method) \(process)") else { return false }
                 }
             }
@@ -95,14 +101,14 @@ extension Attacker {
                 guard self.mustFail(connection, call, "the state of \(name) was set") else { return false }
             }
             // notifyd ignores registrations that the user may not have.
-            guard let answer = connection.call(Notifyd.enter(Self.forbidden + ["reserved.secret"])) else {
-                return false
-            }
+            let registration = Notifyd.enter(Self.forbidden + ["reserved.secret"])
+            guard let answer = connection.call(registration) else { return false }
             self.search(answer, of: "Enter")
             return connection.send(Notifyd.setState("honest.kept.0", 0, at: 1)) != nil
         }
     }
 
+    /// Takes the bus names of notifyd and of the processes that it knows.
     func squat() {
         lanes(4) { connection, round in
             // Tries all flags: 1 allows replacement, 2 replaces the owner, 4 does not queue.
@@ -118,6 +124,7 @@ extension Attacker {
         }
     }
 
+    /// Asks for everything that notifyd tells callers.
     func ask() {
         lanes(2) { connection, round in
             guard connection.call(Notifyd.enter(["mine"])) != nil else { return false }

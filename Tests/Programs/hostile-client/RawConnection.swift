@@ -13,28 +13,17 @@ final class RawConnection {
     /// - Parameter isSilent: Whether to stop before authentication, so that the bus waits.
     /// - Returns: `nil` if the bus hangs up because of its limits.
     init?(_ address: String, isSilent: Bool = false) {
-        descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0, connect(address.dropFirst("unix:path=".count)) else { return nil }
+        descriptor = connectedSocket(address)
+        guard descriptor >= 0 else { return nil }
         if isSilent { return }
-        let user = "\(getuid())".utf8.map { String($0, radix: 16) }.joined()
-        guard write(Array("\0AUTH EXTERNAL \(user)\r\n".utf8)), let answer = line(), answer.hasPrefix("OK"),
+        let identity = hexadecimal(getuid())
+        guard write(Array("\0AUTH EXTERNAL \(identity)\r\n".utf8)), let answer = line(), answer.hasPrefix("OK"),
             write(Array("BEGIN\r\n".utf8)), let greeting = call(BusDriver.call("Hello")), greeting.kind == 2
         else { return nil }
         name = greeting.text
     }
 
     deinit { close(descriptor) }
-
-    private func connect(_ path: Substring) -> Bool {
-        var target = sockaddr_un()
-        target.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
-        return withUnsafePointer(to: &target) { target in
-            target.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
-            }
-        }
-    }
 
     // MARK: Sending
 
@@ -136,6 +125,26 @@ final class RawConnection {
         return String(decoding: received[..<end], as: UTF8.self)
     }
 }
+
+/// Returns a socket that is connected to the bus; -1 with `errno` set if the bus refuses it.
+func connectedSocket(_ address: String) -> CInt {
+    let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    var target = sockaddr_un()
+    target.sun_family = sa_family_t(AF_UNIX)
+    let path = address.dropFirst("unix:path=".count).prefix { $0 != "," }
+    withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+    let status = withUnsafePointer(to: &target) { target in
+        target.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+        }
+    }
+    if status == 0 { return descriptor }
+    close(descriptor)
+    return -1
+}
+
+/// The user as the bus expects it in the greeting.
+func hexadecimal(_ user: uid_t) -> String { "\(user)".utf8.map { String($0, radix: 16) }.joined() }
 
 /// Seconds of the monotonic clock.
 func now() -> Double {

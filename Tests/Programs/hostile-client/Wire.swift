@@ -10,45 +10,41 @@ enum Notifyd {
     static let methods = [
         "Enter", "Leave", "Report", "Post", "SetState", "GetState", "SuspendProcess", "ResumeProcess", "List", "Status",
     ]
-    static let reportSignature = "tua(sbtta(isut)a(isu))"
 
-    static func call(_ method: String, _ signature: String = "", _ body: WireBuffer = WireBuffer()) -> WireMessage {
-        WireMessage(
-            kind: .call,
-            path: path,
-            interface: interface,
-            member: method,
-            destination: name,
-            signature: signature,
-            body: body
-        )
+    static func call(
+        _ method: String,
+        _ signature: String = "",
+        _ body: (inout WireBuffer) -> Void = { _ in }
+    ) -> WireMessage {
+        .call(method, of: interface, at: path, to: name, signature, body)
     }
 
-    static func getState(_ name: String) -> WireMessage { call("GetState", "s", WireBuffer { $0.string(name) }) }
+    static func getState(_ name: String) -> WireMessage { call("GetState", "s") { $0.string(name) } }
 
     static func setState(_ name: String, _ value: UInt64, at time: UInt64) -> WireMessage {
-        call(
-            "SetState",
-            "stt",
-            WireBuffer {
-                $0.string(name)
-                $0.number(value)
-                $0.number(time)
-            }
-        )
+        call("SetState", "stt") {
+            $0.string(name)
+            $0.number(value)
+            $0.number(time)
+        }
     }
 
     /// Requests the first page, or the page at the cursor.
-    static func list(_ cursor: UInt64 = 0) -> WireMessage { call("List", "t", WireBuffer { $0.number(cursor) }) }
+    static func list(_ cursor: UInt64 = 0) -> WireMessage { call("List", "t") { $0.number(cursor) } }
 
-    static func leave(_ names: some Sequence<String>) -> WireMessage {
-        call("Leave", "as", WireBuffer { $0.array { body in for name in names { body.string(name) } } })
+    static func enter(_ names: some Sequence<String>) -> WireMessage { call("Enter", names: names) }
+    static func leave(_ names: some Sequence<String>) -> WireMessage { call("Leave", names: names) }
+
+    private static func call(_ method: String, names: some Sequence<String>) -> WireMessage {
+        call(method, "as") { $0.array { body in for name in names { body.string(name) } } }
     }
 
+    static func post(_ name: String) -> WireMessage { call("Post", "s") { $0.string(name) } }
+
     /// Makes a report of `count` names that have only the name `name`.
-    static func report(_ count: Int, _ name: String = "", round: UInt64 = 0) -> WireMessage {
-        let body = WireBuffer {
-            $0.number(round)
+    static func report(_ count: Int, _ name: String = "") -> WireMessage {
+        call("Report", "tua(sbtta(isut)a(isu))") {
+            $0.number(UInt64(0))
             $0.number(UInt32(0))
             $0.array(alignment: 8) { rows in
                 for _ in 0..<count {
@@ -62,63 +58,47 @@ enum Notifyd {
                 }
             }
         }
-        return call("Report", reportSignature, body)
     }
 
     /// Makes each signal that notifyd sends.
     static func signals(_ round: UInt64) -> [WireMessage] {
-        var tell = WireMessage(kind: .signal, path: path, interface: interface, member: "Tell")
-        (tell.signature, tell.body) = ("t", WireBuffer { $0.number(round) })
-        return [tell]
-            + ["Suspend", "Resume"].map {
-                WireMessage(kind: .signal, path: path, interface: interface, member: $0)
-            }
+        var signals = ["Tell", "Suspend", "Resume"].map {
+            WireMessage(kind: .signal, path: path, interface: interface, member: $0)
+        }
+        (signals[0].signature, signals[0].body) = ("t", WireBuffer { $0.number(round) })
+        return signals
     }
-
-    static func enter(_ names: some Sequence<String>) -> WireMessage {
-        call("Enter", "as", WireBuffer { $0.array { body in for name in names { body.string(name) } } })
-    }
-
-    static func post(_ name: String) -> WireMessage { call("Post", "s", WireBuffer { $0.string(name) }) }
 }
 
 enum BusDriver {
     static let name = "org.freedesktop.DBus"
+    static let path = "/org/freedesktop/DBus"
 
-    static func call(_ method: String, _ signature: String = "", _ body: WireBuffer = WireBuffer()) -> WireMessage {
-        WireMessage(
-            kind: .call,
-            path: "/org/freedesktop/DBus",
-            interface: name,
-            member: method,
-            destination: name,
-            signature: signature,
-            body: body
-        )
-    }
-
-    static func call(_ method: String, about connection: String) -> WireMessage {
-        call(method, "s", WireBuffer { $0.string(connection) })
+    static func call(
+        _ method: String,
+        _ signature: String = "",
+        _ body: (inout WireBuffer) -> Void = { _ in }
+    ) -> WireMessage {
+        .call(method, of: name, at: path, to: name, signature, body)
     }
 
     /// Forges the bus's signal for a change of owner.
     static func ownerChanged(_ name: String, from old: String, to new: String) -> WireMessage {
-        var signal = WireMessage(kind: .signal, path: "/org/freedesktop/DBus", interface: Self.name)
-        signal.member = "NameOwnerChanged"
-        signal.signature = "sss"
-        signal.body = WireBuffer { for text in [name, old, new] { $0.string(text) } }
-        return signal
+        WireMessage(
+            kind: .signal,
+            path: path,
+            interface: Self.name,
+            member: "NameOwnerChanged",
+            signature: "sss",
+            body: WireBuffer { for text in [name, old, new] { $0.string(text) } }
+        )
     }
 
     static func request(_ name: String, flags: UInt32) -> WireMessage {
-        call(
-            "RequestName",
-            "su",
-            WireBuffer {
-                $0.string(name)
-                $0.number(flags)
-            }
-        )
+        call("RequestName", "su") {
+            $0.string(name)
+            $0.number(flags)
+        }
     }
 }
 
@@ -139,12 +119,15 @@ struct WireBuffer {
 
     mutating func string(_ text: String) {
         number(UInt32(text.utf8.count))
-        bytes += text.utf8
-        bytes.append(0)
+        terminated(text)
     }
 
     mutating func signature(_ text: String) {
         byte(UInt8(text.utf8.count))
+        terminated(text)
+    }
+
+    private mutating func terminated(_ text: String) {
         bytes += text.utf8
         bytes.append(0)
     }
@@ -168,7 +151,6 @@ struct WireMessage {
     enum Kind: UInt8 {
         case call = 1
         case answer = 2
-        case error = 3
         case signal = 4
     }
 
@@ -176,13 +158,31 @@ struct WireMessage {
     var path: String?
     var interface: String?
     var member: String?
-    var errorName: String?
     var destination: String?
     var answers: UInt32?
     var signature = ""
     var body = WireBuffer()
     /// Whether a reply is expected.
     var wantsAnswer = true
+
+    static func call(
+        _ method: String,
+        of interface: String,
+        at path: String,
+        to destination: String,
+        _ signature: String = "",
+        _ body: (inout WireBuffer) -> Void = { _ in }
+    ) -> WireMessage {
+        WireMessage(
+            kind: .call,
+            path: path,
+            interface: interface,
+            member: method,
+            destination: destination,
+            signature: signature,
+            body: WireBuffer(body)
+        )
+    }
 
     func bytes(serial: UInt32) -> [UInt8] {
         var header = WireBuffer()
@@ -199,7 +199,6 @@ struct WireMessage {
             if let path { field(1, "o") { $0.string(path) } }
             if let interface { field(2, "s") { $0.string(interface) } }
             if let member { field(3, "s") { $0.string(member) } }
-            if let errorName { field(4, "s") { $0.string(errorName) } }
             if let answers { field(5, "u") { $0.number(answers) } }
             if let destination { field(6, "s") { $0.string(destination) } }
             if !signature.isEmpty { field(8, "g") { $0.signature(signature) } }
@@ -216,7 +215,6 @@ struct ReceivedMessage {
     private(set) var member: String?
     /// The serial number of the call to which it replies.
     private(set) var answers: UInt32?
-    private(set) var errorName: String?
     private(set) var sender: String?
 
     /// Parses a whole message. The bus has checked it, so it is well-formed.
@@ -245,7 +243,6 @@ struct ReceivedMessage {
             position += Int(value) + 1
             switch code {
             case 3: member = text
-            case 4: errorName = text
             case 7: sender = text
             default: break
             }
