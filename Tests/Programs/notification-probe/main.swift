@@ -1,6 +1,6 @@
 // A process with notifications. With arguments it uses Foundation's center (`runFoundationProbe`). Without arguments it
-// has a distributed center, runs the commands on its standard input, and prints each delivery as a line `LABEL NAME
-// OBJECT`. Everything happens on the main queue, as in an app. Each command prints one line:
+// has a distributed center, runs the commands on its standard input, and prints each delivery as a line
+// `LABEL NAME OBJECT`. Everything happens on the main queue, as in an app. Each command prints one line:
 //
 //     observe LABEL BEHAVIOR NAME OBJECT     `*` is any name or object; prints `observing LABEL`
 //     suspend | resume                       prints `suspended` or `resumed`
@@ -9,31 +9,22 @@
 //     hear NAME                              observes the Darwin name; prints `hearing`
 //     choke                                  makes standard error a full pipe without a reader; prints `choked`
 //     memory                                 prints `memory KIB`: the peak resident memory since the last `memory`
+import Basics
 import Dispatch
 import Glibc
 import NotifyCenter
 
 /// Writes without stdio, because a killed process loses its buffered output.
-func say(_ line: String) {
-    let bytes = Array("\(line)\n".utf8)
-    guard write(STDOUT_FILENO, bytes, bytes.count) == bytes.count else { exit(1) }
-}
+func say(_ line: String) { guard writeAll("\(line)\n", to: STDOUT_FILENO) == 0 else { exit(1) } }
 
 /// Returns the peak resident memory since the last call. Each call resets the peak.
 func peakResidentKiB() throws -> Int {
-    guard let status = fopen("/proc/self/status", "r") else { return -1 }
-    defer { fclose(status) }
-    var line = [CChar](repeating: 0, count: 256)
-    var peak = -1
-    while fgets(&line, CInt(line.count), status) != nil {
-        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        guard text.hasPrefix("VmHWM:") else { continue }
-        peak = text.split(whereSeparator: { $0 == " " || $0 == "\t" }).dropFirst().first.flatMap { Int($0) } ?? -1
-    }
-    guard let references = fopen("/proc/self/clear_refs", "w") else { return -1 }
-    fputs("5", references)
-    fclose(references)
-    return peak
+    let status = String(decoding: try ReadableFile("/proc/self/status").prefix(1 << 16), as: UTF8.self)
+    let line = status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") } ?? ""
+    let references = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC)
+    guard writeAll("5", to: references) == 0 else { return -1 }
+    close(references)
+    return Int(line.filter(\.isNumber)) ?? -1
 }
 
 /// Makes standard error a full pipe without a reader, where a write blocks forever.
@@ -74,14 +65,19 @@ final class Probe {
             }
             observations.append(observation)
             return "observing \(label)"
-        case ("suspend", 1), ("resume", 1):
-            center.isSuspended = words[0] == "suspend"
-            return center.isSuspended ? "suspended" : "resumed"
+        case ("suspend", 1):
+            center.isSuspended = true
+            return "suspended"
+        case ("resume", 1):
+            center.isSuspended = false
+            return "resumed"
         case ("waiting", 1):
             return "waiting \(center.statistics.waiting)"
         case ("hear", 2):
-            let name = NotificationName(String(words[1]))
-            observations.append(try darwin.observe(name, delivery: .main) { say("darwin \($0.name)") })
+            let observation = try darwin.observe(NotificationName(String(words[1])), delivery: .main) { notification in
+                say("darwin \(notification.name)")
+            }
+            observations.append(observation)
             return "hearing"
         case ("choke", 1):
             choke()
@@ -106,7 +102,7 @@ final class Probe {
 
 let words = Array(CommandLine.arguments.dropFirst())
 if !words.isEmpty {
-    try runFoundationProbe(words)
+    runFoundationProbe(words)
     exit(0)
 }
 let probe = Probe()
