@@ -81,17 +81,17 @@ final class Device {
         mkdir("\(directory.path)/apps", 0o755)
         try write(#"{"id": "org.example.control", "executable": "\#(own)", "user": 0}"#, to: "apps/control.json")
         try FileManager.default.copyItem(atPath: ChildProcess.built("hostile-client"), toPath: hostileApp)
-        let hostile = #"{"id": "org.example.hostile", "executable": "\#(hostileApp)", "user": 65534}"#
-        try write(hostile, to: "apps/hostile.json")
-        let enrolled = #"{"id": "org.example.enrolled", "executable": "\#(enrolledProgram)", "user": 65534}"#
-        try write(enrolled, to: "apps/enrolled.json")
+        for (name, program) in [("hostile", hostileApp), ("enrolled", enrolledProgram)] {
+            let manifest = #"{"id": "org.example.\#(name)", "executable": "\#(program)", "user": 65534}"#
+            try write(manifest, to: "apps/\(name).json")
+        }
         try await addUser("ada")
         try await startBroker()
     }
 
     func addUser(_ name: String) async throws {
-        let program = ChildProcess.built("shared-device")
-        let command = try ChildProcess(program, ["user", "add", name, "--password-stdin", "--state", state])
+        let arguments = ["user", "add", name, "--password-stdin", "--state", state]
+        let command = try ChildProcess(ChildProcess.built("shared-device"), arguments)
         try command.write("correct horse \(name)")
         try command.closeInput()
         guard await command.exitStatus() == 0 else { throw Unexpected(description: command.errorText) }
@@ -122,14 +122,11 @@ final class Device {
     }
 
     func startBroker() async throws {
-        let capabilities = "+sys_ptrace,+dac_read_search"
         broker = try await ChildProcess.service(
             "setpriv",
-            ChildProcess.identity(Self.brokerUser) + [
-                "--no-new-privs", "--inh-caps=\(capabilities)", "--ambient-caps=\(capabilities)",
-                "--bounding-set=-all,\(capabilities)", Self.program,
-                "--state", state, "--configuration", "\(directory.path)/managed.json", "--bus", bus.address,
-                "--many-users", "--log-level", "warning",
+            ChildProcess.identity(Self.brokerUser) + Rights.brokerOptions + [
+                Self.program, "--state", state, "--configuration", "\(directory.path)/managed.json",
+                "--bus", bus.address, "--many-users", "--log-level", "warning",
             ]
         )
     }
@@ -139,17 +136,13 @@ final class Device {
         broker?.waitUntilExit()
     }
 
-    /// Starts the hostile client as a user without any app on this device. With `enrolled`, the user runs an enrolled
-    /// app.
-    func hostile(_ deed: String) throws -> ChildProcess {
+    /// Starts the hostile client as a user without any app on this device, and waits until it is at work. With
+    /// `enrolled`, the user runs an enrolled app.
+    func hostile(_ deed: String) async throws -> ChildProcess {
         let program = deed == "enrolled" ? hostileApp : ChildProcess.built("hostile-client")
-        return try ChildProcess(as: 65534, program, [bus.address, deed])
-    }
-
-    /// Starts this many users. Each of them sends calls with this many bytes, without expecting a reply, as fast as the
-    /// bus accepts them.
-    func crowd(_ users: Int, bytes: Int) throws -> ChildProcess {
-        try ChildProcess(ChildProcess.built("hostile-client"), [bus.address, "crowd", "\(users)", "\(bytes)"])
+        let process = try ChildProcess(as: 65534, program, [bus.address, deed])
+        try await process.line { $0 == "ready" }
+        return process
     }
 
     func signIn(_ user: String = "ada") async throws {
@@ -196,15 +189,8 @@ final class Device {
     func freezeDisk() async throws { try await run("fsfreeze", "--freeze", state) }
     func thawDisk() async throws { try await run("fsfreeze", "--unfreeze", state) }
 
-    private var ballast: String { "\(state)/ballast" }
+    private var ballast: Ballast { Ballast(in: state) }
 
-    func fillDisk() throws {
-        let file = open(ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw Unexpected(description: "no ballast: \(String(cString: strerror(errno)))") }
-        defer { close(file) }
-        let block = [UInt8](repeating: 7, count: 4096)
-        while Glibc.write(file, block, block.count) > 0 {}
-    }
-
-    func freeDisk() throws { unlink(ballast) }
+    func fillDisk() throws { try ballast.fillDisk() }
+    func freeDisk() { ballast.remove() }
 }

@@ -11,35 +11,28 @@ final class StallWatch: Sendable {
     private static let stall = Duration.milliseconds(300)
     private static let beat: useconds_t = 5_000
 
+    /// When the thread last woke, and when it last woke late.
     private struct State {
-        var isOver = false
-        /// When the thread last woke, and when it last woke late.
-        var (woken, stalled) = (ContinuousClock.now, ContinuousClock.Instant?.none)
+        var woken = ContinuousClock.now
+        var stalled: ContinuousClock.Instant?
     }
 
-    private final class Shared: Sendable {
-        let state = Locked(State())
-    }
-
-    private let shared = Shared()
+    private let state = Locked(State())
 
     init() {
         // A separate thread, because all threads of Swift's pool may be busy.
-        Thread.detachNewThread { [shared] in
-            var isOver = false
-            while !isOver {
+        Thread.detachNewThread { [weak self] in
+            while true {
                 usleep(Self.beat)
-                isOver = shared.state.withLock { state in
+                guard let self else { return }
+                state.withLock { state in
                     let now = ContinuousClock.now
                     if now - state.woken > Self.stall { state.stalled = now }
                     state.woken = now
-                    return state.isOver
                 }
             }
         }
     }
-
-    deinit { shared.state.withLock { $0.isOver = true } }
 
     /// Times `body` until `count` runs had no stall, with at most three times as many runs.
     ///
@@ -51,8 +44,8 @@ final class StallWatch: Sendable {
             let time = try await body()
             let end = ContinuousClock.now
             // A stall is noted only after it has ended.
-            try await eventually("the thread has looked") { shared.state.withLock { $0.woken > end } }
-            let isDisturbed = shared.state.withLock { $0.stalled.map { $0 > start } ?? false }
+            try await eventually("the thread has looked") { state.withLock { $0.woken > end } }
+            let isDisturbed = state.withLock { $0.stalled.map { $0 > start } ?? false }
             if isDisturbed { disturbed.append(time) } else { times.append(time) }
         }
         if !disturbed.isEmpty { print("the machine stood still: \(disturbed.sorted()) are measured again") }

@@ -75,24 +75,20 @@ final class AdapterProcess {
         try? FileManager.default.removeItem(atPath: inbox)
         var found: [pid_t]
         repeat {
-            let numbers = ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap {
-                pid_t($0)
-            }
-            found = numbers.filter { number in
-                let command = try? String(contentsOfFile: "/proc/\(number)/cmdline", encoding: .utf8)
-                return command?.contains(inbox) == true
-            }
+            let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+            found = names.compactMap { pid_t($0) }.filter(isProgram)
             for number in found { Glibc.kill(number, SIGKILL) }
         } while !found.isEmpty
     }
 
     /// Kills the starts of the program, but not their child processes.
     func killProgram() {
-        for start in starts {
-            guard let number = pid_t(start) else { continue }
-            let command = try? String(contentsOfFile: "/proc/\(number)/cmdline", encoding: .utf8)
-            if command?.contains(inbox) == true { Glibc.kill(number, SIGKILL) }
-        }
+        for number in starts.compactMap({ pid_t($0) }) where isProgram(number) { Glibc.kill(number, SIGKILL) }
+    }
+
+    private func isProgram(_ number: pid_t) -> Bool {
+        let command = try? String(contentsOfFile: "/proc/\(number)/cmdline", encoding: .utf8)
+        return command?.contains(inbox) == true
     }
 
     /// The error output of an adapter that ended without being killed.

@@ -1,5 +1,5 @@
 import Glibc
-import NotifyCenterTestKit
+@_spi(Extensions) import NotifyCenterTestKit
 
 /// The rights of this process over a device. A schedule does not depend on it, so that a seed always gives the same
 /// schedule. Steps that are not permitted are skipped.
@@ -9,6 +9,14 @@ enum Rights {
     static let hasUsers = geteuid() == 0
     static let brokerUser: uid_t = hasUsers ? 1 : geteuid()
     static let secondUser: uid_t = 2
+    /// The setpriv(1) options that give the broker the capabilities that its unit names, and no other rights.
+    static let brokerOptions = {
+        let capabilities = "+sys_ptrace,+dac_read_search"
+        return [
+            "--no-new-privs", "--inh-caps=\(capabilities)", "--ambient-caps=\(capabilities)",
+            "--bounding-set=-all,\(capabilities)",
+        ]
+    }()
     /// A user without any app on the device.
     static let stranger: uid_t = 65534
     /// Whether the broker has its own file system, which can be filled. In some containers even root may not mount one.
@@ -35,8 +43,7 @@ extension ChildProcess {
     ) throws -> ChildProcess {
         let program = built(name)
         if user == geteuid() { return try ChildProcess(program, arguments, environment: environment) }
-        let identity = ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"] + options
-        return try ChildProcess("setpriv", identity + [program] + arguments, environment: environment)
+        return try ChildProcess("setpriv", identity(user) + options + [program] + arguments, environment: environment)
     }
 }
 
@@ -54,4 +61,23 @@ final class SmallDisk {
 
     // Files that are still open keep the file system alive until they are closed.
     deinit { umount2(path, CInt(MNT_DETACH)) }
+}
+
+/// A file that fills the disk of a directory.
+struct Ballast {
+    private let path: String
+
+    init(in directory: String) { path = "\(directory)/ballast" }
+
+    func fillDisk() throws {
+        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw Device.Unexpected(description: "no ballast: \(String(cString: strerror(errno)))") }
+        defer { close(file) }
+        let block = [UInt8](repeating: 7, count: 4096)
+        while write(file, block, block.count) > 0 {}
+    }
+
+    /// Returns whether the disk was full.
+    @discardableResult
+    func remove() -> Bool { unlink(path) == 0 }
 }

@@ -6,9 +6,8 @@ import Glibc
 import Identity
 import NotifyCenter
 @_spi(Extensions) import NotifyCenterTestKit
+@_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
-
-@_spi(Extensions) @testable import SharedDevice
 
 /// A device under torture: a bus, the broker and its apps, each as a process. If this process is root, it is a device
 /// of many users: the bus has the policy of the system bus, and the broker runs as its own user with the capabilities
@@ -26,13 +25,17 @@ final class TortureDevice {
     /// Released before its directory.
     private let disk: SmallDisk?
     private let directory: TemporaryDirectory
-    private let administrator: DBusConnection
+    private let administrator: BrokerAdministration
     private var broker: ChildProcess?
     private var hostile: ChildProcess?
 
     /// - Parameter mutant: the deliberate mistake of the apps.
     init(mutant: String? = nil) async throws {
-        let bus = try PrivateBus(Rights.hasUsers ? Self.busOfManyUsers : PrivateBus.Options())
+        let busOfManyUsers = PrivateBus.Options.likeSystemBus(
+            policies: ["org.notifycenter.SharedDevice1.conf"],
+            standIns: ["shared-device": "daemon"]
+        )
+        let bus = try PrivateBus(Rights.hasUsers ? busOfManyUsers : PrivateBus.Options())
         let directory = try TemporaryDirectory("torture")
         self.bus = bus
         self.directory = directory
@@ -51,13 +54,13 @@ final class TortureDevice {
         accounts = try Self.addUsers(in: state)
         if Rights.hasUsers {
             chmod(directory.path, 0o755)
-            for path in [state] + (try FileManager.default.contentsOfDirectory(atPath: state).map { "\(state)/\($0)" })
-            {
-                chown(path, Rights.brokerUser, Rights.brokerUser)
+            chown(state, Rights.brokerUser, Rights.brokerUser)
+            for name in try FileManager.default.contentsOfDirectory(atPath: state) {
+                chown("\(state)/\(name)", Rights.brokerUser, Rights.brokerUser)
             }
         }
         truth = try TruthReader(path: "\(state)/\(DeviceDatabase.fileName)")
-        administrator = try DBusConnection.open(bus.bus)
+        administrator = try BrokerAdministration(bus: bus.bus)
         try enrol()
         try configure()
         try startBroker()
@@ -75,22 +78,6 @@ final class TortureDevice {
         return try Schedule.users.reduce(into: [:]) { accounts, user in
             accounts[user] = try users.add(username: user, password: Secret("correct horse \(user)")).account.identifier
         }
-    }
-
-    /// Denies what the system bus denies: only the broker's user may own the broker's name, and programs may call only
-    /// the broker.
-    private static var busOfManyUsers: PrivateBus.Options {
-        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../../..")
-        var options = PrivateBus.Options(denials: [
-            #"<deny own="*"/>"#, #"<deny send_type="method_call"/>"#,
-            #"<allow send_destination="org.freedesktop.DBus"/>"#,
-        ])
-        options.admitsOtherUsers = true
-        options.configurationFiles = [
-            "\(root.standardized.path)/Packaging/system/system-bus/org.notifycenter.SharedDevice1.conf"
-        ]
-        options.standIns = ["shared-device": "daemon"]
-        return options
     }
 
     /// Writes manifests that identify the apps. They name no user, so that two users can run an app.
@@ -129,15 +116,11 @@ final class TortureDevice {
     /// Starts the broker if it does not run. It becomes ready later.
     func startBroker() throws {
         guard broker == nil else { return }
-        let capabilities = "+sys_ptrace,+dac_read_search"
         broker = try .start(
             "shared-device-broker",
             ["--state", Self.state(directory), "--configuration", configuration, "--bus", bus.address],
             as: Rights.brokerUser,
-            options: [
-                "--no-new-privs", "--inh-caps=\(capabilities)", "--ambient-caps=\(capabilities)",
-                "--bounding-set=-all,\(capabilities)",
-            ]
+            options: Rights.brokerOptions
         )
     }
 
@@ -199,18 +182,12 @@ final class TortureDevice {
 
     // MARK: The disk
 
-    private var ballast: String { "\(Self.state(directory))/ballast" }
+    private var ballast: Ballast { Ballast(in: Self.state(directory)) }
 
-    func fillDisk() throws {
-        let file = open(ballast, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw Monitor.Violation("no ballast: \(String(cString: strerror(errno)))") }
-        defer { close(file) }
-        let block = [UInt8](repeating: 7, count: 4096)
-        while write(file, block, block.count) > 0 {}
-    }
+    func fillDisk() throws { try ballast.fillDisk() }
 
     /// The result is whether the disk was full.
-    func freeDisk() -> Bool { unlink(ballast) == 0 }
+    func freeDisk() -> Bool { ballast.remove() }
 
     // MARK: The bus and the administrator
 
@@ -219,18 +196,11 @@ final class TortureDevice {
     /// Signs out any account. The result is whether the device is signed out then.
     func signOutAnyone() -> Task<Bool, Never> {
         Task { [administrator] in
-            do throws(DBusError) {
-                let call = try DBusMessage.methodCall(
-                    destination: BrokerProtocol.busName,
-                    path: BrokerProtocol.path,
-                    interface: BrokerProtocol.interface,
-                    member: BrokerProtocol.Method.signOutAnyone.rawValue,
-                    arguments: [.fields(["reason": .string("the schedule")])]
-                )
-                _ = try await administrator.call(call)
+            do throws(SharedDeviceError) {
+                _ = try await administrator.call(.signOutAnyone, ["reason": .string("the schedule")])
                 return true
             } catch {
-                return error.name == BrokerProtocol.errorPrefix + SharedDeviceError.Code.noCurrentAccount.description
+                return error.code == .noCurrentAccount
             }
         }
     }
