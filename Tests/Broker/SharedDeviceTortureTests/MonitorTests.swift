@@ -49,32 +49,25 @@ struct MonitorTests {
         // The receipt arrived during the inspection.
         #expect(violation(before: truth(epoch: 13, .begun), files(ada), after: truth(epoch: 13, .finished)) == nil)
         #expect(violation(strict: true, before: truth(epoch: 14, .finished, graceIsOpen: true), files(grace)) == nil)
+        #expect(violation(before: truth(epoch: 14, .owed, graceIsOpen: true), files(ada)) == nil)
     }
 
-    @Test("data or a screen of a session with a reported cleanup is a violation")
-    func debt() {
-        #expect(violation(before: truth(epoch: 13, .finished), files(ada))?.contains("names no debt") == true)
-        let screen = Sight(app: Self.app, screen: ada)
-        #expect(violation(before: truth(epoch: 13, .finished), screen)?.contains("the screen") == true)
-    }
-
-    @Test("earlier data in an open session is a violation under a strict policy only")
-    func policy() {
-        let before = truth(epoch: 14, .owed, graceIsOpen: true)
-        #expect(violation(strict: true, before: before, files(ada))?.contains("is open") == true)
-        #expect(violation(before: before, files(ada)) == nil)
-    }
-
-    @Test("data of a session that the ledger does not list for the app is a violation")
-    func unlisted() {
-        #expect(violation(before: Truth(epoch: 12), files(ada))?.contains("does not know") == true)
-        #expect(violation(base: 12, before: Truth(epoch: 12), files(ada))?.contains("before this schedule") == true)
-    }
-
-    @Test("one user's debt does not excuse another user's data")
-    func users() {
-        let other = Sight(app: Participant(app: Self.app.app, user: 8), files: [ada])
-        #expect(violation(before: truth(epoch: 13, .begun), other)?.contains("of user 8 has files") == true)
+    @Test("data or a screen is a violation without an open session or a debt")
+    func wrongful() {
+        let over = truth(epoch: 13, .finished)
+        let graceIsOpen = truth(epoch: 14, .owed, graceIsOpen: true)
+        let otherUser = Sight(app: Participant(app: Self.app.app, user: 8), files: [ada])
+        let cases: [(found: String?, reason: String)] = [
+            (violation(before: over, files(ada)), "names no debt"),
+            (violation(before: over, Sight(app: Self.app, screen: ada)), "the screen"),
+            // Only a strict policy forbids this.
+            (violation(strict: true, before: graceIsOpen, files(ada)), "is open"),
+            (violation(before: Truth(epoch: 12), files(ada)), "does not know"),
+            (violation(base: 12, before: Truth(epoch: 12), files(ada)), "before this schedule"),
+            // A debt excuses only its own user.
+            (violation(before: truth(epoch: 13, .begun), otherUser), "of user 8 has files"),
+        ]
+        for (found, reason) in cases { #expect(found?.contains(reason) == true, "\(reason): \(found ?? "none")") }
     }
 
     @Test("an epoch that decreases is a violation")
