@@ -107,8 +107,7 @@ final class Device {
     deinit {
         // No process ends on a frozen file system.
         if disk == .freezable, let thaw = try? ChildProcess("fsfreeze", ["--unfreeze", state]) { thaw.waitUntilExit() }
-        broker?.kill()
-        broker?.waitUntilExit()
+        broker?.end()
         // The last unmount releases the loop device.
         if disk != .ordinary { umount2(state, CInt(MNT_DETACH)) }
     }
@@ -131,10 +130,7 @@ final class Device {
         )
     }
 
-    func killBroker() {
-        broker?.kill()
-        broker?.waitUntilExit()
-    }
+    func killBroker() { broker?.end() }
 
     /// Starts the hostile client as a user without any app on this device, and waits until it is at work. With
     /// `enrolled`, the user runs an enrolled app.

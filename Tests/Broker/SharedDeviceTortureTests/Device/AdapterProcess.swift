@@ -63,8 +63,7 @@ final class AdapterProcess {
     }
 
     func kill() {
-        process?.kill()
-        process?.waitUntilExit()
+        process?.end()
         process = nil
     }
 
@@ -92,13 +91,8 @@ final class AdapterProcess {
     }
 
     /// The error output of an adapter that ended without being killed.
-    var failure: String? {
-        guard let process, !process.isRunning else { return nil }
-        // The last output may still be in flight.
-        process.waitUntilExit()
-        return process.errorText
-    }
-    var log: [String] { (process?.errorText ?? "").split(separator: "\n").map(String.init) }
+    var failure: String? { process?.failure }
+    var log: [String] { process?.log ?? [] }
 
     // MARK: The user of the program
 

@@ -60,8 +60,7 @@ final class AppProcess {
 
     /// Kills the process and drops its pending commands.
     func kill() {
-        process?.kill()
-        process?.waitUntilExit()
+        process?.end()
         process = nil
         pending = [:]
         isStopped = false

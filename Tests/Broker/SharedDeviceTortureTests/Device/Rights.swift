@@ -45,6 +45,23 @@ extension ChildProcess {
         if user == geteuid() { return try ChildProcess(program, arguments, environment: environment) }
         return try ChildProcess("setpriv", identity(user) + options + [program] + arguments, environment: environment)
     }
+
+    /// The error output if it has ended by itself.
+    var failure: String? {
+        guard !isRunning else { return nil }
+        // The last output may still be in flight.
+        waitUntilExit()
+        return errorText
+    }
+
+    /// The lines of its error output so far.
+    var log: [String] { errorText.split(separator: "\n").map(String.init) }
+
+    /// Kills it, and waits for its end.
+    func end() {
+        kill()
+        waitUntilExit()
+    }
 }
 
 /// A small file system for the broker's files, which is unmounted on release. It has room for the data of all schedules

@@ -101,17 +101,12 @@ final class TortureDevice {
     // MARK: The broker
 
     /// The error output of a broker that ended without being killed.
-    var brokerFailure: String? {
-        guard let broker, !broker.isRunning else { return nil }
-        // The last output may still be in flight.
-        broker.waitUntilExit()
-        return broker.errorText
-    }
+    var brokerFailure: String? { broker?.failure }
     var isBrokerReady: Bool { broker?.lines.contains("ready") ?? false }
     var isBrokerAlive: Bool { broker != nil }
     /// The number of configurations that the broker has applied since its start.
     var configurations: Int { brokerLog.count { $0.contains(" configured mode=") } }
-    var brokerLog: [String] { (broker?.errorText ?? "").split(separator: "\n").map(String.init) }
+    var brokerLog: [String] { broker?.log ?? [] }
 
     /// Starts the broker if it does not run. It becomes ready later.
     func startBroker() throws {
@@ -125,8 +120,7 @@ final class TortureDevice {
     }
 
     func killBroker() {
-        broker?.kill()
-        broker?.waitUntilExit()
+        broker?.end()
         broker = nil
     }
 
@@ -172,8 +166,7 @@ final class TortureDevice {
     /// Ends the hostile client. Returns whether it got a response.
     func endAttack() -> Bool {
         let wasAnswered = hostile?.lines.contains("ready") ?? false
-        hostile?.kill()
-        hostile?.waitUntilExit()
+        hostile?.end()
         hostile = nil
         return wasAnswered
     }
