@@ -3,6 +3,7 @@
 // MUTANTS=yes says how soon each mistake is found, from its example seed or from SEED on. DIGEST=yes prints a hash of
 // all that happens, to compare before and after an optimisation of the simulation. Exits with 1 if a promise was broken
 // or a mistake was not found.
+import Basics
 import Foundation
 import Glibc
 
@@ -87,8 +88,7 @@ func playMany() -> CInt {
         let schedules = schedules
         campaign.progress = { played in
             guard played.isMultiple(of: 1000) else { return }
-            let line = "\r\(played) of \(schedules) schedules"
-            line.withCString { _ = write(STDERR_FILENO, $0, strlen($0)) }
+            _ = writeAll("\r\(played) of \(schedules) schedules", to: STDERR_FILENO)
         }
     }
     let result = campaign.run()

@@ -17,41 +17,22 @@ package enum Mutant: String, CaseIterable, Sendable {
 
     /// The first seed whose schedule detects the mistake. A change of the broker or of the simulation may move it, so
     /// that a campaign from here takes longer. `MUTANTS=yes SEED=1` finds the new number.
-    package var exampleSeed: UInt64 {
-        switch self {
-        case .transactionIsNotSynced: 16
-        case .noteIsNotWritten: 17
-        case .noteIsNotRead: 17
-        case .noteAfterBroadcast: 14
-        case .noBroadcastAtStart: 95
-        case .endSettles: 13
-        case .throttleByName: 694
-        case .signOutNamesNoSession: 446
-        case .brokenConfigurationIsDefaults: 24
-        case .eventsLoseTheirTime: 325
-        case .eventsAreNotHeeded: 8
-        case .eventsOfStrangersAreForgotten: 63
-        case .lostAnswerIsNoUse: 415
-        case .everyTokenIsUnused: 66
-        case .providerRecordIsNotWritten: 35
-        case .sleepIsUnseen: 49
-        case .clockMovesWaits: 59
-        case .nobodyIsProven: 8
-        case .remindsNobody: 10
-        case .neverConfiguredIsDefaults: 24
-        case .loginsAreForgotten: 326
-        case .reportsBeforeDeletion: 3_227
-        case .claimsAreNotWritten: 1_168
-        default: 1
-        }
-    }
+    package var exampleSeed: UInt64 { Self.exampleSeeds[self] ?? 1 }
 
-    var appMistakes: AppMistakes {
-        switch self {
-        case .reportsBeforeDeletion: .reportsBeforeDeletion
-        case .deletesWithoutSync: .deletesWithoutSync
-        default: []
-        }
+    private static let exampleSeeds: [Mutant: UInt64] = [
+        .transactionIsNotSynced: 16, .noteIsNotWritten: 17, .noteIsNotRead: 17, .noteAfterBroadcast: 14,
+        .noBroadcastAtStart: 95, .endSettles: 13, .throttleByName: 694, .signOutNamesNoSession: 446,
+        .brokenConfigurationIsDefaults: 24, .eventsLoseTheirTime: 325, .eventsAreNotHeeded: 8,
+        .eventsOfStrangersAreForgotten: 63, .lostAnswerIsNoUse: 415, .everyTokenIsUnused: 66,
+        .providerRecordIsNotWritten: 35, .sleepIsUnseen: 49, .clockMovesWaits: 59, .nobodyIsProven: 8,
+        .remindsNobody: 10, .neverConfiguredIsDefaults: 24, .loginsAreForgotten: 326, .reportsBeforeDeletion: 3_227,
+        .claimsAreNotWritten: 1_168,
+    ]
+}
+
+extension Request {
+    func calling(_ call: Call) -> Request {
+        Request(number: number, connection: connection, claimed: claimed, call: call, method: method)
     }
 }
 
@@ -82,15 +63,8 @@ extension World {
             )
         default: return event
         }
-        return .request(
-            Request(
-                number: request.number,
-                connection: connection,
-                claimed: claimed,
-                call: call,
-                method: request.method
-            )
-        )
+        let (number, method) = (request.number, request.method)
+        return .request(Request(number: number, connection: connection, claimed: claimed, call: call, method: method))
     }
 
     private func otherDebtor(_ session: UInt64, _ state: BrokerState, but request: Request) -> (String, String?)? {
@@ -113,32 +87,25 @@ extension World {
     }
 
     func ordered(_ effects: [Effect], of event: Event) -> [Effect] {
-        if mutant == .noBroadcastAtStart, case .busRestored = event {
-            return effects.filter { if case .announce = $0 { false } else { true } }
-        }
-        // An announcement on a timer without a new state is a reminder.
-        if mutant == .remindsNobody, case .time = event,
-            !effects.contains(where: { if case .noteState = $0 { true } else { false } })
-        {
-            return effects.filter { if case .announce = $0 { false } else { true } }
-        }
-        guard mutant == .noteAfterBroadcast,
-            let index = effects.firstIndex(where: { if case .noteState = $0 { true } else { false } })
-        else { return effects }
+        let note = effects.firstIndex { if case .noteState = $0 { true } else { false } }
         var effects = effects
-        effects.append(effects.remove(at: index))
+        switch (mutant, event) {
+        // An announcement on a timer without a new state is a reminder.
+        case (.noBroadcastAtStart, .busRestored),
+            (.remindsNobody, .time) where note == nil:
+            effects.removeAll { if case .announce = $0 { true } else { false } }
+        case (.noteAfterBroadcast, _): if let note { effects.append(effects.remove(at: note)) }
+        default: break
+        }
         return effects
     }
 
     func settleAll(_ index: Int, _ connection: String) {
         guard let broker, let home = slots[index].home else { return }
         for owed in broker.ledger.owed(by: homes[home].participant) {
+            let name = slots[index].name
             let call = Request.Call.report(.finished, session: owed.epoch, mark: owed.mark, detail: nil)
-            feed(
-                .request(
-                    Request(number: 0, connection: connection, claimed: slots[index].name, call: call, method: "mutant")
-                )
-            )
+            feed(.request(Request(number: 0, connection: connection, claimed: name, call: call, method: "mutant")))
         }
     }
 }

@@ -34,12 +34,8 @@ enum Setting {
 
     private static func slot(_ home: Int) -> World.Slot {
         let participant = homes[home]
-        return World.Slot(
-            home: home,
-            user: participant.user,
-            executable: executable(participant.app),
-            name: participant.app
-        )
+        let (app, user) = (participant.app, participant.user)
+        return World.Slot(home: home, user: user, executable: executable(app), name: app)
     }
 
     private static func executable(_ app: String) -> String { "/usr/bin/\(app)" }
@@ -52,25 +48,14 @@ enum Setting {
     static func manifests(areProven: Bool) -> [AppManifest] { areProven ? proven : hinted }
 
     private static func makeManifests(areProven: Bool) -> [AppManifest] {
-        func identity(_ app: String) -> AppManifest.Identity {
-            AppManifest.Identity(executable: executable(app), appArmor: areProven ? app : nil)
+        func manifest(_ app: String, busName: String? = nil) -> AppManifest {
+            let identity = AppManifest.Identity(executable: executable(app), appArmor: areProven ? app : nil)
+            return AppManifest(identifier: app, identity: identity, busName: busName, tokens: tokens)
         }
+        let prompter = AppManifest.Identity(executable: prompt.path, user: areProven ? prompt.user : nil)
         return [
-            AppManifest(
-                identifier: "org.example.mail",
-                identity: identity("org.example.mail"),
-                busName: "org.example.mail",
-                tokens: tokens
-            ),
-            AppManifest(
-                identifier: "org.example.notes",
-                identity: identity("org.example.notes"),
-                tokens: tokens
-            ),
-            AppManifest(
-                identifier: BrokerProtocol.promptIdentifier,
-                identity: AppManifest.Identity(executable: prompt.path, user: areProven ? prompt.user : nil)
-            ),
+            manifest("org.example.mail", busName: "org.example.mail"), manifest("org.example.notes"),
+            AppManifest(identifier: BrokerProtocol.promptIdentifier, identity: prompter),
         ]
     }
 

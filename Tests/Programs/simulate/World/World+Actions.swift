@@ -81,15 +81,8 @@ extension World {
             guard case .request(let request) = incoming, case .providerEvents(let events) = request.call else {
                 continue
             }
-            slots[Self.service].toBroker[index] = .request(
-                Request(
-                    number: request.number,
-                    connection: request.connection,
-                    claimed: request.claimed,
-                    call: .providerEvents(events.map { $0.moved(by: Double(seconds)) }),
-                    method: request.method
-                )
-            )
+            let moved = Request.Call.providerEvents(events.map { $0.moved(by: Double(seconds)) })
+            slots[Self.service].toBroker[index] = .request(request.calling(moved))
         }
         if random.chance(70) { feed(.time) }
     }
@@ -215,17 +208,9 @@ extension World {
                 call(Self.administrator, .overdue(patience: .zero))
                 call(Self.administrator, .providerEvents([ProviderEvent(.networkUp, issuer: Setting.issuer)]))
             }
-            for participant in Setting.homes {
-                stranger(
-                    .enforced(
-                        app: participant.app,
-                        user: participant.user,
-                        sessions: [session],
-                        detail: nil,
-                        problem: nil
-                    ),
-                    nil
-                )
+            for home in Setting.homes {
+                let (app, user) = (home.app, home.user)
+                stranger(.enforced(app: app, user: user, sessions: [session], detail: nil, problem: nil), nil)
             }
         case .claimsAnother:
             stranger(.currentAccount, "org.example.mail")
@@ -241,9 +226,5 @@ extension World {
         }
     }
 
-    private func stranger(_ call: Request.Call, _ name: String?) {
-        let number = slots[Setting.hostile].calls.send(call)
-        slots[Setting.hostile].calls.sent = []
-        send(Setting.hostile, number, call, claiming: name)
-    }
+    private func stranger(_ call: Request.Call, _ name: String?) { send(Setting.hostile, call, claiming: name) }
 }

@@ -31,7 +31,7 @@ extension World {
         note("process \(index) starts")
         connect(index)
         slots[index].toApp = []
-        slots[index].process = AppProcess(slot: index, home: home, mistakes: mutant?.appMistakes ?? [])
+        slots[index].process = AppProcess(home: home, mutant: mutant)
         slots[index].isHung = false
     }
 
@@ -133,14 +133,18 @@ extension World {
         note("process \(index) calls \(method), \(number)")
         guard isBusUp else { return slots[index].toApp.append(.failed(number)) }
         unanswered[number] = index
-        let request = Request(
-            number: number,
-            connection: slots[index].connection,
-            claimed: name,
-            call: call,
-            method: method
-        )
+        let connection = slots[index].connection
+        let request = Request(number: number, connection: connection, claimed: name, call: call, method: method)
         slots[index].toBroker.append(.request(request))
+    }
+
+    /// Sends a call of a program that queues no calls.
+    @discardableResult
+    func send(_ index: Int, _ call: Request.Call, claiming name: String? = nil) -> UInt64 {
+        let number = slots[index].calls.send(call)
+        slots[index].calls.sent = []
+        send(index, number, call, claiming: name)
+        return number
     }
 
     /// Sends the calls that the process has queued.
@@ -156,9 +160,7 @@ extension World {
         case .left(let connection):
             note("the broker hears that \(connection) has left")
             guard let broker else { break }
-            guard known.remove(connection) != nil || broker.ledger.connections.contains(connection) else {
-                break
-            }
+            guard known.remove(connection) != nil || broker.ledger.connections.contains(connection) else { break }
             if mutant == .endSettles { settleAll(index, connection) }
             feed(.left(connection, mark: CleanupLedger.newMark()))
         case .request(let request):
@@ -175,9 +177,10 @@ extension World {
             case .throttleByName where slot.user == 6666: 1000
             default: slot.user
             }
+        let label = slot.home.map { "\(homes[$0].participant.app) (enforce)" }
         return Caller(
             connection: connection,
-            credentials: AppCredentials(user: user, executable: slot.executable, unit: unit(index), label: label(slot)),
+            credentials: AppCredentials(user: user, executable: slot.executable, unit: unit(index), label: label),
             process: UInt32(index),
             isAdministrator: slot.user == 0
         )
@@ -189,10 +192,6 @@ extension World {
         case Self.service: "shared-device-identity.service"
         default: nil
         }
-    }
-
-    private func label(_ slot: Slot) -> String? {
-        slot.home.map { "\(homes[$0].participant.app) (enforce)" }
     }
 
     func appReads(_ index: Int) {

@@ -63,13 +63,6 @@ extension World {
         slots[Self.enforcer].toBroker = left
     }
 
-    private func call(_ call: Request.Call) -> UInt64 {
-        let number = slots[Self.enforcer].calls.send(call)
-        slots[Self.enforcer].calls.sent = []
-        send(Self.enforcer, number, call, claiming: nil)
-        return number
-    }
-
     // MARK: Steps
 
     func enforcerActs() {
@@ -77,8 +70,8 @@ extension World {
         let ready = enforcer.work.indices.filter { enforcer.work[$0].canAct(at: now.uptime) }
         if enforcer.canAsk(at: now.uptime), ready.isEmpty || random.chance(30) {
             let underWay = Set(enforcer.work.map(\.participant))
-            let number = call(.overdue(underWay: underWay, patience: .seconds(underWay.isEmpty ? 60 : 5)))
-            self.enforcer?.question = number
+            let patience = Duration.seconds(underWay.isEmpty ? 60 : 5)
+            self.enforcer?.question = send(Self.enforcer, .overdue(underWay: underWay, patience: patience))
             return
         }
         guard !ready.isEmpty else { return }
@@ -100,16 +93,12 @@ extension World {
             delete(work)
             self.enforcer?.work[index].stage = .report
         case .report:
-            let number = call(
-                .enforced(
-                    app: work.participant.app,
-                    user: work.participant.user,
-                    sessions: work.sessions,
-                    detail: nil,
-                    problem: random.chance(10) ? "the disk is read-only" : nil
-                )
+            let (app, user) = (work.participant.app, work.participant.user)
+            let problem = random.chance(10) ? "the disk is read-only" : nil
+            self.enforcer?.work[index].report = send(
+                Self.enforcer,
+                .enforced(app: app, user: user, sessions: work.sessions, detail: nil, problem: problem)
             )
-            self.enforcer?.work[index].report = number
             self.enforcer?.work[index].stage = .waits
         case .waits: break
         }

@@ -69,21 +69,15 @@ extension World {
         guard let broker else { return }
         let own = Set(Setting.homes.map(\.app))
         for app in Set(broker.ledger.debtors.map(\.app)).subtracting(own).sorted() {
-            administer(.waive(app: app, user: nil, session: nil, reason: "unknown app"))
+            send(Self.administrator, .waive(app: app, user: nil, session: nil, reason: "unknown app"))
         }
         guard oracle.policy.cleanup.deadline != nil else { return }
         // Cleanup is not enforced during a session.
-        if broker.device.account != nil { administer(.signOutAnyone(identifier: nil, reason: "test")) }
+        if broker.device.account != nil { send(Self.administrator, .signOutAnyone(identifier: nil, reason: "test")) }
         // Only an administrator can settle the debts of an app that may not take part any more.
-        for participant in Setting.homes where participant.user != Setting.enforcedUser {
-            administer(.waive(app: participant.app, user: participant.user, session: nil, reason: "left out"))
+        for home in Setting.homes where home.user != Setting.enforcedUser {
+            send(Self.administrator, .waive(app: home.app, user: home.user, session: nil, reason: "left out"))
         }
-    }
-
-    private func administer(_ call: Request.Call) {
-        let number = slots[Self.administrator].calls.send(call)
-        slots[Self.administrator].calls.sent = []
-        send(Self.administrator, number, call, claiming: nil)
     }
 
     /// Takes all possible steps, and advances the time when there are none.

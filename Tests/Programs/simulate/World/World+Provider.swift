@@ -203,10 +203,8 @@ extension World {
     func serviceTells() {
         if let told = organisation.report?.told { organisation.events.append(told) }
         let told = organisation.events.remove(at: random.below(organisation.events.count))
-        let number = slots[Self.service].calls.send(.providerEvents([told.event]))
-        slots[Self.service].calls.sent = []
+        let number = send(Self.service, .providerEvents([told.event]))
         organisation.report = (UInt64(Self.service) << 32 | number, told)
-        send(Self.service, number, .providerEvents([told.event]), claiming: nil)
     }
 
     func serviceHears(_ number: UInt64, _ result: Result<BrokerProtocol.Fields, Refusal>) {
@@ -264,10 +262,7 @@ extension World {
 
     @discardableResult
     private func promptCalls(_ call: Request.Call) -> UInt64 {
-        let number = slots[Self.prompt].calls.send(call)
-        slots[Self.prompt].calls.sent = []
-        send(Self.prompt, number, call, claiming: slots[Self.prompt].name)
-        return UInt64(Self.prompt) << 32 | number
+        UInt64(Self.prompt) << 32 | send(Self.prompt, call, claiming: slots[Self.prompt].name)
     }
 
     func promptHears(_ number: UInt64, _ result: Result<BrokerProtocol.Fields, Refusal>) {

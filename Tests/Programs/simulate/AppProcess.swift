@@ -1,6 +1,43 @@
+import Basics
 import DBus
 @_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
+
+/// An app of one user, with the data that all of its processes share on the disk. Each change of the record is forced
+/// to the disk. So is the removal of user data once it was reported.
+struct Home {
+    static let stores = ["orders", "photos"]
+
+    let participant: Participant
+    var record = SessionRecord()
+    var journal: CleanupJournal?
+    /// The sessions whose data each store has.
+    var data: [Set<UInt64>] = [[], []]
+    /// Removed data whose removal was not forced to the disk. Only an app with a deliberate mistake has any.
+    var unsynced: [Set<UInt64>] = [[], []]
+
+    init(_ participant: Participant) { self.participant = participant }
+
+    /// Changes the record as the library does: a change without news is not written.
+    mutating func update<Value>(_ body: (inout SessionRecord) -> Value) -> Value {
+        var changed = record
+        let value = body(&changed)
+        if changed.hasNews(since: record) { record = changed }
+        return value
+    }
+
+    var sessions: Set<UInt64> { data[0].isEmpty ? data[1] : data[0].union(data[1]) }
+
+    mutating func remove(_ sessions: [UInt64], from store: Int, isSynced: Bool) {
+        if !isSynced { unsynced[store].formUnion(data[store].intersection(sessions)) }
+        data[store].subtract(sessions)
+    }
+
+    mutating func cutPower() {
+        for store in data.indices { data[store].formUnion(unsynced[store]) }
+        unsynced = [[], []]
+    }
+}
 
 struct Calls {
     private(set) var lastNumber: UInt64 = 0
@@ -13,11 +50,79 @@ struct Calls {
     }
 }
 
-/// The behaviour of the library: one function for each message, and one for each step that it takes on its own.
-extension AppProcess {
+/// A process of an app that uses the library `SharedDevice`: `SessionKeeper` calls the broker and keeps the record;
+/// `AccountFollower` shows and hides the account and cleans up. The decisions about a record are the library's own
+/// `SessionRecord` and `CleanupPlan`. The order of the calls is repeated here because the library spreads it over
+/// tasks.
+struct AppProcess {
+    enum Purpose {
+        case change
+        /// To check that the session of a token is still open.
+        case token(DeviceSession)
+    }
+
+    /// The current task of the keeper, which has one at a time.
+    enum Keeper {
+        case free
+        case asks(UInt64, Purpose)
+        /// Sends these receipts one by one. Then it asks for the purpose or, without a purpose, completes a cleanup.
+        case reports(UInt64, [SessionRecord.Receipt], Purpose?)
+    }
+
+    enum Follower {
+        case waits
+        case cleans(CleanupPlan, [SessionRecord.Session])
+        /// The steps are finished, and the record must be updated.
+        case isClean([SessionRecord.Session])
+        /// The receipts are in flight.
+        case reports
+    }
+
+    enum Message {
+        case broadcast
+        case reply(UInt64, Result<BrokerProtocol.Fields, Refusal>)
+        /// The call has failed without a response.
+        case failed(UInt64)
+        /// The connection was lost and re-established with another name.
+        case reconnected
+    }
+
+    let home: Int
+    var keeper = Keeper.free
+    var follower = Follower.waits
+    /// The session whose data it shows and may store.
+    var shown: UInt64?
+    var told: DeviceSession?
+    var held: [SessionRecord.Session] = []
+    /// The ended sessions that it still has to clean up.
+    var stale: [SessionRecord.Session] = []
+    /// The broker's marks for these sessions.
+    var staleMarks: [UInt64: UInt64] = [:]
+    /// The sessions whose receipts are in flight.
+    var unconfirmed: [SessionRecord.Session] = []
+    /// The journal of a failed attempt.
+    var journal: CleanupJournal?
+    var lastEpoch: UInt64 = 0
+    var isStrict: Bool?
+    var mustAsk = true
+    var isFirst = true
+    var retryAt: Duration?
+    var backoff = Backoff(first: .seconds(1), longest: .seconds(60))
+    var heard = 0
+    /// The response to the last receipt, and the number of broadcasts received before the receipt was sent.
+    var fresh: SessionAnswer?
+    var reportedAfter = 0
+    /// Pending token requests and sign-ins, with the number of broadcasts received before each.
+    var tokens: [UInt64: Int] = [:]
+    /// Sessions that came with a token and are queued for the keeper.
+    var arrived: [(session: DeviceSession, isDoubtful: Bool)] = []
+    /// How many of the next cleanup steps fail.
+    var failures = 0
+    let mutant: Mutant?
+
     private static let firstRetry = Duration.seconds(1)
 
-    // MARK: Messages
+    // MARK: Messages: one function for each, and one for each step that the process takes on its own
 
     mutating func receive(_ message: Message, _ home: inout Home, _ calls: inout Calls, at now: Duration) {
         switch message {
@@ -163,7 +268,7 @@ extension AppProcess {
     private mutating func show(_ session: DeviceSession, _ home: inout Home) {
         (home.journal, journal) = (nil, nil)
         shown = session.account.map { _ in session.epoch }
-        pause = Self.firstRetry
+        backoff.reset()
     }
 
     private mutating func clean(_ stale: [SessionRecord.Session], _ home: inout Home, _ calls: inout Calls) {
@@ -177,7 +282,7 @@ extension AppProcess {
         )
         follower = .cleans(plan, stale)
         for session in stale { _ = calls.send(.report(.begun, session: session.epoch, detail: nil)) }
-        guard mistakes.contains(.reportsBeforeDeletion) else { return }
+        guard mutant == .reportsBeforeDeletion else { return }
         for session in stale { _ = calls.send(.report(.finished, session: session.epoch, detail: nil)) }
     }
 
@@ -191,8 +296,7 @@ extension AppProcess {
     private mutating func backOff(_ now: Duration) {
         follower = .waits
         isFirst = true
-        retryAt = now + pause
-        pause = min(pause * 2, .seconds(60))
+        retryAt = now + backoff.next()
     }
 
     /// Whether the process can take a step on its own.
@@ -242,7 +346,7 @@ extension AppProcess {
                 plan.failed("the disk is busy")
             } else {
                 let store = Home.stores.firstIndex(of: name) ?? 0
-                home.remove(stale.map(\.epoch), from: store, isSynced: !mistakes.contains(.deletesWithoutSync))
+                home.remove(stale.map(\.epoch), from: store, isSynced: mutant != .deletesWithoutSync)
                 plan.succeeded(nil)
                 if !home.record.isShared(stale) { (home.journal, journal) = (plan.journal, plan.journal) }
             }
