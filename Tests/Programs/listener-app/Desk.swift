@@ -21,16 +21,13 @@ struct Event: Encodable {
     }
 }
 
-/// A file of events, each appended as a line with a single write.
+/// A file of events, each a line.
 struct Journal: Sendable {
     let path: String
 
     func note(_ event: Event) {
-        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
-        guard file >= 0, var line = try? JSONEncoder().encode(event) else { exit(74) }
-        line.append(UInt8(ascii: "\n"))
-        guard line.withUnsafeBytes({ write(file, $0.baseAddress, $0.count) }) == line.count else { exit(74) }
-        close(file)
+        guard let line = try? JSONEncoder().encode(event) else { exit(74) }
+        log(String(decoding: line, as: UTF8.self), path)
     }
 }
 

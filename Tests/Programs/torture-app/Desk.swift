@@ -19,12 +19,7 @@ final class Desk: Sendable {
     enum Part: String, CaseIterable {
         case drafts, orders
 
-        var files: Range<Int> {
-            switch self {
-            case .drafts: 0..<2
-            case .orders: 2..<5
-            }
-        }
+        var files: Range<Int> { self == .drafts ? 0..<2 : 2..<5 }
     }
 
     private let directory: String
@@ -38,23 +33,10 @@ final class Desk: Sendable {
         data = directory + "/data"
         try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
         journal = open(directory + "/journal", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
-        guard journal >= 0 else { throw Failure(what: "open the journal", errno) }
+        guard journal >= 0 else { throw CocoaError(.fileWriteUnknown) }
     }
 
-    struct Failure: Error {
-        let what: String
-        let reason: String
-
-        init(what: String, _ code: CInt) {
-            self.what = what
-            reason = String(cString: strerror(code))
-        }
-    }
-
-    func note(_ line: String) {
-        let line = line + "\n"
-        _ = write(journal, line, line.utf8.count)
-    }
+    func note(_ line: String) { _ = writeAll(line + "\n", to: journal) }
 
     // MARK: The screen
 
@@ -83,7 +65,7 @@ final class Desk: Sendable {
         let path = directory + "/screen"
         let file = open(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         guard file >= 0 else { return note("the screen cannot be drawn: \(String(cString: strerror(errno)))") }
-        _ = write(file, text, text.utf8.count)
+        _ = writeAll(text, to: file)
         close(file)
         rename(path + ".new", path)
     }
@@ -99,7 +81,7 @@ final class Desk: Sendable {
                 let path = "\(data)/\(session.user).\(session.epoch).\(number)"
                 let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
                 guard file >= 0 else { continue }
-                _ = write(file, ".", 1)
+                _ = writeAll(".", to: file)
                 close(file)
             }
         }

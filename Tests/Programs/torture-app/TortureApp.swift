@@ -41,7 +41,7 @@ struct TortureApp {
             Task.detached {
                 let answer = "\(words.first ?? "") \(await commands.answer(Array(words.dropFirst())))"
                 desk.note("answer \(answer)")
-                say(answer)
+                _ = writeAll(answer + "\n", to: STDOUT_FILENO)
             }
         }
     }
@@ -54,12 +54,6 @@ struct TortureApp {
         }
         if thread == nil { continuation.finish() }
         return stream
-    }
-
-    /// Writes a whole line. May be called on any thread.
-    private static func say(_ line: String) {
-        let line = line + "\n"
-        _ = write(STDOUT_FILENO, line, line.utf8.count)
     }
 }
 
