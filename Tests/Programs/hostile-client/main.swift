@@ -303,10 +303,10 @@ case "unanswered":
     while getppid() == parent {
         for socket in sockets { _ = write(socket, calls, calls.count) }
     }
-case "silent", "silent-crowd":
-    // Calls without reply, as fast as the bus accepts them: calls of 30 kB on one connection, or small ones on sixteen.
-    let sockets = (0..<(deed == "silent" ? 1 : 16)).map { _ in rawConnection() }
-    let call = silentCall(deed == "silent" ? 30_000 : 100)
+case "silent-crowd":
+    // Small calls without reply on sixteen connections, as fast as the bus accepts them.
+    let sockets = (0..<16).map { _ in rawConnection() }
+    let call = silentCall(100)
     say("ready")
     for socket in sockets {
         Thread.detachNewThread {
