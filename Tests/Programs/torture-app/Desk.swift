@@ -33,7 +33,7 @@ final class Desk: Sendable {
         data = directory + "/data"
         try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
         journal = open(directory + "/journal", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
-        guard journal >= 0 else { throw CocoaError(.fileWriteUnknown) }
+        guard journal >= 0 else { exit(EX_CANTCREAT) }
     }
 
     func note(_ line: String) { _ = writeAll(line + "\n", to: journal) }
