@@ -68,7 +68,7 @@ struct TortureTests {
         let whole = Torture.Failure(seed: 0, reason: "", isViolation: true, description: "")
         let failure = await torture.shrink(Schedule(seed: 0, isStrict: false, steps: steps), whole)
         #expect(failure.isViolation)
-        #expect(failure.description.contains("sign ada in"))
-        #expect(!failure.description.contains("app 2: ask"))
+        #expect(failure.description.contains("signIn(app: 0"))
+        #expect(!failure.description.contains("ask(app: 2"))
     }
 }

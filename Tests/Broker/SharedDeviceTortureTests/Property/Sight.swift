@@ -116,12 +116,4 @@ struct TruthReader {
             return truth
         }
     }
-
-    /// The number of entries of each event in the log.
-    func events() throws -> [String: Int] {
-        let rows = try connection.rows("SELECT event, count(*) AS count FROM audit GROUP BY event") { row in
-            (row["event"] ?? "", row["count"] ?? 0)
-        }
-        return Dictionary(uniqueKeysWithValues: rows)
-    }
 }

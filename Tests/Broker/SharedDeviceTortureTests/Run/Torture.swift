@@ -29,8 +29,6 @@ struct Torture: Sendable {
         var done = 0
         var failures: [Failure] = []
         var counts: [String: Int] = [:]
-
-        mutating func count(_ more: [String: Int]) { counts.merge(more, uniquingKeysWith: +) }
     }
 
     final class Board: Sendable {
@@ -66,13 +64,8 @@ struct Torture: Sendable {
                     progress("seed \(found.seed) failed: \(found.reason)")
                     if shrinks { failure = await shrink(schedule, found) }
                 }
-                if let failure {
-                    board.result.withLock { $0.failures.append(failure) }
-                }
-                if failure != nil || uses == Self.schedulesPerDevice {
-                    retire(current, board)
-                    device = nil
-                }
+                if let failure { board.result.withLock { $0.failures.append(failure) } }
+                if failure != nil || uses == Self.schedulesPerDevice { device = nil }
             } catch {
                 let failure = Failure(
                     seed: schedule.seed,
@@ -83,12 +76,6 @@ struct Torture: Sendable {
                 board.result.withLock { $0.failures.append(failure) }
             }
         }
-        if let device { retire(device, board) }
-    }
-
-    private func retire(_ device: TortureDevice, _ board: Board) {
-        let events = ((try? device.truth.events()) ?? [:]).map { (key: "log: \($0)", value: $1) }
-        board.result.withLock { $0.count(Dictionary(uniqueKeysWithValues: events)) }
     }
 
     private func take(_ board: Board) -> Int? {
@@ -107,7 +94,7 @@ struct Torture: Sendable {
             defer {
                 place = runner.place
                 let counts = runner.counts
-                board.result.withLock { $0.count(counts) }
+                board.result.withLock { $0.counts.merge(counts, uniquingKeysWith: +) }
             }
             try await runner.run()
             let (done, failures) = board.result.withLock { result in

@@ -1,4 +1,4 @@
-/// One step of a device. Apps are numbered.
+/// One step of a device. Apps are numbered. Reports show a step as it is written in code.
 enum Step: Hashable, Sendable {
     /// The app requests a sign-in of the user, and waits for pending cleanups up to its patience.
     case signIn(app: Int, user: String, patience: Int)
@@ -46,39 +46,4 @@ enum Step: Hashable, Sendable {
     case untilCleaned
     /// Waits until all apps show the signed-in user. Requires all apps to run and room on the disk.
     case untilShown
-}
-
-extension Step: CustomStringConvertible {
-    var description: String {
-        switch self {
-        case .signIn(let app, let user, let patience): "app \(app): sign \(user) in, with \(patience) ms of patience"
-        case .signOut(let app, let user): "app \(app): sign \(user) out"
-        case .signOutAnyone: "administrator: sign out"
-        case .token(let app, let user): "app \(app): token of \(user)"
-        case .ask(let app): "app \(app): ask"
-        case .work(let app): "app \(app): work"
-        case .kill(let app): "kill app \(app)"
-        case .killCleaning(let app): "kill app \(app) amid its cleanup"
-        case .start(let app): "start app \(app)"
-        case .stop(let app): "stop app \(app)"
-        case .resume(let app): "resume app \(app)"
-        case .killAdapter: "kill the adapter"
-        case .startAdapter: "start the adapter"
-        case .killProgram: "kill the adapter's program"
-        case .killBroker: "kill the broker"
-        case .startBroker: "start the broker"
-        case .stopBroker: "stop the broker"
-        case .resumeBroker: "resume the broker"
-        case .restartBus: "restart the bus"
-        case .becomeStrict: "the policy becomes strict"
-        case .attack(let deed): "a hostile client: \(deed)"
-        case .endAttack: "the hostile client ends"
-        case .fillDisk: "the disk is full"
-        case .freeDisk: "the disk has room"
-        case .pause(let milliseconds): "pause for \(milliseconds) ms"
-        case .untilAnswered: "until all is answered"
-        case .untilCleaned: "until all is cleaned"
-        case .untilShown: "until all show the user"
-        }
-    }
 }
