@@ -142,40 +142,44 @@ func repeatedly(_ width: Int, _ body: @escaping @Sendable (Int) async throws -> 
 }
 
 let connection = connectOrEnd()
+
+/// Calls the methods in turn without end, with this many calls at once.
+func callInTurn(
+    _ width: Int,
+    _ methods: [BrokerProtocol.Method],
+    _ fields: @escaping @Sendable (Int) -> BrokerProtocol.Fields
+) async {
+    await repeatedly(width) { round in await call(connection, methods[round % methods.count], fields(round)) }
+}
+
 switch deed {
 case "passwords":
     // S1, S5: guesses with existing names, including the correct password.
-    await repeatedly(60) { round in
-        let fields: BrokerProtocol.Fields = [
+    await callInTurn(60, [.join, .leave, .signIn]) { round in
+        [
             "application": .string("org.example.control"), "username": .string("ada"),
             "password": .string(round.isMultiple(of: 2) ? "correct horse ada" : "wrong \(round)"),
         ]
-        await call(connection, [.join, .leave, .signIn][round % 3], fields)
     }
 case "bodies":
     // S4: the library refuses to send over 16 MB.
     let text = String(repeating: "x", count: 15 << 20)
-    await repeatedly(2) { _ in await call(connection, .getCurrentAccount, ["application": .string(text)]) }
+    await callInTurn(2, [.getCurrentAccount]) { _ in ["application": .string(text)] }
 case "reports":
     // S2
-    await repeatedly(30) { round in
-        let detail = "\(round) " + String(repeating: "d", count: 1500)
-        let fields: BrokerProtocol.Fields = [
+    await callInTurn(30, [.reportCleanup]) { round in
+        [
             "application": .string("org.example.app\(round % 1000)"), "session": .uint64(UInt64(round)),
-            "progress": .string("failed"), "detail": .string(detail),
+            "progress": .string("failed"), "detail": .string("\(round) " + String(repeating: "d", count: 1500)),
         ]
-        await call(connection, .reportCleanup, fields)
     }
 case "names":
     // S10, S14: claims to be various apps.
     await repeatedly(30) { round in
         await call(connection, .getCurrentAccount, ["application": .string("org.example.control\(round)")])
         await call(connection, .getCurrentAccount, ["application": .string("org.example.control")])
-        await call(
-            connection,
-            .signOut,
-            ["accountIdentifier": .string("ada"), "application": .string("org.example.control")]
-        )
+        let account = DBusValue.string("ada")
+        await call(connection, .signOut, ["accountIdentifier": account, "application": .string("org.example.control")])
         await call(connection, .signOutAnyone, ["reason": .string("me")])
         await call(connection, .waive, ["app": .string("org.example.control"), "reason": .string("me")])
         await call(connection, .getRunningApps, [:])
@@ -192,53 +196,52 @@ case "enforces":
     }
 case "prompts":
     // Begins sign-ins without completing them, and tries to complete those of other callers.
-    await repeatedly(60) { round in
-        let text = String(repeating: "q", count: 8000)
-        let fields: BrokerProtocol.Fields = [
+    let text = String(repeating: "q", count: 8000)
+    let ways = ["password", "browser", "deviceCode"].map { DBusValue.string($0) }
+    await callInTurn(60, [.beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn]) { round in
+        [
             "application": .string(BrokerProtocol.promptIdentifier), "request": .string("\(round)"),
-            "methods": .array(["password", "browser", "deviceCode"].map { .string($0) }, of: "s"),
+            "methods": .array(ways, of: "s"),
             "redirectURI": .string("http://127.0.0.1:80/callback"), "loginHint": .string("ada"),
             "query": .string("code=\(text)"), "username": .string("ada"), "password": .string("wrong \(round)"),
             "scopes": .array([.string("openid")], of: "s"), "wait": .double(60),
         ]
-        let methods = [BrokerProtocol.Method.beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn]
-        await call(connection, methods[round % methods.count], fields)
     }
 case "tokens":
     // Requests tokens, and reports as if from the provider that all sessions have ended.
-    await repeatedly(60) { round in
+    await callInTurn(60, [.acquireTokenSilently, .reportActivity, .reportProviderEvents]) { round in
         let event: BrokerProtocol.Fields = [
             "kind": .string("ended"), "issuer": .string("https://login.example.com"), "subject": .string("ada"),
             "time": .double(Date().timeIntervalSince1970),
         ]
-        let fields: BrokerProtocol.Fields = [
+        let scopes = (0..<100).map { DBusValue.string("https://orders.example/\(round) \($0)") }
+        return [
             "application": .string("org.example.control"), "accountIdentifier": .string("ada"),
-            "scopes": .array((0..<100).map { .string("https://orders.example/\(round) \($0)") }, of: "s"),
+            "scopes": .array(scopes, of: "s"),
             "forceRefresh": .boolean(true), "events": .array(Array(repeating: .fields(event), count: 100), of: "a{sv}"),
         ]
-        let methods = [BrokerProtocol.Method.acquireTokenSilently, .reportActivity, .reportProviderEvents]
-        await call(connection, methods[round % methods.count], fields)
     }
 case "standard":
     // The interfaces that every object on a bus has.
     let interface = DBusValue.string(BrokerProtocol.interface)
+    let calls: [(interface: String, member: String, arguments: [DBusValue])] = [
+        ("Properties", "GetAll", [interface]), ("Properties", "Get", [interface, .string("SigningKeys")]),
+        ("Properties", "Set", [interface, .string("Mode"), .variant(.string("personal"))]), ("Peer", "Ping", []),
+        ("Peer", "GetMachineId", []), ("Introspectable", "Introspect", []),
+    ]
     await repeatedly(60) { round in
-        switch round % 6 {
-        case 0: await ask(connection, "Properties", "GetAll", [interface])
-        case 1: await ask(connection, "Properties", "Get", [interface, .string("SigningKeys")])
-        case 2: await ask(connection, "Properties", "Set", [interface, .string("Mode"), .variant(.string("personal"))])
-        case 3: await ask(connection, "Peer", "Ping", [])
-        case 4: await ask(connection, "Peer", "GetMachineId", [])
-        default: await ask(connection, "Introspectable", "Introspect", [])
-        }
+        let call = calls[round % calls.count]
+        await ask(connection, call.interface, call.member, call.arguments)
     }
 case "enrolled":
     // An app of the device that makes all calls that it may make, except a sign-out.
-    let application = DBusValue.string("org.example.hostile")
-    let identifier = Locked("ada")
-    await repeatedly(100) { round in
-        let fields: BrokerProtocol.Fields = [
-            "application": application, "accountIdentifier": .string(identifier.withLock { $0 }),
+    let methods: [BrokerProtocol.Method] = [
+        .getCurrentAccount, .reportCleanup, .getRound, .acquireTokenSilently, .signIn, .beginSignIn, .completeSignIn,
+        .awaitSignIn, .cancelSignIn, .reportActivity, .reportCleanup,
+    ]
+    await callInTurn(100, methods) { round in
+        [
+            "application": .string("org.example.hostile"), "accountIdentifier": .string("ada"),
             "username": .string("ada"), "password": .string("wrong \(round)"), "session": .uint64(UInt64(round)),
             "progress": .string(["begun", "failed", "finished"][round % 3]),
             // Most requests do not wait, so that all lanes make progress.
@@ -246,11 +249,6 @@ case "enrolled":
             "detail": .string("\(round) " + String(repeating: "d", count: 1500)), "forceRefresh": .boolean(true),
             "methods": .array([.string("password")], of: "s"), "request": .string("\(round)"),
         ]
-        let methods = [
-            BrokerProtocol.Method.getCurrentAccount, .reportCleanup, .getRound, .acquireTokenSilently, .signIn,
-            .beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn, .reportActivity, .reportCleanup,
-        ]
-        await call(connection, methods[round % methods.count], fields)
     }
 case "watches-device", "watches-strangers":
     // All requests of the console with the longest patience, on many connections, including requests that this client
@@ -265,12 +263,9 @@ case "watches-device", "watches-strangers":
         await call(others[round % others.count], methods[round % methods.count], fields)
     }
 case "questions":
-    await repeatedly(200) { _ in
-        let fields: BrokerProtocol.Fields = ["application": .string("org.example.control"), "wait": .double(60)]
-        await call(connection, .getRound, fields)
-    }
+    await callInTurn(200, [.getRound]) { _ in ["application": .string("org.example.control"), "wait": .double(60)] }
 case "information":
-    await repeatedly(60) { _ in await call(connection, .getDeviceInformation, [:]) }
+    await callInTurn(60, [.getDeviceInformation]) { _ in [:] }
 case "newcomers":
     // S6
     await repeatedly(40) { _ in
