@@ -10,11 +10,7 @@ import Testing
 
 /// Clients of another user against the real broker, on a bus with the policy that is installed for the system bus. Only
 /// root can act as several users.
-@Suite(
-    "A hostile process of another user",
-    .serialized,
-    .enabled(if: geteuid() == 0, "root alone has several users")
-)
+@Suite("A hostile process of another user", .serialized, .enabled(if: geteuid() == 0, "root alone has several users"))
 struct BrokerHostileTests {
     /// Whether an unprivileged process can mount in its own user namespace, including a FUSE file system.
     static let canMakeRoot =
@@ -64,9 +60,7 @@ struct BrokerHostileTests {
         }
         let waits = try await signOutTimes(8, on: device)
         let bus = try await busTime(on: device)
-        print(
-            "hostile \(deed): sign-out median \(waits[4]), worst \(waits[7]), without the client \(calm); bus \(bus)"
-        )
+        print("hostile \(deed): sign-out median \(waits[4]), worst \(waits[7]), without the client \(calm); bus \(bus)")
         // Only an optimised build is judged, because only that is installed.
         if Device.releasedProgram != nil {
             let limits = Self.limits(deed, bus: bus)

@@ -39,11 +39,7 @@ func connectOrEnd() -> DBusConnection {
     }
 }
 
-func call(
-    _ connection: DBusConnection,
-    _ method: BrokerProtocol.Method,
-    _ fields: BrokerProtocol.Fields
-) async {
+func call(_ connection: DBusConnection, _ method: BrokerProtocol.Method, _ fields: BrokerProtocol.Fields) async {
     let message = try? DBusMessage.methodCall(
         destination: BrokerProtocol.busName,
         path: BrokerProtocol.path,

@@ -119,10 +119,7 @@ final class Commands: Sendable {
         journal.note(Event("watch"))
     }
 
-    private func answer(
-        _ name: String,
-        _ body: (inout Event) async throws(SharedDeviceError) -> Void
-    ) async {
+    private func answer(_ name: String, _ body: (inout Event) async throws(SharedDeviceError) -> Void) async {
         var event = Event(name)
         do throws(SharedDeviceError) {
             try await body(&event)

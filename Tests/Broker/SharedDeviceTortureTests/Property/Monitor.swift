@@ -78,12 +78,7 @@ struct TokenMonitor: Sendable {
     /// - Parameters:
     ///   - before: the content of the broker's disk before the request.
     ///   - after: the content after the response.
-    mutating func granted(
-        _ token: String,
-        of user: String,
-        before: Truth,
-        after: Truth
-    ) throws(Monitor.Violation) {
+    mutating func granted(_ token: String, of user: String, before: Truth, after: Truth) throws(Monitor.Violation) {
         if before.epoch == after.epoch, after.open?.session.user != user {
             throw Monitor.Violation(
                 "a token of \(user) was handed out at epoch \(after.epoch), where \(user) is not signed in"

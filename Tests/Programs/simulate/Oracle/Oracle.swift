@@ -156,13 +156,7 @@ struct Oracle {
         Before(epoch: state.device.epoch, isOpen: state.device.account != nil)
     }
 
-    mutating func after(
-        _ event: Event,
-        _ effects: [Effect],
-        _ before: Before,
-        _ state: BrokerState,
-        _ world: World
-    ) {
+    mutating func after(_ event: Event, _ effects: [Effect], _ before: Before, _ state: BrokerState, _ world: World) {
         if case .request(let request) = event { heard(request, effects, before, state, world) }
         for effect in effects {
             switch effect {
