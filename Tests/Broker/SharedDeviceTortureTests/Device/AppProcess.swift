@@ -5,18 +5,13 @@ import SharedDeviceBroker
 
 /// An app of the device over all its runs: its process, if it runs, and the commands that it has not answered.
 final class AppProcess {
-    struct Request {
-        let command: String
-        /// The content of the broker's disk before the command was sent.
-        let before: Truth
-    }
-
     let participant: Participant
     let directory: String
     private let bus: String
     private let environment: [String: String]
     private var process: ChildProcess?
-    private var pending: [Int: Request] = [:]
+    /// The content of the broker's disk before each pending command was sent, by the command's number.
+    private var pending: [Int: Truth] = [:]
     private var answersTaken = 0
     private var nextNumber = 0
     private(set) var isStopped = false
@@ -81,14 +76,14 @@ final class AppProcess {
     func tell(_ command: String, before: Truth) throws {
         guard let process else { return }
         nextNumber += 1
-        pending[nextNumber] = Request(command: command, before: before)
+        pending[nextNumber] = before
         try process.write("\(nextNumber) \(command)")
     }
 
-    /// The responses since the last call.
+    /// The responses since the last call, with the content of the broker's disk before their requests.
     ///
     /// - Throws: `Monitor.Violation` if the process has ended without being killed.
-    func answers() throws -> [(request: Request, answer: [String])] {
+    func answers() throws -> [(before: Truth, answer: [String])] {
         guard let process else { return [] }
         guard process.isRunning else {
             throw Monitor.Violation("\(participant.name) ended by itself: \(process.errorText)")
@@ -97,9 +92,9 @@ final class AppProcess {
         answersTaken += lines.count
         return lines.compactMap { line in
             let words = line.split(separator: " ").map(String.init)
-            guard let number = words.first.flatMap({ Int($0) }), let request = pending.removeValue(forKey: number)
+            guard let number = words.first.flatMap({ Int($0) }), let before = pending.removeValue(forKey: number)
             else { return nil }
-            return (request, Array(words.dropFirst()))
+            return (before, Array(words.dropFirst()))
         }
     }
 

@@ -242,7 +242,7 @@ struct Runner {
         {
             device.adapter.use(starts, by: Marker(user: user, epoch: open.epoch))
         }
-        for (request, answer) in answers { try take(answer, to: request) }
+        for (before, answer) in answers { try take(answer, before: before) }
     }
 
     /// Whether the broker has opened the session that is on its disk. A dead broker will find the session there at its
@@ -256,10 +256,10 @@ struct Runner {
         return opened.contains(epoch)
     }
 
-    private mutating func take(_ answer: [String], to request: AppProcess.Request) throws {
+    private mutating func take(_ answer: [String], before: Truth) throws {
         let kind = answer.first ?? "empty"
         count(kind == "refused" ? "refusals: \(answer.last ?? "")" : "answers: \(kind)")
         guard answer.count == 3, kind == "token" || kind == "signed-in" else { return }
-        try tokens.granted(answer[2], of: answer[1], before: request.before, after: truth)
+        try tokens.granted(answer[2], of: answer[1], before: before, after: truth)
     }
 }
