@@ -103,6 +103,10 @@ struct BrokerHostileTests {
     /// service, however fast the service reads.
     static let bearable = floods + refusedCrowds + (PrivateBus.Daemon.chosen == .daemon ? crowds : [])
 
+    /// How long a flood lasts at least, in seconds. The default ends after eight sign-outs; an endurance test uses 60.
+    private static let floodSeconds =
+        ProcessInfo.processInfo.environment["NOTIFY_CENTER_TEST_FLOOD_SECONDS"].flatMap(Int.init) ?? 0
+
     /// A device, a process that floods it with calls, and the time of a sign-in before that.
     private func flooded(by crowd: Crowd) async throws -> (Device, ChildProcess, Duration) {
         let device = try await Device(
@@ -128,19 +132,24 @@ struct BrokerHostileTests {
     func crowd(crowd: Crowd) async throws {
         let (device, hostile, calm) = try await flooded(by: crowd)
         defer { hostile.kill() }
-        var signIns: [Duration] = []
-        let signOuts = try await StallWatch().times(8) {
-            let start = ContinuousClock.now
-            try await device.signIn()
-            signIns.append(.now - start)
-            let middle = ContinuousClock.now
-            try await device.signOut()
-            return .now - middle
-        }
+        let end = ContinuousClock.now + .seconds(Self.floodSeconds)
+        var (signOuts, signIns): ([Duration], [Duration]) = ([], [])
+        let watch = StallWatch()
+        repeat {
+            signOuts += try await watch.times(8) {
+                let start = ContinuousClock.now
+                try await device.signIn()
+                signIns.append(.now - start)
+                let middle = ContinuousClock.now
+                try await device.signOut()
+                return .now - middle
+            }
+        } while .now < end
+        signOuts.sort()
         signIns.sort()
         let bus = try await busTime(on: device)
-        let (signOut, signIn) = (signOuts[7], signIns[signIns.count - 1])
-        print("hostile \(crowd.testDescription): sign-out median \(signOuts[4]), worst \(signOut)")
+        let (signOut, signIn) = (signOuts[signOuts.count - 1], signIns[signIns.count - 1])
+        print("hostile \(crowd.testDescription): sign-out median \(signOuts[signOuts.count / 2]), worst \(signOut)")
         print("hostile \(crowd.testDescription): sign-in worst \(signIn), calm \(calm); bus \(bus)")
         #expect(signOut < max(crowd.limit, bus * 12), "\(signOuts)")
         // The password check needs most of a processor, of which the flood and the bus leave only a part.
@@ -322,8 +331,8 @@ struct BrokerHostileTests {
             try await device.thawDisk()
             return time
         }
-        print("frozen disk: sign-out median \(waits[3]), worst \(waits[5])")
-        #expect(waits[5] < .seconds(1), "\(waits)")
+        print("frozen disk: sign-out median \(waits[waits.count / 2]), worst \(waits[waits.count - 1])")
+        #expect(waits[waits.count - 1] < .seconds(1), "\(waits)")
         // The sign-out must be committed and not only announced.
         try await eventually("the disk has the sign-out") { try await device.isSignOutWritten() }
         device.killBroker()
