@@ -20,60 +20,35 @@ struct FleetHostileTests {
         arguments: ["--stay", "--bus", "{bus}", "--data", "{data}"]
     )
 
-    private static func order(_ topic: String, _ number: UInt64, session: UInt64? = nil) -> MQTTMessage {
-        let order = FleetOrder(number: number, session: session, reason: "x")
-        return MQTTMessage(
-            topic: "sd/1/clinic/\(topic)",
-            payload: FleetEvent(.desired(order), source: "/test", identifier: "\(number)", time: nil).bytes,
-            isRetained: true
-        )
-    }
-
-    private static func report(_ sequence: UInt64, seen: UInt64 = 0, padding: Int = 0) -> MQTTMessage {
-        var report = DeviceReport()
-        (report.mode, report.sequence, report.seen.all) = ("shared", sequence, seen)
-        if seen > 0 { report.result = .init(order: seen, outcome: .nobody, ended: 7) }
-        report.problems = Array(repeating: String(repeating: "x", count: 200), count: padding)
-        let event = FleetEvent(.reported(report), source: "/test", identifier: "\(sequence)", time: nil)
-        return MQTTMessage(topic: "", payload: event.bytes, isRetained: true)
-    }
-
-    private static func lastReport(_ heard: FleetStage.Heard) -> DeviceReport? {
-        heard.messages.lazy.reversed().compactMap { message in
-            guard case .reported(let report)? = try? FleetEvent(parsing: message.payload).message else { return nil }
-            return report
-        }
-        .first
-    }
-
     @Test("FL-3: replayed and reordered orders do not end a later session")
     func replayed() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("ward-1")
         let device = try await TestDevice()
         // This test acts as the controller, or as an attacker with its certificate or the server.
-        let (controller, heard) = try stage.client("controller")
-        try await eventually("the controller is connected") { heard.isConnected }
-        try controller.subscribe(to: ["sd/1/clinic/dev/+/reported"])
+        let (controller, heard) = try await stage.connected("controller", to: ["sd/1/clinic/dev/+/reported"])
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
-        let epoch = { Self.lastReport(heard)?.session }
+        let epoch = { heard.reports.last?.session }
+        func order(_ topic: FleetTopic, _ number: UInt64, session: UInt64? = nil) throws {
+            let order = FleetOrder(number: number, session: session, reason: "x")
+            try controller.publish(.fleet(topic, .desired(order)))
+        }
         try await device.signIn("ada")
         try await eventually("ada's session is reported") { epoch() != nil }
         let first = try #require(epoch())
-        try controller.publish(Self.order("all/desired", 100))
-        try await eventually("ada is signed out") { Self.lastReport(heard)?.seen.all == 100 && epoch() == nil }
+        try order(.allDesired, 100)
+        try await eventually("ada is signed out") { heard.reports.last?.seen.all == 100 && epoch() == nil }
         try await device.signIn("grace")
         try await eventually("grace's session is reported") { epoch().map { $0 > first } ?? false }
         let second = epoch()
         for _ in 0..<100 {
-            for number: UInt64 in [100, 99, 1] { try controller.publish(Self.order("all/desired", number)) }
+            for number: UInt64 in [100, 99, 1] { try order(.allDesired, number) }
         }
         // The server keeps the order of a topic and its neighbours: once this one is seen, the others were handled.
-        try controller.publish(Self.order("dev/ward-1/desired", 101, session: first))
-        try await eventually("the last order is seen") { Self.lastReport(heard)?.seen.own == 101 }
-        #expect(Self.lastReport(heard)?.result == .init(order: 101, outcome: .sessionOver, ended: (second ?? 0) - 1))
-        #expect(epoch() == second, "grace is still signed in: \(agent.errorText)")
-        #expect(agent.isRunning)
+        try order(.desired(device: "ward-1"), 101, session: first)
+        try await eventually("the last order is seen") { heard.reports.last?.seen.own == 101 }
+        #expect(heard.reports.last?.result == .init(order: 101, outcome: .sessionOver, ended: (second ?? 0) - 1))
+        #expect(epoch() == second && agent.isRunning, "grace is still signed in: \(agent.errorText)")
     }
 
     /// The process that is killed, right after an acknowledged message passed.
@@ -86,12 +61,10 @@ struct FleetHostileTests {
         arguments: Victim.allCases
     )
     func killedAtEachMessage(victim: Victim) async throws {
-        let stage = try await FleetStage()
-        for name in ["ward-1", "auditor"] { try await stage.enrol(name) }
-        try await stage.startController()
+        let stage = try await FleetStage.serving("ward-1")
+        try await stage.enrol("auditor")
         let device = try await TestDevice(apps: [Self.app])
         var agent = try await stage.startAgent("ward-1", bus: device.bus.address)
-        _ = try await stage.fleet("device", "add", "ward-1")
         try await device.waitUntilRunning()
         let (auditor, heard) = try stage.client("auditor")
         // The order and the reports that follow it.
@@ -102,7 +75,7 @@ struct FleetHostileTests {
             try device.apps[0].write("work")
             try await eventually("something is kept") { try !device.apps[0].findings(of: ["Ada <ada>"]).isEmpty }
             try await eventually("the auditor is connected") { (try? auditor.subscribe(to: ["sd/1/clinic/#"])) != nil }
-            try await eventually("the session is reported") { Self.lastReport(heard)?.session != nil }
+            try await eventually("the session is reported") { heard.reports.last?.session != nil }
             let before = heard.messages.count
             let words = ["sign-out", "--all", "--reason", "x", "--wait", "0"]
             #expect(try await stage.fleet(words).status != EX_NOPERM)
@@ -133,21 +106,11 @@ struct FleetHostileTests {
 
     @Test("a device that never reads costs the server and other devices nothing")
     func neverReads() async throws {
-        let stage = try await FleetStage()
-        for name in ["a", "b"] { try await stage.enrol(name) }
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a", "b")
+        let stage = try await FleetStage.serving("a", "b")
         let topics = try #require(FleetTopics(fleet: "clinic"))
         let isOver = DispatchSemaphore(value: 0)
         let isConnected = Counter()
-        var options = MQTTOptions(
-            host: "localhost",
-            port: stage.port,
-            clientIdentifier: "a",
-            certificates: stage.files("a")
-        )
-        options.firstDelay = .milliseconds(50)
-        let deaf = try MQTTClient(options) { event in
+        let deaf = try MQTTClient(stage.options(identifier: "a", certificate: "a")) { event in
             if case .connected = event { isConnected.add() }
             // From the first message on it reads nothing.
             if case .message = event { isOver.wait() }
@@ -155,38 +118,21 @@ struct FleetHostileTests {
         defer { for _ in 0..<1000 { isOver.signal() } }
         try await eventually("a is connected") { isConnected.value > 0 }
         try deaf.subscribe(to: topics.forDevice("a"))
-        let (b, heard) = try stage.client("b")
-        try await eventually("b is connected") { heard.isConnected }
-        try b.subscribe(to: topics.forDevice("b"))
+        let (b, heard) = try await stage.device("b")
         var number: UInt64 = 0
-        for _ in 0..<20 {
-            let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
-            number = try #require(UInt64((outcome.lines.first { $0.contains("\"order\"") } ?? "").filter(\.isNumber)))
-        }
-        try await eventually("b has the last order") {
-            heard.messages.contains { message in
-                guard case .desired(let order)? = try? FleetEvent(parsing: message.payload).message else {
-                    return false
-                }
-                return order.number == number
-            }
-        }
+        for _ in 0..<20 { number = try await stage.order("--all") }
+        try await eventually("b has the last order") { heard.orders.contains { $0.number == number } }
         #expect(try stage.engineMemory < 64 << 20)
-        withExtendedLifetime(deaf) {}
+        withExtendedLifetime((deaf, b)) {}
     }
 
     @Test("FL-11: endless reports delay no order and do not make the controller grow")
     func flood() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeFlood() } }
 
     private func judgeFlood() async throws {
-        let stage = try await FleetStage()
-        for name in ["a", "b"] { try await stage.enrol(name) }
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a", "b")
-        let (hostile, heardByA) = try stage.client("a")
-        let (b, heard) = try stage.client("b")
-        try await eventually("both are connected") { heardByA.isConnected && heard.isConnected }
-        try b.subscribe(to: try #require(FleetTopics(fleet: "clinic")).forDevice("b"))
+        let stage = try await FleetStage.serving("a", "b")
+        let (hostile, _) = try await stage.connected("a")
+        let (b, _) = try await stage.device("b")
         let (isOver, sent) = (Counter(), Counter())
         // Also if the test fails.
         defer { isOver.add() }
@@ -194,14 +140,8 @@ struct FleetHostileTests {
         try await eventually("the flood is under way") { sent.value > 1000 }
         let begin = ContinuousClock.now
         for _ in 0..<3 {
-            let outcome = try await stage.fleet("sign-out", "--device", "b", "--reason", "x", "--wait", "0", "--json")
-            let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
-            let number = try #require(UInt64(line.filter(\.isNumber)), "\(outcome)")
-            var report = DeviceReport()
-            (report.mode, report.sequence, report.seen.own) = ("shared", number, number)
-            report.result = .init(order: number, outcome: .nobody, ended: 7)
-            let event = FleetEvent(.reported(report), source: "/test", identifier: "1", time: nil)
-            try b.publish(MQTTMessage(topic: "sd/1/clinic/dev/b/reported", payload: event.bytes, isRetained: true))
+            let number = try await stage.order("--device", "b")
+            try b.publish(.report(of: "b", seen: number, sequence: number))
             try await eventually("b is done") { try await stage.fleet("status").status == 0 }
         }
         #expect(ContinuousClock.now - begin < .seconds(60))
@@ -211,14 +151,13 @@ struct FleetHostileTests {
     }
 
     private static func reportWithoutEnd(_ hostile: MQTTClient, until isOver: Counter, _ sent: Counter) {
-        var sequence: UInt64 = 1
+        var report = DeviceReport()
+        (report.mode, report.sequence) = ("shared", 1)
+        report.problems = Array(repeating: String(repeating: "x", count: 200), count: 8)
         while isOver.value == 0 {
-            let message = report(sequence, padding: 8)
             do throws(MQTTError) {
-                try hostile.publish(
-                    MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: message.payload, isRetained: true)
-                )
-                sequence += 1
+                try hostile.publish(.fleet(.reported(device: "a"), .reported(report)))
+                report.sequence += 1
                 sent.add()
             } catch {
                 // As fast as the server acknowledges.
@@ -229,23 +168,13 @@ struct FleetHostileTests {
 
     @Test("a last report that was lost among too many is fetched from the server")
     func lastReportIsLost() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a")
-        let (device, heard) = try stage.client("a")
-        try await eventually("a is connected") { heard.isConnected }
-        let online = FleetEvent(.presence(isOnline: true), source: "/test", identifier: "1", time: nil).bytes
-        try device.publish(MQTTMessage(topic: "sd/1/clinic/dev/a/presence", payload: online, isRetained: true))
-        let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
-        let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
-        let number = try #require(UInt64(line.filter(\.isNumber)), "\(outcome)")
+        let stage = try await FleetStage.serving("a")
+        let (device, _) = try await stage.connected("a")
+        try device.publish(.fleet(.presence(device: "a"), .presence(isOnline: true)))
+        let number = try await stage.order("--all")
         // The last of so many reports in one window is not read.
-        for sequence in 1...100 {
-            let message = Self.report(UInt64(sequence), seen: sequence == 100 ? number : 0)
-            try device.publish(
-                MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: message.payload, isRetained: true)
-            )
+        for sequence: UInt64 in 1...100 {
+            try device.publish(.report(of: "a", seen: sequence == 100 ? number : 0, sequence: sequence))
         }
         try await eventually("what is too much is passed over") {
             stage.controllerText.contains("too many messages for an agent")
@@ -282,9 +211,7 @@ struct FleetHostileTests {
 
     @Test("a script that floods orders is limited, and other callers are served")
     func floodOfOrders() async throws {
-        let stage = try await FleetStage()
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a")
+        let stage = try await FleetStage.serving("a")
         let connections = try (0..<4).map { _ in try DBusConnection.open(stage.bus.bus) }
         let refused = Counter()
         var lanes: [Task<Void, Never>] = []

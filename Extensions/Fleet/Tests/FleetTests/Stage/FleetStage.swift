@@ -46,6 +46,15 @@ package final class FleetStage: Sendable {
         try await startEngine()
     }
 
+    /// Returns a stage whose controller runs and lists these devices, which are enrolled.
+    package static func serving(_ names: String...) async throws -> FleetStage {
+        let stage = try await FleetStage()
+        for name in names { try await stage.enrol(name) }
+        try await stage.startController()
+        _ = try await stage.fleet(["device", "add"] + names)
+        return stage
+    }
+
     package func path(_ name: String) -> String { "\(directory.path)/\(name)" }
 
     package struct StageFailure: Error, CustomStringConvertible {
@@ -208,6 +217,14 @@ package final class FleetStage: Sendable {
         return Outcome(status: status, lines: process.lines, errors: process.errorText)
     }
 
+    /// Orders a sign-out without waiting for the devices, and returns the order's number.
+    package func order(_ target: String...) async throws -> UInt64 {
+        let outcome = try await fleet(["sign-out", "--reason", "x", "--wait", "0", "--json"] + target)
+        let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
+        guard let number = UInt64(line.filter(\.isNumber)) else { throw StageFailure("no order: \(outcome)") }
+        return number
+    }
+
     // MARK: Clients of a test
 
     package func options(identifier: String, certificate: String) -> MQTTOptions {
@@ -225,16 +242,25 @@ package final class FleetStage: Sendable {
         var options = options(identifier: identifier ?? certificate, certificate: certificate)
         options.firstDelay = .milliseconds(50)
         change(&options)
-        let heard = Heard()
-        return (try MQTTClient(options) { heard.add($0) }, heard)
+        return try Heard.client(options)
+    }
+
+    /// A connected client with this certificate and these subscriptions, and its recorded events.
+    package func connected(_ certificate: String, to topics: [String] = []) async throws -> (MQTTClient, Heard) {
+        let (client, heard) = try self.client(certificate)
+        try await eventually("\(certificate) is connected") { heard.isConnected }
+        if !topics.isEmpty { try client.subscribe(to: topics) }
+        return (client, heard)
     }
 
     package final class Heard: Sendable {
         private let events = Locked<[MQTTEvent]>([])
 
-        package init() {}
-
-        package func add(_ event: MQTTEvent) { events.withLock { $0.append(event) } }
+        /// A client with these options, and its recorded events.
+        package static func client(_ options: MQTTOptions) throws -> (MQTTClient, Heard) {
+            let heard = Heard()
+            return (try MQTTClient(options) { event in heard.events.withLock { $0.append(event) } }, heard)
+        }
 
         package var all: [MQTTEvent] { events.withLock { $0 } }
         package var isConnected: Bool { all.contains { if case .connected = $0 { true } else { false } } }
