@@ -13,11 +13,7 @@ import shared_device_agent
 /// Covers when either side counts as gone, and which keys are used.
 @Suite("A fleet's connections")
 struct FleetConnectionTests {
-    static let presence = MQTTMessage(
-        topic: "sd/1/clinic/dev/a/presence",
-        payload: FleetEvent(.presence(isOnline: false), source: "/test", identifier: "1", time: nil).bytes,
-        isRetained: true
-    )
+    static let presence = MQTTMessage.fleet(.presence(device: "a"), .presence(isOnline: false))
 
     @Test("FL-9: an agent's will is a retained message that it is gone")
     func will() async throws {
@@ -41,10 +37,8 @@ struct FleetConnectionTests {
         let stage = try await FleetStage()
         for name in ["a", "b", "auditor"] { try await stage.enrol(name) }
         let relay = try Relay(to: stage.port)
-        let (auditor, heard) = try stage.client("auditor")
-        try await eventually("the auditor is connected") { heard.isConnected }
-        try auditor.subscribe(to: ["sd/1/clinic/dev/+/presence"])
-        let ended = MQTTMessage(topic: "sd/1/clinic/dev/b/presence", payload: Self.presence.payload, isRetained: true)
+        let (auditor, heard) = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/presence"])
+        let ended = MQTTMessage.fleet(.presence(device: "b"), .presence(isOnline: false))
         let (b, heardByB) = try stage.client("b") { ($0.will, $0.willDelay) = (ended, 0) }
         try await eventually("b is connected") { heardByB.isConnected }
         b.closeAndWait()
@@ -55,15 +49,14 @@ struct FleetConnectionTests {
             certificates: stage.files("a")
         )
         (options.will, options.willDelay) = (Self.presence, 1)
-        let heardByA = FleetStage.Heard()
-        let a = try MQTTClient(options) { heardByA.add($0) }
+        let (a, heardByA) = try FleetStage.Heard.client(options)
         try await eventually("a is connected") { heardByA.isConnected }
         #expect(heard.messages.isEmpty)
         relay.cut()
         try await eventually("the will is told") { !heard.messages.isEmpty }
         try await eventually("a knows it, too") { !heardByA.losses.isEmpty }
         #expect(heard.messages.map(\.topic) == [Self.presence.topic])
-        withExtendedLifetime(a) {}
+        withExtendedLifetime((auditor, a)) {}
     }
 
     @Test("FL-9: a suspended server counts as lost and is reconnected")
@@ -102,11 +95,10 @@ struct FleetConnectionTests {
             }
         }
         try place(other.files("a"))
-        var options = MQTTOptions(host: "localhost", port: stage.port, clientIdentifier: "a", certificates: copies)
-        options.firstDelay = .milliseconds(20)
-        options.objection = { FleetFiles.objection(toKey: copies.key) }
-        let heard = FleetStage.Heard()
-        let client = try MQTTClient(options) { heard.add($0) }
+        let (client, heard) = try stage.client("a") {
+            $0.certificates = copies
+            $0.objection = { FleetFiles.objection(toKey: copies.key) }
+        }
         try await eventually("neither trusts the other") { !heard.losses.isEmpty }
         chmod(copies.key, 0o640)
         try await eventually("the key is objected to") {
@@ -118,6 +110,14 @@ struct FleetConnectionTests {
         try place(files)
         try await eventually("the new ones are taken") { heard.isConnected }
         withExtendedLifetime(client) {}
+    }
+
+    private static func agent(on stage: FleetStage, environment: [String: String] = [:]) throws -> ChildProcess {
+        try ChildProcess(
+            ChildProcess.built("shared-device-agent"),
+            ["--bus", stage.bus.address, "--configuration", stage.path("a.json"), "--state", stage.path("a-state")],
+            environment: environment
+        )
     }
 
     @Test("FL-10: less than TLS 1.2 is never offered, even if OpenSSL would")
@@ -139,22 +139,23 @@ struct FleetConnectionTests {
             CipherString = DEFAULT@SECLEVEL=0
             """
         try system.write(toFile: stage.path("openssl.cnf"), atomically: true, encoding: .utf8)
-        let agent = try ChildProcess(
-            ChildProcess.built("shared-device-agent"),
-            ["--bus", stage.bus.address, "--configuration", stage.path("a.json"), "--state", stage.path("a-state")],
-            environment: ["OPENSSL_CONF": stage.path("openssl.cnf")]
-        )
+        let agent = try Self.agent(on: stage, environment: ["OPENSSL_CONF": stage.path("openssl.cnf")])
         let versions = try tlsVersions(of: await onThread { server.read() })
         #expect(versions.contains(0x0304) && versions.allSatisfy { $0 >= 0x0303 }, "\(versions)")
         agent.kill()
     }
 
+    private static func key(in directory: TemporaryDirectory, rights: mode_t) throws -> String {
+        let file = "\(directory.path)/key"
+        try Data("key".utf8).write(to: URL(filePath: file))
+        chmod(file, rights)
+        return file
+    }
+
     @Test("FL-10: a systemd credential is an acceptable key despite its ACL")
     func credential() throws {
         let directory = try TemporaryDirectory("credentials")
-        let file = "\(directory.path)/key"
-        try Data("key".utf8).write(to: URL(filePath: file))
-        chmod(file, 0o440)
+        let file = try Self.key(in: directory, rights: 0o440)
         #expect(FleetFiles.objection(toKey: file, credentials: directory.path) == nil)
         for other in [nil, "", "/run/credentials/x", String(directory.path.dropLast())] {
             #expect(FleetFiles.objection(toKey: file, credentials: other)?.contains("chmod 600") == true)
@@ -169,9 +170,7 @@ struct FleetConnectionTests {
     )
     func foreignKey() throws {
         let directory = try TemporaryDirectory("credentials")
-        let file = "\(directory.path)/key"
-        try Data("key".utf8).write(to: URL(filePath: file))
-        chmod(file, 0o600)
+        let file = try Self.key(in: directory, rights: 0o600)
         #expect(FleetFiles.objection(toKey: file) == nil)
         chown(file, 65534, 65534)
         #expect(FleetFiles.objection(toKey: file)?.contains("chown \(geteuid())") == true)
@@ -182,10 +181,7 @@ struct FleetConnectionTests {
         let stage = try await FleetStage()
         try await stage.enrol("a")
         chmod(stage.files("a").key, 0o644)
-        let agent = try ChildProcess(
-            ChildProcess.built("shared-device-agent"),
-            ["--bus", stage.bus.address, "--configuration", stage.path("a.json"), "--state", stage.path("a-state")]
-        )
+        let agent = try Self.agent(on: stage)
         #expect(await agent.exitStatus() == EX_CONFIG)
         #expect(agent.errorText.contains("chmod 600"), "\(agent.errorText)")
     }

@@ -21,15 +21,6 @@ struct FleetOnDevicesTests {
 
     private static let ada: Marker = "Ada <ada>"
 
-    /// Makes each app store data of Ada.
-    private static func work(_ device: TestDevice) async throws {
-        for app in device.apps {
-            try await app.line { $0.contains("signed in: Ada") }
-            try app.write("work")
-            try await eventually("\(app.identifier) keeps something") { try !app.findings(of: [ada]).isEmpty }
-        }
-    }
-
     @Test("FL-3, FL-13: an order signs a device out and is done after the apps' receipts")
     func signsOut() async throws {
         let stage = try await FleetStage()
@@ -40,7 +31,11 @@ struct FleetOnDevicesTests {
         _ = try await stage.fleet("device", "add", "ward-1", "--group", "wards")
         try await device.signIn("ada")
         try await device.waitUntilRunning()
-        try await Self.work(device)
+        for app in device.apps {
+            try await app.line { $0.contains("signed in: Ada") }
+            try app.write("work")
+            try await eventually("\(app.identifier) keeps something") { try !app.findings(of: [Self.ada]).isEmpty }
+        }
 
         let outcome = try await stage.fleet("sign-out", "--all", "--reason", "closing time", "--wait", "60")
         #expect(outcome.status == 0, "\(outcome)\n\(stage.controllerText)\n\(agent.errorText)")
@@ -54,57 +49,21 @@ struct FleetOnDevicesTests {
         #expect(again.lines.joined().contains("\"nobody\" : 1"), "\(again)")
     }
 
-    // MARK: Suspended and disconnected
-
     @Test("a suspended agent is unreachable and carries out the order when resumed")
     func agentStopped() async throws {
-        let (stage, device, agent) = try await Self.signedIn()
+        let stage = try await FleetStage.serving("ward-1")
+        let device = try await TestDevice()
+        let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
+        try await device.signIn("ada")
+        try await eventually("the session is reported") {
+            try await stage.fleet("devices").lines.contains { $0.contains("session") }
+        }
         agent.suspend()
         let away = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "1")
         #expect(away.status == 75, "\(away)")
         #expect(away.lines.contains { $0.hasPrefix("ward-1") && $0.contains("unreachable") }, "\(away)")
         agent.resume()
         try await eventually("the order is carried out") { try await stage.fleet("status").status == 0 }
-        #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
-    }
-
-    @Test("FL-7: a device without contact signs out at its limit, without a server")
-    func noContact() async throws {
-        let (stage, device, agent) = try await Self.signedIn(more: #", "contactTimeout": 3600"#)
-        let file = "\(stage.path("ward-1-state"))/agent.json"
-        var uptime: Double {
-            let text = (try? String(contentsOfFile: "/proc/uptime", encoding: .utf8)) ?? ""
-            return Double(text.prefix { $0 != " " }) ?? 0
-        }
-        try await eventually("the controller was heard of") {
-            // The file does not exist at once.
-            guard let noted = try? stage.memory(of: "ward-1") else { return false }
-            return noted.contact != nil && noted.session != nil
-        }
-        agent.kill()
-        _ = await agent.exitStatus()
-        try await stage.killEngine()
-        // As if the machine had been off for two hours: only the wall clock has advanced.
-        let memory = try stage.memory(of: "ward-1")
-        var old = memory
-        let moment = { (watch: Stopwatch?) in
-            watch.map { $0.begin }.map {
-                Stopwatch(begin: .init(uptime: $0.uptime, wall: $0.wall - 7200, boot: "another run of the machine"))
-            }
-        }
-        old.contact = moment(memory.contact)
-        old.session = memory.session.flatMap { session in
-            moment(session.since).map { AgentMemory.Session(epoch: session.epoch, since: $0) }
-        }
-        try old.json.text.write(toFile: file, atomically: true, encoding: .utf8)
-        let again = try await stage.startAgent("ward-1", bus: device.bus.address)
-        try await eventually("ada is signed out") { again.errorText.contains("is signed out") }
-        // Longer if this machine has run for longer, because that time counts too.
-        let words = again.errorText.components(separatedBy: "no contact for ").last?.prefix { $0.isNumber } ?? ""
-        #expect(Double(words).map { $0 >= 7200 && $0 < 7300 + uptime } == true, "\(again.errorText)")
-        try await eventually("her data is gone") {
-            try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty }
-        }
     }
 
     @Test("FL-7: with requiresContact a sign-in without contact is ended at once")
@@ -137,10 +96,10 @@ struct FleetOnDevicesTests {
     }
 
     @Test(
-        "FL-7: an agent with unusable files keeps its limit and does not connect",
-        arguments: ["key", "no configuration", "memory"]
+        "FL-7: without contact, a server or usable files an agent keeps its limit",
+        arguments: ["key", "no configuration", "memory", "no server"]
     )
-    func damagedFiles(what: String) async throws {
+    func unusable(what: String) async throws {
         let stage = try await FleetStage()
         try await stage.enrol("ward-1", more: #", "contactTimeout": 60"#)
         let device = try await TestDevice()
@@ -164,6 +123,7 @@ struct FleetOnDevicesTests {
         switch what {
         case "key": chmod(stage.files("ward-1").key, 0o644)
         case "no configuration": try FileManager.default.removeItem(atPath: configuration)
+        case "no server": try await stage.killEngine()
         default: try Data(old.json.text.utf8.prefix(40)).write(to: URL(filePath: file))
         }
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
@@ -192,28 +152,10 @@ struct FleetOnDevicesTests {
             try Data(usable.utf8).write(to: URL(filePath: configuration), options: .atomic)
             #expect(await agent.exitStatus() == 0, "it ends, to be started again")
         }
+        guard what != "no server" else { return }
         try await eventually("it says what is to be mended") {
             agent.errorText.contains(what == "key" ? "chmod 600" : "receives no orders")
         }
-    }
-
-    /// A device of a fleet on which Ada has worked, after its report.
-    private static func signedIn(more: String = "") async throws -> (FleetStage, TestDevice, ChildProcess) {
-        let stage = try await FleetStage()
-        try await stage.enrol("ward-1", more: more)
-        let device = try await TestDevice(apps: Self.apps)
-        let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
-        try await eventually("the agent is connected") { stage.hasAdmitted("ward-1") }
-        // The controller's first heartbeat arrives when the device already listens.
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "ward-1")
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        try await work(device)
-        try await eventually("the session is reported") {
-            try await stage.fleet("devices").lines.contains { $0.contains("session") }
-        }
-        return (stage, device, agent)
     }
 }
 

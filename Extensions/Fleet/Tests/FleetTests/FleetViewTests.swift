@@ -11,11 +11,8 @@ import Testing
 struct FleetViewTests {
     @Test("--json prints the order at once, and --watch each change until all are done")
     func watched() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a")
-        let (a, heard) = try await FleetEngineTests.device("a", on: stage)
+        let stage = try await FleetStage.serving("a")
+        let (a, heard) = try await stage.device("a")
         func give() async throws -> UInt64 {
             let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
             let line = outcome.lines.first ?? ""
@@ -37,8 +34,8 @@ struct FleetViewTests {
         try await eventually("both show who is not done") {
             shows(all, first, "\"unknown\":1") && shows(one, first, "\"unknown\":1")
         }
-        try await eventually("the order is there") { !FleetEngineTests.orders(heard).isEmpty }
-        try a.publish(FleetEngineTests.reported("a", FleetEngineTests.report(seen: first, sequence: 1)))
+        try await eventually("the order is there") { !heard.orders.isEmpty }
+        try a.publish(.report(of: "a", seen: first, sequence: 1))
         #expect(await one.exitStatus() == 0)
         #expect(shows(one, first, "\"nobody\":1"))
         try await eventually("so does the other") { shows(all, first, "\"nobody\":1") }
@@ -50,26 +47,23 @@ struct FleetViewTests {
 
     @Test("metrics count the last order's devices and tell if the controller is missing")
     func metrics() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
+        let stage = try await FleetStage.serving("a", "b")
         #expect(try await !stage.fleet("metrics").lines.contains { $0.contains("_order") })
-        _ = try await stage.fleet("device", "add", "a", "b")
-        let (a, heard) = try await FleetEngineTests.device("a", on: stage)
-        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
-        try await eventually("the order is there") { !FleetEngineTests.orders(heard).isEmpty }
-        let order = try #require(FleetEngineTests.orders(heard).first)
-        try a.publish(FleetEngineTests.reported("a", FleetEngineTests.report(seen: order.number, sequence: 1)))
+        let (a, _) = try await stage.device("a")
+        let order = try await stage.order("--all")
+        try a.publish(.report(of: "a", seen: order, sequence: 1))
+        let expected: Set = [
+            #"shared_device_fleet_order_devices{state="nobody"} 1"#,
+            #"shared_device_fleet_order_devices{state="unknown"} 1"#,
+            #"shared_device_fleet_devices{listed="yes"} 2"#, "shared_device_fleet_connected 1",
+        ]
         try await eventually("one is done") {
             let lines = try await stage.fleet("metrics").lines
-            return lines.contains(#"shared_device_fleet_order_devices{state="nobody"} 1"#)
-                && lines.contains(#"shared_device_fleet_order_devices{state="unknown"} 1"#)
-                && lines.contains(#"shared_device_fleet_devices{listed="yes"} 2"#)
-                && lines.contains("shared_device_fleet_connected 1") && lines.last == "# EOF"
+            return expected.isSubset(of: lines) && lines.last == "# EOF"
         }
         let file = stage.path("fleet.prom")
         #expect(try await stage.fleet("metrics", "--output", file).status == 0)
-        #expect(try String(contentsOfFile: file, encoding: .utf8).contains("order \(order.number)\n"))
+        #expect(try String(contentsOfFile: file, encoding: .utf8).contains("order \(order)\n"))
         await stage.killController()
         let away = try await stage.fleet("metrics")
         #expect(away.status == 0 && away.lines.contains("shared_device_fleet_up 0"), "\(away)")
@@ -77,90 +71,74 @@ struct FleetViewTests {
 
     @Test("FL-12: sign-out --session names the session, and an impossible one is refused")
     func namedSession() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a")
-        let (a, heard) = try await FleetEngineTests.device("a", on: stage)
+        let stage = try await FleetStage.serving("a")
+        let (a, heard) = try await stage.device("a")
         let words = ["sign-out", "--device", "a", "--reason", "x", "--wait", "0", "--session"]
         let refused = try await stage.fleet(words + ["9007199254740992"])
         #expect(![0, 69, 75].contains(refused.status) && refused.lines.isEmpty, "\(refused)")
         _ = try await stage.fleet(words + ["7"])
-        try await eventually("the order is there") { !FleetEngineTests.orders(heard).isEmpty }
-        #expect(FleetEngineTests.orders(heard).allSatisfy { $0.session == 7 })
+        try await eventually("the order is there") { !heard.orders.isEmpty }
+        #expect(heard.orders.allSatisfy { $0.session == 7 })
         withExtendedLifetime(a) {}
     }
 
-    /// The output of `fleet devices` for devices with these fields, named ward-0 and so on.
-    ///
-    /// A substitute for the controller returns the fields.
-    private static func devices(
-        _ devices: [[String: DBusValue]],
-        isConnected: Bool = true,
-        _ words: String...
+    /// Runs the command with a substitute for the controller that has these methods.
+    private static func run(
+        _ words: [String],
+        _ answers: [FleetProtocol.Method: @Sendable ([String: DBusValue]) -> [String: DBusValue]]
     ) async throws -> ChildProcess {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
-        let named = devices.enumerated().map { index, fields in
-            DBusValue.fields(
-                fields.merging(["device": .string("ward-\(index)"), "isListed": .boolean(true)]) { $1 }
-            )
+        let methods = answers.map { method, answer in
+            DBusInterface.Method(method.rawValue, in: [.init("request", "a{sv}")], out: [.init("answer", "a{sv}")]) {
+                [.fields(answer($0.arguments.first?.fieldsValue ?? [:]))]
+            }
         }
-        let method = DBusInterface.Method(
-            FleetProtocol.Method.getDevices.rawValue,
-            in: [.init("request", "a{sv}")],
-            out: [.init("answer", "a{sv}")]
-        ) { _ in
-            [.fields(["devices": .array(named, of: "a{sv}"), "isConnected": .boolean(isConnected)])]
-        }
-        let object = try connection.export(
-            [DBusInterface(FleetProtocol.interface, methods: [method])],
-            at: FleetProtocol.path
-        )
+        let interface = DBusInterface(FleetProtocol.interface, methods: methods)
+        let object = try connection.export([interface], at: FleetProtocol.path)
         try await connection.requestName(FleetProtocol.busName)
-        let process = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            ["fleet", "devices", "--bus", bus.address] + words
-        )
+        let process = try ChildProcess(ChildProcess.built("shared-device"), ["fleet"] + words + ["--bus", bus.address])
         #expect(await process.exitStatus() == 0, "\(process.errorText)")
         withExtendedLifetime((bus, object)) {}
         return process
     }
 
+    /// The output of `fleet devices` for devices with these fields, named ward-0 and so on.
+    private static func devices(
+        _ devices: [[String: DBusValue]],
+        isConnected: Bool = true,
+        _ words: String...
+    ) async throws -> ChildProcess {
+        let named = devices.enumerated().map { index, fields in
+            DBusValue.fields(
+                fields.merging(["device": .string("ward-\(index)"), "isListed": .boolean(true)]) { $1 }
+            )
+        }
+        return try await run(
+            ["devices"] + words,
+            [.getDevices: { _ in ["devices": .array(named, of: "a{sv}"), "isConnected": .boolean(isConnected)] }]
+        )
+    }
+
     @Test("sign-out gives devices time to respond before the first count")
     func firstCount() async throws {
-        let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
-        func method(
-            _ method: FleetProtocol.Method,
-            _ answer: @escaping @Sendable ([String: DBusValue]) -> [String: DBusValue]
-        ) -> DBusInterface.Method {
-            .init(method.rawValue, in: [.init("request", "a{sv}")], out: [.init("answer", "a{sv}")]) {
-                [.fields(answer($0.arguments.first?.fieldsValue ?? [:]))]
-            }
-        }
         // The device's report arrives between the first request and the second.
-        let methods = [
-            method(.signOut) { _ in ["order": .uint64(7), "isConnected": .boolean(true)] },
-            method(.getOrder) { request in
-                let isFirst = request["revision"] == nil
-                return [
-                    "order": .uint64(7), "revision": .uint64(isFirst ? 1 : 2), "isConnected": .boolean(true),
-                    "total": .uint64(1), "undoneCount": .uint64(isFirst ? 1 : 0),
-                    "counts": .fields([isFirst ? "unreachable" : "nobody": .uint64(1)]),
-                ]
-            },
-        ]
-        let object = try connection.export(
-            [DBusInterface(FleetProtocol.interface, methods: methods)],
-            at: FleetProtocol.path
+        let words = ["sign-out", "--all", "--reason", "x", "--wait", "60"]
+        let process = try await Self.run(
+            words,
+            [
+                .signOut: { _ in ["order": .uint64(7), "isConnected": .boolean(true)] },
+                .getOrder: { request in
+                    let isFirst = request["revision"] == nil
+                    return [
+                        "order": .uint64(7), "revision": .uint64(isFirst ? 1 : 2), "isConnected": .boolean(true),
+                        "total": .uint64(1), "undoneCount": .uint64(isFirst ? 1 : 0),
+                        "counts": .fields([isFirst ? "unreachable" : "nobody": .uint64(1)]),
+                    ]
+                },
+            ]
         )
-        try await connection.requestName(FleetProtocol.busName)
-        let words = ["fleet", "sign-out", "--all", "--reason", "x", "--wait", "60", "--bus", bus.address]
-        let process = try ChildProcess(ChildProcess.built("shared-device"), words)
-        #expect(await process.exitStatus() == 0, "\(process.errorText)")
         #expect(process.lines == ["recorded: order 7", "  1 nobody"])
-        withExtendedLifetime((bus, object)) {}
     }
 
     @Test("a response with impossible times is shown without them")
@@ -218,7 +196,7 @@ struct FleetViewTests {
         let stage = try await FleetStage()
         try await stage.startController()
         _ = try await stage.fleet(["device", "add"] + (10..<50).map { "ward-\($0)" })
-        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
+        _ = try await stage.order("--all")
         // A terminal of ten rows that shows the program's output once a full screen has arrived.
         let terminal = """
             import fcntl, os, pty, select, struct, subprocess, sys, termios

@@ -14,7 +14,7 @@ struct FleetWireTests {
     )
     func greeting() async throws {
         let server = try Listener()
-        var options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
+        var options = server.options
         options.will = FleetConnectionTests.presence
         let client = try MQTTClient(options) { _ in }
         let greeting = try await onThread { try Greeting(server.read()) }
@@ -23,12 +23,8 @@ struct FleetWireTests {
         #expect(greeting.flags == 0b0010_1110)
         #expect(greeting.properties == [0x11: 120, 0x21: 20, 0x27: 65_536])
         #expect(greeting.willProperties == [0x18: 60])
-        #expect(
-            greeting.texts == [
-                "a", FleetConnectionTests.presence.topic,
-                String(decoding: FleetConnectionTests.presence.payload, as: UTF8.self),
-            ]
-        )
+        let presence = FleetConnectionTests.presence
+        #expect(greeting.texts == ["a", presence.topic, String(decoding: presence.payload, as: UTF8.self)])
         withExtendedLifetime(client) {}
     }
 
@@ -38,10 +34,9 @@ struct FleetWireTests {
     )
     func hugePacket(atOnce: Int) async throws {
         let server = try Listener()
-        let heard = FleetStage.Heard()
-        var options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
+        var options = server.options
         options.firstDelay = .seconds(100)
-        let client = try MQTTClient(options) { heard.add($0) }
+        let (client, heard) = try FleetStage.Heard.client(options)
         // A message of the largest length, which the library would buffer until it is complete.
         let greeting: [UInt8] = [0x20, 3, 0, 0, 0] + [0x30, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1, 0x61, 0]
         // Then the server waits, because the client reads on while there is data.
@@ -66,8 +61,7 @@ struct FleetWireTests {
     @Test("FL-9: the server's keep-alive replaces the client's")
     func serverKeepAlive() async throws {
         let server = try Listener()
-        let options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
-        let client = try MQTTClient(options) { _ in }
+        let client = try MQTTClient(server.options) { _ in }
         let said = await onThread { () -> [UInt8] in
             let connection = server.take()
             defer { close(connection) }
@@ -84,9 +78,7 @@ struct FleetWireTests {
     @Test("FL-11: a subscription that is refused ten thousand times is reported once")
     func refusalsWithoutEnd() async throws {
         let server = try Listener()
-        let heard = FleetStage.Heard()
-        let options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
-        let client = try MQTTClient(options) { heard.add($0) }
+        let (client, heard) = try FleetStage.Heard.client(server.options)
         let connection = await onThread { server.take() }
         defer { close(connection) }
         _ = await onThread { Listener.read(connection) }
@@ -182,6 +174,11 @@ final class Listener: Sendable {
     }
 
     deinit { close(descriptor) }
+
+    /// A client of this server without TLS.
+    var options: MQTTOptions {
+        MQTTOptions(host: "127.0.0.1", port: port, clientIdentifier: "a", certificates: nil)
+    }
 
     /// Accepts the next connection. Blocks.
     func take() -> CInt { accept(descriptor, nil, nil) }
