@@ -7,11 +7,6 @@ import Testing
 
 @Suite("The expiry of a fleet's certificates")
 struct CertificateTermTests {
-    private static func report(_ effects: [AgentEffect]) -> DeviceReport? {
-        for case .publish(let report) in effects { return report }
-        return nil
-    }
-
     @Test("only times with two or four digits of the year are parsed")
     func times() {
         func time(_ text: String) -> Double? { CertificateTerm.time(Array(text.utf8)) }
@@ -65,18 +60,14 @@ struct CertificateTermTests {
 
     @Test("an agent warns from 30 days before the end until the certificate is renewed")
     func agent() {
-        var agent = AgentState(policy: .init(), memory: AgentMemory(), now: .at(0))
-        _ = agent.handle(.connected, now: .at(0))
-        let view = DeviceView(mode: "shared", epoch: 1, isSignedIn: false, rounds: [])
-        let day = 86400.0
-        _ = agent.handle(.device(view), now: .at(0))
-        let wall = Moment.at(10).wall
-        let far = Self.report(agent.handle(.certificate(end: wall + 31 * day), now: .at(10)))
+        var agent = AgentTests.agent(.nobody(1))
+        let (wall, day) = (Moment.at(10).wall, 86400.0)
+        let far = agent.handle(.certificate(end: wall + 31 * day), now: .at(10)).report
         #expect(far?.certificateEnd == wall + 31 * day && far?.problems == [])
         let near = agent.handle(.certificate(end: wall + 29.5 * day), now: .at(20))
-        #expect(Self.report(near)?.problems == ["the certificate ends in 29 days; enrol the device again"])
-        #expect(near.contains { if case .note = $0 { true } else { false } })
-        let renewed = Self.report(agent.handle(.certificate(end: wall + 397 * day), now: .at(30)))
+        #expect(near.report?.problems == ["the certificate ends in 29 days; enrol the device again"])
+        #expect(near.contains { $0.word == "note" })
+        let renewed = agent.handle(.certificate(end: wall + 397 * day), now: .at(30)).report
         #expect(renewed?.problems == [])
     }
 

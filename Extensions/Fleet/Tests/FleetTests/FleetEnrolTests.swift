@@ -53,14 +53,10 @@ struct FleetEnrolTests {
         #expect(!FileManager.default.fileExists(atPath: stage.path("pki/ward-1.key")), "the key stays on the device")
         let left = try FileManager.default.contentsOfDirectory(atPath: stage.path("device/fleet")).sorted()
         #expect(left == ["authority.pem", "ward-1.key", "ward-1.pem"])
-        try FileManager.default.createDirectory(atPath: stage.path("state"), withIntermediateDirectories: true)
-        let agent = try await ChildProcess.service(
-            ChildProcess.built("shared-device-agent"),
-            [
-                "--bus", stage.bus.address, "--configuration", stage.path("device/fleet-agent.json"), "--state",
-                stage.path("state"),
-            ]
-        )
+        // The paths of `startAgent`.
+        try FileManager.default.createDirectory(atPath: stage.path("ward-1-state"), withIntermediateDirectories: true)
+        rename(stage.path("device/fleet-agent.json"), stage.path("ward-1.json"))
+        let agent = try await stage.startAgent("ward-1", bus: stage.bus.address)
         // Its broker is missing, which it reports.
         try await eventually("the device has reported") {
             try await stage.fleet("devices").lines.contains {
@@ -94,18 +90,31 @@ struct FleetEnrolTests {
         #expect(rights == [0o755, 0o755, 0o600])
     }
 
+    /// Lets a device ask, and the authority answer.
+    ///
+    /// - Returns: the device's request, and the answer.
+    private static func request(_ name: String, on stage: FleetStage) async throws -> (file: String, answer: [String]) {
+        let request = try await stage.succeed(words(name, stage, "--request-only"))
+        let file = try write(request, "\(name).csr", stage)
+        return (file, try await stage.succeed("certify", stage.path("pki"), name, "--request", file))
+    }
+
+    /// Gives the device a certificate.
+    private static func enrol(
+        _ name: String,
+        _ answer: [String],
+        _ stage: FleetStage
+    ) async throws -> FleetStage.Outcome {
+        try await stage.fleet(words(name, stage, "--certificate", write(answer, "answer", stage)))
+    }
+
     @Test("enrolment works in two steps with files, and again to renew the certificate")
     func twoSteps() async throws {
         let stage = try await FleetStage()
         var keys: [Data] = []
         for _ in 0..<2 {
-            let request = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
-            #expect(request.status == 0, "\(request)")
-            let file = try Self.write(request.lines, "ward-1.csr", stage)
-            let answer = try await stage.fleet("certify", stage.path("pki"), "ward-1", "--request", file)
-            #expect(answer.status == 0, "\(answer)")
-            let certificate = try Self.write(answer.lines, "answer", stage)
-            let enrolled = try await stage.fleet(Self.words("ward-1", stage, "--certificate", certificate))
+            let answer = try await Self.request("ward-1", on: stage).answer
+            let enrolled = try await Self.enrol("ward-1", answer, stage)
             #expect(enrolled.status == 0, "\(enrolled)")
             keys.append(try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.key"))))
         }
@@ -115,52 +124,46 @@ struct FleetEnrolTests {
     @Test("a certificate of another key, name or authority is refused without changes")
     func wrongAnswers() async throws {
         let stage = try await FleetStage()
-        let request = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
-        let file = try Self.write(request.lines, "ward-1.csr", stage)
-        let pki = stage.path("pki")
-        let right = try await stage.fleet("certify", pki, "ward-1", "--request", file)
-        let place = try Self.write(right.lines, "right", stage)
-        #expect(try await stage.fleet(Self.words("ward-1", stage, "--certificate", place)).status == 0)
-
-        let otherName = try await stage.fleet("certify", pki, "ward-2", "--request", file)
-        _ = try await stage.fleet("certify", pki, "ward-3")
-        let otherKey = try ["ward-3", "authority"].map {
-            try String(contentsOfFile: "\(pki)/\($0).pem", encoding: .utf8)
+        let (pki, other) = (stage.path("pki"), stage.path("other"))
+        let (file, right) = try await Self.request("ward-1", on: stage)
+        #expect(try await Self.enrol("ward-1", right, stage).status == 0)
+        func certificate(_ name: String) throws -> [String] {
+            try [name, "authority"].map { try String(contentsOfFile: "\(pki)/\($0).pem", encoding: .utf8) }
         }
-        let other = stage.path("other")
-        _ = try await stage.fleet("authority", other)
-        let otherAuthority = try await stage.fleet("certify", other, "ward-1", "--request", file)
+        try await stage.succeed("certify", pki, "ward-3")
+        try await stage.succeed("authority", other)
         let before = try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.pem")))
-        for (lines, reason) in [
-            (otherName.lines, "another name"), (otherKey, "another name"), (otherAuthority.lines, "another authority"),
-            (["nothing"], "CERTIFICATE"), (Array(right.lines.prefix(4)), "CERTIFICATE"),
-        ] {
-            let file = try Self.write(lines, "wrong", stage)
-            let outcome = try await stage.fleet(Self.words("ward-1", stage, "--certificate", file))
-            #expect(outcome.status == EX_DATAERR && outcome.errors.contains(reason), "\(reason): \(outcome)")
-        }
+        var wrong: [(lines: [String], reason: String)] = [
+            (try await stage.succeed("certify", pki, "ward-2", "--request", file), "another name"),
+            (try certificate("ward-3"), "another name"),
+            (try await stage.succeed("certify", other, "ward-1", "--request", file), "another authority"),
+            (["nothing"], "CERTIFICATE"), (Array(right.prefix(4)), "CERTIFICATE"),
+        ]
         // The right name with another key.
         unlink("\(pki)/ward-1.key")
-        _ = try await stage.fleet("certify", pki, "ward-1")
-        let same = try ["ward-1", "authority"].map { try String(contentsOfFile: "\(pki)/\($0).pem", encoding: .utf8) }
-        let outcome = try await stage.fleet(
-            Self.words("ward-1", stage, "--certificate", try Self.write(same, "wrong", stage))
-        )
-        #expect(outcome.status == EX_DATAERR && outcome.errors.contains("another key"), "\(outcome)")
+        try await stage.succeed("certify", pki, "ward-1")
+        wrong.append((try certificate("ward-1"), "another key"))
+        for (lines, reason) in wrong {
+            let outcome = try await Self.enrol("ward-1", lines, stage)
+            #expect(outcome.status == EX_DATAERR && outcome.errors.contains(reason), "\(reason): \(outcome)")
+        }
         #expect(try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.pem"))) == before)
     }
+
+    /// Commands that use the key of the authority in this folder.
+    private static func uses(of pki: String) -> [[String]] { [["certify", pki, "x"], ["revoke", pki, "localhost"]] }
 
     @Test("a key of device or authority that other users could read is not used")
     func rights() async throws {
         let stage = try await FleetStage()
-        #expect(try await stage.fleet(Self.words("ward-1", stage, "--request-only")).status == 0)
+        try await stage.succeed(Self.words("ward-1", stage, "--request-only"))
         chmod(stage.path("device/fleet/ward-1.key"), 0o640)
         let device = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
         #expect(device.status == EX_NOPERM && device.errors.contains("users other than its owner"), "\(device)")
         #expect(device.lines.isEmpty)
         #expect(try Self.rights(stage.path("pki/authority.key")) == 0o600)
         chmod(stage.path("pki/authority.key"), 0o604)
-        for words in [["certify", stage.path("pki"), "x"], ["revoke", stage.path("pki"), "localhost"]] {
+        for words in Self.uses(of: stage.path("pki")) {
             let authority = try await stage.fleet(words)
             #expect(authority.status == EX_NOPERM && authority.errors.contains("chmod 600"), "\(authority)")
         }
@@ -179,13 +182,13 @@ struct FleetEnrolTests {
             #expect(made.status == EX_NOPERM && made.errors.contains("chmod 700 \(folder)"), "\(made)")
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
             // An existing authority there is not used either.
-            for words in [["certify", pki, "x"], ["revoke", pki, "localhost"]] {
+            for words in Self.uses(of: pki) {
                 let outcome = try await stage.fleet(words)
                 #expect(outcome.status == EX_NOPERM && outcome.errors.contains("chmod 700"), "\(outcome)")
             }
         }
         chmod(folder, 0o755)
-        #expect(try await stage.fleet("authority", folder).status == 0)
+        try await stage.succeed("authority", folder)
         #expect(try Self.rights(folder) == 0o755, "it is left as it is")
     }
 
@@ -219,9 +222,7 @@ struct FleetEnrolTests {
         let first = stage.files("a")
         let old = stage.path("old.pem")
         try FileManager.default.copyItem(atPath: first.certificate, toPath: old)
-        let request = try await stage.fleet(Self.words("a", stage, "--request-only"))
-        let file = try Self.write(request.lines, "a.csr", stage)
-        #expect(try await stage.fleet("certify", stage.path("pki"), "a", "--request", file).status == 0)
+        _ = try await Self.request("a", on: stage)
         try await stage.revoke("a")
         try await stage.killEngine()
         try await stage.startEngine()
@@ -232,7 +233,7 @@ struct FleetEnrolTests {
         #expect(!heard.isConnected)
         #expect(try await stage.fleet("revoke", stage.path("pki"), "a").status == EX_NOINPUT)
         // Without a name the list is renewed.
-        #expect(try await stage.fleet("revoke", stage.path("pki")).status == 0)
+        try await stage.succeed("revoke", stage.path("pki"))
         withExtendedLifetime(client) {}
     }
 
@@ -240,7 +241,8 @@ struct FleetEnrolTests {
     private static func certificates(_ folder: String) throws -> [String: String] {
         let lines = try String(contentsOfFile: folder + "/index.txt", encoding: .utf8).split(separator: "\n")
         let fields = lines.map { $0.split(separator: "\t", omittingEmptySubsequences: false) }
-        return Dictionary(uniqueKeysWithValues: fields.map { (String($0[3]), "\($0[0]) \($0[5].dropFirst(4))") })
+        let named = fields.map { (String($0[3]), "\($0[0]) \($0[5].dropFirst(4))") }
+        return Dictionary(named) { "\($0), \($1)" }
     }
 
     @Test("a device named like a certificate number does not affect a revocation")
@@ -248,10 +250,9 @@ struct FleetEnrolTests {
         let stage = try await FleetStage()
         for isOld in [false, true] {
             let folder = stage.path("new-\(isOld)")
-            for words in [["authority"], ["certify", "localhost", "--server"], ["certify", "ward-9"]] {
-                let outcome = try await stage.fleet([words[0], folder] + words.dropFirst())
-                #expect(outcome.status == 0, "\(outcome)")
-            }
+            try await stage.succeed("authority", folder)
+            try await stage.succeed("certify", folder, "localhost", "--server")
+            try await stage.succeed("certify", folder, "ward-9")
             if isOld {
                 // The layout of older versions.
                 for number in ["1000", "1001"] { rename("\(folder)/issued/\(number).pem", "\(folder)/\(number).pem") }
@@ -259,10 +260,8 @@ struct FleetEnrolTests {
             }
             // The number of ward-9's certificate, then the number that the new certificate itself gets, then the
             // revocation.
-            for words in [["certify", "1001"], ["certify", "1003"], ["revoke", "ward-9"]] {
-                let outcome = try await stage.fleet([words[0], folder, words[1]])
-                #expect(outcome.status == 0, "\(outcome)")
-            }
+            for name in ["1001", "1003"] { try await stage.succeed("certify", folder, name) }
+            try await stage.succeed("revoke", folder, "ward-9")
             let expected = ["1000": "V localhost", "1001": "R ward-9", "1002": "V 1001", "1003": "V 1003"]
             #expect(try Self.certificates(folder) == expected)
         }
@@ -272,9 +271,7 @@ struct FleetEnrolTests {
     func lostCertificate() async throws {
         let stage = try await FleetStage()
         let folder = stage.path("pki")
-        for name in ["ward-8", "ward-9"] {
-            #expect(try await stage.fleet("certify", folder, name).status == 0)
-        }
+        for name in ["ward-8", "ward-9"] { try await stage.succeed("certify", folder, name) }
         // As older versions left it for a device that was named by the number. The copy by name is missing too.
         let (lost, other) = ("\(folder)/issued/1003.pem", "\(folder)/issued/1002.pem")
         let certificate = try Data(contentsOf: URL(filePath: lost))
@@ -286,7 +283,7 @@ struct FleetEnrolTests {
         #expect(try Self.certificates(folder) == before)
         // The remedy in the message works.
         try certificate.write(to: URL(filePath: lost))
-        #expect(try await stage.fleet("revoke", folder, "ward-8", "ward-9").status == 0)
+        try await stage.succeed("revoke", folder, "ward-8", "ward-9")
         #expect(try Self.certificates(folder).values.filter { $0.hasPrefix("R") }.count == 2)
     }
 
@@ -295,15 +292,12 @@ struct FleetEnrolTests {
         let stage = try await FleetStage()
         #expect(try await stage.fleet("authority", stage.path("pki")).status == EX_CANTCREAT)
         #expect(try await stage.fleet("certify", stage.path("none"), "a").status == EX_NOINPUT)
-        let statuses = try await withThrowingTaskGroup(of: Int32.self) { group in
+        try await withThrowingTaskGroup(of: Void.self) { group in
             for index in 0..<6 {
-                group.addTask { try await stage.fleet("certify", stage.path("pki"), "d-\(index)").status }
+                group.addTask { _ = try await stage.succeed("certify", stage.path("pki"), "d-\(index)") }
             }
-            return try await group.reduce(into: []) { $0.append($1) }
+            try await group.waitForAll()
         }
-        #expect(statuses == Array(repeating: 0, count: 6))
-        let list = try String(contentsOfFile: stage.path("pki/index.txt"), encoding: .utf8)
-        let serials = list.split(separator: "\n").map { $0.split(separator: "\t", omittingEmptySubsequences: false)[3] }
-        #expect(Set(serials).count == 8)
+        #expect(try Self.certificates(stage.path("pki")).count == 8)
     }
 }

@@ -34,13 +34,13 @@ package final class FleetStage: Sendable {
         directory = try TemporaryDirectory("fleet")
         bus = try PrivateBus(options)
         port = try freePort()
-        try await authority("authority", path("pki"))
-        try await authority("certify", path("pki"), "localhost", "--server")
-        try await authority("certify", path("pki"), "controller")
+        try await succeed("authority", path("pki"))
+        try await succeed("certify", path("pki"), "localhost", "--server")
+        try await succeed("certify", path("pki"), "controller")
         for name in ["store", "controller"] {
             try FileManager.default.createDirectory(atPath: path(name), withIntermediateDirectories: true)
         }
-        if isSimulation { try await authority("certify", path("pki"), "simulation") }
+        if isSimulation { try await succeed("certify", path("pki"), "simulation") }
         try writeEngineFiles(isSimulation: isSimulation)
         try configure("controller")
         try await startEngine()
@@ -65,16 +65,11 @@ package final class FleetStage: Sendable {
 
     // MARK: Certificates and files
 
-    private func authority(_ words: String...) async throws {
-        let outcome = try await fleet(words)
-        guard outcome.status == 0 else { throw StageFailure("fleet \(words): \(outcome.errors)") }
-    }
-
     /// Creates a certificate and the configuration of an agent with this name.
     ///
     /// - Parameter more: further members of the configuration.
     package func enrol(_ name: String, more: String = "") async throws {
-        try await authority("certify", path("pki"), name)
+        try await succeed("certify", path("pki"), name)
         try configure(name, more: more)
         try FileManager.default.createDirectory(atPath: path("\(name)-state"), withIntermediateDirectories: true)
     }
@@ -92,7 +87,7 @@ package final class FleetStage: Sendable {
     }
 
     /// Revokes a certificate. The server reads the list at its next start.
-    package func revoke(_ name: String) async throws { try await authority("revoke", path("pki"), name) }
+    package func revoke(_ name: String) async throws { try await succeed("revoke", path("pki"), name) }
 
     package func files(_ name: String) -> MQTTOptions.Certificates {
         MQTTOptions.Certificates(
@@ -206,6 +201,17 @@ package final class FleetStage: Sendable {
     }
 
     package func fleet(_ words: String...) async throws -> Outcome { try await fleet(words) }
+
+    /// Runs the command, which has to succeed, and returns the lines of its output.
+    @discardableResult
+    package func succeed(_ words: String...) async throws -> [String] { try await succeed(words) }
+
+    @discardableResult
+    package func succeed(_ words: [String]) async throws -> [String] {
+        let outcome = try await fleet(words)
+        guard outcome.status == 0 else { throw StageFailure("fleet \(words): \(outcome)") }
+        return outcome.lines
+    }
 
     package func fleet(_ words: [String]) async throws -> Outcome {
         let process = try ChildProcess(
