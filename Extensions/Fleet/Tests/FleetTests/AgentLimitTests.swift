@@ -54,12 +54,9 @@ struct AgentLimitTests {
         let end = try Self.end(Self.signedIn, boot: "b") { $0 - 1000 }
         #expect(end.at == 300)
         // A shorter limit is kept.
-        var agent = try Self.restarted(
-            Self.signedIn,
-            at: .at(60, wall: 0, boot: "b"),
-            policy: .init(contactTimeout: 60)
-        )
-        let effects = agent.handle(.device(.signedIn(7)), now: .at(60, wall: 0, boot: "b"))
+        let now = Moment.at(60, wall: 0, boot: "b")
+        var agent = try Self.restarted(Self.signedIn, at: now, policy: .init(contactTimeout: 60))
+        let effects = agent.handle(.device(.signedIn(7)), now: now)
         let text = "no contact since the machine was started, with a wrong clock"
         #expect(effects.contains(.signOut(session: 7, reason: text)))
         // A corrected clock tells the elapsed time, and so does the controller.
@@ -68,8 +65,8 @@ struct AgentLimitTests {
         var heard = try Self.restarted(Self.signedIn, at: .at(20, wall: 0, boot: "b"))
         _ = heard.handle(.device(.signedIn(7)), now: .at(20, wall: 0, boot: "b"))
         _ = heard.handle(.heartbeat(highest: 0), now: .at(250, wall: 0, boot: "b"))
-        #expect(!heard.handle(.tick, now: .at(3849, wall: 0, boot: "b")).contains { $0.word == "signOut" })
-        #expect(heard.handle(.tick, now: .at(3850, wall: 0, boot: "b")).contains { $0.word == "signOut" })
+        #expect(!heard.handle(.tick, now: .at(3849, wall: 0, boot: "b")).signsOut)
+        #expect(heard.handle(.tick, now: .at(3850, wall: 0, boot: "b")).signsOut)
     }
 
     @Test("FL-7: the uptime counts over any number of reboots with a wrong clock")
@@ -91,7 +88,7 @@ struct AgentLimitTests {
         for step in [-50_400.0, 50_400] {
             var agent = AgentTests.agent(.signedIn(7), policy: Self.policy)
             _ = agent.handle(.heartbeat(highest: 0), now: .at(10))
-            #expect(!agent.handle(.tick, now: .at(3609, wall: 4609 + step)).contains { $0.word == "signOut" })
+            #expect(!agent.handle(.tick, now: .at(3609, wall: 4609 + step)).signsOut)
             let effects = agent.handle(.tick, now: .at(3610, wall: 4610 + step))
             #expect(effects.contains(.signOut(session: 7, reason: "no contact for 3600 s")))
         }
@@ -132,7 +129,7 @@ struct AgentLimitTests {
         for scope in OrderScope.allCases {
             var agent = AgentTests.agent(.signedIn(7))
             _ = agent.handle(.desired(scope, .init(number: 3, reason: "")), now: .at(1))
-            #expect(agent.handle(.device(.signedIn(7)), now: .at(1)).contains { $0.word == "signOut" })
+            #expect(agent.handle(.device(.signedIn(7)), now: .at(1)).signsOut)
             _ = agent.handle(.desired(scope, .init(number: 4, reason: "")), now: .at(2))
             _ = agent.handle(.signOutAnswered(.ended), now: .at(3))
             let report = try #require(agent.handle(.device(.nobody(8)), now: .at(4)).report)
@@ -169,12 +166,12 @@ struct AgentLimitTests {
         let effects = agent.handle(.device(.signedIn(7)), now: .at(2))
         #expect(effects.contains(.signOut(session: 7, reason: "session 7 is open again, which was over")))
         var other = AgentTests.agent(.nobody(8), memory: memory)
-        #expect(!other.handle(.device(.signedIn(8)), now: .at(2)).contains { $0.word == "signOut" })
+        #expect(!other.handle(.device(.signedIn(8)), now: .at(2)).signsOut)
         // The same for a session that ended for lack of contact.
         var lost = AgentTests.agent(.signedIn(7), policy: .init(contactTimeout: 60))
-        #expect(lost.handle(.tick, now: .at(60)).contains { $0.word == "signOut" })
+        #expect(lost.handle(.tick, now: .at(60)).signsOut)
         _ = lost.handle(.signOutAnswered(.endedUnstored), now: .at(61))
-        #expect(lost.handle(.device(.signedIn(7)), now: .at(62)).contains { $0.word == "signOut" })
+        #expect(lost.handle(.device(.signedIn(7)), now: .at(62)).signsOut)
     }
 
     // MARK: Reports
@@ -185,16 +182,11 @@ struct AgentLimitTests {
             DeviceReport.name(String(repeating: "\"\u{1F512}", count: 190) + "\(index)")
         }
         #expect(Set(names).count == names.count && names.allSatisfy { $0.utf8.count <= 200 })
-        #expect(
-            DeviceReport.name("org.example.notes (/usr/bin/notes, uid 7)")
-                == "org.example.notes (/usr/bin/notes, uid 7)"
-        )
+        let short = "org.example.notes (/usr/bin/notes, uid 7)"
+        #expect(DeviceReport.name(short) == short)
+        let owing = names.map { DeviceReport.Round.Debt(app: $0, progress: "told") }
         let rounds = (0..<UInt64(DeviceReport.mostRounds)).map { session in
-            DeviceReport.Round(
-                session: session + 1,
-                finished: 1,
-                owing: session == 3 ? names.map { .init(app: $0, progress: "told") } : []
-            )
+            DeviceReport.Round(session: session + 1, finished: 1, owing: session == 3 ? owing : [])
         }
         var agent = AgentTests.agent(.nobody(8))
         let view = DeviceView(mode: "shared", epoch: 30, isSignedIn: false, rounds: rounds)
@@ -205,13 +197,9 @@ struct AgentLimitTests {
         #expect(try FleetEvent(parsing: bytes).message == .reported(report))
     }
 
-    @Test(
-        "a name with invisible characters keeps to its limit and survives parsing",
-        arguments: [1, 160, 300]
-    )
+    @Test("a name with invisible characters keeps to its limit and survives parsing", arguments: [1, 160, 300])
     func invisibleCharactersInName(count: Int) {
         let name = DeviceReport.name(String(repeating: "\u{7F}", count: count) + String(repeating: "a", count: 100))
-        #expect(name.utf8.count <= 160)
-        #expect(DeviceReport.name(name) == name)
+        #expect(name.utf8.count <= 160 && DeviceReport.name(name) == name)
     }
 }

@@ -3,15 +3,16 @@ import Testing
 
 @Suite("The state machine of the agent")
 struct AgentTests {
-    /// A connected agent whose broker has reported this view.
+    /// A connected agent whose broker has reported this view, if any.
     static func agent(
-        _ view: DeviceView,
+        _ view: DeviceView? = nil,
         memory: AgentMemory = AgentMemory(),
-        policy: AgentState.Policy = .init()
+        policy: AgentState.Policy = .init(),
+        now: Moment = .at(0)
     ) -> AgentState {
-        var agent = AgentState(policy: policy, memory: memory, now: .at(0))
-        _ = agent.handle(.connected, now: .at(0))
-        _ = agent.handle(.device(view), now: .at(0))
+        var agent = AgentState(policy: policy, memory: memory, now: now)
+        _ = agent.handle(.connected, now: now)
+        if let view { _ = agent.handle(.device(view), now: now) }
         return agent
     }
 
@@ -61,7 +62,7 @@ struct AgentTests {
         }
         _ = agent.handle(.desired(.own, .init(number: 6, session: 9, reason: "")), now: .at(10))
         let effects = agent.handle(.device(.signedIn(11)), now: .at(10))
-        #expect(!effects.contains { $0.word == "signOut" })
+        #expect(!effects.signsOut)
         #expect(effects.report?.result == .init(order: 6, outcome: .sessionOver, ended: 10))
     }
 
@@ -69,11 +70,10 @@ struct AgentTests {
     func crash() {
         var memory = AgentMemory.having(seen: 2)
         memory.intents[.all] = .init(order: 3, session: 7)
-        var agent = AgentState(policy: .init(), memory: memory, now: .at(0))
-        _ = agent.handle(.connected, now: .at(0))
+        var agent = Self.agent(memory: memory)
         _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(0))
         let effects = agent.handle(.device(.signedIn(9)), now: .at(0))
-        #expect(!effects.contains { $0.word == "signOut" })
+        #expect(!effects.signsOut)
         #expect(effects.report?.result == .init(order: 3, outcome: .signedOut, ended: 8))
     }
 
@@ -99,7 +99,7 @@ struct AgentTests {
         _ = agent.handle(.device(.signedIn(4)), now: .at(2))
         _ = agent.handle(.connected, now: .at(900))
         _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(900))
-        #expect(agent.handle(.device(.signedIn(4)), now: .at(900)).contains { $0.word == "signOut" })
+        #expect(agent.handle(.device(.signedIn(4)), now: .at(900)).signsOut)
     }
 
     @Test("FL-5: at most the newest report a second is sent, and one per connection")
@@ -151,28 +151,25 @@ struct AgentTests {
         var agent = Self.agent(.signedIn(7), policy: policy)
         _ = agent.handle(.heartbeat(highest: 0), now: .at(0))
         #expect(agent.wake(now: .at(1)) == 600)
-        #expect(!agent.handle(.tick, now: .at(599)).contains { $0.word == "signOut" })
-        #expect(
-            agent.handle(.tick, now: .at(600)).contains(.signOut(session: 7, reason: "no contact for 600 s"))
-        )
+        #expect(!agent.handle(.tick, now: .at(599)).signsOut)
+        #expect(agent.handle(.tick, now: .at(600)).contains(.signOut(session: 7, reason: "no contact for 600 s")))
         // After a reboot only the wall clock tells the time.
         var memory = AgentMemory()
         memory.contact = .init(begin: .at(0))
         memory.session = .init(epoch: 7, since: .init(begin: .at(0)))
-        var other = AgentState(policy: policy, memory: memory, now: .at(5, wall: 1700, boot: "b"))
-        #expect(
-            other.handle(.device(.signedIn(7)), now: .at(5, wall: 1700, boot: "b")).contains { $0.word == "signOut" }
-        )
+        let later = Moment.at(5, wall: 1700, boot: "b")
+        var other = AgentState(policy: policy, memory: memory, now: later)
+        #expect(other.handle(.device(.signedIn(7)), now: later).signsOut)
     }
 
     @Test("FL-7: requiresContact ends a new session that has no contact")
     func requiresContact() {
         var agent = Self.agent(.nobody(7), policy: .init(contactTimeout: 600, requiresContact: true))
-        #expect(agent.handle(.device(.signedIn(8)), now: .at(1)).contains { $0.word == "signOut" })
+        #expect(agent.handle(.device(.signedIn(8)), now: .at(1)).signsOut)
         _ = agent.handle(.signOutAnswered(.ended), now: .at(1))
         _ = agent.handle(.device(.nobody(9)), now: .at(1))
         _ = agent.handle(.heartbeat(highest: 0), now: .at(2))
-        #expect(!agent.handle(.device(.signedIn(10)), now: .at(3)).contains { $0.word == "signOut" })
+        #expect(!agent.handle(.device(.signedIn(10)), now: .at(3)).signsOut)
     }
 
     @Test("FL-11: invalid messages are counted and reported, and have no other effect")
@@ -190,26 +187,23 @@ struct AgentTests {
         _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(1))
         _ = agent.handle(.device(.signedIn(7)), now: .at(1))
         let report = agent.handle(.signOutAnswered(.refused("not an operator")), now: .at(2)).report
-        #expect(report?.seen.all == 0)
-        #expect(report?.result?.outcome == .refused)
+        #expect(report?.seen.all == 0 && report?.result?.outcome == .refused)
         #expect(report?.problems == ["not an operator"])
-        #expect(agent.handle(.tick, now: .at(8)).contains { $0.word == "signOut" })
+        #expect(agent.handle(.tick, now: .at(8)).signsOut)
     }
 
     @Test("without a response of the broker the report says that the state is unknown")
     func brokerAway() throws {
         var agent = Self.agent(.nobody(8), memory: .having(seen: 5))
         let report = try #require(agent.handle(.deviceUnknown("no broker"), now: .at(2)).report)
-        #expect(report.mode == DeviceReport.unknownMode)
-        #expect(report.problems == ["no broker"])
+        #expect(report.mode == DeviceReport.unknownMode && report.problems == ["no broker"])
     }
 
     @Test("report numbers grow after a restart and after a lost disk")
     func sequence() throws {
         var first = Self.agent(.nobody(1))
         let before = try #require(first.handle(.foreign("x"), now: .at(5)).report)
-        var second = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1))
-        _ = second.handle(.connected, now: .at(1))
+        var second = Self.agent(now: .at(1))
         let after = try #require(second.handle(.device(.nobody(1)), now: .at(1)).report)
         #expect(after.sequence > before.sequence)
     }
@@ -218,23 +212,22 @@ struct AgentTests {
     func correctedClock() throws {
         var first = Self.agent(.nobody(1))
         let before = try #require(first.handle(.foreign("x"), now: .at(5)).report)
-        var controller = try ControllerTests.controller("a")
-        ControllerTests.hear(&controller, before)
+        var controller = try ControllerState.listing("a")
+        controller.hear(before)
         // A device of the same name without the old file, whose clock starts at 0 and is corrected before the agent
         // connects.
         var second = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1, wall: 1))
         _ = second.handle(.device(.nobody(2)), now: .at(1, wall: 1))
         let after = try #require(second.handle(.connected, now: .at(20, wall: 5000)).report)
-        ControllerTests.hear(&controller, after)
+        controller.hear(after)
         #expect(controller.devices["a"]?.report == after && controller.oldCount == 0)
         // The clock is corrected while the agent is connected.
-        var third = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1, wall: 1))
-        _ = third.handle(.connected, now: .at(1, wall: 1))
+        var third = Self.agent(now: .at(1, wall: 1))
         let early = try #require(third.handle(.device(.nobody(3)), now: .at(1, wall: 1)).report)
-        ControllerTests.hear(&controller, early)
+        controller.hear(early)
         #expect(controller.devices["a"]?.report == after && controller.oldCount == 1)
         let last = try #require(third.handle(.clockSynchronised(true), now: .at(9, wall: 6000)).report)
-        ControllerTests.hear(&controller, last)
+        controller.hear(last)
         #expect(controller.devices["a"]?.report == last)
         // A clock that is set back does not lower the numbers.
         _ = third.handle(.disconnected, now: .at(10, wall: 10))
@@ -259,18 +252,9 @@ extension DeviceView {
 
     /// A device without a session, where these apps have a pending cleanup of the last session.
     static func nobody(_ epoch: UInt64, owing apps: [String] = [], isStored: Bool = true) -> DeviceView {
-        let round = DeviceReport.Round(
-            session: epoch - 1,
-            finished: 0,
-            owing: apps.map { .init(app: $0, progress: "owed") }
-        )
-        return DeviceView(
-            mode: "shared",
-            epoch: epoch,
-            isSignedIn: false,
-            rounds: apps.isEmpty ? [] : [round],
-            isStored: isStored
-        )
+        let owing = apps.map { DeviceReport.Round.Debt(app: $0, progress: "owed") }
+        let rounds = owing.isEmpty ? [] : [DeviceReport.Round(session: epoch - 1, finished: 0, owing: owing)]
+        return DeviceView(mode: "shared", epoch: epoch, isSignedIn: false, rounds: rounds, isStored: isStored)
     }
 }
 
@@ -288,6 +272,7 @@ extension AgentEffect {
 }
 
 extension [AgentEffect] {
+    var signsOut: Bool { contains { $0.word == "signOut" } }
     var report: DeviceReport? {
         for case .publish(let report) in self { return report }
         return nil

@@ -5,39 +5,37 @@ import Testing
 struct ControllerAgainTests {
     @Test("FL-6: a report with a lower order makes the controller publish it again")
     func again() throws {
-        var controller = try ControllerTests.controller("a")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all)
         #expect(controller.nextMessage(now: 0)?.0 == .allDesired)
-        ControllerTests.hear(&controller, ControllerTests.report(seen: 5), now: 1)
+        controller.hear(.done(seen: 5), now: 1)
         #expect(controller.nextMessage(now: 1) == nil)
-        ControllerTests.hear(&controller, ControllerTests.report(seen: 5, sequence: 2), now: 11)
+        controller.hear(.done(seen: 5, sequence: 2), now: 11)
         #expect(controller.nextMessage(now: 11)?.0 == .allDesired)
-        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 12)
+        try controller.issue(.devices(["a"]), now: 12)
         #expect(controller.nextMessage(now: 12)?.0 == .desired(device: "a"))
-        ControllerTests.hear(&controller, ControllerTests.report(seen: 101, sequence: 3), now: 13)
+        controller.hear(.done(seen: 101, sequence: 3), now: 13)
         #expect(controller.nextMessage(now: 13)?.0 == .desired(device: "a"))
     }
 
-    @Test(
-        "a possibly lost report of a connected pending device is requested again"
-    )
+    @Test("a possibly lost report of a connected pending device is requested again")
     func askingAgain() throws {
-        var controller = try ControllerTests.controller("a", "b")
+        var controller = try ControllerState.listing("a", "b")
         let wanted = { (time: Double) in controller.nextReportsWanted(now: time) }
-        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
+        controller.hear("a", isOnline: true)
         #expect(wanted(0) == nil && wanted(100) == nil, "nothing is ordered")
-        _ = try controller.order(.all, session: nil, reason: "", now: 100)
+        try controller.issue(.all, now: 100)
         let times = (101...1100).filter { wanted(Double($0)) == .devices(["a"]) }
         #expect(times == [115, 145, 205, 325, 565, 1045])
-        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 1100)
+        try controller.issue(.devices(["a"]), now: 1100)
         #expect(wanted(1114) == nil && wanted(1115) == .devices(["a"]))
         // An absent, unlisted or finished device has nothing to report.
-        var report = ControllerTests.report(seen: controller.highest)
+        var report = DeviceReport.done(seen: controller.highest)
         report.seen.own = controller.highest
-        ControllerTests.hear(&controller, report)
-        controller.received(.presence(device: "x"), .presence(isOnline: true), sent: nil, now: 0)
+        controller.hear(report)
+        controller.hear("x", isOnline: true)
         #expect(wanted(5000) == nil)
-        controller.received(.presence(device: "b"), .presence(isOnline: true), sent: nil, now: 0)
+        controller.hear("b", isOnline: true)
         #expect(wanted(5014) == nil && wanted(5015) == .devices(["b"]))
         controller.disconnected()
         #expect(wanted(9000) == nil)
@@ -45,68 +43,56 @@ struct ControllerAgainTests {
 
     @Test("above a number of devices all reports are requested at once")
     func askingForAll() throws {
-        var controller = ControllerState(highest: 100)
+        var controller = try ControllerState.listing()
         let names = (0...MessagesWanted.most).map { "d\($0)" }
         _ = try controller.list(names, groups: [])
-        controller.connected()
-        for name in names { controller.received(.presence(device: name), .presence(isOnline: true), sent: nil, now: 0) }
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        for name in names { controller.hear(name, isOnline: true) }
+        try controller.issue(.all)
         #expect(controller.nextReportsWanted(now: 15) == .all)
     }
 
     @Test("a possibly lost presence of a pending device is requested again")
     func askingForPresence() throws {
-        var controller = try ControllerTests.controller("a", "b", "c")
+        var controller = try ControllerState.listing("a", "b", "c")
         func wanted(_ time: Double) -> MessagesWanted? { controller.nextPresenceWanted(now: time) }
-        controller.received(.presence(device: "b"), .presence(isOnline: false), sent: nil, now: 0)
-        controller.received(.presence(device: "c"), .presence(isOnline: true), sent: nil, now: 0)
+        controller.hear("b", isOnline: false)
+        controller.hear("c", isOnline: true)
         #expect(wanted(0) == nil && wanted(100) == nil, "nothing is ordered")
-        _ = try controller.order(.all, session: nil, reason: "", now: 100)
+        try controller.issue(.all, now: 100)
         let times = (101...1100).filter { wanted(Double($0)) == .devices(["a", "b"]) }
         #expect(times == [115, 145, 205, 325, 565, 1045])
         // A connected device is asked for its report, and a finished one for nothing.
-        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
+        controller.hear("a", isOnline: true)
         #expect(wanted(2000) == .devices(["b"]))
-        for name in ["a", "b"] {
-            let report = ControllerTests.report(seen: controller.highest)
-            controller.received(.reported(device: name), .reported(report), sent: nil, now: 0)
-        }
+        for name in ["a", "b"] { controller.hear(.done(seen: controller.highest), from: name) }
         #expect(wanted(9000) == nil)
     }
 
     @Test("the search for devices runs in slices, while devices come, go and report")
     func lookingInParts() throws {
-        var controller = try ControllerTests.controller("a", "b", "c", "e")
-        func isThere(_ names: String...) {
-            for name in names {
-                controller.received(.presence(device: name), .presence(isOnline: true), sent: nil, now: 0)
-            }
-        }
+        var controller = try ControllerState.listing("a", "b", "c", "e")
         func look(_ time: Double = 15) -> [MessagesWanted?] {
             [controller.nextReportsWanted(now: time, lookingAt: 1)]
         }
-        isThere("a", "b", "c", "e")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        for name in ["a", "b", "c", "e"] { controller.hear(name, isOnline: true) }
+        try controller.issue(.all)
         #expect(look() + look() == [nil, nil])
         #expect(controller.isLooking)
         _ = try controller.list(["c"], groups: nil)
         _ = try controller.list(["d"], groups: [])
-        isThere("d")
+        controller.hear("d", isOnline: true)
         // The clock may be set back in between.
         #expect(look(1) == [nil])
         #expect(look() == [.devices(["a", "b", "d", "e"])])
         #expect(!controller.isLooking)
         // The search also ends when all devices are done.
-        for name in ["a", "b", "d", "e"] {
-            let report = ControllerTests.report(seen: controller.highest)
-            controller.received(.reported(device: name), .reported(report), sent: nil, now: 0)
-        }
+        for name in ["a", "b", "d", "e"] { controller.hear(.done(seen: controller.highest), from: name) }
         #expect(look(1000) + look(1000) + look(1000) + look(1000) == [nil, nil, nil, nil])
         #expect(!controller.isLooking)
         // A new order restarts the search; without a connection there is none.
         #expect(look(2000) == [nil])
         #expect(controller.isLooking)
-        _ = try controller.order(.all, session: nil, reason: "", now: 2000)
+        try controller.issue(.all, now: 2000)
         #expect(!controller.isLooking)
         #expect(look(2015) == [nil])
         controller.disconnected()
@@ -115,8 +101,8 @@ struct ControllerAgainTests {
 
     @Test("a rejected order is published until it is accepted, and its reason is shown")
     func refused() throws {
-        var controller = try ControllerTests.controller("a", "b")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        var controller = try ControllerState.listing("a", "b")
+        try controller.issue(.all)
         #expect(controller.nextMessage(now: 0)?.0 == .allDesired)
         let known = controller.revision
         let isNews = controller.refused(.allDesired, "no right", now: 0)
@@ -140,7 +126,7 @@ struct ControllerAgainTests {
 
     @Test("FL-6: a long-rejected order does not delay a newly rejected one")
     func refusedBeside() throws {
-        var controller = try ControllerTests.controller("a", "b")
+        var controller = try ControllerState.listing("a", "b")
         let own = FleetTopic.desired(device: "a")
         func sent(_ time: Int, refusing refused: FleetTopic...) -> [FleetTopic] {
             var topics: [FleetTopic] = []
@@ -154,9 +140,7 @@ struct ControllerAgainTests {
             }
             return topics.filter { $0 != .heartbeat }
         }
-        func order(_ target: OrderTarget, at time: Int) throws {
-            _ = try controller.order(target, session: nil, reason: "", now: Double(time))
-        }
+        func order(_ target: OrderTarget, at time: Int) throws { try controller.issue(target, now: Double(time)) }
         func times(_ range: ClosedRange<Int>) -> [Int] { range.filter { sent($0, refusing: own).contains(own) } }
         try order(.devices(["a"]), at: 0)
         #expect(times(0...2000) == [0, 5, 15, 35, 75, 155, 315, 635, 1235, 1835])
@@ -177,10 +161,9 @@ struct ControllerAgainTests {
 
     @Test("a rejection ends with its device or connection, and concerns no other device")
     func refusedOfOne() throws {
-        var controller = try ControllerTests.controller("a", "b")
-        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
-        let first = try #require(controller.orders.last)
-        _ = try controller.order(.devices(["b"]), session: nil, reason: "", now: 0)
+        var controller = try ControllerState.listing("a", "b")
+        let first = try controller.issue(.devices(["a"]))
+        try controller.issue(.devices(["b"]))
         while controller.nextMessage(now: 0) != nil {}
         _ = controller.refused(.desired(device: "a"), "no right", now: 0)
         #expect(controller.refusal(of: first) == "no right" && controller.refusal(of: controller.orders.last) == nil)

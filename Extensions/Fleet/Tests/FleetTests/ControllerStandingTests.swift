@@ -5,26 +5,14 @@ import Testing
 /// The controller never claims more about a device than it knows.
 @Suite("The states of devices at the controller")
 struct ControllerStandingTests {
-    private static func given() throws -> (ControllerState, RecordedOrder) {
-        var controller = try ControllerTests.controller("a")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        return (controller, try #require(controller.orders.last))
-    }
-
-    private static func standing(_ controller: ControllerState, _ order: RecordedOrder) throws -> Standing {
-        try #require(controller.standings(of: order, now: 0).first).standing
-    }
-
     @Test("the end of a session counts from the last connection plus the limit")
     func endsBy() throws {
-        var (controller, _) = try Self.given()
+        var controller = try ControllerState.listing("a")
         func endsBy() -> Double? { controller.devices["a"]?.endsBy }
-        func hear(_ isOnline: Bool, _ now: Double) {
-            controller.received(.presence(device: "a"), .presence(isOnline: isOnline), sent: nil, now: now)
-        }
-        var report = ControllerTests.report(seen: 100)
+        func hear(_ isOnline: Bool, _ now: Double) { controller.hear(isOnline: isOnline, now: now) }
+        var report = DeviceReport.done(seen: 100)
         (report.contactTimeout, report.session) = (600, 9)
-        ControllerTests.hear(&controller, report, now: 50)
+        controller.hear(report, now: 50)
         #expect(endsBy() == nil, "the server has said nothing of it")
         hear(true, 60)
         #expect(endsBy() == nil, "it is connected, and hears heartbeats")
@@ -35,8 +23,8 @@ struct ControllerStandingTests {
         #expect(endsBy() == nil)
         hear(false, 7000)
         // A live report shows that it is connected after all.
-        (report.sequence) = 2
-        ControllerTests.hear(&controller, report, now: 7100)
+        report.sequence = 2
+        controller.hear(report, now: 7100)
         #expect(endsBy() == nil)
         hear(false, 7200)
         #expect(endsBy() == 7800)
@@ -48,15 +36,16 @@ struct ControllerStandingTests {
             change(&other)
             var copy = controller
             other.sequence = 3
-            copy.received(.reported(device: "a"), .reported(other), sent: nil, now: 7300)
+            copy.hear(other, now: 7300)
             #expect(copy.devices["a"]?.isOnline == false && copy.devices["a"]?.endsBy == nil)
         }
     }
 
     @Test("presences count until the server accepts the controller anew")
     func staleConnections() throws {
-        var (controller, _) = try Self.given()
-        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all)
+        controller.hear(isOnline: true)
         let known = controller.revision
         controller.disconnected()
         #expect(controller.devices["a"]?.isOnline == true, "as it was, while nothing is known")
@@ -69,9 +58,9 @@ struct ControllerStandingTests {
 
     @Test("FL-14: a device removed from the list counts for no order")
     func removed() throws {
-        var controller = try ControllerTests.controller("a", "b")
+        var controller = try ControllerState.listing("a", "b")
         for target in [.devices(["a", "b"]), .group("wards"), .all] as [OrderTarget] {
-            _ = try controller.order(target, session: nil, reason: "", now: 0)
+            try controller.issue(target)
         }
         func totals() -> [UInt64] {
             controller.orders.map { controller.progress(of: $0, now: 0, atMost: 9).counts.total }
@@ -81,7 +70,7 @@ struct ControllerStandingTests {
         #expect(totals() == [1, 1, 1])
         for order in controller.orders { #expect(controller.standings(of: order, now: 0).map(\.name) == ["a"]) }
         // It still reports, as an unlisted device.
-        controller.received(.presence(device: "b"), .presence(isOnline: true), sent: nil, now: 0)
+        controller.hear("b", isOnline: true)
         let stranger = try #require(controller.devices["b"])
         #expect(totals() == [1, 1, 1] && controller.orders.allSatisfy { !$0.isFor("b", stranger) })
         // With no listed device no order waits.
@@ -92,26 +81,26 @@ struct ControllerStandingTests {
 
     @Test("FL-13: a device with a reopened session is not done")
     func openAgain() throws {
-        var (controller, order) = try Self.given()
-        var report = ControllerTests.report(seen: 101)
-        ControllerTests.hear(&controller, report)
-        #expect(try Self.standing(controller, order).isDone)
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all)
+        var report = DeviceReport.done(seen: 101)
+        controller.hear(report)
+        #expect(try controller.standing().isDone)
         for (session, word) in [7: "refused", 6: "refused", 8: "clean"] {
             (report.session, report.sequence) = (UInt64(session), report.sequence + 1)
-            ControllerTests.hear(&controller, report)
-            #expect(try Self.standing(controller, order).word == word, "session \(session)")
+            controller.hear(report)
+            #expect(try controller.standing().word == word, "session \(session)")
         }
     }
 
-    @Test(
-        "enforced apps do not count as receipts and are counted separately"
-    )
+    @Test("enforced apps do not count as receipts and are counted separately")
     func enforced() throws {
-        var (controller, order) = try Self.given()
-        var report = ControllerTests.report(seen: 101)
+        var controller = try ControllerState.listing("a")
+        let order = try controller.issue(.all)
+        var report = DeviceReport.done(seen: 101)
         report.rounds = [.init(session: 7, finished: 1, waived: 2, enforced: 3, owing: [])]
-        ControllerTests.hear(&controller, try DeviceReport(report.json))
-        #expect(try Self.standing(controller, order) == .clean(waived: 2, enforced: 3))
+        controller.hear(try DeviceReport(report.json))
+        #expect(try controller.standing() == .clean(waived: 2, enforced: 3))
         let counts = controller.progress(of: order, now: 0, atMost: 9).counts
         #expect(counts.waived == 2 && counts.enforced == 3)
         #expect(try OrderCounts(counts.text) == counts)
@@ -126,16 +115,17 @@ struct ControllerStandingTests {
         ]
     )
     func badEntry(entry: String) throws {
-        var (controller, order) = try Self.given()
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all)
         let text = """
             {"seen":{"all":101,"own":0},"mode":"shared","sequence":9,"result":{"order":101,"outcome":"signed-out","ended":7},
              "rounds":[{"session":7,"finished":1,"owing":[\(entry),{"app":"notes","progress":"told"}],"steps":[\(entry),1]}]}
             """
         let report = try DeviceReport(try JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 16 << 10)))
-        ControllerTests.hear(&controller, report)
+        controller.hear(report)
         let device = try #require(controller.devices["a"]?.report)
         #expect(device.rounds.first?.owes == 2 && device.rounds.first?.owing.last?.app == "notes")
         #expect(device.rounds.flatMap(\.owing).allSatisfy { $0.app.utf8.count < 200 && $0.progress.count <= 21 })
-        #expect(try !Self.standing(controller, order).isDone)
+        #expect(try !controller.standing().isDone)
     }
 }

@@ -7,46 +7,14 @@ import shared_device_controller
 
 @Suite("The state machine of the controller")
 struct ControllerTests {
-    static func controller(_ names: String...) throws -> ControllerState {
-        var controller = ControllerState(highest: 100)
-        _ = try controller.list(names, groups: ["wards"])
-        controller.connected()
-        while controller.nextMessage(now: 0) != nil {}
-        return controller
-    }
-
-    static func report(
-        seen: UInt64,
-        ended: UInt64 = 7,
-        owing: [String] = [],
-        sequence: UInt64 = 1
-    ) -> DeviceReport {
-        var report = DeviceReport()
-        report.seen.all = seen
-        report.mode = "shared"
-        report.result = .init(order: seen, outcome: .signedOut, ended: ended)
-        report.rounds = [.init(session: 7, finished: 1, owing: owing.map { .init(app: $0, progress: "told") })]
-        report.sequence = sequence
-        return report
-    }
-
-    static func hear(_ controller: inout ControllerState, _ report: DeviceReport, now: Double = 0) {
-        controller.received(.reported(device: "a"), .reported(report), sent: now, now: now)
-    }
-
-    private static func standing(_ controller: ControllerState, now: Double = 0) throws -> Standing {
-        let order = try #require(controller.orders.last)
-        return try #require(controller.standings(of: order, now: now).first).standing
-    }
-
     @Test("a change, an unlisted device and a forgotten device are news for followers")
     func changes() throws {
-        var controller = try Self.controller("c", "a", "b")
+        var controller = try ControllerState.listing("c", "a", "b")
         let known = controller.revision
-        Self.hear(&controller, Self.report(seen: 5))
+        controller.hear(.done(seen: 5))
         let changed = { controller.names.filter { controller.devices[$0]?.changedAt ?? 0 > known } }
         #expect(changed() == ["a"] && controller.forgottenAt < known)
-        controller.received(.presence(device: "aa"), .presence(isOnline: true), sent: nil, now: 0)
+        controller.hear("aa", isOnline: true)
         #expect(changed() == ["a", "aa"] && controller.names == ["a", "aa", "b", "c"] && controller.listedCount == 3)
         #expect(controller.names[controller.place(after: "a")...].first == "aa")
         #expect(controller.place(after: "c") == 4)
@@ -56,10 +24,9 @@ struct ControllerTests {
 
     @Test("an order's progress counts each device once and lists the worst first")
     func progress() throws {
-        var controller = try Self.controller("b", "a", "c")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"]))
-        let order = try #require(controller.orders.last)
+        var controller = try ControllerState.listing("b", "a", "c")
+        let order = try controller.issue(.all)
+        controller.hear(.done(seen: 101, owing: ["notes"]))
         let progress = controller.progress(of: order, now: 0, atMost: 2)
         #expect(progress.counts.total == 3 && progress.counts.undone == 3)
         #expect(progress.worst.map(\.name) == ["b", "c"] && progress.worst.first?.standing == .unknown)
@@ -94,14 +61,13 @@ struct ControllerTests {
 
     @Test("a count in slices counts each device once, as it is at its turn")
     func countedInParts() throws {
-        var controller = try Self.controller("a", "b", "c", "e")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        let order = try #require(controller.orders.last)
+        var controller = try ControllerState.listing("a", "b", "c", "e")
+        let order = try controller.issue(.all)
         var progress = OrderProgress(of: order, atMost: 9)
         let (first, second) = (progress.count(1, in: controller, now: 0), progress.count(1, in: controller, now: 0))
         #expect(first && second && progress.counts.total == 2)
         // In between a counted device reports, a device is added, and an uncounted one is removed.
-        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"]))
+        controller.hear(.done(seen: 101, owing: ["notes"]))
         _ = try controller.list(["d"], groups: [])
         _ = try controller.list(["c"], groups: nil)
         while progress.count(1, in: controller, now: 0) {}
@@ -125,9 +91,9 @@ struct ControllerTests {
             return try #require(controller.orders.last)
         }
         let first = try give(.devices(["a", "b", "d-7"]))
-        var report = Self.report(seen: 0)
+        var report = DeviceReport.done(seen: 0)
         (report.seen.own, report.result) = (first.number, .init(order: first.number, outcome: .nobody, ended: 7))
-        Self.hear(&controller, report)
+        controller.hear(report)
         for _ in 0..<10 { _ = try give(.group("all")) }
         let count = controller.orders.reduce(0) { count, order in
             if case .devices(let names) = order.target { count + names.count } else { count }
@@ -197,45 +163,43 @@ struct ControllerTests {
 
     @Test("a session number that JSON cannot hold is refused without a change")
     func impossibleSession() throws {
-        var controller = try Self.controller("a")
+        var controller = try ControllerState.listing("a")
         for session: UInt64 in [1 << 53, .max] {
-            #expect(throws: FleetRefusal.self) {
-                try controller.order(.all, session: session, reason: "", now: 0)
-            }
+            #expect(throws: FleetRefusal.self) { try controller.issue(.all, session: session) }
         }
         #expect(controller.orders.isEmpty)
-        _ = try controller.order(.all, session: (1 << 53) - 1, reason: "", now: 0)
+        try controller.issue(.all, session: (1 << 53) - 1)
         #expect(controller.orders.count == 1)
     }
 
     @Test("FL-2, FL-12: numbers only grow, also above the numbers seen by devices")
     func numbers() throws {
-        var controller = try Self.controller("a")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all)
         #expect(controller.highest == 101)
-        Self.hear(&controller, Self.report(seen: 5000))
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        controller.hear(.done(seen: 5000))
+        try controller.issue(.all)
         #expect(controller.highest == 5001)
         // An implausible number is ignored, because it leaves no room for later orders.
-        Self.hear(&controller, Self.report(seen: (1 << 53) - 1, sequence: 2))
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        controller.hear(.done(seen: (1 << 53) - 1, sequence: 2))
+        try controller.issue(.all)
         #expect(controller.highest == 5002)
-        #expect(try !Self.standing(controller).isDone)
+        #expect(try !controller.standing().isDone)
         #expect(controller.nextMessage(now: 60).map { $0.0 } == .allDesired)
         #expect(controller.nextMessage(now: 60).map { $0.1 } == .heartbeat(highest: 5002))
     }
 
     @Test("FL-12: a new order keeps the scope of a pending one: no session, else highest")
     func merging() throws {
-        var controller = try Self.controller("a")
-        _ = try controller.order(.all, session: 9, reason: "", now: 0)
-        _ = try controller.order(.all, session: 4, reason: "", now: 0)
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all, session: 9)
+        try controller.issue(.all, session: 4)
         #expect(controller.desired?.session == 9)
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        _ = try controller.order(.all, session: 4, reason: "", now: 0)
+        try controller.issue(.all)
+        try controller.issue(.all, session: 4)
         #expect(controller.desired?.session == nil)
-        Self.hear(&controller, Self.report(seen: controller.highest))
-        _ = try controller.order(.all, session: 4, reason: "", now: 0)
+        controller.hear(.done(seen: controller.highest))
+        try controller.issue(.all, session: 4)
         #expect(controller.desired?.session == 4)
     }
 
@@ -243,9 +207,9 @@ struct ControllerTests {
     func mergingEach() throws {
         let directory = try TemporaryDirectory("controller-merging")
         let store = try ControllerStore(directory: directory.path)
-        var controller = try Self.controller("a", "b", "c")
-        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
-        _ = try controller.order(.devices(["c"]), session: 9, reason: "", now: 0)
+        var controller = try ControllerState.listing("a", "b", "c")
+        try controller.issue(.devices(["a"]))
+        try controller.issue(.devices(["c"]), session: 9)
         let record = try controller.order(.group("wards"), session: 7, reason: "x", now: 0)
         let sessions = ["a", "b", "c"].map { controller.devices[$0]?.desired?.session }
         #expect(sessions == [nil, 7, 9])
@@ -257,43 +221,38 @@ struct ControllerTests {
 
     @Test("FL-12: a group means its members when the order is issued")
     func groups() throws {
-        var controller = try Self.controller("a", "b")
-        _ = try controller.order(.group("wards"), session: nil, reason: "", now: 0)
+        var controller = try ControllerState.listing("a", "b")
+        try controller.issue(.group("wards"))
         _ = try controller.list(["c"], groups: ["wards"])
         #expect(controller.orders.last?.target == .devices(["a", "b"]))
-        #expect(throws: FleetRefusal.self) {
-            try controller.order(.group("none"), session: nil, reason: "", now: 0)
-        }
-        #expect(throws: FleetRefusal.self) {
-            try controller.order(.devices(["x"]), session: nil, reason: "", now: 0)
+        for target in [.group("none"), .devices(["x"])] as [OrderTarget] {
+            #expect(throws: FleetRefusal.self) { try controller.issue(target) }
         }
     }
 
     @Test("FL-13: only the device's own report counts, and only without an open round")
     func done() throws {
-        var controller = try Self.controller("a")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        controller.received(.presence(device: "a"), .presence(isOnline: true), sent: 0, now: 0)
-        #expect(try Self.standing(controller) == .unknown)
-        Self.hear(&controller, Self.report(seen: 100))
-        #expect(try Self.standing(controller) == .unreachable(since: 0))
-        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"], sequence: 2), now: 1)
-        #expect(try Self.standing(controller, now: 30).word == "cleaning")
-        #expect(try Self.standing(controller, now: 62).word == "stuck")
-        var unknown = Self.report(seen: 101, sequence: 3)
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all)
+        controller.hear("a", isOnline: true)
+        #expect(try controller.standing() == .unknown)
+        controller.hear(.done(seen: 100))
+        #expect(try controller.standing() == .unreachable(since: 0))
+        controller.hear(.done(seen: 101, owing: ["notes"], sequence: 2), now: 1)
+        #expect(try controller.standing(now: 30).word == "cleaning")
+        #expect(try controller.standing(now: 62).word == "stuck")
+        var unknown = DeviceReport.done(seen: 101, sequence: 3)
         unknown.mode = DeviceReport.unknownMode
-        Self.hear(&controller, unknown, now: 2)
-        #expect(try !Self.standing(controller).isDone)
-        Self.hear(&controller, Self.report(seen: 101, sequence: 4), now: 3)
-        #expect(try Self.standing(controller) == .clean(waived: 0))
+        controller.hear(unknown, now: 2)
+        #expect(try !controller.standing().isDone)
+        controller.hear(.done(seen: 101, sequence: 4), now: 3)
+        #expect(try controller.standing() == .clean(waived: 0))
         // A later session has its own cleanups.
-        Self.hear(&controller, Self.report(seen: 101, ended: 6, owing: ["notes"], sequence: 5), now: 4)
-        #expect(try Self.standing(controller).isDone)
+        controller.hear(.done(seen: 101, ended: 6, owing: ["notes"], sequence: 5), now: 4)
+        #expect(try controller.standing().isDone)
     }
 
-    @Test(
-        "FL-11: excess messages of a device are ignored without affecting another"
-    )
+    @Test("FL-11: excess messages of a device are ignored without affecting another")
     func tooMuch() {
         var limiter = ReportLimiter()
         let flood = (0..<1000).map { _ in limiter.admit("a", now: 5) }
@@ -307,41 +266,33 @@ struct ControllerTests {
 
     @Test("FL-14: an unlisted device is shown and counts for no order")
     func unlisted() throws {
-        var controller = try Self.controller("b")
-        Self.hear(&controller, Self.report(seen: 5))
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        #expect(controller.unlisted == ["a"])
-        #expect(controller.standings(of: try #require(controller.orders.last), now: 0).map(\.name) == ["b"])
+        var controller = try ControllerState.listing("b")
+        controller.hear(.done(seen: 5))
+        let order = try controller.issue(.all)
+        #expect(controller.unlisted == ["a"] && controller.standings(of: order, now: 0).map(\.name) == ["b"])
     }
 
     @Test("FL-15: an old retained report is ignored; a live one reveals a wrong clock")
     func oldReports() throws {
-        var controller = try Self.controller("a")
-        _ = try controller.order(.all, session: nil, reason: "", now: 0)
-        Self.hear(&controller, Self.report(seen: 101, owing: ["notes"], sequence: 9))
-        Self.hear(&controller, Self.report(seen: 101, sequence: 8))
-        #expect(try !Self.standing(controller).isDone)
+        var controller = try ControllerState.listing("a")
+        try controller.issue(.all)
+        controller.hear(.done(seen: 101, owing: ["notes"], sequence: 9))
+        controller.hear(.done(seen: 101, sequence: 8))
+        #expect(try !controller.standing().isDone)
         #expect(controller.oldCount == 1)
-        controller.received(
-            .reported(device: "a"),
-            .reported(Self.report(seen: 101, sequence: 10)),
-            sent: 500,
-            now: 1000
-        )
+        let report = DeviceReport.done(seen: 101, sequence: 10)
+        controller.received(.reported(device: "a"), .reported(report), sent: 500, now: 1000)
         #expect(controller.devices["a"]?.clockOffset == -500)
     }
 
     /// The first report of an agent without a file.
     private static func firstReport(of view: DeviceView, at wall: Double) throws -> DeviceReport {
         let now = Moment.at(1, wall: wall)
-        var agent = AgentState(policy: .init(), memory: AgentMemory(), now: now)
-        _ = agent.handle(.connected, now: now)
+        var agent = AgentTests.agent(now: now)
         return try #require(agent.handle(.device(view), now: now).report)
     }
 
-    @Test(
-        "FL-15: after a far-ahead clock and a lost file a device is heard again"
-    )
+    @Test("FL-15: after a far-ahead clock and a lost file a device is heard again")
     func clockFarAhead() throws {
         let directory = try TemporaryDirectory("controller-clock")
         let store = try ControllerStore(directory: directory.path)
@@ -353,16 +304,19 @@ struct ControllerTests {
         let early = try Self.firstReport(of: .nobody(1), at: 990)
         let far = try Self.firstReport(of: .nobody(2), at: 900_000_000)
         let right = try Self.firstReport(of: .nobody(3), at: 2000)
-        let isFarHeard = hear(far, sent: 900_000_000, now: 1000)
-        #expect(isFarHeard)
-        let isReplayHeard = hear(early, sent: 990, now: 1001)
-        #expect(!isReplayHeard, "it is from before the last report")
-        let isKeptHeard = hear(right, sent: nil, now: 2000)
-        #expect(!isKeptHeard, "the server had kept it")
-        let isWrongHeard = hear(right, sent: 5000, now: 2000)
-        #expect(!isWrongHeard, "its time is wrong")
-        let isHeard = hear(right, sent: 2000, now: 2001)
-        #expect(isHeard && controller.devices["a"]?.clockOffset == nil && controller.oldCount == 3)
+        let cases: [(report: DeviceReport, sent: Double?, now: Double, isHeard: Bool)] = [
+            (far, 900_000_000, 1000, true),
+            // It is from before the last report.
+            (early, 990, 1001, false),
+            // The server had kept it.
+            (right, nil, 2000, false),
+            // Its time is wrong.
+            (right, 5000, 2000, false),
+            (right, 2000, 2001, true),
+        ]
+        let heard = cases.map { hear($0.report, sent: $0.sent, now: $0.now) }
+        #expect(heard == cases.map(\.isHeard))
+        #expect(controller.devices["a"]?.clockOffset == nil && controller.oldCount == 3)
         // The abandoned numbers are old, however they arrive, also after a restart of the controller.
         let isHeardAgain = ([nil, 900_000_000] as [Double?]).map { hear(far, sent: $0, now: 2002) }
         #expect(isHeardAgain == [false, false] && controller.oldCount == 5)
@@ -375,5 +329,51 @@ struct ControllerTests {
         let less = try Self.firstReport(of: .nobody(4), at: 800_000_000)
         let isLessHeard = ([nil, 800_000_000, 3000] as [Double?]).map { hear(less, sent: $0, now: 3001) }
         #expect(isLessHeard == [false, false, true])
+    }
+}
+
+// MARK: - Values for tests
+
+extension ControllerState {
+    /// A connected controller that lists these devices as a group, and has nothing to publish.
+    static func listing(_ names: String...) throws -> ControllerState {
+        var controller = ControllerState(highest: 100)
+        _ = try controller.list(names, groups: ["wards"])
+        controller.connected()
+        while controller.nextMessage(now: 0) != nil {}
+        return controller
+    }
+
+    @discardableResult
+    mutating func issue(_ target: OrderTarget, session: UInt64? = nil, now: Double = 0) throws -> RecordedOrder {
+        _ = try order(target, session: session, reason: "", now: now)
+        return try #require(orders.last)
+    }
+
+    mutating func hear(_ device: String = "a", isOnline: Bool, now: Double = 0) {
+        received(.presence(device: device), .presence(isOnline: isOnline), sent: nil, now: now)
+    }
+
+    mutating func hear(_ report: DeviceReport, from device: String = "a", now: Double = 0) {
+        received(.reported(device: device), .reported(report), sent: now, now: now)
+    }
+
+    /// The progress of the first device with the last order.
+    func standing(now: Double = 0) throws -> Standing {
+        let order = try #require(orders.last)
+        return try #require(standings(of: order, now: now).first).standing
+    }
+}
+
+extension DeviceReport {
+    /// A report that this order ended session 7, and that these apps have a pending cleanup.
+    static func done(seen: UInt64, ended: UInt64 = 7, owing: [String] = [], sequence: UInt64 = 1) -> DeviceReport {
+        var report = DeviceReport()
+        report.seen.all = seen
+        report.mode = "shared"
+        report.result = .init(order: seen, outcome: .signedOut, ended: ended)
+        report.rounds = [.init(session: 7, finished: 1, owing: owing.map { .init(app: $0, progress: "told") })]
+        report.sequence = sequence
+        return report
     }
 }

@@ -164,10 +164,7 @@ struct FleetConnectionTests {
         #expect(FleetFiles.objection(toKey: file, credentials: directory.path) != nil)
     }
 
-    @Test(
-        "FL-10: a key of another user is refused",
-        .enabled(if: geteuid() == 0, "root alone has several users")
-    )
+    @Test("FL-10: a key of another user is refused", .enabled(if: geteuid() == 0, "root alone has several users"))
     func foreignKey() throws {
         let directory = try TemporaryDirectory("credentials")
         let file = try Self.key(in: directory, rights: 0o600)

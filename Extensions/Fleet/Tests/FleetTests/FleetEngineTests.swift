@@ -59,9 +59,7 @@ struct FleetEngineTests {
         #expect(heardByB.losses.isEmpty && heardByB.refusals.isEmpty)
     }
 
-    @Test(
-        "FL-10: without TLS or with an untrusted certificate there is no connection"
-    )
+    @Test("FL-10: without TLS or with an untrusted certificate there is no connection")
     func certificates() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b"] { try await stage.enrol(name) }
@@ -126,10 +124,7 @@ struct FleetEngineTests {
         }
     }
 
-    @Test(
-        "FL-10: a device's certificate or one of another host is not the server's",
-        arguments: ["a", "other.example"]
-    )
+    @Test("FL-10: a device's certificate or one of another host is not the server's", arguments: ["a", "other.example"])
     func falseServer(name: String) async throws {
         let stage = try await FleetStage()
         try await stage.enrol("b")

@@ -24,9 +24,7 @@ struct FleetEnrolTests {
         try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int ?? 0
     }
 
-    @Test(
-        "FL-10: one command on each side enrols a device, and the agent connects"
-    )
+    @Test("FL-10: one command on each side enrols a device, and the agent connects")
     func bothAtOnce() async throws {
         let stage = try await FleetStage()
         try await stage.startController()
@@ -66,10 +64,7 @@ struct FleetEnrolTests {
         withExtendedLifetime(agent) {}
     }
 
-    @Test(
-        "keys are private whatever the umask, and agents can read theirs",
-        arguments: ["000", "777"]
-    )
+    @Test("keys are private whatever the umask, and agents can read theirs", arguments: ["000", "777"])
     func umask(_ umask: String) async throws {
         let stage = try await FleetStage()
         func run(_ words: [String]) async throws {
@@ -169,9 +164,7 @@ struct FleetEnrolTests {
         }
     }
 
-    @Test(
-        "FL-10: an authority in a folder that others can write to is refused"
-    )
+    @Test("FL-10: an authority in a folder that others can write to is refused")
     func othersFolder() async throws {
         let stage = try await FleetStage()
         let (folder, pki) = (stage.path("others"), stage.path("pki"))

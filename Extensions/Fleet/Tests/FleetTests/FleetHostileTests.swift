@@ -56,10 +56,7 @@ struct FleetHostileTests {
         case engine, agent, controller, broker
     }
 
-    @Test(
-        "FL-1, FL-3: after any kill the order is carried out and never counted early",
-        arguments: Victim.allCases
-    )
+    @Test("FL-1, FL-3: after any kill the order is carried out and never counted early", arguments: Victim.allCases)
     func killedAtEachMessage(victim: Victim) async throws {
         let stage = try await FleetStage.serving("ward-1")
         try await stage.enrol("auditor")

@@ -152,10 +152,7 @@ struct FleetViewTests {
         #expect(!text.contains("clock"), "\(text)")
     }
 
-    @Test(
-        "a device is shown as online only while the controller is connected",
-        arguments: [true, false]
-    )
+    @Test("a device is shown as online only while the controller is connected", arguments: [true, false])
     func networkUnknown(isConnected: Bool) async throws {
         let fields: [[String: DBusValue]] = [["isOnline": .boolean(true)]]
         let table = try await Self.devices(fields, isConnected: isConnected)

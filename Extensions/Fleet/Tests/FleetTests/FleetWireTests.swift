@@ -9,9 +9,7 @@ import Testing
 /// The client's bytes, and its tolerance of a server that breaks every rule. The tests are the server.
 @Suite("A fleet's bytes on the wire")
 struct FleetWireTests {
-    @Test(
-        "FL-9, FL-11: the client's first packet has the documented limits and will"
-    )
+    @Test("FL-9, FL-11: the client's first packet has the documented limits and will")
     func greeting() async throws {
         let server = try Listener()
         var options = server.options
@@ -28,10 +26,7 @@ struct FleetWireTests {
         withExtendedLifetime(client) {}
     }
 
-    @Test(
-        "FL-11, FL-8: the client leaves a server whose packet exceeds the limit",
-        arguments: [4096, 1 << 20]
-    )
+    @Test("FL-11, FL-8: the client leaves a server whose packet exceeds the limit", arguments: [4096, 1 << 20])
     func hugePacket(atOnce: Int) async throws {
         let server = try Listener()
         var options = server.options

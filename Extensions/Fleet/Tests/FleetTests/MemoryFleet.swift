@@ -235,11 +235,5 @@ struct MemoryFleet {
         isControllerConnected = false
     }
 
-    mutating func order(_ target: OrderTarget) -> RecordedOrder? {
-        guard case .order(let recorded, _)? = try? controller.order(target, session: nil, reason: "test", now: now)
-        else {
-            return nil
-        }
-        return recorded
-    }
+    mutating func order(_ target: OrderTarget) throws -> RecordedOrder { try controller.issue(target, now: now) }
 }
