@@ -22,6 +22,13 @@ package final class SimulatedDevices: Sendable {
         var open: UInt64?
         /// The highest order that it has reported as seen.
         var said: UInt64 = 0
+
+        /// The broker's view.
+        var view: DeviceView {
+            let owing = [DeviceReport.Round.Debt(app: "notes", progress: "begun")]
+            let rounds = debt.map { [DeviceReport.Round(session: $0.session, finished: 0, owing: owing)] }
+            return DeviceView(mode: "shared", epoch: epoch, isSignedIn: isSignedIn, rounds: rounds ?? [])
+        }
     }
 
     private struct State {
@@ -31,6 +38,46 @@ package final class SimulatedDevices: Sendable {
         var mustSubscribe = false
         var problem: MQTTError?
         var reported = 0
+        /// The reports to publish.
+        var reports: [(Int, DeviceReport)] = []
+
+        /// Passes an event to a device's agent, and handles its effects until none is left.
+        mutating func tell(_ index: Int, _ event: AgentEvent, _ now: Moment) {
+            // All devices subscribe together at the beginning of a connection, and each broker reports its view.
+            let isConnection = event == .connected
+            var events = isConnection ? [.device(devices[index].view), event] : [event]
+            defer { devices[index].wakeAt = devices[index].agent.wake(now: now) }
+            while let event = events.popLast() {
+                for effect in devices[index].agent.handle(event, now: now) {
+                    switch effect {
+                    case .subscribe:
+                        devices[index].isSubscribing = true
+                        if !isConnection { mustSubscribe = true }
+                    case .publish(let report):
+                        reports.append((index, report))
+                        devices[index].said = max(devices[index].said, report.seen.all)
+                    case .askDevice: events.append(.device(devices[index].view))
+                    case .signOut(let session, _):
+                        let isOpen = devices[index].isSignedIn && devices[index].epoch == session
+                        if isOpen {
+                            devices[index].debt = (session, now.uptime + Double(random.below(3)))
+                            devices[index].isSignedIn = false
+                            devices[index].epoch += 1
+                        }
+                        events.append(.signOutAnswered(isOpen ? .ended : .overAlready))
+                    case .store, .publishPresence, .note: break
+                    }
+                }
+            }
+        }
+
+        /// Connects or disconnects a device. Its broker keeps running meanwhile.
+        mutating func turn(_ index: Int, _ now: Moment) {
+            devices[index].isAway.toggle()
+            guard isConnected else { return }
+            tell(index, devices[index].isAway ? .disconnected : .connected, now)
+            if !devices[index].isAway { mustSubscribe = true }
+        }
     }
 
     private let names: [String]
@@ -109,68 +156,27 @@ package final class SimulatedDevices: Sendable {
         isKept: Bool = false,
         _ change: @Sendable (inout State) -> Void = { _ in }
     ) {
-        let reports = state.withLock { state in
+        update { state, now in
             change(&state)
-            var reports: [(Int, DeviceReport)] = []
-            let now = Self.now
             for index in state.devices.indices where !state.devices[index].isAway {
                 if isKept {
                     guard state.devices[index].isSubscribing else { continue }
                     state.devices[index].isSubscribing = false
                 }
-                Self.tell(index, event, now, &state, &reports)
-            }
-            return reports
-        }
-        publish(reports)
-    }
-
-    /// Passes an event to a device's agent, and handles its effects until none is left.
-    private static func tell(
-        _ index: Int,
-        _ event: AgentEvent,
-        _ now: Moment,
-        _ state: inout State,
-        _ reports: inout [(Int, DeviceReport)]
-    ) {
-        // All devices subscribe together at the beginning of a connection, and each broker reports its view.
-        let isConnection = event == .connected
-        var events = isConnection ? [.device(view(state.devices[index])), event] : [event]
-        defer { state.devices[index].wakeAt = state.devices[index].agent.wake(now: now) }
-        while let event = events.popLast() {
-            for effect in state.devices[index].agent.handle(event, now: now) {
-                switch effect {
-                case .subscribe:
-                    state.devices[index].isSubscribing = true
-                    if !isConnection { state.mustSubscribe = true }
-                case .publish(let report):
-                    reports.append((index, report))
-                    state.devices[index].said = max(state.devices[index].said, report.seen.all)
-                case .askDevice: events.append(.device(view(state.devices[index])))
-                case .signOut(let session, _):
-                    let isOpen = state.devices[index].isSignedIn && state.devices[index].epoch == session
-                    if isOpen {
-                        state.devices[index].debt = (session, now.uptime + Double(state.random.below(3)))
-                        state.devices[index].isSignedIn = false
-                        state.devices[index].epoch += 1
-                    }
-                    events.append(.signOutAnswered(isOpen ? .ended : .overAlready))
-                case .store, .publishPresence, .note: break
-                }
+                state.tell(index, event, now)
             }
         }
     }
 
-    private static func view(_ device: Device) -> DeviceView {
-        let rounds = device.debt.map { debt in
-            [DeviceReport.Round(session: debt.session, finished: 0, owing: [.init(app: "notes", progress: "begun")])]
+    /// Changes the state, and publishes the reports that follow.
+    private func update(_ change: @Sendable (inout State, Moment) -> Void) {
+        let reports = state.withLock { state in
+            change(&state, Self.now)
+            state.reported += state.reports.count
+            defer { state.reports = [] }
+            return state.reports
         }
-        return DeviceView(mode: "shared", epoch: device.epoch, isSignedIn: device.isSignedIn, rounds: rounds ?? [])
-    }
-
-    private func publish(_ reports: [(Int, DeviceReport)]) {
         guard !reports.isEmpty, let client = client.withLock({ $0 }) else { return }
-        state.withLock { $0.reported += reports.count }
         for (index, report) in reports {
             let event = FleetEvent(.reported(report), source: names[index], identifier: "\(report.sequence)", time: nil)
             let topic = topics.text(.reported(device: names[index]))
@@ -182,52 +188,30 @@ package final class SimulatedDevices: Sendable {
 
     /// Advances the time: apps finish, and with `flapping` one device in a hundred goes online or offline.
     package func tick(flapping: Bool) {
-        let (reports, mustSubscribe) = state.withLock { state in
-            let now = Self.now
-            var reports: [(Int, DeviceReport)] = []
+        update { state, now in
             for index in state.devices.indices {
                 if let debt = state.devices[index].debt, debt.until <= now.uptime {
                     state.devices[index].debt = nil
                     if state.devices[index].open == debt.session { state.devices[index].open = nil }
-                    if !state.devices[index].isAway {
-                        Self.tell(index, .device(Self.view(state.devices[index])), now, &state, &reports)
-                    }
+                    if !state.devices[index].isAway { state.tell(index, .device(state.devices[index].view), now) }
                 }
-                if flapping, state.random.below(100) == 0 { Self.turn(index, now, &state, &reports) }
+                if flapping, state.random.below(100) == 0 { state.turn(index, now) }
                 if !state.devices[index].isAway, let time = state.devices[index].wakeAt, time <= now.uptime {
-                    Self.tell(index, .tick, now, &state, &reports)
+                    state.tell(index, .tick, now)
                 }
             }
-            defer { state.mustSubscribe = false }
-            return (reports, state.mustSubscribe && state.isConnected)
         }
-        publish(reports)
+        let mustSubscribe = state.withLock { state in
+            defer { state.mustSubscribe = false }
+            return state.mustSubscribe && state.isConnected
+        }
         if mustSubscribe { try? client.withLock { $0 }?.subscribe(to: [topics.text(.allDesired)]) }
     }
 
-    private static func turn(
-        _ index: Int,
-        _ now: Moment,
-        _ state: inout State,
-        _ reports: inout [(Int, DeviceReport)]
-    ) {
-        state.devices[index].isAway.toggle()
-        guard state.isConnected else { return }
-        // Its broker keeps running while the network is down.
-        tell(index, state.devices[index].isAway ? .disconnected : .connected, now, &state, &reports)
-        if !state.devices[index].isAway { state.mustSubscribe = true }
-    }
-
     package func bringBack() {
-        let reports = state.withLock { state in
-            let now = Self.now
-            var reports: [(Int, DeviceReport)] = []
-            for index in state.devices.indices where state.devices[index].isAway {
-                Self.turn(index, now, &state, &reports)
-            }
-            return reports
+        update { state, now in
+            for index in state.devices.indices where state.devices[index].isAway { state.turn(index, now) }
         }
-        publish(reports)
     }
 
     /// Marks the sessions that are open now: they must end cleanly.
@@ -239,28 +223,17 @@ package final class SimulatedDevices: Sendable {
         }
     }
 
-    /// Signs in a user on each device.
+    /// Signs in a user on each device, and passes each broker's view to its agent.
     package func signIn() {
-        state.withLock { state in
-            for index in state.devices.indices where !state.devices[index].isSignedIn {
-                state.devices[index].epoch += 1
-                state.devices[index].isSignedIn = true
+        update { state, now in
+            for index in state.devices.indices {
+                if !state.devices[index].isSignedIn {
+                    state.devices[index].epoch += 1
+                    state.devices[index].isSignedIn = true
+                }
+                if !state.devices[index].isAway { state.tell(index, .device(state.devices[index].view), now) }
             }
         }
-        tellDevices()
-    }
-
-    /// Passes each broker's view to its agent.
-    private func tellDevices() {
-        let reports = state.withLock { state in
-            let now = Self.now
-            var reports: [(Int, DeviceReport)] = []
-            for index in state.devices.indices where !state.devices[index].isAway {
-                Self.tell(index, .device(Self.view(state.devices[index])), now, &state, &reports)
-            }
-            return reports
-        }
-        publish(reports)
     }
 
     /// The number of devices whose marked session is over and clean.
