@@ -12,8 +12,8 @@ struct FleetSimulationTests {
     private static func liars(_ fleet: MemoryFleet, _ order: RecordedOrder, _ open: [Int: UInt64]) -> [String] {
         fleet.controller.standings(of: order, now: fleet.now).compactMap { name, standing in
             guard standing.isDone, let index = Int(name.dropFirst(2)), let session = open[index] else { return nil }
-            let device = fleet.devices[index]
-            let isOver = device.ended.contains(session) && device.debts[session] == nil
+            let broker = fleet.devices[index].broker
+            let isOver = broker.ended.contains(session) && broker.debts[session] == nil
             return isOver ? nil : "\(name): session \(session), \(standing)"
         }
     }
@@ -30,8 +30,8 @@ struct FleetSimulationTests {
             let names = (0..<20).map(MemoryFleet.name)
             // The sessions that are open now and must end.
             let open = fleet.devices.indices.compactMap { index -> (Int, UInt64)? in
-                let isMeant = fleet.devices[index].isSignedIn && (isForAll || index < 20)
-                return isMeant ? (index, fleet.devices[index].epoch) : nil
+                let broker = fleet.devices[index].broker
+                return broker.isSignedIn && (isForAll || index < 20) ? (index, broker.epoch) : nil
             }
             let order = try fleet.order(isForAll ? .all : .devices(names))
             given.append((order, isForAll ? 40 : 20, Dictionary(uniqueKeysWithValues: open)))

@@ -6,13 +6,20 @@ import FleetLoad
 struct MemoryFleet {
     /// A device with its true state, which the checks use instead of reports.
     struct Device {
+        struct Broker {
+            var epoch: UInt64 = 1
+            var isSignedIn = false
+            /// The ended sessions with pending cleanups, and when the apps finish them.
+            var debts: [UInt64: Double] = [:]
+            var ended: [UInt64] = []
+        }
+
         var agent: AgentState
         var disk = AgentMemory()
-        var epoch: UInt64 = 1
-        var isSignedIn = false
-        /// The ended sessions with pending cleanups, and when the apps finish them.
-        var debts: [UInt64: Double] = [:]
-        var ended: [UInt64] = []
+        var broker = Broker()
+        /// The broker's stored state, and when the present state is stored.
+        var stored = Broker()
+        var storedAt = 0.0
         var isAway = false
         var isConnected = false
         /// Requests and responses in flight.
@@ -21,21 +28,11 @@ struct MemoryFleet {
         var knownView: DeviceView?
         /// The number of the agent's starts. Responses to an earlier run are lost.
         var run = 0
-        /// The broker's stored state, and when the present state is stored.
-        var stored = Session()
-        var storedAt = 0.0
-
-        struct Session {
-            var epoch: UInt64 = 1
-            var isSignedIn = false
-            var debts: [UInt64: Double] = [:]
-            var ended: [UInt64] = []
-        }
 
         /// Stores the state now or at a later time.
         mutating func store(at time: Double, now: Double) {
             storedAt = time
-            if time <= now { stored = .init(epoch: epoch, isSignedIn: isSignedIn, debts: debts, ended: ended) }
+            if time <= now { stored = broker }
         }
     }
 
@@ -153,18 +150,18 @@ struct MemoryFleet {
         if devices[index].storedAt > 0, devices[index].storedAt <= now { devices[index].store(at: 0, now: now) }
         if let (session, run) = devices[index].signingOut {
             devices[index].signingOut = nil
-            let isOpen = devices[index].isSignedIn && devices[index].epoch == session
+            let isOpen = devices[index].broker.isSignedIn && devices[index].broker.epoch == session
             if isOpen { signOut(index) }
             let ended: AgentEvent.SignOutAnswer = devices[index].storedAt > 0 ? .endedUnstored : .ended
             if run == devices[index].run { tell(index, .signOutAnswered(isOpen ? ended : .overAlready)) }
         }
-        devices[index].debts = devices[index].debts.filter { $0.value > now }
+        devices[index].broker.debts = devices[index].broker.debts.filter { $0.value > now }
         let device = devices[index]
         let view = DeviceView(
             mode: "shared",
-            epoch: device.epoch,
-            isSignedIn: device.isSignedIn,
-            rounds: device.debts.keys.sorted().suffix(DeviceReport.mostRounds).map {
+            epoch: device.broker.epoch,
+            isSignedIn: device.broker.isSignedIn,
+            rounds: device.broker.debts.keys.sorted().suffix(DeviceReport.mostRounds).map {
                 .init(session: $0, finished: 1, owing: [.init(app: "notes", progress: "told")])
             },
             isStored: device.storedAt == 0
@@ -176,19 +173,20 @@ struct MemoryFleet {
     }
 
     mutating func signIn(_ index: Int) {
-        guard !devices[index].isSignedIn else { return }
-        devices[index].epoch += 1
-        devices[index].isSignedIn = true
+        guard !devices[index].broker.isSignedIn else { return }
+        devices[index].broker.epoch += 1
+        devices[index].broker.isSignedIn = true
         // An app gets an account only after the state is stored.
         devices[index].store(at: 0, now: now)
     }
 
     mutating func signOut(_ index: Int) {
-        guard devices[index].isSignedIn else { return }
-        devices[index].debts[devices[index].epoch] = now + Double(random.below(20))
-        devices[index].ended.append(devices[index].epoch)
-        devices[index].isSignedIn = false
-        devices[index].epoch += 1
+        let session = devices[index].broker.epoch
+        guard devices[index].broker.isSignedIn else { return }
+        devices[index].broker.debts[session] = now + Double(random.below(20))
+        devices[index].broker.ended.append(session)
+        devices[index].broker.isSignedIn = false
+        devices[index].broker.epoch += 1
         devices[index].store(at: isFaulty && random.chance(30) ? now + Double(1 + random.below(5)) : 0, now: now)
     }
 
@@ -205,9 +203,7 @@ struct MemoryFleet {
 
     /// Cuts the power: agent and broker keep only their stored state.
     mutating func cutPower(_ index: Int) {
-        let stored = devices[index].stored
-        (devices[index].epoch, devices[index].isSignedIn) = (stored.epoch, stored.isSignedIn)
-        (devices[index].debts, devices[index].ended) = (stored.debts, stored.ended)
+        devices[index].broker = devices[index].stored
         (devices[index].storedAt, devices[index].signingOut, devices[index].knownView) = (0, nil, nil)
         killAgent(index)
     }
@@ -225,11 +221,10 @@ struct MemoryFleet {
 
     /// Kills the controller: its disk has the orders and the list, but no reports.
     mutating func killController() {
-        var listed: [String: FleetDevice] = [:]
-        for (name, device) in controller.devices where device.isListed {
-            listed[name] = FleetDevice()
-            listed[name]?.isListed = true
-            listed[name]?.desired = device.desired
+        let listed = controller.devices.filter(\.value.isListed).mapValues { device in
+            var known = FleetDevice()
+            (known.isListed, known.desired) = (true, device.desired)
+            return known
         }
         controller = ControllerState(highest: controller.highest, orders: controller.orders, devices: listed)
         isControllerConnected = false
