@@ -87,7 +87,7 @@ struct AgentLimitTests {
     func clockIsStepped() throws {
         for step in [-50_400.0, 50_400] {
             var agent = AgentTests.agent(.signedIn(7), policy: Self.policy)
-            _ = agent.handle(.heartbeat(highest: 0), now: .at(10))
+            agent.handle(.heartbeat(highest: 0), at: 10)
             #expect(!agent.handle(.tick, now: .at(3609, wall: 4609 + step)).signsOut)
             let effects = agent.handle(.tick, now: .at(3610, wall: 4610 + step))
             #expect(effects.contains(.signOut(session: 7, reason: "no contact for 3600 s")))
@@ -128,10 +128,9 @@ struct AgentLimitTests {
     func newerOrder() throws {
         for scope in OrderScope.allCases {
             var agent = AgentTests.agent(.signedIn(7))
-            _ = agent.handle(.desired(scope, .init(number: 3, reason: "")), now: .at(1))
-            #expect(agent.handle(.device(.signedIn(7)), now: .at(1)).signsOut)
-            _ = agent.handle(.desired(scope, .init(number: 4, reason: "")), now: .at(2))
-            _ = agent.handle(.signOutAnswered(.ended), now: .at(3))
+            #expect(agent.handle(.desired(scope, .init(number: 3, reason: "")), .device(.signedIn(7)), at: 1).signsOut)
+            agent.handle(.desired(scope, .init(number: 4, reason: "")), at: 2)
+            agent.handle(.signOutAnswered(.ended), at: 3)
             let report = try #require(agent.handle(.device(.nobody(8)), now: .at(4)).report)
             #expect(report.seen[scope] == 4 && report.result?.order == 4 && report.result?.ended == 8)
         }
@@ -141,8 +140,7 @@ struct AgentLimitTests {
     func unstored() throws {
         for answer in [AgentEvent.SignOutAnswer.endedUnstored, .overAlready] {
             var agent = AgentTests.agent(.signedIn(7))
-            _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(1))
-            _ = agent.handle(.device(.signedIn(7)), now: .at(1))
+            agent.handle(.desired(.all, .init(number: 3, reason: "")), .device(.signedIn(7)), at: 1)
             var effects = agent.handle(.signOutAnswered(answer), now: .at(2))
             var report: DeviceReport?
             for second in 2..<8 {
@@ -170,7 +168,7 @@ struct AgentLimitTests {
         // The same for a session that ended for lack of contact.
         var lost = AgentTests.agent(.signedIn(7), policy: .init(contactTimeout: 60))
         #expect(lost.handle(.tick, now: .at(60)).signsOut)
-        _ = lost.handle(.signOutAnswered(.endedUnstored), now: .at(61))
+        lost.handle(.signOutAnswered(.endedUnstored), at: 61)
         #expect(lost.handle(.device(.signedIn(7)), now: .at(62)).signsOut)
     }
 
@@ -190,7 +188,7 @@ struct AgentLimitTests {
         }
         var agent = AgentTests.agent(.nobody(8))
         let view = DeviceView(mode: "shared", epoch: 30, isSignedIn: false, rounds: rounds)
-        _ = agent.handle(.foreign(String(repeating: "\u{1F512}\"", count: 100)), now: .at(2))
+        agent.handle(.foreign(String(repeating: "\u{1F512}\"", count: 100)), at: 2)
         let report = try #require(agent.handle(.device(view), now: .at(4)).report)
         #expect(report.rounds.reduce(0) { $0 + $1.owes } == 40, "whoever has no name counts")
         let bytes = FleetEvent(.reported(report), source: "/fleet/clinic/ward-1", identifier: "1", time: 0).bytes

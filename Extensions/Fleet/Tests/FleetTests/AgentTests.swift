@@ -48,8 +48,7 @@ struct AgentTests {
         #expect(effects.contains(.signOut(session: 7, reason: "fleet order 3: closing")))
         #expect(agent.handle(.signOutAnswered(.ended), now: .at(1)).map(\.word) == ["store", "note", "askDevice"])
         let report = try #require(agent.handle(.device(.nobody(8, owing: ["notes"])), now: .at(3)).report)
-        #expect(report.seen.all == 3)
-        #expect(report.result == .init(order: 3, outcome: .signedOut, ended: 7))
+        #expect(report.seen.all == 3 && report.result == .init(order: 3, outcome: .signedOut, ended: 7))
         #expect(report.rounds.first?.owing.map(\.app) == ["notes"])
     }
 
@@ -60,7 +59,7 @@ struct AgentTests {
             let effects = agent.handle(.desired(.all, .init(number: number, reason: "")), now: .at(5))
             #expect(effects.allSatisfy { $0.word == "publish" }, "\(effects)")
         }
-        _ = agent.handle(.desired(.own, .init(number: 6, session: 9, reason: "")), now: .at(10))
+        agent.handle(.desired(.own, .init(number: 6, session: 9, reason: "")), at: 10)
         let effects = agent.handle(.device(.signedIn(11)), now: .at(10))
         #expect(!effects.signsOut)
         #expect(effects.report?.result == .init(order: 6, outcome: .sessionOver, ended: 10))
@@ -71,8 +70,7 @@ struct AgentTests {
         var memory = AgentMemory.having(seen: 2)
         memory.intents[.all] = .init(order: 3, session: 7)
         var agent = Self.agent(memory: memory)
-        _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(0))
-        let effects = agent.handle(.device(.signedIn(9)), now: .at(0))
+        let effects = agent.handle(.desired(.all, .init(number: 3, reason: "")), .device(.signedIn(9)), at: 0)
         #expect(!effects.signsOut)
         #expect(effects.report?.result == .init(order: 3, outcome: .signedOut, ended: 8))
     }
@@ -81,24 +79,23 @@ struct AgentTests {
     func refusedReport() {
         var agent = Self.agent(.nobody(8))
         #expect(agent.handle(.refused, now: .at(5)).isEmpty && agent.wake(now: .at(5)) == 65)
-        _ = agent.handle(.refused, now: .at(20))
+        agent.handle(.refused, at: 20)
         #expect(agent.handle(.tick, now: .at(64)).isEmpty)
         #expect(agent.handle(.tick, now: .at(65)).map(\.word) == ["publishPresence", "publish"])
         #expect(agent.handle(.tick, now: .at(200)).isEmpty)
-        _ = agent.handle(.refused, now: .at(200))
-        _ = agent.handle(.disconnected, now: .at(210))
+        agent.handle(.refused, at: 200)
+        agent.handle(.disconnected, at: 210)
         #expect(agent.handle(.tick, now: .at(270)).isEmpty)
-        _ = agent.handle(.connected, now: .at(280))
+        agent.handle(.connected, at: 280)
         #expect(agent.handle(.tick, now: .at(300)).isEmpty)
     }
 
     @Test("FL-4: an order for all ends the session that is open when it arrives")
     func anySession() {
         var agent = Self.agent(.nobody(3))
-        _ = agent.handle(.disconnected, now: .at(1))
-        _ = agent.handle(.device(.signedIn(4)), now: .at(2))
-        _ = agent.handle(.connected, now: .at(900))
-        _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(900))
+        agent.handle(.disconnected, at: 1)
+        agent.handle(.device(.signedIn(4)), at: 2)
+        agent.handle(.connected, .desired(.all, .init(number: 3, reason: "")), at: 900)
         #expect(agent.handle(.device(.signedIn(4)), now: .at(900)).signsOut)
     }
 
@@ -111,7 +108,7 @@ struct AgentTests {
         let report = agent.handle(.tick, now: .at(1)).report
         #expect(report?.session == nil && report?.sequence ?? 0 > 0)
         #expect(agent.handle(.tick, now: .at(9)).isEmpty)
-        _ = agent.handle(.disconnected, now: .at(10))
+        agent.handle(.disconnected, at: 10)
         let effects = agent.handle(.connected, now: .at(20))
         // The report's number follows the clock and is stored first.
         #expect(effects.map(\.word) == ["subscribe", "publishPresence", "store", "publish"])
@@ -149,7 +146,7 @@ struct AgentTests {
     func contact() {
         let policy = AgentState.Policy(contactTimeout: 600)
         var agent = Self.agent(.signedIn(7), policy: policy)
-        _ = agent.handle(.heartbeat(highest: 0), now: .at(0))
+        agent.handle(.heartbeat(highest: 0), at: 0)
         #expect(agent.wake(now: .at(1)) == 600)
         #expect(!agent.handle(.tick, now: .at(599)).signsOut)
         #expect(agent.handle(.tick, now: .at(600)).contains(.signOut(session: 7, reason: "no contact for 600 s")))
@@ -166,26 +163,24 @@ struct AgentTests {
     func requiresContact() {
         var agent = Self.agent(.nobody(7), policy: .init(contactTimeout: 600, requiresContact: true))
         #expect(agent.handle(.device(.signedIn(8)), now: .at(1)).signsOut)
-        _ = agent.handle(.signOutAnswered(.ended), now: .at(1))
-        _ = agent.handle(.device(.nobody(9)), now: .at(1))
-        _ = agent.handle(.heartbeat(highest: 0), now: .at(2))
+        agent.handle(.signOutAnswered(.ended), .device(.nobody(9)), at: 1)
+        agent.handle(.heartbeat(highest: 0), at: 2)
         #expect(!agent.handle(.device(.signedIn(10)), now: .at(3)).signsOut)
     }
 
     @Test("FL-11: invalid messages are counted and reported, and have no other effect")
     func foreign() throws {
         var agent = Self.agent(.signedIn(7))
-        _ = agent.handle(.foreign("it is no JSON"), now: .at(2))
+        agent.handle(.foreign("it is no JSON"), at: 2)
         let report = try #require(agent.handle(.foreign("it is no JSON"), now: .at(4)).report)
-        #expect(report.problems == ["2 messages were not understood; the last message: it is no JSON"])
-        #expect(report.session == 7)
+        let problem = "2 messages were not understood; the last message: it is no JSON"
+        #expect(report.problems == [problem] && report.session == 7)
     }
 
     @Test("a broker's refusal is reported and retried, and the order is not seen")
     func refused() {
         var agent = Self.agent(.signedIn(7))
-        _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(1))
-        _ = agent.handle(.device(.signedIn(7)), now: .at(1))
+        agent.handle(.desired(.all, .init(number: 3, reason: "")), .device(.signedIn(7)), at: 1)
         let report = agent.handle(.signOutAnswered(.refused("not an operator")), now: .at(2)).report
         #expect(report?.seen.all == 0 && report?.result?.outcome == .refused)
         #expect(report?.problems == ["not an operator"])
@@ -242,6 +237,16 @@ extension Moment {
     /// A moment of a machine whose wall clock was 1000 at boot.
     static func at(_ uptime: Double, wall: Double? = nil, boot: String = "a") -> Moment {
         Moment(uptime: uptime, wall: wall ?? uptime + 1000, boot: boot)
+    }
+}
+
+extension AgentState {
+    /// Handles these events at this uptime, and returns the effects of the last one.
+    @discardableResult
+    mutating func handle(_ events: AgentEvent..., at uptime: Double) -> [AgentEffect] {
+        var effects: [AgentEffect] = []
+        for event in events { effects = handle(event, now: .at(uptime)) }
+        return effects
     }
 }
 

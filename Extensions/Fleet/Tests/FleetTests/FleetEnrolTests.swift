@@ -28,18 +28,10 @@ struct FleetEnrolTests {
     func bothAtOnce() async throws {
         let stage = try await FleetStage()
         try await stage.startController()
-        let device = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            ["fleet"] + Self.words("ward-1", stage, "--contact-timeout", "3600")
-        )
+        let device = try stage.start(Self.words("ward-1", stage, "--contact-timeout", "3600"))
         try await device.line { $0 == "-----END CERTIFICATE REQUEST-----" }
-        let authority = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            [
-                "fleet", "certify", stage.path("pki"), "ward-1", "--request", "-", "--add", "--group", "wards", "--bus",
-                stage.bus.address,
-            ]
-        )
+        let words = ["certify", stage.path("pki"), "ward-1", "--request", "-", "--add", "--group", "wards"]
+        let authority = try stage.start(words)
         for line in device.lines { try authority.write(line) }
         #expect(await authority.exitStatus() == 0, "\(authority.errorText)")
         for line in authority.lines { try device.write(line) }

@@ -51,8 +51,7 @@ struct FleetMessageTests {
         ]
         for message in messages {
             let event = FleetEvent(message, source: "/fleet/clinic", identifier: "7", time: 1_700_000_000.25)
-            let read = try FleetEvent(parsing: event.bytes)
-            #expect(read == event)
+            #expect(try FleetEvent(parsing: event.bytes) == event)
         }
         var wanted = Self.report
         wanted.problems = ["“a”\u{FFFD}\\"]
@@ -86,19 +85,13 @@ struct FleetMessageTests {
     @Test("the largest report is below the limit")
     func largest() throws {
         var report = Self.report
-        let name = String(repeating: "x", count: 255)
+        let debt = DeviceReport.Round.Debt(app: String(repeating: "x", count: 255), progress: "failed")
+        let problem = String(repeating: "x", count: DeviceReport.longestText)
         report.rounds = (0..<UInt64(DeviceReport.mostRounds)).map {
             .init(session: (1 << 53) - 1 - $0, finished: 1 << 50, waived: 1 << 50, owing: [], more: 1 << 50)
         }
-        report.rounds[0] = .init(
-            session: 1,
-            finished: 0,
-            owing: Array(repeating: .init(app: name, progress: "failed"), count: DeviceReport.mostDebts)
-        )
-        report.problems = Array(
-            repeating: String(repeating: "x", count: DeviceReport.longestText),
-            count: DeviceReport.mostProblems
-        )
+        report.rounds[0] = .init(session: 1, finished: 0, owing: Array(repeating: debt, count: DeviceReport.mostDebts))
+        report.problems = Array(repeating: problem, count: DeviceReport.mostProblems)
         let bytes = FleetEvent(.reported(report), source: "/x", identifier: "7", time: 0).bytes
         #expect(bytes.count <= FleetEvent.largest, "\(bytes.count)")
         #expect(throws: Never.self) { try FleetEvent(parsing: bytes) }

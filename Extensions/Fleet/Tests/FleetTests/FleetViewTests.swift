@@ -19,15 +19,9 @@ struct FleetViewTests {
             #expect(line.hasPrefix("{\"recorded\": ") && line.hasSuffix("}"), "\(outcome)")
             return try #require(UInt64(line.filter(\.isNumber)))
         }
-        func watch(_ words: String...) throws -> ChildProcess {
-            try ChildProcess(
-                ChildProcess.built("shared-device"),
-                ["fleet", "status", "--watch", "--json"] + words,
-                environment: ["NOTIFY_CENTER_BUS": stage.bus.address]
-            )
-        }
         let first = try await give()
-        let (all, one) = (try watch(), try watch("--order", "\(first)"))
+        let words = ["status", "--watch", "--json"]
+        let (all, one) = (try stage.start(words), try stage.start(words + ["--order", "\(first)"]))
         func shows(_ process: ChildProcess, _ order: UInt64, _ words: String) -> Bool {
             process.lines.contains { $0.contains("\"order\":\(order)") && $0.contains(words) }
         }

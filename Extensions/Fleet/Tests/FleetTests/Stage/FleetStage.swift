@@ -213,12 +213,17 @@ package final class FleetStage: Sendable {
         return outcome.lines
     }
 
-    package func fleet(_ words: [String]) async throws -> Outcome {
-        let process = try ChildProcess(
+    /// Starts the command.
+    package func start(_ words: [String]) throws -> ChildProcess {
+        try ChildProcess(
             ChildProcess.built("shared-device"),
             ["fleet"] + words,
             environment: ["NOTIFY_CENTER_BUS": bus.address]
         )
+    }
+
+    package func fleet(_ words: [String]) async throws -> Outcome {
+        let process = try start(words)
         let status = await process.exitStatus()
         return Outcome(status: status, lines: process.lines, errors: process.errorText)
     }
