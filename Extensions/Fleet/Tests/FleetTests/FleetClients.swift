@@ -31,12 +31,12 @@ extension MQTTMessage {
 
 extension FleetStage {
     /// A connected client with the subscriptions of a device.
-    func device(_ name: String) async throws -> (MQTTClient, Heard) {
+    func device(_ name: String) async throws -> Client {
         try await connected(name, to: try #require(FleetTopics(fleet: Self.fleet)).forDevice(name))
     }
 }
 
-extension FleetStage.Heard {
+extension FleetStage.Client {
     private var contents: [FleetMessage] { messages.compactMap { try? FleetEvent(parsing: $0.payload).message } }
     var orders: [FleetOrder] { contents.compactMap { if case .desired(let order) = $0 { order } else { nil } } }
     var reports: [DeviceReport] { contents.compactMap { if case .reported(let report) = $0 { report } else { nil } } }

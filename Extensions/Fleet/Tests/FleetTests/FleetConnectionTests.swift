@@ -37,11 +37,11 @@ struct FleetConnectionTests {
         let stage = try await FleetStage()
         for name in ["a", "b", "auditor"] { try await stage.enrol(name) }
         let relay = try Relay(to: stage.port)
-        let (auditor, heard) = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/presence"])
+        let auditor = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/presence"])
         let ended = MQTTMessage.fleet(.presence(device: "b"), .presence(isOnline: false))
-        let (b, heardByB) = try stage.client("b") { ($0.will, $0.willDelay) = (ended, 0) }
-        try await eventually("b is connected") { heardByB.isConnected }
-        b.closeAndWait()
+        let b = try stage.client("b") { ($0.will, $0.willDelay) = (ended, 0) }
+        try await eventually("b is connected") { b.isConnected }
+        b.connection.closeAndWait()
         var options = MQTTOptions(
             host: "localhost",
             port: relay.port,
@@ -49,14 +49,13 @@ struct FleetConnectionTests {
             certificates: stage.files("a")
         )
         (options.will, options.willDelay) = (Self.presence, 1)
-        let (a, heardByA) = try FleetStage.Heard.client(options)
-        try await eventually("a is connected") { heardByA.isConnected }
-        #expect(heard.messages.isEmpty)
+        let a = try FleetStage.Client(options)
+        try await eventually("a is connected") { a.isConnected }
+        #expect(auditor.messages.isEmpty)
         relay.cut()
-        try await eventually("the will is told") { !heard.messages.isEmpty }
-        try await eventually("a knows it, too") { !heardByA.losses.isEmpty }
-        #expect(heard.messages.map(\.topic) == [Self.presence.topic])
-        withExtendedLifetime((auditor, a)) {}
+        try await eventually("the will is told") { !auditor.messages.isEmpty }
+        try await eventually("a knows it, too") { !a.losses.isEmpty }
+        #expect(auditor.messages.map(\.topic) == [Self.presence.topic])
     }
 
     @Test("FL-9: a suspended server counts as lost and is reconnected")
@@ -64,15 +63,14 @@ struct FleetConnectionTests {
         let stage = try await FleetStage()
         try await stage.enrol("a")
         // The smallest value that the library accepts.
-        let (client, heard) = try stage.client("a") { $0.keepAlive = 5 }
-        try await eventually("it is connected") { heard.isConnected }
+        let client = try stage.client("a") { $0.keepAlive = 5 }
+        try await eventually("it is connected") { client.isConnected }
         stage.suspendEngine(true)
-        try await eventually("the loss is seen") { !heard.losses.isEmpty }
+        try await eventually("the loss is seen") { !client.losses.isEmpty }
         stage.suspendEngine(false)
         try await eventually("it is connected again") {
-            heard.all.count { if case .connected = $0 { true } else { false } } >= 2
+            client.all.count { if case .connected = $0 { true } else { false } } >= 2
         }
-        withExtendedLifetime(client) {}
     }
 
     @Test("FL-10: new files are used at the next attempt, and a readable key is not")
@@ -95,21 +93,20 @@ struct FleetConnectionTests {
             }
         }
         try place(other.files("a"))
-        let (client, heard) = try stage.client("a") {
+        let client = try stage.client("a") {
             $0.certificates = copies
             $0.objection = { FleetFiles.objection(toKey: copies.key) }
         }
-        try await eventually("neither trusts the other") { !heard.losses.isEmpty }
+        try await eventually("neither trusts the other") { !client.losses.isEmpty }
         chmod(copies.key, 0o640)
         try await eventually("the key is objected to") {
-            heard.losses.contains {
+            client.losses.contains {
                 if case .objection(let text) = $0.reason { text.contains("chmod 600") } else { false }
             }
         }
-        #expect(!heard.isConnected)
+        #expect(!client.isConnected)
         try place(files)
-        try await eventually("the new ones are taken") { heard.isConnected }
-        withExtendedLifetime(client) {}
+        try await eventually("the new ones are taken") { client.isConnected }
     }
 
     private static func agent(on stage: FleetStage, environment: [String: String] = [:]) throws -> ChildProcess {

@@ -12,51 +12,50 @@ struct FleetEngineTests {
     @Test("FL-8: a device cannot write another's topics or receive its orders")
     func foreignTopics() async throws {
         let stage = try await FleetStage.serving("a", "b")
-        let (a, heardByA) = try await stage.device("a")
-        let (b, heardByB) = try await stage.device("b")
+        let a = try await stage.device("a")
+        let b = try await stage.device("b")
         try a.subscribe(to: ["sd/1/clinic/dev/b/desired", "sd/1/clinic/dev/b/reported", "#"])
         try a.publish(.report(of: "b", seen: .max >> 12, sequence: 9))
         try a.publish(.fleet(.allDesired, bytes: []))
         try await eventually("both are refused") {
-            heardByA.refusals.filter { $0.reason == .refused(code: 0x87) }.count == 2
+            a.refusals.filter { $0.reason == .refused(code: 0x87) }.count == 2
         }
         _ = try await stage.order("--device", "b")
-        try await eventually("b has its order") { !heardByB.orders.isEmpty }
+        try await eventually("b has its order") { !b.orders.isEmpty }
         // The server keeps the order of messages, so anything for a has arrived by now.
         _ = try await stage.order("--device", "a")
-        try await eventually("a has its order") { !heardByA.orders.isEmpty }
-        #expect(heardByA.messages.allSatisfy { $0.topic == "sd/1/clinic/dev/a/desired" || $0.topic.contains("/all/") })
+        try await eventually("a has its order") { !a.orders.isEmpty }
+        #expect(a.messages.allSatisfy { $0.topic == "sd/1/clinic/dev/a/desired" || $0.topic.contains("/all/") })
         let devices = try await stage.fleet("devices", "--json")
         #expect(!devices.lines.joined().contains("reportedAt"), "\(devices)")
-        withExtendedLifetime(b) {}
     }
 
     @Test("FL-8: an auditor reads the topics of devices and writes none")
     func auditor() async throws {
         let stage = try await FleetStage()
         for name in ["a", "auditor"] { try await stage.enrol(name) }
-        let (auditor, heard) = try await stage.connected("auditor", to: ["sd/1/clinic/#"])
+        let auditor = try await stage.connected("auditor", to: ["sd/1/clinic/#"])
         let topics = ["dev/auditor/reported", "dev/auditor/presence", "dev/a/reported", "all/desired", "all/heartbeat"]
         for topic in topics { try auditor.publish(MQTTMessage(topic: "sd/1/clinic/\(topic)", payload: [])) }
-        try await eventually("each is refused") { heard.refusals.count == topics.count }
-        #expect(heard.refusals.allSatisfy { $0.reason == .refused(code: 0x87) })
-        let (a, _) = try await stage.connected("a")
+        try await eventually("each is refused") { auditor.refusals.count == topics.count }
+        #expect(auditor.refusals.allSatisfy { $0.reason == .refused(code: 0x87) })
+        let a = try await stage.connected("a")
         try a.publish(.report(of: "a", seen: 1, sequence: 1))
-        try await eventually("the auditor hears the report") { !heard.messages.isEmpty }
-        #expect(heard.messages.map(\.topic) == ["sd/1/clinic/dev/a/reported"])
+        try await eventually("the auditor hears the report") { !auditor.messages.isEmpty }
+        #expect(auditor.messages.map(\.topic) == ["sd/1/clinic/dev/a/reported"])
     }
 
     @Test("a certificate that claims another's client identifier disconnects no client")
     func foreignIdentifier() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b"] { try await stage.enrol(name) }
-        let (b, heardByB) = try await stage.device("b")
-        let (thief, heard) = try stage.client("a", identifier: "b")
-        try await eventually("the thief is connected") { heard.isConnected }
+        let b = try await stage.device("b")
+        let thief = try stage.client("a", identifier: "b")
+        try await eventually("the thief is connected") { thief.isConnected }
         try thief.publish(.fleet(.reported(device: "b"), bytes: []))
-        try await eventually("the thief is refused") { !heard.refusals.isEmpty }
+        try await eventually("the thief is refused") { !thief.refusals.isEmpty }
         try b.publish(.report(of: "b", seen: 1, sequence: 1))
-        #expect(heardByB.losses.isEmpty && heardByB.refusals.isEmpty)
+        #expect(b.losses.isEmpty && b.refusals.isEmpty)
     }
 
     @Test("FL-10: without TLS or with an untrusted certificate there is no connection")
@@ -66,22 +65,21 @@ struct FleetEngineTests {
         try await stage.revoke("a")
         try await stage.killEngine()
         try await stage.startEngine()
-        let (revoked, heard) = try stage.client("a")
-        try await eventually("the revoked one is refused") { heard.losses.count >= 2 }
-        #expect(!heard.isConnected)
+        let revoked = try stage.client("a")
+        try await eventually("the revoked one is refused") { revoked.losses.count >= 2 }
+        #expect(!revoked.isConnected)
         try await eventually("it is told that the certificate is the reason") {
-            heard.losses.contains { if case .untrusted = $0.reason { true } else { false } }
+            revoked.losses.contains { if case .untrusted = $0.reason { true } else { false } }
         }
 
-        let (bare, heardByBare) = try stage.client("b") { $0.certificates = nil }
-        try await eventually("without TLS there is nothing") { heardByBare.losses.count >= 2 }
-        #expect(!heardByBare.isConnected)
+        let bare = try stage.client("b") { $0.certificates = nil }
+        try await eventually("without TLS there is nothing") { bare.losses.count >= 2 }
+        #expect(!bare.isConnected)
 
         let other = try await FleetStage()
-        let (misled, heardByMisled) = try other.client("b") { $0.certificates = stage.files("b") }
-        try await eventually("the wrong server is not trusted") { !heardByMisled.losses.isEmpty }
-        #expect(!heardByMisled.isConnected)
-        withExtendedLifetime((revoked, bare, misled)) {}
+        let misled = try other.client("b") { $0.certificates = stage.files("b") }
+        try await eventually("the wrong server is not trusted") { !misled.losses.isEmpty }
+        #expect(!misled.isConnected)
     }
 
     @Test(
@@ -91,7 +89,7 @@ struct FleetEngineTests {
     func otherProgram() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b", "auditor"] { try await stage.enrol(name) }
-        let (auditor, heard) = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/reported"])
+        let auditor = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/reported"])
         let files = stage.files("a")
         func publish(
             _ text: String,
@@ -112,9 +110,8 @@ struct FleetEngineTests {
         // The same message with the right certificate and topic shows that nothing else was wrong.
         let own = try await publish("own", for: "a", certified)
         #expect(own.status == 0 && own.errors.isEmpty, "\(own)")
-        try await eventually("the auditor hears it") { !heard.messages.isEmpty }
-        #expect(heard.messages.map { String(decoding: $0.payload, as: UTF8.self) } == ["own"])
-        withExtendedLifetime(auditor) {}
+        try await eventually("the auditor hears it") { !auditor.messages.isEmpty }
+        #expect(auditor.messages.map { String(decoding: $0.payload, as: UTF8.self) } == ["own"])
     }
 
     /// Whether an MQTT client of another project is installed.
@@ -136,16 +133,15 @@ struct FleetEngineTests {
             try file.write(to: URL(filePath: stage.path("pki/localhost.\(kind)")))
         }
         try await stage.startEngine()
-        let (client, heard) = try stage.client("b")
-        try await eventually("it is not trusted") { heard.losses.count >= 2 }
-        #expect(!heard.isConnected)
-        withExtendedLifetime(client) {}
+        let client = try stage.client("b")
+        try await eventually("it is not trusted") { client.losses.count >= 2 }
+        #expect(!client.isConnected)
     }
 
     @Test("FL-11: huge and malformed retained messages have no effect and are counted")
     func hostilePayloads() async throws {
         let stage = try await FleetStage.serving("a", "b")
-        let (a, heard) = try await stage.device("a")
+        let a = try await stage.device("a")
         let topic = FleetTopic.reported(device: "a")
         let hostile: [[UInt8]] = [
             Array("{".utf8), [0xFF], Array(repeating: UInt8(ascii: "["), count: 16_000),
@@ -156,8 +152,8 @@ struct FleetEngineTests {
         try a.publish(.report(of: "a", seen: (1 << 53) - 1, sequence: (1 << 53) - 1))
         // Above max_packet_size: the client itself does not send it.
         try a.publish(.fleet(topic, bytes: Array(repeating: 0x20, count: 70_000)))
-        try await eventually("the last one is refused") { !heard.refusals.isEmpty || !heard.losses.isEmpty }
-        let (b, _) = try await stage.device("b")
+        try await eventually("the last one is refused") { !a.refusals.isEmpty || !a.losses.isEmpty }
+        let b = try await stage.device("b")
         let number = try await stage.order("--all")
         #expect(number < 1 << 40, "nobody follows a number that leaves no room")
         try b.publish(.report(of: "b", seen: number, sequence: 1))
@@ -171,7 +167,7 @@ struct FleetEngineTests {
     @Test("FL-12: an order that cannot be stored is refused and not published")
     func fullDisk() async throws {
         let stage = try await FleetStage.serving("a")
-        let (a, heard) = try await stage.device("a")
+        let a = try await stage.device("a")
         // The file now rejects orders, as on a full disk.
         let file = try SQLiteConnection(path: stage.path("controller/fleet.sqlite"), busyTimeout: .seconds(60))
         try file.execute(
@@ -184,10 +180,9 @@ struct FleetEngineTests {
         #expect(try await stage.fleet("status").lines.isEmpty, "there is no order")
         try file.execute("DROP TRIGGER full")
         let kept = try await stage.order("--all")
-        try await eventually("a has the order") { !heard.orders.isEmpty }
+        try await eventually("a has the order") { !a.orders.isEmpty }
         // The server keeps the order of messages.
-        #expect(Set(heard.orders.map(\.number)) == [kept])
-        withExtendedLifetime(a) {}
+        #expect(Set(a.orders.map(\.number)) == [kept])
     }
 
     @Test("FL-12: an order without a server is stored, and published after a kill")
@@ -203,16 +198,15 @@ struct FleetEngineTests {
         await stage.killController()
         #expect(try await stage.fleet("orders").status == 69)
         try await stage.startEngine()
-        let (a, heard) = try await stage.device("a")
+        let a = try await stage.device("a")
         try await stage.startController()
-        try await eventually("both orders are there") { Set(heard.orders).count == 2 }
-        withExtendedLifetime(a) {}
+        try await eventually("both orders are there") { Set(a.orders).count == 2 }
     }
 
     @Test("FL-6: an order without permission is reported, and arrives once permitted")
     func notPermitted() async throws {
         let stage = try await FleetStage.serving("a")
-        let (a, heard) = try await stage.device("a")
+        let a = try await stage.device("a")
         let rights = try String(contentsOfFile: stage.path("acl"), encoding: .utf8)
         func permit(_ text: String) throws {
             try text.write(toFile: stage.path("acl"), atomically: true, encoding: .utf8)
@@ -226,10 +220,9 @@ struct FleetEngineTests {
         #expect(try await stage.fleet("status").errors.contains("does not take it"))
         #expect(try await stage.fleet("devices").errors.contains("check its access list"))
         try permit(rights)
-        try await eventually("the order arrives on the same connection") { !heard.orders.isEmpty }
+        try await eventually("the order arrives on the same connection") { !a.orders.isEmpty }
         try await eventually("nothing is refused any more") {
             try await !stage.fleet("status").errors.contains("does not take it")
         }
-        withExtendedLifetime(a) {}
     }
 }

@@ -26,9 +26,9 @@ struct FleetHostileTests {
         try await stage.enrol("ward-1")
         let device = try await TestDevice()
         // This test acts as the controller, or as an attacker with its certificate or the server.
-        let (controller, heard) = try await stage.connected("controller", to: ["sd/1/clinic/dev/+/reported"])
+        let controller = try await stage.connected("controller", to: ["sd/1/clinic/dev/+/reported"])
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
-        let epoch = { heard.reports.last?.session }
+        let epoch = { controller.reports.last?.session }
         func order(_ topic: FleetTopic, _ number: UInt64, session: UInt64? = nil) throws {
             let order = FleetOrder(number: number, session: session, reason: "x")
             try controller.publish(.fleet(topic, .desired(order)))
@@ -37,7 +37,7 @@ struct FleetHostileTests {
         try await eventually("ada's session is reported") { epoch() != nil }
         let first = try #require(epoch())
         try order(.allDesired, 100)
-        try await eventually("ada is signed out") { heard.reports.last?.seen.all == 100 && epoch() == nil }
+        try await eventually("ada is signed out") { controller.reports.last?.seen.all == 100 && epoch() == nil }
         try await device.signIn("grace")
         try await eventually("grace's session is reported") { epoch().map { $0 > first } ?? false }
         let second = epoch()
@@ -46,8 +46,8 @@ struct FleetHostileTests {
         }
         // The server keeps the order of a topic and its neighbours: once this one is seen, the others were handled.
         try order(.desired(device: "ward-1"), 101, session: first)
-        try await eventually("the last order is seen") { heard.reports.last?.seen.own == 101 }
-        #expect(heard.reports.last?.result == .init(order: 101, outcome: .sessionOver, ended: (second ?? 0) - 1))
+        try await eventually("the last order is seen") { controller.reports.last?.seen.own == 101 }
+        #expect(controller.reports.last?.result == .init(order: 101, outcome: .sessionOver, ended: (second ?? 0) - 1))
         #expect(epoch() == second && agent.isRunning, "grace is still signed in: \(agent.errorText)")
     }
 
@@ -63,7 +63,7 @@ struct FleetHostileTests {
         let device = try await TestDevice(apps: [Self.app])
         var agent = try await stage.startAgent("ward-1", bus: device.bus.address)
         try await device.waitUntilRunning()
-        let (auditor, heard) = try stage.client("auditor")
+        let auditor = try stage.client("auditor")
         // The order and the reports that follow it.
         for message in 1...2 {
             let mark = device.apps[0].lines.count
@@ -72,12 +72,12 @@ struct FleetHostileTests {
             try device.apps[0].write("work")
             try await eventually("something is kept") { try !device.apps[0].findings(of: ["Ada <ada>"]).isEmpty }
             try await eventually("the auditor is connected") { (try? auditor.subscribe(to: ["sd/1/clinic/#"])) != nil }
-            try await eventually("the session is reported") { heard.reports.last?.session != nil }
-            let before = heard.messages.count
+            try await eventually("the session is reported") { auditor.reports.last?.session != nil }
+            let before = auditor.messages.count
             let words = ["sign-out", "--all", "--reason", "x", "--wait", "0"]
             #expect(try await stage.fleet(words).status != EX_NOPERM)
             try? await eventually("the message went by", within: .seconds(3)) {
-                heard.messages.dropFirst(before).count { !$0.isRetained && $0.isAcknowledged } >= message
+                auditor.messages.dropFirst(before).count { !$0.isRetained && $0.isAcknowledged } >= message
             }
             switch victim {
             case .engine:
@@ -115,12 +115,12 @@ struct FleetHostileTests {
         defer { for _ in 0..<1000 { isOver.signal() } }
         try await eventually("a is connected") { isConnected.value > 0 }
         try deaf.subscribe(to: topics.forDevice("a"))
-        let (b, heard) = try await stage.device("b")
+        let b = try await stage.device("b")
         var number: UInt64 = 0
         for _ in 0..<20 { number = try await stage.order("--all") }
-        try await eventually("b has the last order") { heard.orders.contains { $0.number == number } }
+        try await eventually("b has the last order") { b.orders.contains { $0.number == number } }
         #expect(try stage.engineMemory < 64 << 20)
-        withExtendedLifetime((deaf, b)) {}
+        withExtendedLifetime(deaf) {}
     }
 
     @Test("FL-11: endless reports delay no order and do not make the controller grow")
@@ -128,12 +128,12 @@ struct FleetHostileTests {
 
     private func judgeFlood() async throws {
         let stage = try await FleetStage.serving("a", "b")
-        let (hostile, _) = try await stage.connected("a")
-        let (b, _) = try await stage.device("b")
+        let hostile = try await stage.connected("a")
+        let b = try await stage.device("b")
         let (isOver, sent) = (Counter(), Counter())
         // Also if the test fails.
         defer { isOver.add() }
-        let flood = Task { await onThread { Self.reportWithoutEnd(hostile, until: isOver, sent) } }
+        let flood = Task { await onThread { Self.reportWithoutEnd(hostile.connection, until: isOver, sent) } }
         try await eventually("the flood is under way") { sent.value > 1000 }
         let begin = ContinuousClock.now
         for _ in 0..<3 {
@@ -166,7 +166,7 @@ struct FleetHostileTests {
     @Test("a last report that was lost among too many is fetched from the server")
     func lastReportIsLost() async throws {
         let stage = try await FleetStage.serving("a")
-        let (device, _) = try await stage.connected("a")
+        let device = try await stage.connected("a")
         try device.publish(.fleet(.presence(device: "a"), .presence(isOnline: true)))
         let number = try await stage.order("--all")
         // The last of so many reports in one window is not read.

@@ -77,8 +77,8 @@ struct FleetServicesTests {
     func lateAnswer() async throws {
         let stage = try await FleetStage()
         for name in ["ward-1", "auditor"] { try await stage.enrol(name) }
-        let (auditor, heard) = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/reported"])
-        let (controller, _) = try await stage.connected("controller")
+        let auditor = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/reported"])
+        let controller = try await stage.connected("controller")
         let broker = try await StandInBroker(on: stage.bus.bus)
         let configuration = try FleetFiles.configuration(stage.path("ward-1.json"))
         let agent = try AgentService(configuration, stateDirectory: stage.path("ward-1-state"), bus: stage.bus.bus) {
@@ -90,14 +90,14 @@ struct FleetServicesTests {
 
         // The state asks with a separate request and gets the response: no session is open.
         try controller.publish(.fleet(.allDesired, .desired(FleetOrder(number: 5, reason: "x"))))
-        try await eventually("the order is done") { heard.reports.contains { $0.seen.all == 5 } }
+        try await eventually("the order is done") { auditor.reports.contains { $0.seen.all == 5 } }
         #expect(broker.questions == [nil, 1, nil])
 
         // Only now the first request gets its response. It was sent before the state asked.
         broker.signIn(session: 9)
         try await eventually("the agent asks again") { broker.questions.count > 3 }
         #expect(broker.questions[3] == nil, "it asks for what is so, and does not wait for the next change")
-        try await eventually("the session is reported") { heard.reports.contains { $0.session == 9 } }
+        try await eventually("the session is reported") { auditor.reports.contains { $0.session == 9 } }
         await agent.stop()
         withExtendedLifetime((auditor, controller)) {}
     }

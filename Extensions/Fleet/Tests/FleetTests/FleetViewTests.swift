@@ -12,7 +12,7 @@ struct FleetViewTests {
     @Test("--json prints the order at once, and --watch each change until all are done")
     func watched() async throws {
         let stage = try await FleetStage.serving("a")
-        let (a, heard) = try await stage.device("a")
+        let a = try await stage.device("a")
         func give() async throws -> UInt64 {
             let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
             let line = outcome.lines.first ?? ""
@@ -28,7 +28,7 @@ struct FleetViewTests {
         try await eventually("both show who is not done") {
             shows(all, first, "\"unknown\":1") && shows(one, first, "\"unknown\":1")
         }
-        try await eventually("the order is there") { !heard.orders.isEmpty }
+        try await eventually("the order is there") { !a.orders.isEmpty }
         try a.publish(.report(of: "a", seen: first, sequence: 1))
         #expect(await one.exitStatus() == 0)
         #expect(shows(one, first, "\"nobody\":1"))
@@ -43,7 +43,7 @@ struct FleetViewTests {
     func metrics() async throws {
         let stage = try await FleetStage.serving("a", "b")
         #expect(try await !stage.fleet("metrics").lines.contains { $0.contains("_order") })
-        let (a, _) = try await stage.device("a")
+        let a = try await stage.device("a")
         let order = try await stage.order("--all")
         try a.publish(.report(of: "a", seen: order, sequence: 1))
         let expected: Set = [
@@ -66,14 +66,13 @@ struct FleetViewTests {
     @Test("FL-12: sign-out --session names the session, and an impossible one is refused")
     func namedSession() async throws {
         let stage = try await FleetStage.serving("a")
-        let (a, heard) = try await stage.device("a")
+        let a = try await stage.device("a")
         let words = ["sign-out", "--device", "a", "--reason", "x", "--wait", "0", "--session"]
         let refused = try await stage.fleet(words + ["9007199254740992"])
         #expect(![0, 69, 75].contains(refused.status) && refused.lines.isEmpty, "\(refused)")
         _ = try await stage.fleet(words + ["7"])
-        try await eventually("the order is there") { !heard.orders.isEmpty }
-        #expect(heard.orders.allSatisfy { $0.session == 7 })
-        withExtendedLifetime(a) {}
+        try await eventually("the order is there") { !a.orders.isEmpty }
+        #expect(a.orders.allSatisfy { $0.session == 7 })
     }
 
     /// Runs the command with a substitute for the controller that has these methods.

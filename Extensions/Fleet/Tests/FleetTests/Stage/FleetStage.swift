@@ -242,38 +242,47 @@ package final class FleetStage: Sendable {
         MQTTOptions(host: "localhost", port: port, clientIdentifier: identifier, certificates: files(certificate))
     }
 
-    /// A client with this certificate, and its recorded events.
+    /// A client with this certificate.
     ///
     /// - Parameter change: modifies the options.
     package func client(
         _ certificate: String,
         identifier: String? = nil,
         change: (inout MQTTOptions) -> Void = { _ in }
-    ) throws -> (MQTTClient, Heard) {
+    ) throws -> Client {
         var options = options(identifier: identifier ?? certificate, certificate: certificate)
         options.firstDelay = .milliseconds(50)
         change(&options)
-        return try Heard.client(options)
+        return try Client(options)
     }
 
-    /// A connected client with this certificate and these subscriptions, and its recorded events.
-    package func connected(_ certificate: String, to topics: [String] = []) async throws -> (MQTTClient, Heard) {
-        let (client, heard) = try self.client(certificate)
-        try await eventually("\(certificate) is connected") { heard.isConnected }
+    /// A connected client with this certificate and these subscriptions.
+    package func connected(_ certificate: String, to topics: [String] = []) async throws -> Client {
+        let client = try self.client(certificate)
+        try await eventually("\(certificate) is connected") { client.isConnected }
         if !topics.isEmpty { try client.subscribe(to: topics) }
-        return (client, heard)
+        return client
     }
 
-    package final class Heard: Sendable {
-        private let events = Locked<[MQTTEvent]>([])
-
-        /// A client with these options, and its recorded events.
-        package static func client(_ options: MQTTOptions) throws -> (MQTTClient, Heard) {
-            let heard = Heard()
-            return (try MQTTClient(options) { event in heard.events.withLock { $0.append(event) } }, heard)
+    /// A client of a server, which records its events.
+    package struct Client: Sendable {
+        private final class Events: Sendable {
+            let all = Locked<[MQTTEvent]>([])
         }
 
-        package var all: [MQTTEvent] { events.withLock { $0 } }
+        package let connection: MQTTClient
+        private let events: Events
+
+        package init(_ options: MQTTOptions) throws {
+            let events = Events()
+            self.events = events
+            connection = try MQTTClient(options) { event in events.all.withLock { $0.append(event) } }
+        }
+
+        package func publish(_ message: MQTTMessage) throws { try connection.publish(message) }
+        package func subscribe(to topics: [String]) throws { try connection.subscribe(to: topics) }
+
+        package var all: [MQTTEvent] { events.all.withLock { $0 } }
         package var isConnected: Bool { all.contains { if case .connected = $0 { true } else { false } } }
         package var messages: [MQTTMessage] {
             all.compactMap { if case .message(let message) = $0 { message } else { nil } }
