@@ -73,8 +73,7 @@ struct CertificateTermTests {
 
     @Test("the operator is warned of certificates that end soon, and metrics have the ends")
     func fleet() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
+        let stage = try await FleetStage(enrolling: ["a"])
         try await stage.certify("a", days: 20)
         try await stage.certify("controller", days: 10)
         let listed = try await stage.fleet("certificates", stage.path("pki"))

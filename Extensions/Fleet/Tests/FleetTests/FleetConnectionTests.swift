@@ -34,8 +34,7 @@ struct FleetConnectionTests {
 
     @Test("FL-9: a device that loses its network is reported as gone")
     func cutOff() async throws {
-        let stage = try await FleetStage()
-        for name in ["a", "b", "auditor"] { try await stage.enrol(name) }
+        let stage = try await FleetStage(enrolling: ["a", "b", "auditor"])
         let relay = try Relay(to: stage.port)
         let auditor = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/presence"])
         let ended = MQTTMessage.fleet(.presence(device: "b"), .presence(isOnline: false))
@@ -60,8 +59,7 @@ struct FleetConnectionTests {
 
     @Test("FL-9: a suspended server counts as lost and is reconnected")
     func engineStopped() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
+        let stage = try await FleetStage(enrolling: ["a"])
         // The smallest value that the library accepts.
         let client = try stage.client("a") { $0.keepAlive = 5 }
         try await eventually("it is connected") { client.isConnected }
@@ -119,8 +117,7 @@ struct FleetConnectionTests {
 
     @Test("FL-10: less than TLS 1.2 is never offered, even if OpenSSL would")
     func oldTLS() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
+        let stage = try await FleetStage(enrolling: ["a"])
         let server = try Listener()
         let text = try String(contentsOfFile: stage.path("a.json"), encoding: .utf8)
         try text.replacing("\"port\": \(stage.port)", with: "\"port\": \(server.port)")
@@ -172,8 +169,7 @@ struct FleetConnectionTests {
 
     @Test("FL-10: an agent does not start with a key that other users may read")
     func readableKey() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
+        let stage = try await FleetStage(enrolling: ["a"])
         chmod(stage.files("a").key, 0o644)
         let agent = try Self.agent(on: stage)
         #expect(await agent.exitStatus() == EX_CONFIG)

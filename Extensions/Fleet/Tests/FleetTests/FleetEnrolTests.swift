@@ -202,8 +202,7 @@ struct FleetEnrolTests {
 
     @Test("a revocation covers all certificates of a name, including renewed ones")
     func revocation() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
+        let stage = try await FleetStage(enrolling: ["a"])
         let first = stage.files("a")
         let old = stage.path("old.pem")
         try FileManager.default.copyItem(atPath: first.certificate, toPath: old)

@@ -1,6 +1,7 @@
 import Basics
 import DBus
 import Fleet
+import FleetLoad
 import FleetStage
 import Foundation
 import Glibc
@@ -22,8 +23,7 @@ struct FleetHostileTests {
 
     @Test("FL-3: replayed and reordered orders do not end a later session")
     func replayed() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("ward-1")
+        let stage = try await FleetStage(enrolling: ["ward-1"])
         let device = try await TestDevice()
         // This test acts as the controller, or as an attacker with its certificate or the server.
         let controller = try await stage.connected("controller", to: ["sd/1/clinic/dev/+/reported"])
@@ -187,19 +187,11 @@ struct FleetHostileTests {
     }
 
     /// - Returns: whether the controller has responded, even with a refusal for overload.
-    private static func giveOrder(_ connection: DBusConnection, refused: Counter) async -> Bool {
-        let request: [String: DBusValue] = ["all": .boolean(true), "reason": .string("flood")]
-        do throws(DBusError) {
-            let call = try DBusMessage.methodCall(
-                destination: FleetProtocol.busName,
-                path: FleetProtocol.path,
-                interface: FleetProtocol.interface,
-                member: FleetProtocol.Method.signOut.rawValue,
-                arguments: [.fields(request)]
-            )
-            _ = try await connection.call(call)
+    private static func giveOrder(_ controller: ControllerQuestions, refused: Counter) async -> Bool {
+        do {
+            _ = try await controller.signOutAll()
         } catch {
-            guard error.name == "org.freedesktop.DBus.Error.LimitsExceeded" else { return false }
+            guard (error as? DBusError)?.name == "org.freedesktop.DBus.Error.LimitsExceeded" else { return false }
             refused.add()
             try? await Task.sleep(for: .milliseconds(5))
         }
@@ -209,7 +201,7 @@ struct FleetHostileTests {
     @Test("a script that floods orders is limited, and other callers are served")
     func floodOfOrders() async throws {
         let stage = try await FleetStage.serving("a")
-        let connections = try (0..<4).map { _ in try DBusConnection.open(stage.bus.bus) }
+        let connections = try (0..<4).map { _ in try ControllerQuestions(bus: stage.bus.address) }
         let refused = Counter()
         var lanes: [Task<Void, Never>] = []
         for lane in 0..<120 {

@@ -23,8 +23,7 @@ struct FleetOnDevicesTests {
 
     @Test("FL-3, FL-13: an order signs a device out and is done after the apps' receipts")
     func signsOut() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("ward-1")
+        let stage = try await FleetStage(enrolling: ["ward-1"])
         try await stage.startController()
         let device = try await TestDevice(apps: Self.apps)
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)

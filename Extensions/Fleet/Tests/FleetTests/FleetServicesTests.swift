@@ -75,8 +75,7 @@ struct FleetServicesTests {
 
     @Test("FL-5: an agent repeats a question whose response came too late")
     func lateAnswer() async throws {
-        let stage = try await FleetStage()
-        for name in ["ward-1", "auditor"] { try await stage.enrol(name) }
+        let stage = try await FleetStage(enrolling: ["ward-1", "auditor"])
         let auditor = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/reported"])
         let controller = try await stage.connected("controller")
         let broker = try await StandInBroker(on: stage.bus.bus)

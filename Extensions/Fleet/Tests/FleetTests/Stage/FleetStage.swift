@@ -30,7 +30,12 @@ package final class FleetStage: Sendable {
     /// - Parameters:
     ///   - isSimulation: whether connections with the certificate `simulation` may act for all devices.
     ///   - options: the bus of the controller.
-    package init(isSimulation: Bool = false, bus options: PrivateBus.Options = .init()) async throws {
+    ///   - names: the agents to enrol.
+    package init(
+        isSimulation: Bool = false,
+        bus options: PrivateBus.Options = .init(),
+        enrolling names: [String] = []
+    ) async throws {
         directory = try TemporaryDirectory("fleet")
         bus = try PrivateBus(options)
         port = try freePort()
@@ -44,12 +49,12 @@ package final class FleetStage: Sendable {
         try writeEngineFiles(isSimulation: isSimulation)
         try configure("controller")
         try await startEngine()
+        for name in names { try await enrol(name) }
     }
 
     /// Returns a stage whose controller runs and lists these devices, which are enrolled.
     package static func serving(_ names: String...) async throws -> FleetStage {
-        let stage = try await FleetStage()
-        for name in names { try await stage.enrol(name) }
+        let stage = try await FleetStage(enrolling: names)
         try await stage.startController()
         _ = try await stage.fleet(["device", "add"] + names)
         return stage
