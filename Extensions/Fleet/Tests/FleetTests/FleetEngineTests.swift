@@ -56,19 +56,9 @@ struct FleetEngineTests {
         #expect(b.losses.isEmpty && b.refusals.isEmpty)
     }
 
-    @Test("FL-10: without TLS or with an untrusted certificate there is no connection")
+    @Test("FL-10: without TLS or with another authority there is no connection")
     func certificates() async throws {
-        let stage = try await FleetStage(enrolling: ["a", "b"])
-        try await stage.revoke("a")
-        try await stage.killEngine()
-        try await stage.startEngine()
-        let revoked = try stage.client("a")
-        try await eventually("the revoked one is refused") { revoked.losses.count >= 2 }
-        #expect(!revoked.isConnected)
-        try await eventually("it is told that the certificate is the reason") {
-            revoked.losses.contains { if case .untrusted = $0.reason { true } else { false } }
-        }
-
+        let stage = try await FleetStage(enrolling: ["b"])
         let bare = try stage.client("b") { $0.certificates = nil }
         try await eventually("without TLS there is nothing") { bare.losses.count >= 2 }
         #expect(!bare.isConnected)

@@ -200,14 +200,15 @@ struct FleetEnrolTests {
         #expect(!FileManager.default.fileExists(atPath: stage.path("device")))
     }
 
-    @Test("a revocation covers all certificates of a name, including renewed ones")
+    @Test("FL-10: a revocation covers all certificates of a name, including renewed ones")
     func revocation() async throws {
         let stage = try await FleetStage(enrolling: ["a"])
         let first = stage.files("a")
         let old = stage.path("old.pem")
         try FileManager.default.copyItem(atPath: first.certificate, toPath: old)
         _ = try await Self.request("a", on: stage)
-        try await stage.revoke("a")
+        try await stage.succeed("revoke", stage.path("pki"), "a")
+        // The server reads the list when it starts.
         try await stage.killEngine()
         try await stage.startEngine()
         let client = try stage.client("a") {
@@ -215,6 +216,9 @@ struct FleetEnrolTests {
         }
         try await eventually("the first one is refused") { client.losses.count >= 2 }
         #expect(!client.isConnected)
+        try await eventually("it is told that the certificate is the reason") {
+            client.losses.contains { if case .untrusted = $0.reason { true } else { false } }
+        }
         #expect(try await stage.fleet("revoke", stage.path("pki"), "a").status == EX_NOINPUT)
         // Without a name the list is renewed.
         try await stage.succeed("revoke", stage.path("pki"))

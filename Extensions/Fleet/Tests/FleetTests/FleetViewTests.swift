@@ -13,13 +13,10 @@ struct FleetViewTests {
     func watched() async throws {
         let stage = try await FleetStage.serving("a")
         let a = try await stage.device("a")
-        func give() async throws -> UInt64 {
-            let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
-            let line = outcome.lines.first ?? ""
-            #expect(line.hasPrefix("{\"recorded\": ") && line.hasSuffix("}"), "\(outcome)")
-            return try #require(UInt64(line.filter(\.isNumber)))
-        }
-        let first = try await give()
+        let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
+        let line = outcome.lines.first ?? ""
+        #expect(line.hasPrefix("{\"recorded\": ") && line.hasSuffix("}"), "\(outcome)")
+        let first = try #require(UInt64(line.filter(\.isNumber)))
         let words = ["status", "--watch", "--json"]
         let (all, one) = (try stage.start(words), try stage.start(words + ["--order", "\(first)"]))
         func shows(_ process: ChildProcess, _ order: UInt64, _ words: String) -> Bool {
@@ -33,7 +30,7 @@ struct FleetViewTests {
         #expect(await one.exitStatus() == 0)
         #expect(shows(one, first, "\"nobody\":1"))
         try await eventually("so does the other") { shows(all, first, "\"nobody\":1") }
-        let second = try await give()
+        let second = try await stage.order("--all")
         try await eventually("and the next order") { shows(all, second, "\"undoneCount\":1") }
         #expect(all.isRunning && zip(all.lines, all.lines.dropFirst()).allSatisfy { $0 != $1 }, "\(all.lines)")
         all.kill()

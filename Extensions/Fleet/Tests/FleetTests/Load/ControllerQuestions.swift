@@ -12,7 +12,6 @@ package struct ControllerQuestions: Sendable {
         package let total: Int
         package let undone: Int
         package let counts: [String: Int]
-        package let isConnected: Bool
 
         package var done: Int { total - undone }
         /// The counts in one line, the worst first.
@@ -76,8 +75,7 @@ package struct ControllerQuestions: Sendable {
         return Progress(
             total: number("total"),
             undone: number("undoneCount"),
-            counts: counts.mapValues { Int(clamping: $0) },
-            isConnected: answer["isConnected"]?.booleanValue ?? false
+            counts: counts.mapValues { Int(clamping: $0) }
         )
     }
 }

@@ -91,9 +91,6 @@ package final class FleetStage: Sendable {
         guard await process.exitStatus() == 0 else { throw StageFailure("openssl: \(process.errorText)") }
     }
 
-    /// Revokes a certificate. The server reads the list at its next start.
-    package func revoke(_ name: String) async throws { try await succeed("revoke", path("pki"), name) }
-
     package func files(_ name: String) -> MQTTOptions.Certificates {
         MQTTOptions.Certificates(
             authority: path("pki/authority.pem"),
