@@ -8,26 +8,25 @@ struct ControllerStandingTests {
     @Test("the end of a session counts from the last connection plus the limit")
     func endsBy() throws {
         var controller = try ControllerState.listing("a")
-        func endsBy() -> Double? { controller.devices["a"]?.endsBy }
-        func hear(_ isOnline: Bool, _ now: Double) { controller.hear(isOnline: isOnline, now: now) }
         var report = DeviceReport.done(seen: 100)
         (report.contactTimeout, report.session) = (600, 9)
-        controller.hear(report, now: 50)
-        #expect(endsBy() == nil, "the server has said nothing of it")
-        hear(true, 60)
-        #expect(endsBy() == nil, "it is connected, and hears heartbeats")
-        hear(false, 5000)
-        // It received heartbeats until shortly before, long after its last report.
-        #expect(endsBy() == 5600)
-        hear(true, 6000)
-        #expect(endsBy() == nil)
-        hear(false, 7000)
-        // A live report shows that it is connected after all.
-        report.sequence = 2
-        controller.hear(report, now: 7100)
-        #expect(endsBy() == nil)
-        hear(false, 7200)
-        #expect(endsBy() == 7800)
+        // Presences, or a live report, which shows that the device is connected after all.
+        let events: [(isOnline: Bool?, now: Double, endsBy: Double?)] = [
+            // The server has said nothing of it.
+            (nil, 50, nil),
+            // It receives heartbeats until shortly before it is gone, long after its last report.
+            (true, 60, nil), (false, 5000, 5600), (true, 6000, nil), (false, 7000, 7600), (nil, 7100, nil),
+            (false, 7200, 7800),
+        ]
+        for event in events {
+            if let isOnline = event.isOnline {
+                controller.hear(isOnline: isOnline, now: event.now)
+            } else {
+                report.sequence += 1
+                controller.hear(report, now: event.now)
+            }
+            #expect(controller.devices["a"]?.endsBy == event.endsBy, "at \(event.now)")
+        }
         for change: (inout DeviceReport) -> Void in [
             { $0.mode = DeviceReport.unknownMode }, { $0.session = nil }, { $0.contactTimeout = nil },
             { $0.result = .init(order: 100, outcome: .refused, ended: 7) },
@@ -35,8 +34,9 @@ struct ControllerStandingTests {
             var other = report
             change(&other)
             var copy = controller
-            other.sequence = 3
-            copy.hear(other, now: 7300)
+            other.sequence += 1
+            // As the server keeps it, which shows no connection.
+            copy.received(.reported(device: "a"), .reported(other), sent: nil, now: 7300)
             #expect(copy.devices["a"]?.isOnline == false && copy.devices["a"]?.endsBy == nil)
         }
     }

@@ -41,12 +41,7 @@ struct FleetConnectionTests {
         let b = try stage.client("b") { ($0.will, $0.willDelay) = (ended, 0) }
         try await eventually("b is connected") { b.isConnected }
         b.connection.closeAndWait()
-        var options = MQTTOptions(
-            host: "localhost",
-            port: relay.port,
-            clientIdentifier: "a",
-            certificates: stage.files("a")
-        )
+        var options = stage.options(identifier: "a", certificate: "a", port: relay.port)
         (options.will, options.willDelay) = (Self.presence, 1)
         let a = try FleetStage.Client(options)
         try await eventually("a is connected") { a.isConnected }

@@ -64,16 +64,10 @@ struct FleetMessageTests {
         let text = "a\0b\u{1B}"
         var report = Self.report
         report.mode = text
-        report.rounds = [
-            .init(
-                session: 1,
-                finished: (1 << 53) - 1,
-                waived: (1 << 53) - 1,
-                owing: [.init(app: text, progress: text)],
-                more: (1 << 53) - 1,
-                steps: [.init(app: text, progress: text, told: nil, begun: nil, finished: nil)]
-            )
-        ]
+        let most: UInt64 = (1 << 53) - 1
+        let owing = [DeviceReport.Round.Debt(app: text, progress: text)]
+        let steps = [DeviceReport.Round.Step(app: text, progress: text, told: nil, begun: nil, finished: nil)]
+        report.rounds = [.init(session: 1, finished: most, waived: most, owing: owing, more: most, steps: steps)]
         let read = try DeviceReport(report.json)
         let round = try #require(read.rounds.first)
         let texts =

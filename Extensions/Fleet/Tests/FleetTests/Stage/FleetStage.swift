@@ -240,8 +240,13 @@ package final class FleetStage: Sendable {
 
     // MARK: Clients of a test
 
-    package func options(identifier: String, certificate: String) -> MQTTOptions {
-        MQTTOptions(host: "localhost", port: port, clientIdentifier: identifier, certificates: files(certificate))
+    package func options(identifier: String, certificate: String, port: UInt16? = nil) -> MQTTOptions {
+        MQTTOptions(
+            host: "localhost",
+            port: port ?? self.port,
+            clientIdentifier: identifier,
+            certificates: files(certificate)
+        )
     }
 
     /// A client with this certificate.
