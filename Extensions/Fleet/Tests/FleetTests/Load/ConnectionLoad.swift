@@ -64,16 +64,17 @@ package struct ConnectionLoad: Sendable {
 
     private func connected(_ clients: [ChildProcess], _ note: (String) -> Void, _ what: String) async throws {
         let begin = ContinuousClock.now
-        var last: [ClientCount] = []
+        var lines: [String] = []
         do {
             try await eventually("all are connected", within: .seconds(400)) {
-                last = try await counts(clients)
-                if last.reduce(0, { $0 + $1.connected }) == count { return true }
+                let answer = try await counts(clients)
+                if answer.connected == count { return true }
+                lines = answer.lines
                 try await Task.sleep(for: .milliseconds(200))
                 return false
             }
         } catch {
-            throw StateLoad.Violation(description: "\(error): \(last.map(\.line))")
+            throw StateLoad.Violation(description: "\(error): \(lines)")
         }
         note("\(count) are \(what), after \(StateLoad.seconds(begin.duration(to: .now)))")
     }
@@ -96,7 +97,7 @@ package struct ConnectionLoad: Sendable {
             try await Task.sleep(for: .milliseconds(200))
             progress = try await controller.progress()
             // Counted afterwards, because a finished device stays finished.
-            let done = try await counts(clients).reduce(0) { $0 + $1.done }
+            let done = try await counts(clients).done
             guard progress.done <= done, progress.total == count else {
                 throw StateLoad.Violation(description: "\(progress.done) count as done, \(done) are: \(progress.line)")
             }
@@ -104,31 +105,20 @@ package struct ConnectionLoad: Sendable {
         note("an order is carried out by all, \(StateLoad.seconds(begin.duration(to: .now))) later: \(progress.line)")
     }
 
-    private func counts(_ clients: [ChildProcess]) async throws -> [ClientCount] {
+    /// Asks the processes how many of their devices are connected, and how many are done.
+    private func counts(_ clients: [ChildProcess]) async throws -> (connected: Int, done: Int, lines: [String]) {
         let known = clients.map(\.lines.count)
         for client in clients { try client.write("count") }
-        var counts: [ClientCount] = []
+        var lines: [String] = []
         for (client, before) in zip(clients, known) {
             try await eventually("a process of clients answers") {
                 guard client.isRunning else { throw StateLoad.Violation(description: client.errorText) }
                 return client.lines.count > before
             }
-            counts.append(ClientCount(line: client.lines[before]))
+            lines.append(client.lines[before])
         }
-        return counts
-    }
-}
-
-struct ClientCount: Sendable {
-    let connected: Int
-    let done: Int
-    let line: String
-
-    init(line: String) {
-        let words = line.split(separator: " ")
-        connected = words.first.flatMap { Int($0) } ?? 0
-        done = words.dropFirst().first.flatMap { Int($0) } ?? 0
-        self.line = line
+        let numbers = lines.map { $0.split(separator: " ").prefix(2).map { Int($0) ?? 0 } }
+        return (numbers.reduce(0) { $0 + $1[0] }, numbers.reduce(0) { $0 + $1[1] }, lines)
     }
 }
 

@@ -81,58 +81,43 @@ package struct ControllerQuestions: Sendable {
 }
 
 /// The resources used by processes, by name, including processes that were killed.
-package struct UsageMeter: Sendable {
-    package struct Usage: Sendable {
-        /// In seconds.
-        package var processor = 0.0
-        /// The highest peak of one process, in kB.
-        package var memory = 0
-    }
-
-    private struct Process: Sendable {
+struct UsageMeter: Sendable {
+    private struct Usage: Sendable {
         let name: String
-        var usage: Usage
+        /// In seconds.
+        let processor: Double
+        /// The peak, in kB.
+        let memory: Int
     }
 
-    private var processes: [Int32: Process] = [:]
+    private var processes: [Int32: Usage] = [:]
 
-    package init() {}
+    var processor: Double { processes.values.reduce(0) { $0 + $1.processor } }
 
-    /// Reads the usage of these processes. Must be called before one of them is killed.
-    package mutating func read(_ running: [(name: String, identifier: Int32)]) {
-        for (name, identifier) in running {
-            guard let usage = Self.usage(of: identifier) else { continue }
-            processes[identifier] = Process(name: name, usage: usage)
-        }
-    }
-
-    package subscript(_ name: String) -> Usage {
-        processes.values.filter { $0.name == name }.reduce(into: Usage()) { sum, process in
-            sum.processor += process.usage.processor
-            sum.memory = max(sum.memory, process.usage.memory)
-        }
-    }
-
-    package var processor: Double { processes.values.reduce(0) { $0 + $1.usage.processor } }
-
-    package var line: String {
-        Set(processes.values.map(\.name)).sorted().map { name in
-            let usage = self[name]
-            return "\(name) \(Int(usage.processor.rounded())) s of processor, at most \(usage.memory >> 10) MB"
+    var line: String {
+        let named = Dictionary(grouping: processes.values) { $0.name }
+        return named.sorted { $0.key < $1.key }.map { name, usages in
+            let processor = usages.reduce(0.0) { $0 + $1.processor }
+            let memory = usages.map(\.memory).max() ?? 0
+            return "\(name) \(Int(processor.rounded())) s of processor, at most \(memory >> 10) MB"
         }.joined(separator: "; ")
     }
 
-    private static func usage(of identifier: Int32) -> Usage? {
-        guard let stat = try? String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8),
-            let status = try? String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8),
-            // The name of the program may contain spaces.
-            let fields = stat.split(separator: ")").last?.split(separator: " "), fields.count > 13,
-            let (own, system) = Double(fields[11]).flatMap({ own in Double(fields[12]).map { (own, $0) } })
-        else { return nil }
-        let peak = status.split(separator: "\n").first { $0.hasPrefix("VmHWM") } ?? ""
-        return Usage(
-            processor: (own + system) / Double(sysconf(CInt(_SC_CLK_TCK))),
-            memory: Int(peak.filter(\.isNumber)) ?? 0
-        )
+    /// Reads the usage of these processes. Must be called before one of them is killed.
+    mutating func read(_ running: [(name: String, identifier: Int32)]) {
+        for (name, identifier) in running {
+            guard let stat = try? String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8),
+                let status = try? String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8),
+                // The name of the program may contain spaces.
+                let fields = stat.split(separator: ")").last?.split(separator: " "), fields.count > 13,
+                let own = Double(fields[11]), let system = Double(fields[12])
+            else { continue }
+            let peak = status.split(separator: "\n").first { $0.hasPrefix("VmHWM") } ?? ""
+            processes[identifier] = Usage(
+                name: name,
+                processor: (own + system) / Double(sysconf(CInt(_SC_CLK_TCK))),
+                memory: Int(peak.filter(\.isNumber)) ?? 0
+            )
+        }
     }
 }
