@@ -22,17 +22,6 @@ struct ControllerTests {
         #expect(controller.forgottenAt > known && controller.listedCount == 2)
     }
 
-    @Test("an order's progress counts each device once and lists the worst first")
-    func progress() throws {
-        var controller = try ControllerState.listing("b", "a", "c")
-        let order = try controller.issue(.all)
-        controller.hear(.done(seen: 101, owing: ["notes"]))
-        let progress = controller.progress(of: order, now: 0, atMost: 2)
-        #expect(progress.counts.total == 3 && progress.counts.undone == 3)
-        #expect(progress.worst.map(\.name) == ["b", "c"] && progress.worst.first?.standing == .unknown)
-        #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "c", "a"])
-    }
-
     @Test("the file keeps the last orders and the last one for all devices")
     func keptOrders() throws {
         let directory = try TemporaryDirectory("controller-store")
@@ -59,7 +48,7 @@ struct ControllerTests {
         #expect(try count("order_device") == Int64(ControllerState.mostOrders) * 2)
     }
 
-    @Test("a count in slices counts each device once, as it is at its turn")
+    @Test("an order's progress counts each device once, in slices too, the worst first")
     func countedInParts() throws {
         var controller = try ControllerState.listing("a", "b", "c", "e")
         let order = try controller.issue(.all)
@@ -73,6 +62,9 @@ struct ControllerTests {
         while progress.count(1, in: controller, now: 0) {}
         #expect(progress.worst.map(\.name) == ["a", "b", "d", "e"] && progress.counts.total == 4)
         #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "d", "e", "a"])
+        let short = controller.progress(of: order, now: 0, atMost: 2)
+        #expect(short.worst.map(\.name) == ["b", "d"] && short.worst.first?.standing == .unknown)
+        #expect(short.counts.total == 4 && short.counts.undone == 4)
     }
 
     @Test("old orders keep the names of pending devices only, and count the other ones")

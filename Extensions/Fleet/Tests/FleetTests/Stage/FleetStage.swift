@@ -189,10 +189,6 @@ package final class FleetStage: Sendable {
         }
     }
 
-    package func hasAdmitted(_ name: String) -> Bool {
-        engine.withLock { $0 }?.errorText.contains(" as \(name) (") ?? false
-    }
-
     package var controllerText: String { controller.withLock { $0 }?.errorText ?? "" }
 
     package func startAgent(_ name: String, bus: String) async throws -> ChildProcess {
