@@ -13,7 +13,7 @@ import urllib.request
 from jeepney import DBusAddress, new_method_call
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, __file__.rpartition("/Microsoft/")[0] + "/Identity/Providers")
+sys.path.insert(0, __file__.rpartition("/")[0] + "/Providers")
 import device as devices  # noqa: E402
 from device import expect, programs, top, until  # noqa: E402
 

@@ -12,7 +12,7 @@ from jeepney import DBusAddress, HeaderFields, MessageType, new_error, new_metho
 from jeepney.io.blocking import open_dbus_connection
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, __file__.rpartition("/Microsoft/")[0] + "/Identity/Providers")
+sys.path.insert(0, __file__.rpartition("/")[0] + "/Providers")
 import device as devices  # noqa: E402
 from device import expect  # noqa: E402
 

@@ -56,7 +56,7 @@ struct PostCommand: ParsableCommand {
         let limits = JSONLimits(size: .max, depth: 64, values: .max)
         do {
             guard case .dictionary(let userInfo) = try PropertyListValue(parsing: Array(text.utf8), limits: limits) else {
-                throw ValidationError("the value is not an object")
+                throw ValidationError("it is no object")
             }
             return userInfo
         } catch let error as JSONError {

@@ -9,12 +9,12 @@ import Testing
     private var fileSystem = FakeFileSystem()
     private let start = ContinuousClock.now
 
-    private mutating func resolve(_ path: String) -> PathResolution {
-        PathResolution(of: FilePath(path), by: &fileSystem)
+    private mutating func resolve(_ path: String, contents: Bool = false) -> PathResolution {
+        PathResolution(of: FilePath(path), contents: contents, by: &fileSystem)
     }
 
     private mutating func add(_ id: UInt64, _ path: String, _ wanted: PathEvents = .all) {
-        table.add(id, FilePath(path), wanted, resolve(path), at: start)
+        table.add(id, FilePath(path), wanted, resolve(path, contents: wanted.contains(.contents)), at: start)
     }
 
     private func event(_ place: String, _ mask: Int, _ name: String? = nil) -> WatchEvent {
@@ -22,8 +22,8 @@ import Testing
         return WatchEvent(watch: watch, mask: UInt32(mask), name: name.map { Array($0.utf8) })
     }
 
-    private mutating func settle(_ id: UInt64, _ path: String) -> Bool {
-        table.settle(id, resolve(path), at: start).fires
+    private mutating func settle(_ id: UInt64, _ path: String, contents: Bool = false) -> Bool {
+        table.settle(id, resolve(path, contents: contents), at: start).fires
     }
 
     @Test mutating func eventsAreMergedFromTheFirstOn() {
@@ -143,6 +143,28 @@ import Testing
         // An event of inotify does not wait for the next comparison.
         table.take(event("/", Int(IN_ATTRIB), "d"), at: start)
         #expect(table.nextDue == start + .milliseconds(100))
+    }
+
+    @Test mutating func changesOfFilesInADirectoryAreToldIfTheyAreWanted() {
+        fileSystem.nodes["/d"] = .directory
+        add(1, "/d")
+        table.take(event("/d", Int(IN_MODIFY), "f"), at: start)
+        #expect(table.nextDue == nil)
+        add(2, "/d", [.all, .contents])
+        table.take(event("/d writes", Int(IN_MODIFY), "f"), at: start)
+        let due = table.due(at: start + .milliseconds(100))
+        let fires = [settle(2, "/d", contents: true), settle(2, "/d", contents: true)]
+        #expect(due == [2] && fires == [true, false])
+    }
+
+    @Test mutating func contentsThatCannotBeWatchedCountAsChangedEverySecond() {
+        fileSystem.nodes["/d"] = .locked
+        add(1, "/d", [.all, .contents])
+        #expect(table.nextDue == start + .seconds(1))
+        let due = table.due(at: start + .seconds(1))
+        let fires = settle(1, "/d", contents: true)
+        #expect(due == [1] && fires)
+        #expect(table.nextDue == start + .seconds(1), "from the last look on")
     }
 
     @Test func inotifysBytesAreRead() {

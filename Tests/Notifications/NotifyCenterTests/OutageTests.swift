@@ -59,7 +59,7 @@ struct OutageTests {
         ]
         #expect(darwin.statistics.matchRulesNotInForce == 0)
         bus.stop()
-        try write(#"<deny send_destination="org.freedesktop.DBus" send_member="AddMatch"/>"#)
+        try write(#"<deny send_interface="org.freedesktop.DBus" send_member="AddMatch"/>"#)
         try bus.start()
         try await eventually("both rules are reported") { failures.all.count >= 2 }
         #expect(darwin.statistics.matchRulesNotInForce == 2)

@@ -30,7 +30,7 @@ struct CheckPlanTests {
             (planOfApp(sh + #", "environment": {"X Y": 1}"#), #"$.apps[0].environment["X Y"]: it is a number"#),
             (planOfApp(sh + #", "needs": []"#), "$.apps[0].needs: there is no command"),
             (planOfApp(sh + "}, {" + sh), "$.apps[1].identifier: there is another app a"),
-            (planOfApp(sh + #", "busName": "nodots\n""#), "$.apps[0].busName: “nodots ” is no bus name"),
+            (planOfApp(sh + #", "busName": "nodots\n""#), "$.apps[0].busName: “nodots\\u{a}” is no bus name"),
             (plan(expect, more: #", "polcy": "strict""#), "$.polcy: there is no such key"),
             (plan(expect, more: #", "policy": "lenient""#), "$.policy: “lenient” is none of “advisory”, “strict”"),
             (plan(expect, more: #", "users": ["ada", "ada"]"#), "$.users[1]: there is another user “ada”"),

@@ -11,7 +11,7 @@ import time
 from jeepney import DBusAddress, new_method_call
 from jeepney.io.blocking import open_dbus_connection
 
-top = pathlib.Path(__file__).resolve().parents[3]
+top = pathlib.Path(__file__).resolve().parents[4]
 programs = pathlib.Path(os.environ["BUILD"]).resolve()
 broker = DBusAddress("/org/notifycenter/SharedDevice", bus_name="org.notifycenter.SharedDevice1", interface="org.notifycenter.SharedDevice1")
 
