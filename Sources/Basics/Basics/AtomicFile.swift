@@ -53,7 +53,8 @@ public struct AtomicFile: Sendable {
         defer { close(file) }
         let code = Array(content).withUnsafeBytes { writeAll($0, to: file) }
         // The umask may have removed rights.
-        guard code == 0, fchmod(file, readers == .owner ? 0o600 : 0o644) == 0, fsync(file) == 0, rename(draft, path) == 0
+        guard code == 0, fchmod(file, readers == .owner ? 0o600 : 0o644) == 0, fsync(file) == 0,
+            rename(draft, path) == 0
         else {
             let failure = Failure("replace \(path)", code == 0 ? errno : code)
             unlink(draft)

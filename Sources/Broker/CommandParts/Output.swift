@@ -9,7 +9,10 @@ import Glibc
 public func emit(_ line: String) throws(CommandFailure) {
     let code = writeAll("\(line)\n", to: STDOUT_FILENO)
     guard code == 0 else {
-        throw CommandFailure(status: EX_IOERR, description: "could not write the output: \(String(cString: strerror(code)))")
+        throw CommandFailure(
+            status: EX_IOERR,
+            description: "could not write the output: \(String(cString: strerror(code)))"
+        )
     }
 }
 

@@ -1,4 +1,5 @@
 import Basics
+
 /// A line of a terminal's screen: texts with styles. Text from other processes is escaped, so that no name moves the
 /// cursor or changes colours.
 public struct ScreenLine: Sendable, Equatable {

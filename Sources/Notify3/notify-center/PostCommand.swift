@@ -55,7 +55,8 @@ struct PostCommand: ParsableCommand {
         // The post itself reports the limit of nesting.
         let limits = JSONLimits(size: .max, depth: 64, values: .max)
         do {
-            guard case .dictionary(let userInfo) = try PropertyListValue(parsing: Array(text.utf8), limits: limits) else {
+            guard case .dictionary(let userInfo) = try PropertyListValue(parsing: Array(text.utf8), limits: limits)
+            else {
                 throw ValidationError("it is no object")
             }
             return userInfo

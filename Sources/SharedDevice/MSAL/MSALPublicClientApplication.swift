@@ -4,9 +4,10 @@ import DBus
 import Dispatch
 @_exported public import Foundation
 public import NotifyCenter
-@_exported public import enum NotifyCenter.Bus
 @_spi(Extensions) import SharedDevice
 import Synchronization
+
+@_exported public import enum NotifyCenter.Bus
 
 /// An app on a shared device, with MSAL's names: current account, tokens, and sign-in and sign-out for the whole
 /// device.

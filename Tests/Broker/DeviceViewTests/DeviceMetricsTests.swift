@@ -55,7 +55,11 @@ struct DeviceMetricsTests {
     func parsers(module: String) async throws {
         let directory = try TemporaryDirectory("metrics")
         let file = "\(directory.path)/device.prom"
-        try DeviceMetrics.text(Self.signedIn, adasRound(.complete)).write(toFile: file, atomically: true, encoding: .utf8)
+        try DeviceMetrics.text(Self.signedIn, adasRound(.complete)).write(
+            toFile: file,
+            atomically: true,
+            encoding: .utf8
+        )
         let program = """
             import importlib, sys
             families = list(importlib.import_module(sys.argv[1]).text_string_to_metric_families(open(sys.argv[2]).read()))

@@ -67,7 +67,9 @@ struct DBusConnectionTests {
     func introspection() async throws {
         func send(_ path: String, _ member: String, _ arguments: String...) throws -> ChildProcess {
             let name = try #require(served.server.uniqueName)
-            let words = ["--session", "--print-reply=literal", "--dest=\(name)", path, "org.freedesktop.DBus.\(member)"]
+            let words = [
+                "--session", "--print-reply=literal", "--dest=\(name)", path, "org.freedesktop.DBus.\(member)",
+            ]
             return try ChildProcess("dbus-send", words + arguments, environment: bus.environment)
         }
         let object = try send("/object", "Introspectable.Introspect")

@@ -12,7 +12,11 @@ struct BetweenProcessesTests {
     func posterExits() async throws {
         let observation = try await DarwinNotifyCenter(bus: bus.bus).observe("bye", delivery: .immediate) { _ in }
         for _ in 0..<50 {
-            let poster = try ChildProcess(ChildProcess.built("notifyutil"), ["-p", "bye"], environment: bus.environment)
+            let poster = try ChildProcess(
+                ChildProcess.built("notifyutil"),
+                ["-p", "bye"],
+                environment: bus.environment
+            )
             #expect(await poster.exitStatus() == 0)
         }
         try await eventually("all arrive") { observation.counts.delivered == 50 }

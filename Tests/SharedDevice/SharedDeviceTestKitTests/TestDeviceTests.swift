@@ -8,7 +8,10 @@ import Testing
 struct TestDeviceTests {
     @Test("a stopped app is neither told nor clean until it is resumed")
     func stopped() async throws {
-        let device = try await TestDevice(apps: ["field-service", "point-of-sale"].map(ExampleApps.app), users: ["ada"])
+        let device = try await TestDevice(
+            apps: ["field-service", "point-of-sale"].map(ExampleApps.app),
+            users: ["ada"]
+        )
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("field-service"))

@@ -34,7 +34,9 @@ final class FakeLogin {
         }
         let properties: [DBusInterface.Property] = [
             .init("User", "(uo)") { .structure([.uint32(user), .objectPath("/org/freedesktop/login1/user/_0")]) },
-            .init("Seat", "(so)") { .structure([.string("seat0"), .objectPath("/org/freedesktop/login1/seat/seat0")]) },
+            .init("Seat", "(so)") {
+                .structure([.string("seat0"), .objectPath("/org/freedesktop/login1/seat/seat0")])
+            },
             .init("Type", "s") { .string("wayland") },
             .init("Class", "s") { .string("user") },
             .init("LockedHint", "b") { .boolean(state.isLocked.withLock { $0 }) },

@@ -61,7 +61,10 @@ struct RequestSessionTests {
         }
     }
 
-    @Test("a strict device gives no token while waived data of an earlier session is left", arguments: ["ada", "grace"])
+    @Test(
+        "a strict device gives no token while waived data of an earlier session is left",
+        arguments: ["ada", "grace"]
+    )
     func waived(next: String) async throws {
         let device = try await DeviceOnPrivateBus(configuration: DeviceOnPrivateBus.strict)
         let (control, app) = (device.application("control"), device.application("other"))

@@ -188,7 +188,9 @@ struct WatchCommandTests {
         func monitorCatchesUp() async throws {
             let marks = { monitor.lines.count { $0.contains("member=Mark") } }
             let before = marks()
-            let call = ["--type=method_call", "--dest=org.freedesktop.DBus", "/", "org.notifycenter.SharedDevice1.Mark"]
+            let call = [
+                "--type=method_call", "--dest=org.freedesktop.DBus", "/", "org.notifycenter.SharedDevice1.Mark",
+            ]
             let send = try ChildProcess("dbus-send", ["--bus=\(device.bus.address)"] + call)
             #expect(await send.exitStatus() == 0)
             try await eventually("the monitor has seen the mark") { marks() > before }

@@ -89,7 +89,10 @@ struct FleetEngineTests {
         }
     }
 
-    @Test("FL-10: a device's certificate or one of another host is not the server's", arguments: ["a", "other.example"])
+    @Test(
+        "FL-10: a device's certificate or one of another host is not the server's",
+        arguments: ["a", "other.example"]
+    )
     func falseServer(name: String) async throws {
         let stage = try await FleetStage(enrolling: ["b"])
         let more = name == "a" ? [] : ["--server"]

@@ -78,7 +78,9 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         return Refusal(.notPermitted, "this app may not ask for \(names); add that to \"scopes\" in its manifest")
     }
     package static func declinedScopes(_ declined: [String], granted: [String]) -> Refusal {
-        let (missing, given) = (declined.joined(separator: " ").printable(200), granted.joined(separator: " ").printable(200))
+        let (missing, given) = (
+            declined.joined(separator: " ").printable(200), granted.joined(separator: " ").printable(200)
+        )
         var refusal = Refusal(
             .scopesDeclined,
             "the organisation's provider does not grant \(missing), and grants \(given.isEmpty ? "nothing" : given); ask for that alone, or "

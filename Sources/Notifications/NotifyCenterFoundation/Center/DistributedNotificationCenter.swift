@@ -4,11 +4,12 @@ import Basics
 import DBus
 public import Foundation
 public import NotifyCenter
+import Synchronization
+
 @_exported public import enum NotifyCenter.Bus
 @_exported public import struct NotifyCenter.DBusError
 @_exported public import struct NotifyCenter.PostingOptions
 @_exported public import enum NotifyCenter.UnthrownFailures
-import Synchronization
 
 /// Notifications between the processes of a login session, with Foundation's API on macOS: source code written for
 /// macOS compiles and has the same meaning.

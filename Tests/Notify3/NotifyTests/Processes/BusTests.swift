@@ -20,7 +20,10 @@ import Testing
         let reserved = "user.uid.\(geteuid())"
         let token = try await listener.register("dispatch", "menu")
         let failed = try await listener.replies(
-            "set \(token) 5", "get \(token)", "post \(reserved)", "dump /dev/null",
+            "set \(token) 5",
+            "get \(token)",
+            "post \(reserved)",
+            "dump /dev/null",
             "suspend-process \(listener.process.identifier)"
         )
         #expect(failed == ["status 9"])

@@ -29,7 +29,11 @@ struct OtherUsersTests {
             try await root.register("dispatch", name), try await owner.register("dispatch", name)
         )
         let refused = try await stranger.replies(
-            "check \(name)", "plain \(name)", "dispatch \(name)", "post \(name)", "post user.uid.foo"
+            "check \(name)",
+            "plain \(name)",
+            "dispatch \(name)",
+            "post \(name)",
+            "post user.uid.foo"
         )
         #expect(refused == ["status 7"])
         #expect(try await owner.ask("post user.uid.655340") == "status 7")

@@ -50,7 +50,11 @@ import Testing
         bus.stop()
         try await eventually { try await listener.ask("post menu") == "status 9" }
         let failed = try await listener.replies(
-            "set \(token) 5", "get \(token)", "post user.uid.\(geteuid())", "suspend-process 1", "dump /dev/null"
+            "set \(token) 5",
+            "get \(token)",
+            "post user.uid.\(geteuid())",
+            "suspend-process 1",
+            "dump /dev/null"
         )
         #expect(failed == ["status 9"])
         // The kernel has few inotify instances, and frees those of ended processes with a delay.

@@ -37,7 +37,9 @@ struct CleanupCoordinatorTests {
     func done() async throws {
         let summary = try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
         #expect("\(summary)" == "2 steps: orders (1 orders), photos (1 photos)")
-        #expect(log.lines.filter { $0 != "begun" } == ["orders of [\"one\"]", "photos of [\"one\"]", "done \(summary)"])
+        #expect(
+            log.lines.filter { $0 != "begun" } == ["orders of [\"one\"]", "photos of [\"one\"]", "done \(summary)"]
+        )
         #expect(log.lines.contains("begun") && !FileManager.default.fileExists(atPath: journal))
     }
 
