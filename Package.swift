@@ -192,7 +192,7 @@ let package = Package(
         .testTarget(
             name: "SharedDeviceTests",
             dependencies: [
-                "EmbeddedIdentity", "ExampleSupport", "MSAL", "ServiceSupport", "SharedDeviceBroker",
+                "EmbeddedIdentity", "MSAL", "ServiceSupport", "SharedDeviceBroker",
                 "SharedDeviceTestKit", "listener-app", "ported-shared-device-app", "demo", "notify-center",
                 "notifyutil", "shared-device", "shared-device-broker", "point-of-sale", "flight-briefing",
                 "field-service",
