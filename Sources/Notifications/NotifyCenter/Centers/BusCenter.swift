@@ -380,11 +380,12 @@ final class BusCenter: Sendable {
     }
 }
 
-/// The notifications of a center since the start of this process, and the state of its connection to the bus.
+/// The notifications of a center so far, and the state of its connection to the bus. All values are zero in a forked
+/// child.
 public struct CenterStatistics: Sendable, Hashable {
     /// The number of observers.
     public let observers: Int
-    /// Notifications that arrived from the bus.
+    /// Notifications of this center that arrived from the bus, with or without a matching observer.
     public let received: UInt64
     /// Ignored signals on this center's interfaces that do not have the form of a notification.
     public let malformed: UInt64

@@ -8,8 +8,9 @@ public import DBus
 public struct DarwinNotification: Sendable, Hashable {
     /// The posted name.
     public let name: NotificationName
-    /// The bus name of the poster's connection (`:1.42`). Any process may post any name: take the name as a hint, and
-    /// ask the bus who the sender is before you act on it.
+    /// The bus name of the poster's connection (`:1.42`), as the bus or, for a program in a sandbox, notifyd names it;
+    /// `nil` if neither does. Any process may post any name: take the name as a hint, and ask the bus who the sender is
+    /// before you act on it.
     public let sender: String?
 }
 
@@ -38,7 +39,8 @@ public final class DarwinNotifyCenter: Sendable {
         center = BusCenter(.darwin, .bus(bus))
     }
 
-    /// Creates a center on an open connection.
+    /// Creates a center on an open connection. After the connection's `close()` nothing more arrives, and functions
+    /// that need the bus throw ``DBusError/Code/closed``.
     public init(connection: DBusConnection) {
         center = BusCenter(.darwin, .connection(connection))
     }
@@ -48,9 +50,10 @@ public final class DarwinNotifyCenter: Sendable {
     /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left for it.
     package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
-    /// Posts a name. On return the kernel has it. If the process then exits by `exit` or by returning from `main`, the
-    /// exit waits at most 2 s for the bus. `flush(timeout:)` guarantees that the bus has read the post, however the
-    /// process ends. No report tells who receives the post (CF-P11).
+    /// Posts a name. On return the kernel has it; for a bus that does not keep up, the call waits at most 30 seconds.
+    /// If the process then exits by `exit` or by returning from `main`, the exit waits at most 2 s for the bus.
+    /// `flush(timeout:)` guarantees that the bus has read the post, however the process ends. No report tells who
+    /// receives the post (CF-P11).
     ///
     /// The observers of notify(3) take a reserved name only from notifyd: a name that `/etc/notify.conf` reserves or
     /// that begins with `user.uid.`. notifyd therefore posts such a name for this process, if the process may post it.
@@ -59,8 +62,11 @@ public final class DarwinNotifyCenter: Sendable {
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; ``DBusError/Code/refused``
     ///   for a reserved name that this process may not post, or if no notifyd is installed or the configuration cannot
-    ///   be read; other codes if the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus
-    ///   that resumes may still deliver the post.
+    ///   be read; ``DBusError/Code/wouldDeadlock`` for a reserved name in a handler with immediate delivery;
+    ///   ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed`` and
+    ///   ``DBusError/Code/noResources`` if the bus cannot be reached; ``DBusError/Code/timedOut`` and
+    ///   ``DBusError/Code/limitsExceeded`` if it does not read. After ``DBusError/Code/timedOut``, a bus that resumes
+    ///   may still deliver the post.
     public func post(_ name: NotificationName) throws(DBusError) {
         if try Self.isReserved(name) { try center.postByNotifyd(name) } else { try center.post(name) }
     }
@@ -119,9 +125,11 @@ public final class DarwinNotifyCenter: Sendable {
         try center.keepObserving(name, object: nil, registration(.main, handler), known: known)
     }
 
-    /// Calls `handler` for each post of `name` until the returned observation ends. The registration is in force on
-    /// return: the handler gets what any process posts from then on (CF-A11). Blocks the calling thread until the bus
-    /// has responded, for at most 25 seconds.
+    /// Calls `handler` for posts of `name`, where `delivery` says, until the returned observation ends. Posts that
+    /// arrive while a call is due or running are merged into one, except with ``Delivery/immediate``. The registration
+    /// is in force on return: the handler gets what any process posts from then on (CF-A11). Blocks the calling thread
+    /// until the bus has responded, for at most 25 seconds. In a handler with immediate delivery it does not wait, and
+    /// ``UnthrownFailures`` reports a refusal (CF-D9).
     ///
     /// - Throws: ``DBusError/Code/noBus`` and ``DBusError/Code/disconnected`` without a bus,
     ///   ``DBusError/Code/timedOut`` if it does not respond, ``DBusError/Code/refused`` and
@@ -199,7 +207,7 @@ public final class DarwinNotifyCenter: Sendable {
     /// for all posts that arrive while the loop is busy. The loop ends when its task is cancelled, or by
     /// ``NotificationSequence/cancel()``.
     ///
-    /// - Throws: ``DBusError`` if the bus cannot be reached or refuses the registration.
+    /// - Throws: the errors of the asynchronous `observe`. After an error nothing is registered.
     public func notifications(
         named name: NotificationName
     ) async throws(DBusError)

@@ -8,7 +8,8 @@ public struct DistributedNotification: Sendable, Hashable {
     public let object: String?
     /// The content; `nil` if the poster passed none. Any process may post any name: treat it as untrusted (CF-U8).
     public let userInfo: UserInfo?
-    /// The bus name of the poster's connection (`:1.42`).
+    /// The bus name of the poster's connection (`:1.42`), as the bus or, for a program in a sandbox, notifyd names it;
+    /// `nil` if neither does.
     public let sender: String?
 
     init(_ wire: WireNotification) {
@@ -58,14 +59,17 @@ public final class DistributedNotifyCenter: Sendable {
         center = BusCenter(.distributed, .bus(bus))
     }
 
-    /// Creates a center on an open connection.
+    /// Creates a center on an open connection. After the connection's `close()` nothing more arrives, and functions
+    /// that need the bus throw ``DBusError/Code/closed``.
     public init(connection: DBusConnection) {
         center = BusCenter(.distributed, .connection(connection))
     }
 
-    /// Posts a notification. On return the kernel has it. If the process then exits by `exit` or by returning from
-    /// `main`, the exit waits at most 2 s for the bus. `flush(timeout:)` guarantees that the bus has read the post,
-    /// however the process ends. No report tells who receives the post (CF-P11).
+    /// Posts a notification. On return the kernel has it; for a bus that does not keep up, the call waits at most 30
+    /// seconds. If the process then exits by `exit` or by returning from `main`, the exit waits at most 2 s for the
+    /// bus. `flush(timeout:)` guarantees that the bus has read the post, however the process ends. No report tells who
+    /// receives the post (CF-P11). In a forked child the call returns when the bus has read the post, after at most 10
+    /// seconds (<doc:Outages>).
     ///
     /// - Parameters:
     ///   - name: the name of the event.
@@ -75,9 +79,11 @@ public final class DistributedNotifyCenter: Sendable {
     ///     `nil` as `nil` (CF-U6).
     ///   - options: whether suspended observers get it at once, and which sessions it reaches.
     /// - Throws: ``DBusError/Code/tooLarge`` for a notification of over 1 MiB as <doc:WireProtocol> counts it (CF-U9)
-    ///   and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep, both before anything is sent;
-    ///   other codes if the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that
-    ///   resumes may still deliver the post.
+    ///   and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep or holds a date that is NaN or
+    ///   infinite, both before anything is sent; ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``,
+    ///   ``DBusError/Code/closed`` and ``DBusError/Code/noResources`` if the bus cannot be reached;
+    ///   ``DBusError/Code/timedOut`` and ``DBusError/Code/limitsExceeded`` if it does not read. After
+    ///   ``DBusError/Code/timedOut``, a bus that resumes may still deliver the post.
     public func post(
         _ name: NotificationName,
         object: String? = nil,
@@ -95,7 +101,8 @@ public final class DistributedNotifyCenter: Sendable {
     /// ends makes sure that no post is lost.
     ///
     /// - Throws: ``DBusError/Code/timedOut`` if the bus does not read within `timeout`; ``DBusError/Code/noBus`` and
-    ///   ``DBusError/Code/disconnected`` if there is no bus.
+    ///   ``DBusError/Code/disconnected`` if there is no bus; ``DBusError/Code/wouldDeadlock`` in a handler with
+    ///   immediate delivery.
     public func flush(timeout: Duration = .seconds(25)) throws(DBusError) { try center.flush(timeout: timeout) }
 
     /// Waits like the blocking form, without holding a thread.
@@ -120,7 +127,8 @@ public final class DistributedNotifyCenter: Sendable {
 
     /// Calls `handler` for each matching post until the returned observation ends. The registration is in force on
     /// return: the handler gets what any process posts from then on (CF-A11). Blocks the calling thread until the bus
-    /// has responded, for at most 25 seconds.
+    /// has responded, for at most 25 seconds. In a handler with immediate delivery it does not wait, and
+    /// ``UnthrownFailures`` reports a refusal (CF-D9).
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any. With an observer of any name, the bus sends every post of every process.
@@ -160,7 +168,7 @@ public final class DistributedNotifyCenter: Sendable {
     /// Returns the matching posts as a sequence. The registration is in force on return. The loop ends when its task is
     /// cancelled, or by ``NotificationSequence/cancel()``.
     ///
-    /// - Throws: ``DBusError`` if the bus cannot be reached or refuses the registration.
+    /// - Throws: the errors of the asynchronous `observe`. After an error nothing is registered.
     public func notifications(
         named name: NotificationName?,
         object: String? = nil,

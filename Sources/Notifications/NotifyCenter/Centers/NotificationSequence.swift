@@ -141,7 +141,8 @@ private final class Waiters: Sendable {
 }
 
 /// Keeps an observer in place. ``cancel()`` removes the observer, and so does this object's deinit: keep the object
-/// while the observer should be called.
+/// while the observer should be called. The connection to the bus stays open meanwhile, even if the program releases
+/// the center.
 public final class NotificationObservation: Sendable {
     private struct State {
         var isCancelled = false
