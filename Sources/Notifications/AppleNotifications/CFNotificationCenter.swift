@@ -96,7 +96,7 @@ public typealias CFNotificationCallback = (
 
 /// Registers a callback. The registration is in force on return: the callback gets every matching post that any process
 /// makes from then on (CF-A11). To ensure this, the Darwin and the distributed center wait for the bus to confirm the
-/// match rule. Equal registrations coexist (CF-A5). Earlier posts are not delivered (CF-A6).
+/// match rule, for at most 25 seconds. Equal registrations coexist (CF-A5). Earlier posts are not delivered (CF-A6).
 ///
 /// - Parameters:
 ///   - center: the center; with `nil`, nothing happens.
@@ -247,7 +247,8 @@ public func CFNotificationCenterPostNotification(
 
 /// Posts a notification. The local center calls its observers before this returns (CF-D1). The others never call
 /// observers within the post (CF-P10): on return the kernel has the notification, and no report tells who receives it
-/// (CF-P11).
+/// (CF-P11). For a bus that does not keep up, they wait at most 30 seconds. For a reserved name, the Darwin center
+/// waits at most 25 seconds for notifyd, which posts it.
 ///
 /// - Parameters:
 ///   - center: the center; with `nil`, nothing happens.
@@ -262,8 +263,9 @@ public func CFNotificationCenterPostNotification(
 ///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the
 ///     distributed center reads them (CF-P8, CF-W1).
 ///
-/// The function reports to `UnthrownFailures` and posts nothing if the bus cannot be reached, the object is not a
-/// `CFString`, or the userInfo is not a property list or exceeds the limits.
+/// The function reports to `UnthrownFailures` and posts nothing if the bus cannot be reached, this process may not post
+/// the name, the object is not a `CFString`, or the userInfo is not a property list or exceeds the limits. It also
+/// reports a bus that does not read, which may still deliver the post when it resumes.
 public func CFNotificationCenterPostNotificationWithOptions(
     _ center: CFNotificationCenter!,
     _ name: CFNotificationName!,

@@ -48,9 +48,9 @@ extension CFNotificationName: Hashable {
 public enum CFNotificationSuspensionBehavior: Sendable {
     /// Notifications are lost.
     case drop
-    /// The last notification of each name and object waits.
+    /// The last notification of each name and object waits, within the limits of ``hold``.
     case coalesce
-    /// All notifications wait, within the limits of the buffer.
+    /// The newest 4096 wait, at most 16 MiB of them; older ones are dropped (CF-S5).
     case hold
     /// Notifications are delivered anyway, after everything that waits in the center.
     case deliverImmediately
@@ -98,5 +98,6 @@ extension SuspensionBehavior {
 public let kCFNotificationDeliverImmediately: CFOptionFlags = 1 << 0
 
 /// An option of ``CFNotificationCenterPostNotificationWithOptions(_:_:_:_:_:)``: the notification is for the observers
-/// of all login sessions (CF-P7). The system bus reaches all of them.
+/// of all login sessions (CF-P7). The system bus reaches all of them. Another bus reaches one session, which
+/// `UnthrownFailures` reports once per process (CF-B8).
 public let kCFNotificationPostToAllSessions: CFOptionFlags = 1 << 1

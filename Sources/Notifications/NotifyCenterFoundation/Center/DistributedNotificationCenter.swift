@@ -63,16 +63,16 @@ public final class DistributedNotificationCenter: DefaultDistributedNotification
         return shared
     }
 
-    /// Creates a center that shares bus and suspension with another center. Its observers end with it. macOS has no
-    /// such initializer.
+    /// Creates a center that shares bus and suspension with another center. The observers of `addObserver(forName:…)`
+    /// end with it. macOS has no such initializer.
     public init(_ center: DistributedNotifyCenter) { self.center = center }
 
-    /// Creates a center on this bus. It connects on first use. Its observers end with it. macOS has no such
-    /// initializer.
+    /// Creates a center on this bus. It connects on first use. The observers of `addObserver(forName:…)` end with it.
+    /// macOS has no such initializer.
     public convenience init(bus: Bus) { self.init(DistributedNotifyCenter(bus: bus)) }
 
     /// Whether deliveries to this process wait. It is initially false. Setting the current value has no effect (CF-S1,
-    /// CF-S9).
+    /// CF-S9). The setter does not wait for deliveries.
     ///
     /// Each observer's ``SuspensionBehavior`` says how its notifications are treated during a suspension. Setting the
     /// property to `false` delivers what waited, in the order of arrival (CF-S8). All centers over one
@@ -180,7 +180,7 @@ extension DistributedNotificationCenter {
     /// registration coalesces (CF-S4).
     ///
     /// The registration is in force on return: `block` gets what any process posts from then on (CF-A11). The function
-    /// blocks for one response of the bus.
+    /// blocks until the bus has responded, for at most 25 seconds.
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any, with an object or without one (CF-A4, CF-X7).
@@ -289,7 +289,7 @@ final class ObserverToken: NSObjectProtocol, Hashable, Sendable {
 
 extension DistributedNotificationCenter {
     /// Returns the matching posts as a sequence. The registration is in force on return (CF-X9, CF-A11): posts made
-    /// before the loop begins wait for it. The function blocks for one response of the bus.
+    /// before the loop begins wait for it. The function blocks until the bus has responded, for at most 25 seconds.
     ///
     /// ```swift
     /// for await notification in center.notifications(named: .init("com.example.saved")) { … }
@@ -347,19 +347,21 @@ extension DistributedNotificationCenter {
 extension DistributedNotificationCenter {
     /// Posts without `Options.deliverImmediately` (CF-X3).
     ///
-    /// On return the kernel has the notification; no report tells who receives it (CF-P11). Name, object and userInfo
-    /// are copied (CF-P12). This holds for all functions that post.
+    /// On return the kernel has the notification; for a bus that does not keep up, the call waits at most 30 seconds.
+    /// No report tells who receives the notification (CF-P11). Name, object and userInfo are copied (CF-P12). This
+    /// holds for all functions that post.
     ///
     /// - Parameters:
     ///   - name: any text, including the empty text.
     ///   - object: the object that the notification is about; with `nil`, only observers of any object receive it
     ///     (CF-P2).
     ///   - userInfo: a property list (`PropertyListValue.init(foundationValue:)` names the types) of at most 1 MiB
-    ///     (CF-U9),
-    ///     nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as `nil` (CF-U6).
+    ///     (CF-U9), nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as `nil`
+    ///     (CF-U6).
     ///
-    /// If the userInfo cannot be sent, or the bus cannot be reached, the function reports to `UnthrownFailures` and
-    /// posts nothing.
+    /// If the userInfo cannot be sent, or the bus cannot be reached or does not read, the function reports to
+    /// `UnthrownFailures`. No observer gets the post then, except that a bus that does not read may deliver it when it
+    /// resumes.
     public func post(name: NSNotification.Name, object: String?, userInfo: [AnyHashable: Any]? = nil) {
         report { try post(name, object, userInfo, []) }
     }

@@ -12,7 +12,8 @@ extension DistributedNotificationCenter {
     /// ```
     ///
     /// The properties are sent as the userInfo of a notification with the type's name: a property list of at most 1 MiB
-    /// (CF-U9). On return the kernel has the notification; no report tells who receives it (CF-P11).
+    /// (CF-U9). On return the kernel has the notification; for a bus that does not keep up, the call waits at most 30
+    /// seconds. No report tells who receives it (CF-P11).
     ///
     /// - Parameters:
     ///   - message: a value whose `Codable` form has named values, such as a struct with properties.
@@ -38,10 +39,11 @@ extension DistributedNotificationCenter {
     /// token = try center.addObserver(of: "till-3", for: OrderPlaced.self) { message in total += message.total }
     /// ```
     ///
-    /// The registration is in force on return (CF-A11); the function blocks for one response of the bus. For a slow
-    /// observer the newest 4096 messages wait, at most 16 MiB of them; ``ObservationToken/droppedCount`` counts the
-    /// dropped ones. A notification of the name that does not decode as a message is not delivered, and
-    /// ``undecodableMessageCount`` counts it. While the center is suspended, the registration coalesces (CF-S4).
+    /// The registration is in force on return (CF-A11); the function blocks until the bus has responded, for at most 25
+    /// seconds. For a slow observer the newest 4096 messages wait, at most 16 MiB of them;
+    /// ``ObservationToken/droppedCount`` counts the dropped ones. A notification of the name that does not decode as a
+    /// message is not delivered, and ``undecodableMessageCount`` counts it. While the center is suspended, the
+    /// registration coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
@@ -88,7 +90,7 @@ extension DistributedNotificationCenter {
     public func removeObserver(_ token: ObservationToken) { token.remove() }
 
     /// Returns the messages of a type as a sequence. The registration is in force on return: messages posted before the
-    /// loop begins wait for it.
+    /// loop begins wait for it. The function blocks until the bus has responded, for at most 25 seconds.
     ///
     /// ```swift
     /// for await message in try center.messages(for: OrderPlaced.self) { … }
