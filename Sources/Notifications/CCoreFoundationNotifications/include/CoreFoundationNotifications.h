@@ -12,6 +12,10 @@
 // missing observer or name, unless the center is NULL too. The suspension behaviour 0 stands for coalesce. A number
 // other than 0 to 4 registers with coalesce too, and is reported.
 //
+// On the Darwin and the distributed center, CFNotificationCenterAddObserver waits for the bus, 25 seconds at most. A
+// post waits while the bus does not keep up, and with a reserved name of the Darwin center for notifyd: 30 seconds at
+// most.
+//
 // Two notes for Swift 6. A closure literal at the top level of a program, passed as callback, belongs to the main
 // actor, and traps when a local post calls it on another thread: write a function, or a global of type
 // CFNotificationCallback in another file. CFNotificationCenter is not Sendable: call the getter each time instead of
@@ -29,13 +33,12 @@ CF_EXTERN_C_BEGIN
 ///
 /// Callbacks run on the main queue, also for the process's own posts. A main run loop in a common mode and
 /// dispatch_main() serve that queue. A post's object must be a CFString, and its userInfo a dictionary of property-list
-/// values with CFString keys; otherwise the post does nothing and says so on standard error. May be called from any
-/// thread.
+/// values with CFString keys; otherwise the post does nothing and reports that. May be called from any thread.
 CF_EXPORT CFNotificationCenterRef CFNotificationCenterGetDistributedCenter(void);
 
 /// Suspends the delivery to this process's observers of a distributed center, or resumes it and delivers what waits.
 /// Each registration's CFNotificationSuspensionBehavior says what waits during a suspension. Suspensions do not nest:
-/// the same value twice has no effect.
+/// the same value twice has no effect. The function does not wait for the deliveries.
 ///
 /// It has no effect on the other centers, which are never suspended, or with NULL. May be called from any thread.
 CF_EXPORT void _CFNotificationCenterSetSuspended(CFNotificationCenterRef center, Boolean suspended);

@@ -144,8 +144,9 @@ uint32_t notify_register_dispatch_f(const char *name, int *out_token, struct dis
  * (notify_private.h) and the path is not absolute. */
 uint32_t notify_register_check(const char *name, int *out_token);
 
-/** Sends the process the signal `sig` after each post. Several names may share a signal: in its handler, notify_check
- * tells which of them were posted. The library's own thread blocks all signals.
+/** Sends the process the signal `sig` after each post; the system chooses one of its threads. Several names may share a
+ * signal: in its handler, notify_check tells which of them were posted. The library's own threads block all signals.
+ * No signal is sent after notify_cancel has returned.
  *
  * Errors: as notify_register_check; INVALID_SIGNAL. */
 uint32_t notify_register_signal(const char *name, int sig, int *out_token);
@@ -161,9 +162,9 @@ uint32_t notify_register_mach_port(const char *name, mach_port_t *notify_port, i
  * the function stores a new descriptor in `*notify_fd`. If it is NOTIFY_REUSE, `*notify_fd` must hold the descriptor of
  * an earlier call, which then serves both tokens.
  *
- * The descriptor can be polled, and programs that exec starts inherit it. The library closes it when its last token is
- * cancelled; the caller must not close it. A slow reader loses only repetitions: when the descriptor is full, the
- * library writes each token once more as soon as there is room.
+ * The descriptor can be polled, and programs that exec starts inherit it. Reads block, unless the caller sets
+ * O_NONBLOCK. The library closes it when its last token is cancelled; the caller must not close it. A slow reader loses
+ * only repetitions: when the descriptor is full, the library writes each token once more as soon as there is room.
  *
  * Errors: as notify_register_check; INVALID_FILE. */
 uint32_t notify_register_file_descriptor(const char *name, int *notify_fd, int flags, int *out_token);

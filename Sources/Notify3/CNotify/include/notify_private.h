@@ -57,7 +57,7 @@ uint32_t notify_peek(int token, uint32_t *val);
  * NOT_AUTHORIZED; OPT_DISABLE; FAILED. */
 uint32_t notify_monitor_file(int token, char *path, int flags);
 
-/** There are no events here: this sets both numbers to 0. */
+/** There are no events here: this sets both numbers to 0, and returns NOTIFY_STATUS_OK for any token. */
 uint32_t notify_get_event(int token, int *ev, char *buf, int *len);
 
 /** As notify_post. */
@@ -75,7 +75,7 @@ uint32_t notify_suspend_pid(int pid);
  * Errors: as notify_suspend_pid. */
 uint32_t notify_resume_pid(int pid);
 
-/** Writes the status of notifyd to a file, with the caller's permissions.
+/** Writes the status of notifyd to a file, with the caller's permissions. An existing file is overwritten.
  *
  * Errors: NULL_INPUT; OPT_DISABLE; SERVER_NOT_FOUND; FAILED. */
 uint32_t notify_dump_status(const char *filepath);

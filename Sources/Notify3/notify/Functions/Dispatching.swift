@@ -61,10 +61,10 @@ public typealias notify_handler_t = @Sendable (Int32) -> Void
 /// The library keeps the queue and the handler until the registration is cancelled, and releases the handler on the
 /// queue. It checks the token right before each call: no call begins after `notify_cancel`. At most 16 calls wait to
 /// begin; posts that exceed this number add no calls. The handler may cancel its token. The registration is in force
-/// when this function returns.
+/// when this function returns; it waits for the bus, at most 30 seconds.
 ///
-/// - Returns: `NOTIFY_STATUS_OK`, or an error: `NOTIFY_STATUS_INVALID_NAME`, `…NULL_INPUT`, `…NOT_AUTHORIZED`,
-///   `…OPT_DISABLE`, `…SERVER_NOT_FOUND` (no bus), `…FAILED`; then `out_token` is `NOTIFY_TOKEN_INVALID`.
+/// - Returns: `NOTIFY_STATUS_OK`, or an error of `notify_register_check`; then `out_token` is `NOTIFY_TOKEN_INVALID`.
+///   `NOTIFY_STATUS_NULL_INPUT` also for a missing queue or handler.
 @preconcurrency @discardableResult
 public func notify_register_dispatch(
     _ name: UnsafePointer<CChar>!,
