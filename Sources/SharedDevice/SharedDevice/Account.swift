@@ -9,6 +9,7 @@ public struct Account: Sendable, Codable {
     /// The person's name for display; `nil` if the identity provider has none.
     public let displayName: String?
 
+    /// Creates an account, for instance for tests. Nothing checks that the broker knows it.
     public init(identifier: String, username: String, displayName: String? = nil) {
         self.identifier = identifier
         self.username = username
@@ -26,6 +27,7 @@ extension Account: Hashable {
     /// Two values are the same account if their `identifier`s are equal.
     public static func == (left: Account, right: Account) -> Bool { left.identifier == right.identifier }
 
+    /// Hashes the `identifier`.
     public func hash(into hasher: inout Hasher) { hasher.combine(identifier) }
 }
 
@@ -44,6 +46,7 @@ public enum DeviceMode: String, Sendable, Codable {
 
 /// The broker's information about the device.
 public struct DeviceInformation: Sendable {
+    /// Whether the device is shared.
     public let deviceMode: DeviceMode
     /// The organisation that manages the device; `nil` if its configuration names none.
     public let organization: String?

@@ -94,6 +94,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         private init(kind: Kind) { self.kind = kind }
     }
 
+    /// The kind of failure.
     public let code: Code
     /// The operation that failed.
     public let attempted: String
@@ -113,6 +114,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         self.message = message
     }
 
+    /// The operation, the cause, the remedy and the code.
     public var description: String { "could not \(attempted): \(message) [\(code)]" }
 }
 

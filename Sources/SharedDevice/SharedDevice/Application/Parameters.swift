@@ -18,6 +18,7 @@ public struct Credentials: Sendable {
     /// it there.
     public let password: String
 
+    /// Creates credentials from what the person entered.
     public init(username: String, password: String) {
         self.username = username
         self.password = password
@@ -73,6 +74,7 @@ public struct SilentTokenParameters: Sendable {
     /// The queue on which the completion block is called; `nil` means a queue of the system's choice.
     public var completionBlockQueue: DispatchQueue?
 
+    /// Creates parameters of a token request for the current account.
     public init(scopes: [String], account: Account, forceRefresh: Bool = false) {
         self.scopes = scopes
         self.account = account
@@ -101,6 +103,7 @@ public struct SignoutParameters: Sendable {
     /// that signs out.
     public var onProgress: (@Sendable (CleanupReport) -> Void)?
 
+    /// Creates parameters of a sign-out; see the properties.
     public init(
         completionBlockQueue: DispatchQueue? = nil,
         signoutFromBrowser: Bool = false,

@@ -7,7 +7,13 @@ import Synchronization
 
 /// An app on a shared device: gets the current account, signs in and out for the whole device, and follows changes.
 ///
-/// Create one per app and keep it. All functions may be called from any thread and task.
+/// Create one per app and keep it. All functions may be called from any thread and task. A call to the broker waits at
+/// most 25 seconds for the response, in addition to a wait that its parameters name.
+///
+/// Beside the codes that a function names, a request may fail with ``SharedDeviceError/Code/invalidRequest`` if an
+/// argument is malformed, for instance contains U+0000. It may fail with ``SharedDeviceError/Code/brokerFailed`` if the
+/// broker cannot write to its disk, is deleting this app's overdue data, or responds in a form that this version does
+/// not know.
 ///
 /// ```swift
 /// let application = SharedDeviceApplication(identifier: "org.example.orders")
@@ -26,6 +32,8 @@ public final class SharedDeviceApplication: Sendable {
     let keeper: SessionKeeper
     let activity = ActivityReporter()
 
+    /// Creates an app. It connects to the bus with its first request.
+    ///
     /// - Parameters:
     ///   - identifier: the app's identifier, in reverse DNS.
     ///   - bus: the bus of the broker; by default the environment's choice.
@@ -84,7 +92,8 @@ public final class SharedDeviceApplication: Sendable {
     /// app reports that its data is deleted (``cleanupDone(_:detail:)``). After that nothing of the old account is
     /// kept, not even its name. A failed request changes nothing.
     ///
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``,
+    ///   ``SharedDeviceError/Code/recordUnusable``. Cancelling the task does not end the wait.
     public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
         let report = try await keeper.report()
         return (report.change.current, report.previous)
@@ -101,11 +110,13 @@ public final class SharedDeviceApplication: Sendable {
         try await keeper.current()
     }
 
-    /// The changes of the device's account since this app was last told.
+    /// The changes of the device's account since this app was last told. Failures are retried silently; see
+    /// ``accountChanges(onFailure:)``.
     public var accountChanges: AccountChanges { accountChanges { _ in } }
 
-    /// The changes of the device's account. `onFailure` is called, on the iterating task, after each request to which
-    /// the broker did not respond. The next request follows within a second.
+    /// The changes of the device's account. `onFailure` is called, on the iterating task, after each request that
+    /// failed; most often the broker does not respond. The next request follows after a second, or earlier if the
+    /// broker returns.
     public func accountChanges(onFailure: @escaping @Sendable (SharedDeviceError) -> Void) -> AccountChanges {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
@@ -179,10 +190,13 @@ public final class SharedDeviceApplication: Sendable {
     ///   - ``SharedDeviceError/Code/deviceNotJoined``
     ///   - ``SharedDeviceError/Code/interactionRequired``: no prompt can be shown.
     ///   - ``SharedDeviceError/Code/loginExpired``
+    ///   - ``SharedDeviceError/Code/notPermitted``: the app may not have these scopes, people sign in by a login at the
+    ///     machine, or the device does not comply with the organisation's rules.
     ///   - ``SharedDeviceError/Code/notSharedDevice``
     ///   - ``SharedDeviceError/Code/providerMisconfigured``
     ///   - ``SharedDeviceError/Code/providerUnavailable``
     ///   - ``SharedDeviceError/Code/recordUnusable``
+    ///   - ``SharedDeviceError/Code/scopesDeclined``: the person is signed in; a token of fewer scopes may be granted.
     ///   - ``SharedDeviceError/Code/tenantMismatch``
     ///   - ``SharedDeviceError/Code/tooManyAttempts``
     ///   - ``SharedDeviceError/Code/userCanceled``
@@ -236,8 +250,17 @@ public final class SharedDeviceApplication: Sendable {
     ///   - ``SharedDeviceError/Code/noCurrentAccount`` or ``SharedDeviceError/Code/currentAccountMismatch``: the
     ///     account is not, or is no longer, the current one.
     ///   - ``SharedDeviceError/Code/cleanupRequired``: the app has to clean up first.
+    ///   - ``SharedDeviceError/Code/interactionRequired``: the provider wants the person to sign in again.
+    ///   - ``SharedDeviceError/Code/authenticationFailed``: the device's own directory no longer admits the user.
+    ///   - ``SharedDeviceError/Code/notPermitted``: the app may not have these scopes, or the device gives no tokens.
+    ///   - ``SharedDeviceError/Code/scopesDeclined``
+    ///   - ``SharedDeviceError/Code/tooManyAttempts``: the app or its user has requested too many tokens.
+    ///   - ``SharedDeviceError/Code/providerUnavailable``, ``SharedDeviceError/Code/providerMisconfigured``
     ///   - ``SharedDeviceError/Code/appNotEligible``
     ///   - ``SharedDeviceError/Code/brokerUnavailable``
+    ///   - ``SharedDeviceError/Code/notSharedDevice``
+    ///   - ``SharedDeviceError/Code/recordUnusable``
+    ///   - ``SharedDeviceError/Code/userCanceled``: the task was cancelled.
     public func acquireTokenSilent(
         with parameters: SilentTokenParameters
     ) async throws(SharedDeviceError) -> TokenResult {
@@ -314,7 +337,10 @@ extension SharedDeviceApplication {
     /// ``SignoutParameters/signoutFromBrowser`` for the browser to open.
     ///
     /// - Throws: ``SharedDeviceError/Code/noCurrentAccount``, ``SharedDeviceError/Code/currentAccountMismatch``,
-    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
+    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/recordUnusable``;
+    ///   ``SharedDeviceError/Code/brokerUnavailable`` and, if the task is cancelled,
+    ///   ``SharedDeviceError/Code/userCanceled``. With these two the account may be signed out nevertheless: get the
+    ///   current account.
     @discardableResult
     public func signout(
         with account: Account,
@@ -351,7 +377,8 @@ extension SharedDeviceApplication {
     ///
     /// - Parameter session: the value of ``SignoutResult/session``; `nil` means the session that ended last.
     /// - Returns: `nil` if no such session has ended, or it ended too long ago.
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``;
+    ///   ``SharedDeviceError/Code/userCanceled`` if the task is cancelled.
     public func cleanupReport(ofSession session: UInt64? = nil) async throws(SharedDeviceError) -> CleanupReport? {
         try await round(session, after: nil, wait: .zero)?.report
     }
@@ -363,7 +390,8 @@ extension SharedDeviceApplication {
     ///   - duration: the longest wait.
     ///   - onProgress: called with each step, in order, on this task.
     /// - Returns: the state of the round at the end; `nil` if there is no round.
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, also if the broker ends during the wait;
+    ///   ``SharedDeviceError/Code/appNotEligible``; ``SharedDeviceError/Code/userCanceled`` if the task is cancelled.
     public func waitForCleanup(
         ofSession session: UInt64? = nil,
         within duration: Duration,

@@ -91,6 +91,7 @@ public struct Cleanup: Sendable {
 
 /// The result of a cleanup.
 public struct CleanupSummary: Sendable, Hashable, CustomStringConvertible {
+    /// A step that succeeded.
     public struct Step: Sendable, Hashable {
         /// The name under which the step was registered.
         public let name: String
@@ -133,6 +134,7 @@ public struct CleanupFailure: Error, Sendable, Hashable, CustomStringConvertible
     /// The reason why completion could not be reported; `nil` if it was reported, or was not due because steps failed.
     public let report: SharedDeviceError?
 
+    /// The failed steps with their reasons, or the failure of the report.
     public var description: String {
         let failed = steps.map { "“\($0.name)” failed: \($0.reason)" }
         let unreported = report.map { ["all steps are done, but \($0)"] } ?? []

@@ -39,6 +39,7 @@ public struct CleanupReport: Sendable, Hashable, Codable {
 
     /// One app of a round. Times are in seconds since the session ended.
     public struct App: Sendable, Hashable, Codable {
+        /// The app's identifier; for an app without a manifest `IDENTIFIER (PROGRAM, uid N)`.
         public let identifier: String
         /// The user id that the app runs as; `nil` in the response of a broker that does not distinguish apps by user.
         public let user: UInt32?
@@ -55,6 +56,7 @@ public struct CleanupReport: Sendable, Hashable, Codable {
         /// Whether a process of this app is connected to the broker's bus, as far as the broker knows.
         public let isRunning: Bool
 
+        /// Creates an entry, for tests of code that shows reports.
         public init(
             identifier: String,
             user: UInt32? = nil,
@@ -85,6 +87,7 @@ public struct CleanupReport: Sendable, Hashable, Codable {
     /// The apps that held data of the session, sorted by identifier.
     public let apps: [App]
 
+    /// Creates a report, for tests of code that shows reports.
     public init(session: UInt64, endedAt: Date, outcome: Outcome, apps: [App]) {
         self.session = session
         self.endedAt = endedAt

@@ -413,6 +413,7 @@ public struct AccountChanges: AsyncSequence, Sendable {
     /// Creates an iterator. It starts to listen with its first `next()`.
     public func makeAsyncIterator() -> Iterator { Iterator(keeper: keeper, broker: broker, onFailure: onFailure) }
 
+    /// Waits for one change after the other.
     public struct Iterator: AsyncIteratorProtocol {
         private let keeper: SessionKeeper
         private let broker: BrokerClient

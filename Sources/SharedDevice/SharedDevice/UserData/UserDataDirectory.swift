@@ -98,8 +98,8 @@ public struct UserDataDirectory: Sendable {
         try self.init(path: (base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/.local/share") + "/" + name)
     }
 
-    /// Creates the directory at this path if it is missing. Also deletes tombstones that a crash has left. If that
-    /// fails, the next ``remove(_:)`` reports it; the pending cleanup calls that function.
+    /// Creates the directory at this path if it is missing. Also deletes tombstones that a crash has left, on the
+    /// calling thread. If that fails, the next ``remove(_:)`` reports it; the pending cleanup calls that function.
     ///
     /// - Parameters:
     ///   - path: a directory for this purpose only, on a Linux file system.
