@@ -41,13 +41,13 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let currentAccountMismatch = Code(kind: .currentAccountMismatch)
         /// An account is already signed in; a shared device has one account at a time.
         public static let accountAlreadySignedIn = Code(kind: .accountAlreadySignedIn)
-        /// The device is not in shared mode.
+        /// The device is not in shared mode, or its configuration does not permit sign-ins.
         public static let notSharedDevice = Code(kind: .notSharedDevice)
         /// Name and password do not match, or the user may not sign in.
         public static let authenticationFailed = Code(kind: .authenticationFailed)
-        /// There were too many wrong passwords; the description says when to try again.
+        /// There were too many wrong passwords, or too many requests at once; the description says when to try again.
         public static let tooManyAttempts = Code(kind: .tooManyAttempts)
-        /// The person cancelled the prompt.
+        /// The person cancelled the prompt, or the task was cancelled.
         public static let userCanceled = Code(kind: .userCanceled)
         /// The request lacks a value or is malformed.
         public static let invalidRequest = Code(kind: .invalidRequest)
@@ -67,7 +67,8 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let tenantMismatch = Code(kind: .tenantMismatch)
         /// The device has to be joined to its organisation first, by a user with the administrator's role.
         public static let deviceNotJoined = Code(kind: .deviceNotJoined)
-        /// Only an administrator of the device may do this, or the bus's policy forbids it.
+        /// Only an administrator of the device may do this, the app's manifest lacks a scope, or a rule of the device,
+        /// the organisation or the bus forbids it.
         public static let notPermitted = Code(kind: .notPermitted)
         /// The person has to sign in at a prompt: `shared-device-sign-in` shows one.
         public static let interactionRequired = Code(kind: .interactionRequired)

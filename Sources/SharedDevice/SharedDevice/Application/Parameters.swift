@@ -36,8 +36,9 @@ public struct InteractiveTokenParameters: Sendable {
     /// The time that the sign-in waits for other apps to clean up after the last user, if the device's policy demands
     /// that; at most a minute.
     public var patience: Duration = .seconds(15)
-    /// Asks the person, given the login hint, and returns the entered credentials, or `nil` if the person cancelled.
-    /// Without a closure the program `shared-device-sign-in` asks, and the app sees no password.
+    /// Asks the person, given the login hint, and returns the entered credentials, or `nil` if the person cancelled;
+    /// called on the task that signs in. Without a closure the program `shared-device-sign-in` asks, and the app sees
+    /// no password.
     public var prompt: (@Sendable (_ loginHint: String?) async -> Credentials?)?
     /// Whether `shared-device-sign-in` asks in a window even if the app has a terminal.
     public var showsPage = false
