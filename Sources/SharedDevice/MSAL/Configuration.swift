@@ -131,7 +131,7 @@ public final class MSALSliceConfig {
     /// The data centre.
     public var dc: String
 
-    /// Creates a slice in a data centre; `nil` is the same as an empty string.
+    /// Creates a slice in a data centre; `nil` is the same as an empty string. The result is never `nil`.
     public init?(slice: String?, dc: String?) {
         self.slice = slice ?? ""
         self.dc = dc ?? ""

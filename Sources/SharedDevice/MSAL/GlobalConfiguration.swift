@@ -3,7 +3,7 @@ import DBus
 public import Foundation
 import Synchronization
 
-/// Settings for the whole process.
+/// Settings for the whole process. Any thread may read and change them.
 public final class MSALGlobalConfig: Sendable {
     private struct Settings {
         var brokerAvailability = MSALBrokeredAvailability.auto
@@ -148,19 +148,19 @@ public final class MSALHTTPConfig: Sendable {
         set { settings.withLock { $0.retryCount = newValue } }
     }
 
-    /// The time before a retry. Changes nothing.
+    /// The time before a retry, in seconds. Changes nothing.
     public var retryInterval: TimeInterval {
         get { settings.withLock { $0.retryInterval } }
         set { settings.withLock { $0.retryInterval = newValue } }
     }
 
-    /// How long a request waits for data. Changes nothing.
+    /// How long a request waits for data, in seconds. Changes nothing.
     public var timeoutIntervalForRequest: TimeInterval {
         get { settings.withLock { $0.timeoutIntervalForRequest } }
         set { settings.withLock { $0.timeoutIntervalForRequest = newValue } }
     }
 
-    /// The maximum duration of a request. Changes nothing.
+    /// The maximum duration of a request, in seconds. Changes nothing.
     public var timeoutIntervalForResource: TimeInterval {
         get { settings.withLock { $0.timeoutIntervalForResource } }
         set { settings.withLock { $0.timeoutIntervalForResource = newValue } }

@@ -167,6 +167,7 @@ extension MSALPublicClientApplication {
     /// a strict policy accepts only ``cleanupDone(of:)`` as a receipt. A request that fails settles nothing.
     ///
     /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not respond,
+    /// ``MSALInternalError/internalErrorUnauthorizedClient`` if the device does not admit the app,
     /// ``MSALInternalError/internalErrorUnexpected`` if the app's record of whose data it holds cannot be read or
     /// written.
     public func getCurrentAccount(
@@ -266,8 +267,7 @@ extension MSALPublicClientApplication {
     /// ``getCurrentAccount(with:completionBlock:)`` this reports no change. By default the block runs on a queue of the
     /// system's choice.
     ///
-    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not respond,
-    /// ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be read or written.
+    /// The errors are those of ``getCurrentAccount(with:completionBlock:)``.
     public func accountsFromDevice(
         for parameters: MSALAccountEnumerationParameters,
         completionBlock: @escaping MSALAccountsCompletionBlock
@@ -301,13 +301,13 @@ extension MSALPublicClientApplication {
     // MARK: Without a request
 
     /// The account that this object learned of last, by any request. Empty before the first request, and after
-    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``.
+    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``. It never throws; MSAL's function may.
     ///
     /// It does not ask the broker, so it misses sign-outs by other apps; use
     /// ``getCurrentAccount(with:completionBlock:)`` for those.
     public func allAccounts() throws -> [MSALAccount] { knownAccounts(AccountFilter()) }
 
-    /// Returns the accounts of ``allAccounts()`` that match the parameters.
+    /// Returns the accounts of ``allAccounts()`` that match the parameters. It never throws.
     public func accounts(for parameters: MSALAccountEnumerationParameters) throws -> [MSALAccount] {
         knownAccounts(AccountFilter(parameters))
     }
@@ -388,8 +388,10 @@ extension MSALPublicClientApplication {
     /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``. In other apps the next request reports
     /// the same. For an account without ``MSALAccount/needsCleanup`` it does nothing.
     ///
-    /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written. The
-    ///   app is then told of the account again.
+    /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written; the
+    ///   app is then told of the account again. An error with ``MSALInternalError/internalErrorUnauthorizedClient`` or
+    ///   ``MSALInternalError/internalErrorBrokerUnknown`` if the broker refuses the report; the next request sends it
+    ///   again.
     public func cleanupDone(of previousAccount: MSALAccount) async throws {
         guard let debt = previousAccount.debt else { return }
         do throws(SharedDeviceError) {
@@ -425,8 +427,8 @@ extension MSALPublicClientApplication {
     /// If an account is signed in already and the parameters name no other account, the result is a token of that
     /// account, without a prompt (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
     ///
-    /// The error's code is ``MSALError/userCanceled`` or ``MSALError/workplaceJoinRequired``, or its internal code is
-    /// one of these:
+    /// The error's code is ``MSALError/userCanceled``, ``MSALError/workplaceJoinRequired``, ``MSALError/serverError``
+    /// or ``MSALError/serverDeclinedScopes``, or its internal code is one of these:
     /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
     /// - ``MSALInternalError/internalErrorMismatchedUser``: another account is signed in.
     /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
@@ -434,9 +436,12 @@ extension MSALPublicClientApplication {
     /// - ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``
     /// - ``MSALInternalError/internalErrorNoViewController``
     /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalErrorUnexpected``: the app's record cannot be read or written.
+    /// - ``MSALInternalError/internalErrorBrokerUnknown``
     /// - ``MSALInternalError/internalBrokerNotAvailable``
     ///
-    /// An error that the prompt throws is passed on unchanged.
+    /// If an account is signed in already, the errors of ``acquireTokenSilent(with:completionBlock:)`` are possible,
+    /// too. An error that the prompt throws is passed on unchanged.
     public func acquireToken(
         with parameters: MSALInteractiveTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
@@ -458,7 +463,7 @@ extension MSALPublicClientApplication {
         }
     }
 
-    /// The async form of ``acquireToken(with:completionBlock:)``.
+    /// The async form of ``acquireToken(with:completionBlock:)``. Cancelling the task cancels the sign-in.
     public func acquireToken(with parameters: MSALInteractiveTokenParameters) async throws -> MSALResult {
         try await token(SignInRequest(parameters))
     }
@@ -466,12 +471,17 @@ extension MSALPublicClientApplication {
     /// Gets a token for the current account without a prompt. By default the block runs on a queue of the system's
     /// choice.
     ///
-    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in or the broker wants the
-    /// password again. Otherwise its internal code is one of these:
+    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in or the person has to sign in
+    /// again. It is ``MSALError/serverError`` or ``MSALError/serverDeclinedScopes`` if the organisation's provider
+    /// gives no such token. Otherwise its internal code is one of these:
     /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
     /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not, or is no longer, the current one.
     /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
+    /// - ``MSALInternalError/internalErrorAccountRequired``: the parameters name no account.
+    /// - ``MSALInternalError/internalErrorAuthorizationFailed``: there were too many requests.
     /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalErrorUnexpected``: the app's record cannot be read or written.
+    /// - ``MSALInternalError/internalErrorBrokerUnknown``
     /// - ``MSALInternalError/internalBrokerNotAvailable``
     public func acquireTokenSilent(
         with parameters: MSALSilentTokenParameters,
@@ -487,7 +497,8 @@ extension MSALPublicClientApplication {
         Task { completion(await outcome { () throws(RequestFailure) in try await token(request) }) }
     }
 
-    /// The async form of ``acquireTokenSilent(with:completionBlock:)``.
+    /// The async form of ``acquireTokenSilent(with:completionBlock:)``. If the task is cancelled, the error's code is
+    /// ``MSALError/userCanceled``.
     public func acquireTokenSilent(with parameters: MSALSilentTokenParameters) async throws -> MSALResult {
         let request = SilentRequest(parameters)
         do throws(RequestFailure) {
@@ -750,6 +761,7 @@ extension MSALPublicClientApplication {
     /// - ``MSALInternalError/internalErrorAccountRequired``: no account is signed in.
     /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not the current one.
     /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalErrorUnexpected``: the app's record cannot be read or written.
     /// - ``MSALInternalError/internalBrokerNotAvailable``
     ///
     /// With ``MSALSignoutParameters/signoutFromBrowser`` the request also fails, with
@@ -770,7 +782,8 @@ extension MSALPublicClientApplication {
         Task { completion(await outcome { () throws(RequestFailure) in try await signOut(request) }) }
     }
 
-    /// The async form. It returns `true` or throws.
+    /// The async form. It returns `true` or throws. If the task is cancelled, the error's code is
+    /// ``MSALError/userCanceled``, and the account may be signed out nevertheless.
     @discardableResult
     public func signout(with account: MSALAccount, signoutParameters: MSALSignoutParameters) async throws -> Bool {
         let request = SignoutRequest(account, signoutParameters)

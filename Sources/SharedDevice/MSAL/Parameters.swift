@@ -41,6 +41,7 @@ public class MSALTokenParameters: MSALParameters {
 
 /// Parameters of a sign-in.
 public final class MSALInteractiveTokenParameters: MSALTokenParameters {
+    /// How the person is asked.
     public let webviewParameters: MSALWebviewParameters
     /// Whether to ask the person although an account is signed in.
     public var promptType = MSALPromptType.default
