@@ -29,6 +29,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
+    /// The process id. After the end of the process the kernel may give it to another one.
     public let identifier: Int32
     private let name: String
     private let state: SharedState
@@ -38,12 +39,14 @@ public final class ChildProcess: Sendable {
 
     /// A program that did not start, or a wait that timed out.
     public struct Failure: Error, CustomStringConvertible {
+        /// The failure in words, with the output of the process if that helps.
         public let description: String
 
         init(_ description: String) { self.description = description }
     }
 
-    /// Starts a program.
+    /// Starts a program. From then on, this process ignores SIGPIPE: a write to a child that has ended must not kill
+    /// it.
     ///
     /// - Parameters:
     ///   - program: a path, or a name to look up in `PATH`.
@@ -51,7 +54,6 @@ public final class ChildProcess: Sendable {
     ///   - environment: variables in addition to those of this process.
     /// - Throws: ``Failure`` if the program is not found or does not start.
     public init(_ program: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
-        // A write to a child that has ended must not kill the test process.
         signal(SIGPIPE, SIG_IGN)
         let path = try Self.locate(program)
         name = URL(fileURLWithPath: path).lastPathComponent
@@ -93,6 +95,7 @@ public final class ChildProcess: Sendable {
 
     // MARK: State
 
+    /// Whether the process has not ended yet. A stopped process counts.
     public var isRunning: Bool { state.withLock { $0.status == nil } }
     /// The lines on its standard output so far.
     public var lines: [String] { output.lines }
@@ -130,7 +133,8 @@ public final class ChildProcess: Sendable {
     /// Waits, without blocking a thread, for a line that `matches`, and returns it. Earlier lines count. If it fails
     /// because the process ended, ``lines`` and ``errorText`` are complete.
     ///
-    /// - Throws: ``Failure`` with the process's output, if the process ends or time runs out first.
+    /// - Throws: ``Failure`` with the process's output, if the process ends or time runs out first; `CancellationError`
+    ///   if the task is cancelled.
     @discardableResult
     public func line(
         within timeout: Duration = .seconds(120),
@@ -152,7 +156,7 @@ public final class ChildProcess: Sendable {
 
     // MARK: Control
 
-    /// Writes a line to its standard input.
+    /// Writes a line to its standard input. Blocks this thread while the pipe is full.
     ///
     /// - Throws: ``Failure`` if the process no longer reads.
     public func write(_ line: String) throws {

@@ -32,6 +32,7 @@ public final class PrivateBus: Sendable {
 
     /// The options of a bus.
     public struct Options: Sendable {
+        /// The bus program.
         public var daemon = Daemon.chosen
         /// The maximum number of match rules of one connection; `nil` means the daemon's own limit.
         public var matchRulesPerConnection: Int?
@@ -76,9 +77,10 @@ public final class PrivateBus: Sendable {
     private let hasExtraUsers: Bool
     private let daemon = Locked<ChildProcess?>(nil)
 
-    /// Starts a bus. On return it accepts connections.
+    /// Starts a bus. On return it accepts connections; until then it blocks this thread.
     ///
-    /// - Throws: an error if the daemon is not installed or does not start.
+    /// - Throws: ``ChildProcess/Failure`` if the daemon is not installed or accepts no connection within 60 seconds;
+    ///   Foundation's error if a file cannot be read or written.
     public init(_ options: Options = Options()) throws {
         program = options.daemon
         admitsOtherUsers = options.admitsOtherUsers
@@ -121,7 +123,7 @@ public final class PrivateBus: Sendable {
         ["DBUS_SESSION_BUS_ADDRESS": address, Bus.environmentVariable: address]
     }
 
-    /// Kills the daemon (SIGKILL), as a crash would. Connections to it are lost.
+    /// Kills the daemon (SIGKILL), as a crash would. On return it has ended, and all connections to it are lost.
     public func stop() {
         let child = daemon.withLock { daemon in
             defer { daemon = nil }
@@ -138,9 +140,10 @@ public final class PrivateBus: Sendable {
     /// Resumes the daemon.
     public func resume() { daemon.withLock { $0 }?.resume() }
 
-    /// Starts the daemon again, at the same address.
+    /// Starts the daemon again after ``stop()``, at the same address. On return it accepts connections.
     ///
-    /// - Throws: ``ChildProcess/Failure`` with the daemon's output, if it accepts no connection within 60 seconds.
+    /// - Throws: ``ChildProcess/Failure`` if the daemon is not installed, or, with its output, if it accepts no
+    ///   connection within 60 seconds.
     public func start() throws {
         let deadline = ContinuousClock.now + .seconds(60)
         var child = try launch()
@@ -191,6 +194,8 @@ public final class PrivateBus: Sendable {
         return child
     }
 
+    /// Kills the daemon and starts it again, at the same address. Blocks this thread meanwhile; throws like
+    /// ``start()``.
     public func restart() throws {
         stop()
         try start()

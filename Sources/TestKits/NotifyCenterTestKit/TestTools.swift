@@ -7,9 +7,10 @@ import Synchronization
 
 /// A directory that is removed when this object is released.
 public final class TemporaryDirectory: Sendable {
+    /// The path, in the directory that `TMPDIR` names, by default `/tmp`.
     public let path: String
 
-    /// Creates a directory that only this user can read.
+    /// Creates a directory that only this user can read. Its name begins with `name`, and ends with a random part.
     ///
     /// - Throws: ``ChildProcess/Failure`` on failure, with the folder and the remedy.
     public init(_ name: String) throws {
@@ -74,6 +75,7 @@ public struct WaitFailure: Error, CustomStringConvertible {
     let what: String
     let timeout: Duration
 
+    /// The condition and the time limit.
     public var description: String { "\(what) did not come true within \(timeout)" }
 }
 
