@@ -23,6 +23,7 @@ public final class DeviceApp: Sendable {
 
     /// The test's description, with the placeholders replaced.
     public let description: TestApp
+    /// The path of the program.
     public let executable: String
     /// The parent of the app's own directories.
     public let home: String
@@ -75,6 +76,7 @@ public final class DeviceApp: Sendable {
         }
     }
 
+    /// The app's identifier.
     public var identifier: String { description.identifier }
 
     /// The directories that searches cover: the app's own and ``TestApp/dataDirectories``.

@@ -85,6 +85,7 @@ public final class TestDevice: Sendable {
         for app in made where app.description.startsWithDevice { try app.start() }
     }
 
+    /// The device's bus, for faults such as ``PrivateBus/suspend()``.
     public var bus: PrivateBus { host.bus }
     /// The directory of broker and apps.
     public var directory: String { host.directory }
@@ -120,6 +121,7 @@ public struct CleanupRule: Sendable, Hashable, Codable {
         case strict
     }
 
+    /// Whether sign-ins wait.
     public var policy: Policy
     /// The time that a sign-in waits for a round, in seconds; `nil` means the broker's default.
     public var timeout: Double?
@@ -248,7 +250,8 @@ extension TestDevice {
     /// Waits until every running app has asked the broker for the current account and, if an account is signed in,
     /// holds the session. Data that an app stores after that belongs to that session.
     ///
-    /// - Throws: ``TestDeviceError/Code/timeout`` with a list of the apps.
+    /// - Throws: ``TestDeviceError/Code/timeout`` with a list of the apps, if time runs out or an app has ended by
+    ///   itself.
     public func waitUntilRunning(within timeout: Duration = .seconds(60)) async throws(TestDeviceError) {
         let isSignedIn = (try? await control.application.getCurrentAccount().current) ?? nil != nil
         let deadline = ContinuousClock.now + timeout
@@ -298,7 +301,8 @@ extension TestDevice {
 
     /// Waits until every app that takes part in the last sign-out was told of it.
     ///
-    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps.
+    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps; ``TestDeviceError/Code/notThere`` after that
+    ///   time if there was no sign-out.
     @discardableResult
     public func waitUntilHeard(
         within timeout: Duration = .seconds(60)
@@ -315,7 +319,8 @@ extension TestDevice {
 
     /// Waits until every app that takes part in the last sign-out has reported that it is clean.
     ///
-    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps.
+    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps; ``TestDeviceError/Code/notThere`` after that
+    ///   time if there was no sign-out.
     @discardableResult
     public func waitUntilClean(
         within timeout: Duration = .seconds(60)
@@ -378,7 +383,8 @@ extension TestDevice {
         try await host.startBroker()
     }
 
-    /// Kills the bus and starts it again, at the same address. All connections are lost.
+    /// Kills the bus and starts it again, at the same address. All connections are lost. On return the bus accepts
+    /// connections; until then the call blocks this thread.
     ///
     /// - Throws: ``TestDeviceError/Code/deviceFailed``.
     public func restartBus() throws(TestDeviceError) {
@@ -422,6 +428,7 @@ extension TestDevice {
     }
 
     /// Makes the bus start an app by its ``TestApp/busName``, as the broker does for an app with a pending cleanup.
+    /// Waits until the app has a process, for at most 30 seconds.
     ///
     /// - Throws: ``TestDeviceError/Code/notThere`` if the app has no bus name, or the bus cannot start it.
     public func activate(_ identifier: String) async throws(TestDeviceError) {

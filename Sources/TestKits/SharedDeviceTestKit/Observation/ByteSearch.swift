@@ -11,9 +11,11 @@ public struct ByteSearch: Sendable {
         public let marker: String
         /// The marker's encoding in the file.
         public let encoding: String
-        /// The offset in bytes from the file's beginning; `nil` if the marker is in the file's name.
+        /// The offset in bytes from the beginning of the file or of the link's target; `nil` if the marker is in the
+        /// file's name.
         public let offset: Int?
 
+        /// The marker, its encoding and its place.
         public var description: String {
             "\(marker) (\(encoding)) \(offset.map { "at byte \($0)" } ?? "in the name") of \(path)"
         }
@@ -25,6 +27,7 @@ public struct ByteSearch: Sendable {
         public struct File: Sendable, Hashable, Codable {
             /// Its path, relative to the searched directory.
             public let path: String
+            /// Its length in bytes; of a link, the length of its target.
             public let bytes: Int
             /// The number of markers in its content and its name.
             public let findings: Int
@@ -37,6 +40,7 @@ public struct ByteSearch: Sendable {
         /// The number of searched bytes.
         public var bytes: Int { files.reduce(0) { $0 + $1.bytes } }
 
+        /// Whether the marker was found. Compares the ``Marker/kind``.
         public func contains(_ marker: Marker) -> Bool { findings.contains { $0.marker == marker.kind } }
     }
 
@@ -74,7 +78,7 @@ public struct ByteSearch: Sendable {
         return result
     }
 
-    /// Returns the occurrences of the markers in these bytes.
+    /// Returns the occurrences of the markers in these bytes, with `path` as their path.
     public func findings(in bytes: [UInt8], path: String) -> [Finding] {
         let folded = Self.folded(bytes)
         return patterns.flatMap { pattern in
@@ -214,6 +218,7 @@ public struct Marker: Sendable, Hashable, ExpressibleByStringLiteral {
     /// Creates a marker that findings show as its text.
     public init(_ text: String) { self.init(kind: "“\(text)”", text: text) }
 
+    /// Creates a marker that findings show as its text.
     public init(stringLiteral text: String) { self.init(text) }
 
     /// Returns the bytes of the marker in a file.

@@ -94,6 +94,7 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     public let milliseconds: Double
     /// An app's identifier, or ``deviceLane``, ``brokerLane``, ``busLane``.
     public let lane: String
+    /// The kind of event.
     public let kind: Kind
     /// The event in words.
     public let text: String
@@ -107,6 +108,7 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     /// The lanes that belong to no app.
     static let lanes: Set<String> = [deviceLane, brokerLane, busLane]
 
+    /// Creates an event, for tests of code that shows timelines.
     public init(milliseconds: Double, lane: String, kind: Kind, text: String) {
         self.milliseconds = milliseconds
         self.lane = lane

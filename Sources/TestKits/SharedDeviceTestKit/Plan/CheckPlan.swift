@@ -152,6 +152,7 @@ public struct CheckPlanError: Error, Sendable, Hashable, CustomStringConvertible
         self.message = message
     }
 
+    /// The place and the mistake.
     public var description: String { "\(path): \(message)" }
 }
 

@@ -16,9 +16,11 @@ public struct CheckResult: Sendable, Hashable, Codable {
 
         /// The app's identifier.
         public let app: String
+        /// The expectation, in words.
         public let expectation: String
         /// The step of the plan, counted from 1.
         public let step: Int
+        /// The outcome.
         public let outcome: Outcome
         /// The observation.
         public let detail: String
@@ -26,18 +28,19 @@ public struct CheckResult: Sendable, Hashable, Codable {
 
     /// A sign-out, and its propagation to the apps.
     public struct Round: Sendable, Hashable, Codable {
-        /// One app of a round; see ``PropagationReport/App``.
+        /// One app of a round; see ``PropagationReport/App``. Times are in milliseconds since the sign-out.
         public struct App: Sendable, Hashable, Codable {
             /// The app's identifier.
             public let identifier: String
+            /// Whether it has reported that the data is deleted, or was never given any.
             public let isClean: Bool
-            /// From the ledger.
+            /// When the ledger says that it was told of the sign-out; `nil` if it was not.
             public let heardAfter: Double?
-            /// From the ledger.
+            /// When the ledger says that it began; `nil` if it did not report that.
             public let begunAfter: Double?
-            /// From the ledger.
+            /// When the ledger says that it reported success or failure; `nil` before.
             public let cleanedAfter: Double?
-            /// Observed by the kit.
+            /// When the kit saw its report of a finished cleanup; `nil` before.
             public let seenCleanAfter: Double?
             /// Its result in words.
             public let summary: String
@@ -77,6 +80,7 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public struct LeftOut: Sendable, Hashable, Codable {
         /// The app's identifier.
         public let app: String
+        /// The reason in words, with the command that failed.
         public let reason: String
         /// The steps that concern only this app, counted from 1; they are left out, too.
         public let steps: [Int]
@@ -92,6 +96,7 @@ public struct CheckResult: Sendable, Hashable, Codable {
 
     /// The plan's title.
     public let title: String
+    /// The time at which the run began.
     public let startedAt: Date
     /// The duration of the run.
     public let milliseconds: Double
@@ -105,7 +110,8 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public let failure: Failure?
     /// The apps that took no part, because this machine lacks their dependencies.
     public let leftOut: [LeftOut]
-    /// The last lines of each process; empty if everything holds.
+    /// The end of the output of each process, at most 4000 characters, by the app's identifier or
+    /// `shared-device-broker`; empty if everything holds.
     public let output: [String: String]
 
     /// Whether all steps were done and all expectations hold, not counting apps that are left out. False if no

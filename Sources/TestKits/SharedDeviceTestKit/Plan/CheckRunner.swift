@@ -12,6 +12,8 @@ public struct CheckRunner: Sendable {
     private let directory: String?
     private let progress: @Sendable (String) -> Void
 
+    /// Creates a runner. ``run()`` starts the device.
+    ///
     /// - Parameters:
     ///   - plan: the plan.
     ///   - programs: the parameter of ``TestDevice``.

@@ -15,6 +15,7 @@ public enum CheckStep: Sendable, Hashable {
     case waitForLine(app: String, containing: String, within: Double)
     /// Waits until an app's data contains a marker.
     case waitForMarker(app: String, marker: String, within: Double)
+    /// Waits.
     case pause(milliseconds: Double)
     /// Starts an app that has no process.
     case start(app: String)

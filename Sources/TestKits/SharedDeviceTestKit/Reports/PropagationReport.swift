@@ -29,6 +29,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         public let summary: String
         /// Whether it had a process at the sign-out.
         public let ranAtSignOut: Bool
+        /// Whether it had a process at the time of the report.
         public let isRunning: Bool
 
         /// Whether it has learned of the sign-out, or took no part.
