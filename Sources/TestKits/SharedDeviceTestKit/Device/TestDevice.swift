@@ -301,8 +301,8 @@ extension TestDevice {
 
     /// Waits until every app that takes part in the last sign-out was told of it.
     ///
-    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps; ``TestDeviceError/Code/notThere`` after that
-    ///   time if there was no sign-out.
+    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps; ``TestDeviceError/Code/notThere``, after
+    ///   that time, if there was no sign-out.
     @discardableResult
     public func waitUntilHeard(
         within timeout: Duration = .seconds(60)
@@ -319,8 +319,8 @@ extension TestDevice {
 
     /// Waits until every app that takes part in the last sign-out has reported that it is clean.
     ///
-    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps; ``TestDeviceError/Code/notThere`` after that
-    ///   time if there was no sign-out.
+    /// - Throws: ``TestDeviceError/Code/timeout`` with a table of the apps; ``TestDeviceError/Code/notThere``, after
+    ///   that time, if there was no sign-out.
     @discardableResult
     public func waitUntilClean(
         within timeout: Duration = .seconds(60)
