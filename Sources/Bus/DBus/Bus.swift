@@ -82,6 +82,7 @@ public enum Bus: Sendable, Hashable {
 }
 
 extension Bus: CustomStringConvertible {
+    /// The text from which ``init(name:)`` creates this bus.
     public var description: String {
         switch self {
         case .session: "session"

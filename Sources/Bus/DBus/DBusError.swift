@@ -122,6 +122,7 @@ extension DBusError {
         )
     }
 
+    /// Creates an error with ``Code/noResources`` and the same texts.
     public init(_ error: OutOfDescriptors) {
         self.init(.noResources, message: error.message, attempted: error.attempted, remedy: error.remedy)
     }
