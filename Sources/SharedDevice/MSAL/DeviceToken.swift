@@ -49,7 +49,7 @@ extension MSALPublicClientApplication {
         completion(deviceTokenFailure(resource))
     }
 
-    /// The async form, under the name that Swift gives MSAL's function.
+    /// The async form, under the name that Swift gives MSAL's function. It always throws.
     public func deviceTokenForSharedDevice(
         withResource resource: String,
         scopes: [String]?

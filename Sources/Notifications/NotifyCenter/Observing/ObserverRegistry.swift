@@ -364,7 +364,8 @@ final class Registration: Sendable {
 public enum SuspensionBehavior: Int, Sendable, Hashable, CaseIterable {
     /// Notifications are lost (CF-S3).
     case drop = 1
-    /// The last notification of each name and object waits (CF-S4). The default.
+    /// The last notification of each name and object waits, within the limits of the observer's ``Buffering`` (CF-S4).
+    /// The default.
     case coalesce = 2
     /// All notifications wait, within the limits of the observer's ``Buffering`` (CF-S5).
     case hold = 3

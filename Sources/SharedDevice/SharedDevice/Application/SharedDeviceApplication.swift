@@ -10,7 +10,7 @@ import Synchronization
 /// Create one per app and keep it. All functions may be called from any thread and task. A call to the broker waits at
 /// most 25 seconds for the response, in addition to a wait that its parameters name.
 ///
-/// Beside the codes that a function names, a request may fail with ``SharedDeviceError/Code/invalidRequest`` if an
+/// Besides the codes that a function names, a request may fail with ``SharedDeviceError/Code/invalidRequest`` if an
 /// argument is malformed, for instance contains U+0000. It may fail with ``SharedDeviceError/Code/brokerFailed`` if the
 /// broker cannot write to its disk, is deleting this app's overdue data, or responds in a form that this version does
 /// not know.

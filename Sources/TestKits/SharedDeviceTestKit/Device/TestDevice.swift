@@ -57,7 +57,8 @@ public final class TestDevice: Sendable {
     ///     `SHARED_DEVICE_PROGRAMS`, in the directory of the running program, and in `PATH`.
     ///   - directory: the directory of everything, which is not removed. `nil` means a temporary one, which is removed
     ///     with the device.
-    /// - Throws: ``TestDeviceError/Code/programMissing``, ``TestDeviceError/Code/deviceFailed``.
+    /// - Throws: ``TestDeviceError/Code/programMissing``; ``TestDeviceError/Code/deviceFailed``, also for two apps of
+    ///   one identifier; ``TestDeviceError/Code/filesFailed``.
     public init(
         apps: [TestApp] = [],
         users: [String] = ["ada", "grace"],
@@ -85,7 +86,7 @@ public final class TestDevice: Sendable {
         for app in made where app.description.startsWithDevice { try app.start() }
     }
 
-    /// The device's bus, for faults such as ``PrivateBus/suspend()``.
+    /// The device's bus, for faults such as `PrivateBus.suspend()`.
     public var bus: PrivateBus { host.bus }
     /// The directory of broker and apps.
     public var directory: String { host.directory }
@@ -396,7 +397,7 @@ extension TestDevice {
     }
 
     /// Posts the broker's broadcast from a connection other than the broker's. No app may act on it. After
-    /// ``restartBus()`` it waits until that connection is restored.
+    /// ``restartBus()`` it waits until that connection is restored, for at most 30 seconds.
     ///
     /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the bus refuses the post or is not there.
     public func spoofBroadcast() async throws(TestDeviceError) {

@@ -34,8 +34,9 @@ public struct CheckRunner: Sendable {
     /// Starts the device, performs the steps, and returns the result. On return all processes have ended.
     ///
     /// - Throws: ``TestDeviceError/Code/programMissing`` if an app's program is missing,
-    ///   ``TestDeviceError/Code/deviceFailed`` if bus or broker do not start. Later failures, including a cancellation,
-    ///   are in the result.
+    ///   ``TestDeviceError/Code/deviceFailed`` if bus or broker do not start, ``TestDeviceError/Code/filesFailed`` if
+    ///   the apps' directories or the configuration cannot be written. Later failures, including a cancellation, are in
+    ///   the result.
     public func run() async throws(TestDeviceError) -> CheckResult {
         let start = (Date(), ContinuousClock.now)
         let leftOut = await plan.appsLeftOut()
