@@ -155,6 +155,9 @@ import Testing
         let due = table.due(at: start + .milliseconds(100))
         let fires = [settle(2, "/d", contents: true), settle(2, "/d", contents: true)]
         #expect(due == [2] && fires == [true, false])
+        table.take(event("/d writes", Int(IN_CLOSE_WRITE), "f"), at: start)
+        let closed = settle(2, "/d", contents: true)
+        #expect(closed, "a program may have written through a memory mapping")
     }
 
     @Test mutating func contentsThatCannotBeWatchedCountAsChangedEverySecond() {

@@ -186,7 +186,8 @@ struct InotifyLook: FileSystemLook {
     }
 
     mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch {
-        try watch(directory, Self.directoryEvents | UInt32(IN_MODIFY))
+        // The end of writing too: the kernel does not report writes through a memory mapping.
+        try watch(directory, Self.directoryEvents | UInt32(IN_MODIFY | IN_CLOSE_WRITE))
     }
 
     mutating func watch(file: FilePath) throws(WatchFailure) -> Watch { try watch(file, Self.fileEvents) }

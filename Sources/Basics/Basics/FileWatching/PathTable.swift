@@ -235,7 +235,7 @@ struct WatchEvents: Hashable, Sendable {
 
     private static let comings = UInt32(IN_CREATE | IN_MOVED_TO)
     private static let goings = UInt32(IN_DELETE | IN_MOVED_FROM)
-    private static let changes = UInt32(IN_MODIFY | IN_ATTRIB)
+    private static let changes = UInt32(IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB)
 
     /// The bits for entries that a path collects, if its target is a directory.
     static func inside(_ wanted: PathEvents) -> UInt32 {

@@ -220,6 +220,29 @@ struct AppManifestDirectoryTests {
         #expect(await iterator.next() == 3)
     }
 
+    @Test("a directory is read again after a program has closed a file that it may have written")
+    func readAfterClosing() async throws {
+        try directory.write("", to: "file")
+        let reads = Shared(0)
+        let updates = try await onceInotifyIsFree {
+            do throws(DirectoryWatcher.Failure) {
+                return try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) {
+                    reads.withLock { reads -> Int? in
+                        reads += 1
+                        return reads == 2 ? reads : nil
+                    }
+                }
+            } catch {
+                throw ManagedConfigurationError.cannotWatch(directory.path, error)
+            }
+        }
+        let file = open(directory.file("file"), O_RDWR | O_CLOEXEC)
+        try #require(file >= 0)
+        close(file)
+        var iterator = updates.makeAsyncIterator()
+        #expect(await iterator.next() == 2)
+    }
+
     @Test("kept manifests stay while a user is unknown or the directory is unreadable")
     func keptThroughTrouble() async throws {
         try write("a.json", "org.example.a")
