@@ -56,5 +56,6 @@ import Testing
     @Test func noFlagsMeanAll() {
         #expect(PathEvents.wanted(0) == .all)
         #expect(PathEvents.wanted(0x82) == [.create, .write])
+        #expect(PathEvents.wanted(0x482) == [.create, .write], "0x400 is no flag of notify(3)")
     }
 }

@@ -218,8 +218,10 @@ public struct PathEvents: OptionSet, Hashable, Sendable {
     /// Changes of the files in a directory, which is the path's target. Not an event of notify(3).
     public static let contents = PathEvents(rawValue: 0x400)
 
-    /// Returns the events that a registration wants; 0 means all.
-    public static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
+    /// Returns the events that a registration wants; 0 means all. Bits that notify(3) does not have are ignored.
+    public static func wanted(_ flags: UInt32) -> PathEvents {
+        flags == 0 ? .all : PathEvents(rawValue: flags).intersection(.all)
+    }
 }
 
 /// The kernel's events for a path, collected until the path is looked at again.
