@@ -142,12 +142,21 @@ struct AppsEnrolCommand: ParsableCommand {
     }
 
     private func write(_ content: String, to file: String) throws(CommandFailure) {
-        // If this fails, the replacement fails and says why.
-        try? FileManager.default.createDirectory(
-            at: URL(fileURLWithPath: file).deletingLastPathComponent(),
-            withIntermediateDirectories: true
-        )
-        let remedy = "run it as root, or name the directory that your broker reads with --apps"
-        try replaceFile(file, by: content, remedy: geteuid() == 0 ? nil : remedy)
+        let remedy =
+            geteuid() == 0 ? nil : "run it as root, or name the directory that your broker reads with --apps"
+        do {
+            try FileManager.default.createDirectory(
+                at: URL(fileURLWithPath: file).deletingLastPathComponent(),
+                withIntermediateDirectories: true
+            )
+        } catch {
+            // The replacement would only say that there is no such directory.
+            let end = remedy.map { "; \($0)" } ?? ""
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description: "cannot write \(file): \(systemReason(error))\(end)"
+            )
+        }
+        try replaceFile(file, by: content, remedy: remedy)
     }
 }

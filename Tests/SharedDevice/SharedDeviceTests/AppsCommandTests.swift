@@ -102,6 +102,20 @@ struct AppsCommandTests {
     }
 
     @Test(
+        "a missing directory that this user may not make is named with the reason",
+        .enabled(if: geteuid() != 0, "root may make it")
+    )
+    func enrolWithoutRights() async throws {
+        let directory = try TemporaryDirectory("enrol")
+        try #require(chmod(directory.path, 0o500) == 0)
+        let outcome = try await CommandOutcome([
+            "apps", "enrol", ChildProcess.built("point-of-sale"), "--id", "org.example.shop",
+            "--apps", "\(directory.path)/apps", "--state", directory.path,
+        ])
+        #expect(outcome.status == EX_CANTCREAT && outcome.errors.contains("Permission denied"), "\(outcome.errors)")
+    }
+
+    @Test(
         "symbolic links in an untrusted folder do not redirect enrolling",
         .enabled(if: geteuid() == 0, "root writes into folders of others")
     )
