@@ -38,7 +38,7 @@ struct StateFile: Sendable {
             let isFile = status.st_mode & S_IFMT == S_IFREG
             content = isFile ? try file.content(atMost: Self.largest) : []
         } catch {
-            if error.isMissing { return nil }
+            if error == .system(ENOENT) { return nil }
             throw Failure(reason: error.reason)
         }
         guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {

@@ -121,6 +121,14 @@ struct EarlierManifestTests {
         #expect(error?.description.contains("bytes") == true)
     }
 
+    @Test("a record whose directory is a file does not count as missing")
+    func recordBelowAFile() throws {
+        let directory = try TemporaryDirectory("below")
+        let file = "\(directory.path)/file"
+        try "".write(toFile: file, atomically: false, encoding: .utf8)
+        #expect(throws: AdapterFailure.self) { try NamedCleanups(stateDirectory: file).read() }
+    }
+
     @Test(
         "a record that another user owns or may write is not used",
         arguments: [(owner: uid_t(65534), mode: mode_t(0o600)), (owner: 0, mode: 0o620), (owner: 0, mode: 0o602)]
