@@ -48,13 +48,16 @@ class Provider:
             now = time.monotonic()
             is_known = now < self.fresh_until and any(key.get("kid") == wanted for key in self.published["keys"])
             if not is_known and now >= self.next_read:
-                # Set before the requests, which may fail: the senders of tokens must not control the rate of requests.
-                self.next_read = now + 1
-                description = self.read(self.issuer + "/.well-known/openid-configuration")
-                if description["issuer"] != self.issuer:
-                    raise ValueError(f"the provider calls itself {description['issuer']!r}")
-                self.published["keys"] = [key for key in self.read(description["jwks_uri"])["keys"] if isinstance(key, dict)]
-                self.fresh_until, self.next_read = now + 3600, now + 60
+                try:
+                    description = self.read(self.issuer + "/.well-known/openid-configuration")
+                    if description["issuer"] != self.issuer:
+                        raise ValueError(f"the provider calls itself {description['issuer']!r}")
+                    self.published["keys"] = [key for key in self.read(description["jwks_uri"])["keys"] if isinstance(key, dict)]
+                    self.fresh_until = now + 3600
+                finally:
+                    # Counted from the end, also of a failure: the senders of tokens must not control the rate of requests, nor
+                    # keep the lock from tokens whose keys are known.
+                    self.next_read = time.monotonic() + (60 if now < self.fresh_until else 1)
             elif now >= self.fresh_until:
                 raise OSError("the last attempt failed less than a second ago")
             return self.published
