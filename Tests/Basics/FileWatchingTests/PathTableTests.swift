@@ -170,6 +170,19 @@ import Testing
         #expect(table.nextDue == start + .seconds(1), "from the last look on")
     }
 
+    @Test mutating func contentsThatAreWatchedBelowAnUnreadableDirectoryOnlyFireAfterAChange() {
+        fileSystem.nodes["/home"] = .locked
+        add(1, "/home/d", [.all, .contents])
+        let missing = settle(1, "/home/d", contents: true)
+        fileSystem.nodes["/home/d"] = .directory
+        let appeared = settle(1, "/home/d", contents: true)
+        let unchanged = settle(1, "/home/d", contents: true)
+        table.take(event("/home/d writes", Int(IN_MODIFY), "f"), at: start)
+        let changed = settle(1, "/home/d", contents: true)
+        #expect([missing, appeared, unchanged, changed] == [false, true, false, true])
+        #expect(table.nextDue == start + .seconds(1), "the path is still compared")
+    }
+
     @Test func inotifysBytesAreRead() {
         var bytes: [UInt8] = []
         for number in [7, UInt32(IN_CREATE), 0, 8] as [UInt32] { withUnsafeBytes(of: number) { bytes += $0 } }

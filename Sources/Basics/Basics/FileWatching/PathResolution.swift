@@ -67,6 +67,9 @@ struct PathResolution: Hashable, Sendable {
         if case .present(let snapshot) = end { snapshot } else { nil }
     }
 
+    /// Whether the file or directory at the path is watched itself, whatever its parents allow.
+    var isTargetWatched: Bool { interests.values.contains { $0.contains(.target) } }
+
     /// The number of links that the kernel follows.
     private static let maximumLinks = 40
 

@@ -138,7 +138,8 @@ struct PathTable {
         entry.due = dueWithoutEvents(id, resolution, now)
         let wanted = entry.wanted
         // Another look at a directory does not show whether its files have changed.
-        let isUnknown = entry.due != nil && wanted.contains(.contents)
+        let isUnknown =
+            entry.due != nil && wanted.contains(.contents) && resolution.end != .missing && !resolution.isTargetWatched
         entries[id] = entry
         connect(id, resolution)
         let unused = disconnect(id, before, but: resolution)
