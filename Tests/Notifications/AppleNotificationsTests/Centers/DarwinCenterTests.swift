@@ -33,6 +33,20 @@ struct DarwinCenterTests {
         #expect(observer.heard.all == ["<CFNotificationCenter darwin> \(name) true true true"])
     }
 
+    // CF-P6, CF-T8
+    @Test("it posts with each option, with both, and with none")
+    func options() async throws {
+        let name = CFNotificationName("com.example.darwin.options" as CFString)
+        observer.add(name.rawValue as String, label: "heard")
+        for (count, options) in [
+            0, kCFNotificationDeliverImmediately, kCFNotificationPostToAllSessions,
+            kCFNotificationDeliverImmediately | kCFNotificationPostToAllSessions,
+        ].enumerated() {
+            CFNotificationCenterPostNotificationWithOptions(center, name, nil, nil, options)
+            try await eventually("it is heard") { observer.heard.all.count == count + 1 }
+        }
+    }
+
     // CF-A11
     @Test("it is the same center as DarwinNotifyCenter")
     func ownCenter() async throws {
