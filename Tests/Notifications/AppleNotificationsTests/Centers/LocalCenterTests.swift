@@ -71,7 +71,7 @@ struct LocalCenterTests {
         #expect(heard { observer.remove(n, object: b) } == ["n/any", "n/A", "m/A"])
     }
 
-    // CF-A3, CF-P1, CF-R1
+    // CF-A1, CF-A3, CF-P1, CF-R1
     @Test("a nil center or callback does nothing; a nil name or observer is reported")
     func nils() {
         let failures = Log()
@@ -83,6 +83,11 @@ struct LocalCenterTests {
         post(center, name)
         #expect(observer.heard.all.isEmpty)
         CFNotificationCenterAddObserver(center, observer.pointer, callback, name as CFString, nil, .drop)
+        // Without an observer, the registration is called and cannot be removed.
+        let anonymous: CFNotificationCallback = { [heard = observer.heard] _, observer, _, _, _ in
+            heard.add("\(observer == nil)")
+        }
+        CFNotificationCenterAddObserver(center, nil, anonymous, name as CFString, nil, .drop)
         CFNotificationCenterRemoveObserver(nil, observer.pointer, nil, nil)
         CFNotificationCenterRemoveObserver(center, nil, nil, nil)
         CFNotificationCenterRemoveEveryObserver(nil, observer.pointer)
@@ -93,7 +98,7 @@ struct LocalCenterTests {
         CFNotificationCenterPostNotificationWithOptions(center, nil, nil, nil, 0)
         #expect(observer.heard.all.isEmpty)
         post(center, name)
-        #expect(observer.heard.all == ["called"])
+        #expect(observer.heard.all == ["called", "true"])
         observation.cancel()
         for (function, attempted, argument) in [
             ("RemoveObserver", "remove an observer", "observer"),
