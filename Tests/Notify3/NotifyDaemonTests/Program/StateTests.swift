@@ -45,7 +45,7 @@ import Testing
 
     @Test func aListAsksAllProcessesAndIdentifiesThem() async throws {
         let registration = RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 9)
-        let report = ProcessReport(names: [NameReport(name: "a", registrations: [registration])])
+        let report = ProcessReport(suspensions: 3, names: [NameReport(name: "a", registrations: [registration])])
         try await client.enter("a", "gone")
         client.answers(report)
         var (names, processes) = try await client.list()
