@@ -29,7 +29,8 @@ struct AccessTests {
     @Test func aCallIsAuthorizedByTheUserAndTheGroupsOfItsProcess() async throws {
         let (other, member) = (try await start(), try await start(groups: "65534,4242"))
         try await client.set("r.x", 6)
-        try await client.enter("a")
+        try await client.enter("a", "rooms")
+        client.answers(["a", "rooms"])
         let center = RelayedCenter.darwin.rawValue
         let (done, refused) = ("ok ", "refused NotAuthorized")
         let calls: [(caller: ChildProcess, call: String, reply: String)] = [
@@ -52,6 +53,13 @@ struct AccessTests {
             (other, "Relay as:org.freedesktop.DBus", "refused InvalidRequest"),
         ]
         for (caller, call, reply) in calls { #expect(try await caller.answer(call) == reply, "\(call)") }
+        // Rules, a.14: notifyd does not tell what the kernel hides about other users' processes. A name that may not
+        // be registered is not entered.
+        #expect(try await other.answer("Enter as:others,secret.x") == done)
+        let (page, status) = (try await other.answer("List t:0"), try await other.answer("Status"))
+        #expect(page.contains("others") && !page.contains("rooms") && !page.contains("secret"), "\(page)")
+        #expect(status.hasPrefix(done) && !status.contains("calls:"), "\(status)")
+        #expect(try await Set(client.list().processes.map(\.user)) == [0, Self.user])
     }
 
     @Test func aFloodOfRelayedPostsEndsWhereItsUserHasNoRoom() async throws {
