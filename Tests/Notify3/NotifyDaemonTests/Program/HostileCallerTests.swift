@@ -66,6 +66,13 @@ import Testing
         try await eventually { try await client.list().processes.first?.report.names.map(\.name) == ["b"] }
     }
 
+    @Test func aFloodIsTakenInOrder() async throws {
+        for number in UInt64(1)...20_000 {
+            try client.send(.setState, .string("n\(number % 100)"), .uint64(number), .uint64(number))
+        }
+        #expect(try await client.state("n99") == 19_999)
+    }
+
     /// notifyd asks the bus who a client is, so a client cannot pretend to be another one.
     @Test func signalsInNotifydsNameChangeNothing() async throws {
         try await client.set("a", 5)
