@@ -98,9 +98,11 @@ struct CallAdmissionTests {
     @Test("a caller over its limit is refused by name, without effect on other callers")
     func callsOfSender() async throws {
         let gate = Gate()
-        try serve(gate)
+        let limit = 3
+        var limits = CallLimits()
+        limits.callsOfSender = limit
+        try serve(gate, limits: limits)
         let answers = Noted<Result<[DBusValue], DBusError>>()
-        let limit = CallLimits().callsOfSender
         for _ in 0..<limit { served.client.call(try served.call("Wait"), timeout: .seconds(600)) { answers.note($0) } }
         #expect(await refusal(try take()) == Self.limitsExceeded)
         func readAll() throws -> DBusMessage {
