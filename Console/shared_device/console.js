@@ -114,7 +114,7 @@ async function fillLog(first, run) {
 function announce(before, device, round) {
     const owing = round?.apps.filter(app => !isSettled(app)).length ?? 0;
     const sentence = device.account ? `${device.account.name} is signed in.`
-        : owing ? `Nobody is signed in. ${count(owing, "app")} ${owing === 1 ? "owes" : "owe"} a cleanup.` : "Nobody is signed in. No app owes a cleanup.";
+        : owing ? `No account is signed in. ${count(owing, "app")} ${owing === 1 ? "owes" : "owe"} a cleanup.` : "No account is signed in. No app owes a cleanup.";
     if (before === null || before.epoch !== device.epoch || owing === 0)
         write(at("announcement"), sentence);
 }
@@ -175,9 +175,9 @@ function drawNotice() {
 function drawSession() {
     const { device, link } = state;
     const isKnown = link === "known";
-    write(at("session-heading"), link === "asking" ? "Asking the broker …" : !isKnown ? "Unknown" : device.mode !== "shared" ? "This device is personal" : device.account ? device.account.name : "Nobody is signed in");
+    write(at("session-heading"), link === "asking" ? "Asking the broker …" : !isKnown ? "Unknown" : device.mode !== "shared" ? "This device is personal" : device.account ? device.account.name : "No account is signed in");
     at("session").dataset.state = !isKnown ? "unknown" : device.account ? "signed-in" : "nobody";
-    const hadBeen = device?.account ? `${device.account.name} was signed in` : "nobody was signed in";
+    const hadBeen = device?.account ? `${device.account.name} was signed in` : "no account was signed in";
     write(at("since"), !device ? (["gone", "busy"].includes(link) ? "Whether somebody is signed in cannot be told." : "")
         : !isKnown ? `At the last answer ${hadBeen}.`
         : device.account ? `Signed in since ${clock(device.signedInAt ?? device.time, now())}, for ${span(Math.max(1, Math.floor(now() - (device.signedInAt ?? now()))))}`

@@ -1,6 +1,6 @@
 // The last 24 hours as a sequence of states. Pure.
 
-export const meanings = { "signed-in": "signed in", cleaning: "cleaning up", nobody: "nobody", unknown: "unknown" };
+export const meanings = { "signed-in": "signed in", cleaning: "cleaning up", nobody: "no account", unknown: "unknown" };
 
 /**
  * The states between `from` and `now`, in seconds since 1970, without gaps.

@@ -9,7 +9,7 @@ export const states = {
     unreachable: { sign: "⌁", style: "bad", meaning: "no report that counts" },
     stuck: { sign: "!", style: "bad", meaning: "apps owe for over a minute, or have failed" },
     cleaning: { sign: "◑", style: "waits", meaning: "signed out, apps owe" },
-    nobody: { sign: "○", style: "good", meaning: "nobody was signed in" },
+    nobody: { sign: "○", style: "good", meaning: "no account was signed in" },
     clean: { sign: "✓", style: "good", meaning: "signed out, all data deleted" },
     none: { sign: "–", style: "dim", meaning: "no order is for it" },
 };
@@ -64,7 +64,7 @@ export function signedInOf(row) {
     // The device's broker does not answer.
     if (row.mode === "unknown")
         return "unknown";
-    return (row.session === null ? "nobody" : `session ${row.session}`) + (row.isOnline === true ? "" : " at the last report");
+    return (row.session === null ? "no account" : `session ${row.session}`) + (row.isOnline === true ? "" : " at the last report");
 }
 
 /** An order's states as parts of the bar, best first. */

@@ -106,7 +106,7 @@ extension Timeline.Row {
     }
 
     private static func text(change event: Event) -> String {
-        let current = event.current.map { "\(Person.name(of: $0)) is signed in" } ?? "nobody is signed in"
+        let current = event.current.map { "\(Person.name(of: $0)) is signed in" } ?? "no account is signed in"
         let previous = (event.previous ?? []).map { "\(Person.name(of: $0))'s data must go" }
         return "learns: " + ([current] + previous).joined(separator: ", ")
     }
@@ -114,7 +114,7 @@ extension Timeline.Row {
     private static func text(screen event: Event, _ account: String) -> String {
         switch event.detail {
         case "open": "shows \(account)'s screen, \(event.items ?? 0) \(event.items == 1 ? "item" : "items")"
-        case "nobody": "shows that nobody is signed in"
+        case "nobody": "shows that no account is signed in"
         case "checking": "shows nothing: it asks who is signed in"
         case "changing": "hides its screen"
         case "unknown": "hides its screen: the broker does not answer"

@@ -28,7 +28,7 @@ def take_notes() -> None:
     if not lines:
         asyncio.get_running_loop().remove_reader(0)
     elif writing is None:
-        print("nobody is signed in", flush=True)
+        print("no account is signed in", flush=True)
     else:
         with writing.open("ab") as file:
             file.write(lines)

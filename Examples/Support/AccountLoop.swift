@@ -315,7 +315,7 @@ extension AccountLoop {
     /// Signs the user out of the whole device; returns when the app has followed.
     func signOut() async {
         await settle { isSettled }
-        guard let account = current else { return say("nobody is signed in") }
+        guard let account = current else { return say("no account is signed in") }
         let asked = generation
         events.record(.signingOut, account: account.username)
         do {

@@ -69,7 +69,7 @@ public struct Screen: Sendable {
         case .checking: parts.append("checking who is signed in…")
         case .unknown: parts.append("signed in: unknown")
         case .changing: parts.append("the user changes…")
-        case .nobody: parts += ["signed in: nobody", "0 items", "cached display: empty"]
+        case .nobody: parts += ["signed in: no account", "0 items", "cached display: empty"]
         case .open(let account):
             let name = account.displayName.map { "\($0) (\(account.username))" } ?? account.username
             parts += ["signed in: \(name)", Self.count(display?.items ?? 0, "item")]

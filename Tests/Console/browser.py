@@ -37,7 +37,7 @@ def tests(device, browser):
         page, other = pages["root"], signed_in(browser, "root")
         expect(heading(other)).to_have_text("Ada Lovelace")
         other.evaluate("""() => new MutationObserver(() => {
-            if (document.getElementById('session-heading').textContent === 'Nobody is signed in') window.seen ??= Date.now() / 1000;
+            if (document.getElementById('session-heading').textContent === 'No account is signed in') window.seen ??= Date.now() / 1000;
         }).observe(document.getElementById('session-heading'), {childList: true, characterData: true, subtree: true})""")
         device.stop("org.example.photos")
         page.keyboard.press("Tab")
@@ -54,9 +54,9 @@ def tests(device, browser):
         page.keyboard.press("Enter")
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        expect(heading(page)).to_have_text("Nobody is signed in")
-        expect(heading(other)).to_have_text("Nobody is signed in")
-        announced(page, re.compile("^Nobody is signed in. ([1-4] apps? owes? a cleanup|No app owes a cleanup).$"))
+        expect(heading(page)).to_have_text("No account is signed in")
+        expect(heading(other)).to_have_text("No account is signed in")
+        announced(page, re.compile("^No account is signed in. ([1-4] apps? owes? a cleanup|No app owes a cleanup).$"))
         # The other browser received the change without a reload.
         assert other.evaluate("window.seen") > 0
         pages["other"] = other
@@ -87,7 +87,7 @@ def tests(device, browser):
         device.go_on("org.example.photos")
         expect(row.locator(".state")).to_contain_text("clean after")
         expect(page.locator("#round-summary")).to_contain_text("Every app reported its data deleted")
-        announced(page, "Nobody is signed in. No app owes a cleanup.")
+        announced(page, "No account is signed in. No app owes a cleanup.")
         expect(page.locator(".app-card .chip.bad")).to_have_count(0)
         for app, letters in [("photos", ["T", "B", "F"]), ("orders", ["T", "B", "F"]), ("mail", ["T", "B", "!", "F"])]:
             drawn = page.locator(".rows > li", has_text=app)
@@ -110,7 +110,7 @@ def tests(device, browser):
             expect(heading(page)).to_have_text("Ada Lovelace")
             wait_for("apps to hold data", lambda: len(device.holders()) == 4)
             page.evaluate("""() => { window.seen = null; const watch = new MutationObserver(() => {
-                if (document.getElementById('session-heading').textContent === 'Nobody is signed in') { window.seen = Date.now() / 1000; watch.disconnect(); }
+                if (document.getElementById('session-heading').textContent === 'No account is signed in') { window.seen = Date.now() / 1000; watch.disconnect(); }
             }); watch.observe(document.getElementById('session-heading'), {childList: true, characterData: true, subtree: true}); }""")
             began = device.sign_out()
             times.append(wait_for("the change", lambda: page.evaluate("window.seen")) - began)
@@ -201,7 +201,7 @@ def tests(device, browser):
         assert page.locator("img").count() == 0 and page.title() == "Shared device"
         page.keyboard.press("Escape")
         device.sign_out()
-        expect(heading(page)).to_have_text("Nobody is signed in")
+        expect(heading(page)).to_have_text("No account is signed in")
         device.sign_in("ada", "org.example.orders")
         expect(heading(page)).to_have_text("Ada Lovelace")
 
@@ -260,7 +260,7 @@ def tests(device, browser):
         expect(heading(page)).to_have_text("Ada Lovelace")
         page.locator("#sign-out").click()
         page.locator("#sign-out-dialog .danger").click()
-        expect(heading(page)).to_have_text("Nobody is signed in")
+        expect(heading(page)).to_have_text("No account is signed in")
         expect(page.locator("#round-summary")).to_contain_text("Every app")
         check_accessibility(page, "dark")
         picture(page, "dark")
@@ -281,7 +281,7 @@ def tests(device, browser):
         """CO-2: when the right to see the device ends, the log disappears; with the right all of its entries come back."""
         page = pages["operator"]
         page.reload()
-        expect(heading(page)).to_have_text("Nobody is signed in")
+        expect(heading(page)).to_have_text("No account is signed in")
         expect(page.locator("#log-lines .event").first).to_be_visible()
         # Stands in for the broker's later responses; the pending request ends with the next change.
         page.evaluate("""async () => {
@@ -302,7 +302,7 @@ def tests(device, browser):
         assert page.locator("#log-lines .event").count() > 5
         device.sign_out()
         # The previous round was complete, too.
-        expect(heading(page)).to_have_text("Nobody is signed in")
+        expect(heading(page)).to_have_text("No account is signed in")
         expect(page.locator("#round-summary")).to_contain_text("Every app")
 
     def by_polkit():

@@ -175,7 +175,7 @@ test("marks that would cover each other stand beside each other, on the line", (
     assert.deepEqual(many, [250, 270, 290]);
 });
 
-test("a day is signed in, cleaning or nobody's, and unknown before the first word of the log", () => {
+test("a day is signed in, cleaning or without account, and unknown before the first word of the log", () => {
     const log = [entry(100, "signed-in"), entry(200, "signed-out"), entry(260, "completed"), entry(300, "signed-in", { session: 8 })];
     const states = isWhole => day.segmentsOf(log, 1000, 1400, isWhole).map(segment => [segment.state, segment.from, segment.to]);
     const rest = [["signed-in", 1100, 1200], ["cleaning", 1200, 1260], ["nobody", 1260, 1300], ["signed-in", 1300, 1400]];
@@ -262,9 +262,9 @@ test("how long a device's certificate holds is said in days, and nothing where t
 
 test("who is signed in is said as of the last report where the device is not known to be online, and not at all where its broker does not answer", () => {
     const said = (mode, session, isOnline) => devices.signedInOf({ mode, session, isOnline });
-    assert.deepEqual([said("shared", 7, true), said("shared", null, true)], ["session 7", "nobody"]);
+    assert.deepEqual([said("shared", 7, true), said("shared", null, true)], ["session 7", "no account"]);
     for (const isOnline of [false, null])
-        assert.deepEqual([said("shared", 7, isOnline), said("shared", null, isOnline)], ["session 7 at the last report", "nobody at the last report"]);
+        assert.deepEqual([said("shared", 7, isOnline), said("shared", null, isOnline)], ["session 7 at the last report", "no account at the last report"]);
     assert.deepEqual([said("unknown", null, true), said("unknown", null, false), said("", null, true)], ["unknown", "unknown", "–"]);
 });
 

@@ -69,7 +69,7 @@ struct App: Sendable {
             let start = now()
             let account = await must("ask for the account") { try await application.getCurrentAccount().current }
             let elapsed = now() - start
-            guard account != nil else { end("nobody is signed in") }
+            guard account != nil else { end("no account is signed in") }
             return elapsed
         }
         say("result count=\(count) median-ns=\(median)")
@@ -79,7 +79,7 @@ struct App: Sendable {
     @concurrent
     func askForToken(count: Int) async {
         let account = await must("ask for the account") { try await application.getCurrentAccount().current }
-        guard let account else { end("nobody is signed in") }
+        guard let account else { end("no account is signed in") }
         let parameters = SilentTokenParameters(scopes: Self.scopes, account: account)
         say("ready")
         let median = await medianTime(count) {

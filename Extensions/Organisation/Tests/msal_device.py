@@ -124,7 +124,7 @@ def main():
 def check(device, library, calls):
     expect("the library loads, and uses the bridge", library.first["broker"], library.first)
     nobody = library.ask("interactive")
-    expect("nobody is signed in: it asks for a person, and its error has the bridge's reason",
+    expect("no account is signed in: it asks for a person, and its error has the bridge's reason",
            "no display" in nobody["error_description"] and "IncorrectConfiguration" in nobody["error_description"], nobody)
     calls.take("getAccounts", "acquireTokenSilently", "acquireTokenInteractively")
 
@@ -164,7 +164,7 @@ def check(device, library, calls):
     device.start_bridge(DISPLAY=":9")
     calls.methods.clear()
     answer = library.ask("interactive")
-    expect("nobody is signed in, and there is a display: Ada signs in at the prompt, and the library has her token", has_token(answer), answer)
+    expect("no account is signed in, and there is a display: Ada signs in at the prompt, and the library has her token", has_token(answer), answer)
     calls.take("getAccounts", "acquireTokenSilently", "acquireTokenInteractively")
     other = Library(device, "11111111-2222-3333-4444-555555555555")
     answer = other.ask("interactive")

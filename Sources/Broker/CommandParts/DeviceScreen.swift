@@ -97,11 +97,12 @@ package struct DeviceScreen {
         case (.gone, let device?):
             wrapped(
                 "? Unknown: the broker does not answer. At its last answer, \(clock(device.time)), "
-                    + "\(device.account ?? "nobody") was signed in.",
+                    + "\(device.account ?? "no account") was signed in.",
                 .bad
             )
         case (.answers, let device?) where device.mode != "shared": [ScreenLine("This device is personal", .strong)]
-        case (.answers, let device): [ScreenLine(device?.account.map { "● \($0)" } ?? "○ Nobody is signed in", .strong)]
+        case (.answers, let device):
+            [ScreenLine(device?.account.map { "● \($0)" } ?? "○ No account is signed in", .strong)]
         }
     }
 

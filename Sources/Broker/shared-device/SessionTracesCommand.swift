@@ -126,7 +126,7 @@ struct SessionTracesCommand: ParsableCommand {
                 switch state {
                 case .hidden(.changing), .hidden(.starting), .hidden(.stopped): break
                 case .hidden(let reason): Self.say("\(reason)")
-                case .nobody: Self.say("nobody is signed in")
+                case .nobody: Self.say("no account is signed in")
                 case .open: Self.say("an account is signed in")
                 }
             }

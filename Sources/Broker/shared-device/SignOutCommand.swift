@@ -48,7 +48,7 @@ struct SignOutCommand: ParsableCommand {
             return try bus.connect().callAndWait(.signOutAnyone, request, attempted: attempted)
         } catch {
             guard error.code == .noCurrentAccount else { throw error }
-            throw CommandFailure(status: EX_NOINPUT, description: "nobody is signed in")
+            throw CommandFailure(status: EX_NOINPUT, description: "no account is signed in")
         }
     }
 

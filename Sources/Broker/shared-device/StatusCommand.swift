@@ -99,7 +99,7 @@ struct DeviceStatus: Encodable {
         if let organization { facts.append(("organization", organization)) }
         if let joined { facts.append(("joined", joined ? "yes" : "no")) }
         let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
-        facts.append(("signed in", account.map { $0 + since } ?? "nobody"))
+        facts.append(("signed in", account.map { $0 + since } ?? "no account"))
         facts.append(("epoch", "\(epoch)"))
         let version = broker.version.map { " (\($0))" } ?? ""
         facts.append(("broker", broker.answers ? "answers\(version)" : "does not answer"))

@@ -33,7 +33,7 @@ struct DeviceScreenTests {
     func standard() {
         let expected = """
             Shared device of Contoso                                                13:47:40
-            ○ Nobody is signed in
+            ○ No account is signed in
             The next sign-in waits for mail, photos.
             Strict: the next person waits until every app has deleted this one’s data.
 
@@ -63,7 +63,7 @@ struct DeviceScreenTests {
     func narrow() {
         let expected = """
             Shared device of Contoso        13:47:40
-            ○ Nobody is signed in
+            ○ No account is signed in
             The next sign-in waits for mail, photos.
             Strict: the next person waits until
             every app has deleted this one’s data.
@@ -91,7 +91,7 @@ struct DeviceScreenTests {
     func short() {
         let expected = """
             Shared device of Contoso                                                13:47:40
-            ○ Nobody is signed in
+            ○ No account is signed in
             The next sign-in waits for mail, photos.
             Strict: the next person waits until every app has deleted this one’s data.
 

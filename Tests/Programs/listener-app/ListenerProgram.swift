@@ -18,7 +18,7 @@ struct ListenerProgram: AsyncParsableCommand {
     @Option(help: "The name by which the bus can start it.") var busName: String?
     @Option(help: "Where in a cleanup it ends itself with SIGKILL: begin, midway or end.") var crash: String?
     @Flag(help: "Begin no cleanup before the command “go”.") var hold = false
-    @Flag(help: "End when everything is cleaned up and nobody is signed in.") var untilNobody = false
+    @Flag(help: "End when everything is cleaned up and no account is signed in.") var untilNobody = false
 
     static func main() async {
         do { try await runCleanupProbe(Array(CommandLine.arguments.dropFirst())) } catch { exit(withError: error) }

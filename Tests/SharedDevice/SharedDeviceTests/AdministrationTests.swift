@@ -70,7 +70,7 @@ struct AdministrationTests {
         #expect(round.session == before.epoch && round.outcome == "open")
         #expect(round.apps.map(\.identifier) == ["org.example.desk"] && round.apps.first?.running == true)
         let table = try await device.command("status")
-        #expect(table.output.contains("signed in") && table.output.contains("nobody"))
+        #expect(table.output.contains("signed in") && table.output.contains("no account"))
         #expect(table.lines.contains { $0.hasPrefix("desk ") } && !table.output.contains("org.example.desk"))
         let long = try await device.command("status", "--long")
         #expect(long.output.contains("org.example.desk"))
@@ -125,7 +125,7 @@ struct AdministrationTests {
         #expect(json.round.session == json.session && json.round.outcome == "open")
         #expect(json.round.apps.first?.running != nil, "the broker answers, and says which apps run")
         let again = try await device.command("sign-out")
-        #expect(again.status == EX_NOINPUT && again.errors.contains("nobody is signed in"))
+        #expect(again.status == EX_NOINPUT && again.errors.contains("no account is signed in"))
     }
 
     @Test("without a broker a sign-out exits with 69")

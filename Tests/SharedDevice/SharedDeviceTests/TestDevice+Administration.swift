@@ -81,7 +81,7 @@ extension DeviceOnPrivateBus {
         let database = try DeviceDatabase(directory: state)
         let content = try DeviceStore.read(database)
         guard var session = content.ledger.sessions[content.device.epoch] else {
-            throw Unexpected(description: "nobody is signed in")
+            throw Unexpected(description: "no account is signed in")
         }
         session.startedAt = date
         var batch = Batch(number: 1)

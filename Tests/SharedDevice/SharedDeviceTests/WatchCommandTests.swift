@@ -65,7 +65,7 @@ struct WatchCommandTests {
     func live() async throws {
         let device = try await DeviceOnPrivateBus()
         let screen = try onTerminal(device)
-        try await shows("○ Nobody is signed in", screen)
+        try await shows("○ No account is signed in", screen)
         let app = device.application("desk")
         try await app.signIn("ada")
         try await shows("● Ada", screen)
@@ -77,7 +77,7 @@ struct WatchCommandTests {
         try await shows("Unknown: the broker does not answer", screen)
         let before = screen.lines.count
         try await device.startBroker()
-        try await shows("○ Nobody is signed in", screen, after: before)
+        try await shows("○ No account is signed in", screen, after: before)
         try screen.write("key q")
         try await ends(screen, by: 0)
     }
@@ -98,7 +98,7 @@ struct WatchCommandTests {
         try screen.write("key s")
         try await shows("Sign Ada out?", screen, after: denied)
         try screen.write("key y")
-        try await shows("○ Nobody is signed in", screen)
+        try await shows("○ No account is signed in", screen)
         try await device.expectAudit("signed-out", ["shared-device watch"])
         try screen.write("key q")
         try await ends(screen, by: 0)
@@ -109,7 +109,7 @@ struct WatchCommandTests {
         let device = try await DeviceOnPrivateBus()
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             let screen = try onTerminal(device)
-            try await shows("○ Nobody is signed in", screen)
+            try await shows("○ No account is signed in", screen)
             try screen.write("signal \(signal)")
             try await ends(screen, by: -signal)
         }

@@ -48,7 +48,8 @@ struct DemoFleetCommand: AsyncParsableCommand {
                     try app.write("work")
                 }
             }
-            say("\(name): bus, broker, two apps, agent; \(user.map { "\($0) is signed in" } ?? "nobody is signed in")")
+            let signedIn = user.map { "\($0) is signed in" } ?? "no account is signed in"
+            say("\(name): bus, broker, two apps, agent; \(signedIn)")
         }
         _ = try await stage.fleet(["device", "add", "--group", "wards"] + devices.map(\.name))
         // One app of ward-2 is suspended for a while, so that the operator sees a pending cleanup.

@@ -99,7 +99,7 @@ struct FleetDevicesCommand: ParsableCommand {
         private var signedIn: String {
             guard let mode else { return "-" }
             if mode == DeviceReport.unknownMode { return "unknown" }
-            return (session.map { "session \($0)" } ?? "nobody") + (online == true ? "" : " at the last report")
+            return (session.map { "session \($0)" } ?? "no account") + (online == true ? "" : " at the last report")
         }
 
         var row: [String] {

@@ -144,7 +144,7 @@ struct FleetOnDevicesTests {
             #expect(try stage.memory(of: "ward-1").session?.epoch == old.session?.epoch)
         } else {
             try await eventually("the session is over") { agent.errorText.contains("no contact for") }
-            try await eventually("nobody is signed in") { try stage.memory(of: "ward-1").session == nil }
+            try await eventually("no account is signed in") { try stage.memory(of: "ward-1").session == nil }
         }
         if what == "no configuration" {
             #expect(agent.isRunning)

@@ -157,9 +157,9 @@ struct FleetViewTests {
     @Test("the session is shown as last reported, unless the broker did not respond")
     func signedIn() async throws {
         let cases: [(mode: String, session: UInt64?, isOnline: Bool, expected: String)] = [
-            ("shared", 7, true, "online session 7 0"), ("shared", nil, true, "online nobody 0"),
+            ("shared", 7, true, "online session 7 0"), ("shared", nil, true, "online no account 0"),
             ("shared", 7, false, "away session 7 at the last report 0"),
-            ("shared", nil, false, "away nobody at the last report 0"), ("unknown", nil, true, "online unknown -"),
+            ("shared", nil, false, "away no account at the last report 0"), ("unknown", nil, true, "online unknown -"),
             ("unknown", nil, false, "away unknown -"),
         ]
         let fields = cases.map { one -> [String: DBusValue] in

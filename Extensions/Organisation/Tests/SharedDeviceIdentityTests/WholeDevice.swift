@@ -152,7 +152,7 @@ final class WholeDevice: Sendable {
 
     func token(_ scopes: [String]) async throws(SharedDeviceError) -> TokenResult {
         guard let account = try await app.getCurrentAccount().current else {
-            throw SharedDeviceError(.noCurrentAccount, attempted: "get a token", message: "nobody is signed in")
+            throw SharedDeviceError(.noCurrentAccount, attempted: "get a token", message: "no account is signed in")
         }
         let parameters = SilentTokenParameters(scopes: scopes, account: account, forceRefresh: true)
         return try await app.acquireTokenSilent(with: parameters)

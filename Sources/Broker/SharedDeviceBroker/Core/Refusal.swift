@@ -23,7 +23,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
 
     package static let noCurrentAccount = Refusal(
         .noCurrentAccount,
-        "nobody is signed in on this device; sign in first"
+        "no account is signed in on this device; sign in first"
     )
     package static let currentAccountMismatch = Refusal(
         .currentAccountMismatch,

@@ -62,7 +62,7 @@ extension SharedDeviceApplication {
     /// await application.follow(cleanup) { state in
     ///     switch state {
     ///     case .hidden(let reason): print("one moment: \(reason)")
-    ///     case .nobody: print("nobody is signed in")
+    ///     case .nobody: print("no account is signed in")
     ///     case .open(let account): print("\(account.username): \(try notes.open(for: account))")
     ///     }
     /// }

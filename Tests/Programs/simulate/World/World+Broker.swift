@@ -133,7 +133,7 @@ extension World {
         switch effect {
         case .reply(let number, let result): reply(number, result)
         case .noteState(let state):
-            note("  the broker notes that nobody is signed in, epoch \(state.epoch)")
+            note("  the broker notes that no account is signed in, epoch \(state.epoch)")
             waitingNote = state
             takeNote()
         case .announce:
