@@ -21,7 +21,7 @@ struct Bench: ParsableCommand {
     @Flag(help: "List the benchmarks and stop.")
     var list = false
 
-    @Flag(help: ArgumentHelp("Print the parts that the benchmarks measure beside the peers.", visibility: .hidden))
+    @Flag(help: ArgumentHelp("Print the parts that the benchmarks measure besides the peers.", visibility: .hidden))
     var parts = false
 
     @Option(

@@ -77,7 +77,7 @@ struct SameName: Benchmark {
 /// notifyutil has. One C program is linked as usual, another one statically.
 struct Memory: Benchmark {
     let name = "memory"
-    let summary = "memory of a process that observes one name, and of a second one beside it"
+    let summary = "memory of a process that observes one name, and of a second observer"
 
     func rows(in setting: Setting) throws(BenchmarkError) -> [Row] {
         let subject = setting.programs.swift?.staticLibdbus ?? setting.subject
@@ -109,8 +109,8 @@ struct Memory: Benchmark {
         var rows: [Row] = []
         let measurements: [(title: String, results: [Result<Samples, BenchmarkError>], target: Target?)] = [
             ("resident memory, one observer", resident, .atMost(2.2)),
-            ("memory of its own, one observer", results(own), .figureAtMost(3e6)),
-            ("memory of its own, a second observer", results(second), nil),
+            ("private memory, one observer", results(own), .figureAtMost(3e6)),
+            ("private memory, a second observer", results(second), nil),
         ]
         for (title, results, target) in measurements {
             for baseline in contenders.indices where baseline != 1 {

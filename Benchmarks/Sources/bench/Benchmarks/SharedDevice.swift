@@ -103,7 +103,7 @@ struct SharedDeviceCalls: Benchmark {
 /// The memory of the broker while a hundred apps are connected and have the account.
 struct BrokerMemory: Benchmark {
     let name = "broker-memory"
-    let summary = "memory of the broker with 100 apps connected and somebody signed in"
+    let summary = "memory of the broker with 100 connected apps and a signed-in account"
     let parts: Set<Part> = [.sharedDevice]
 
     private static let apps = 100
@@ -125,7 +125,7 @@ struct BrokerMemory: Benchmark {
         }
         let figures: [(String, [Double], Target?)] = [
             ("resident memory of the broker, \(Self.apps) apps", resident, .figureAtMost(20e6)),
-            ("memory of its own, the broker", own, nil),
+            ("private memory of the broker, \(Self.apps) apps", own, nil),
         ]
         return figures.map { title, values, target in
             .measuring(
