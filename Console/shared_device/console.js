@@ -178,7 +178,7 @@ function drawSession() {
     write(at("session-heading"), link === "asking" ? "Asking the broker …" : !isKnown ? "Unknown" : device.mode !== "shared" ? "This device is personal" : device.account ? device.account.name : "No account is signed in");
     at("session").dataset.state = !isKnown ? "unknown" : device.account ? "signed-in" : "nobody";
     const hadBeen = device?.account ? `${device.account.name} was signed in` : "no account was signed in";
-    write(at("since"), !device ? (["gone", "busy"].includes(link) ? "Whether somebody is signed in cannot be told." : "")
+    write(at("since"), !device ? (["gone", "busy"].includes(link) ? "It is unknown whether an account is signed in." : "")
         : !isKnown ? `At the last answer ${hadBeen}.`
         : device.account ? `Signed in since ${clock(device.signedInAt ?? device.time, now())}, for ${span(Math.max(1, Math.floor(now() - (device.signedInAt ?? now()))))}`
         : device.heldFor.length ? `The next sign-in waits for ${device.heldFor.map(namesOf(device.heldFor)).join(", ")}.` : "The device is ready for the next person.");

@@ -260,7 +260,7 @@ function drawDevice() {
 function drawRound(round, time, box) {
     // Without the time of the sign-out it is unknown how long an app has owed its cleanup.
     const end = round.hasTime ? time : round.endedAt;
-    const summary = round.apps.length ? summaryOf(round, end, span) : round.outcome === "complete" ? { style: "good", text: "✓ Nobody owes anything." } : { style: "waits", text: "◑ Apps owe a cleanup." };
+    const summary = round.apps.length ? summaryOf(round, end, span) : round.outcome === "complete" ? { style: "good", text: "✓ No app owes a cleanup." } : { style: "waits", text: "◑ Apps owe a cleanup." };
     write(at("round-summary"), `${summary.text}${round.hasTime ? ` The session ended at ${clock(round.endedAt, time)}.` : ""}${round.more ? ` ${count(round.more, "more app")} not told by the device.` : ""}`);
     at("round-summary").className = summary.style;
     const rows = rowsOf(round, [], end, namesOf(round.apps.map(app => app.identifier)), span);

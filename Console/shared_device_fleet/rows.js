@@ -79,7 +79,7 @@ export function partsOf({ counts, total }) {
 
 export function sentenceOf(progress) {
     if (progress.total === 0)
-        return { style: "waits", text: "No device of the order is in the list: nobody is waited for." };
+        return { style: "waits", text: "No device of the order is in the list: there is nothing to wait for." };
     const done = progress.total - progress.undone;
     const apps = (number, what) => number ? ` ${count(number, "app")} ${number === 1 ? "was" : "were"} ${what}.` : "";
     const without = apps(progress.waived, "waived on the devices") + apps(progress.enforced ?? 0, "stopped by the devices, and the data deleted in their place");

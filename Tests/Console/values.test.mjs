@@ -13,7 +13,7 @@ const app = (identifier, fields) => ({ identifier, user: 1000, progress: "owed",
 const round = (...apps) => ({ session: 7, endedAt: 1000, outcome: "open", apps });
 const entry = (sequence, event, fields = {}) => ({ sequence, at: 1000 + sequence, event, session: 7, app: "", user: null, detail: "", ...fields });
 
-test("an answer is read whatever is in it", () => {
+test("a response is read whatever its content is", () => {
     const v = (t, v) => ({ t, v });
     const device = answers.deviceOf({
         revision: v("t", 4), account: v("a{sv}", { username: v("s", "ada") }), apps: v("aa{sv}", [{ identifier: v("s", "a"), owes: v("at", [3]) }]), rounds: v("at", [3]),
@@ -30,46 +30,46 @@ test("an answer is read whatever is in it", () => {
     }
 });
 
-test("only a refusal is one; whatever else keeps an answer away means that the broker is gone", () => {
+test("only an error of the broker is a refusal; other failures mean that it is gone", () => {
     assert.equal(answers.problemOf({ name: "org.notifycenter.SharedDevice1.Error.not_permitted" }), "denied");
     for (const error of [{ name: "org.freedesktop.DBus.Error.ServiceUnknown" }, { problem: "not-found" }, new Error("late"), null])
         assert.equal(answers.problemOf(error), "gone");
     assert.equal(answers.problemOf({ name: "org.freedesktop.DBus.Error.LimitsExceeded" }), "busy");
 });
 
-test("spans are short and never too fine", () => {
+test("spans are short and not too precise", () => {
     const known = [[0, "0 ms"], [0.0074, "7 ms"], [0.9999, "1.0 s"], [1.44, "1.4 s"], [59.7, "1 min"], [200, "3 min 20 s"], [7500, "2 h 5 min"], [273600, "3 d 4 h"], [-1, "0 ms"]];
     for (const [seconds, text] of known)
         assert.equal(words.span(seconds), text);
 });
 
-test("names are as short as tells them apart", () => {
+test("names are as short as possible and still distinct", () => {
     const name = words.namesOf(["org.a.notes", "org.b.notes", "org.a.mail", "/usr/bin/shop (uid 7)"]);
     assert.deepEqual(["org.a.notes", "org.a.mail", "/usr/bin/shop (uid 7)", "x"].map(name), ["org.a.notes", "mail", "shop", "x"]);
 });
 
-test("a sign-out's question names how many apps hold data", () => {
+test("the question before a sign-out has the number of apps that hold data", () => {
     const device = apps => ({ account: { name: "Ada" }, apps: apps.map(holds => ({ holds })) });
     assert.match(words.consequence(device([true, true, true, false])), /3 apps hold data/);
     assert.match(words.consequence(device([true])), /1 app holds data/);
     assert.match(words.consequence(device([false])), /No app holds data/);
 });
 
-test("a row has a bar for each part of its way, and the marks of its times", () => {
+test("a row has a bar for each stage, and a mark for each time", () => {
     const [row] = rounds.rowsOf(round(app("a", { progress: "finished", told: 0.1, begun: 0.2, finished: 0.5 })), [], 2000, key => key, words.span);
     assert.deepEqual(row.bars.map(bar => [bar.kind, bar.from, bar.to]), [["owed", 0, 0.1], ["heard", 0.1, 0.2], ["cleaning", 0.2, 0.5]]);
     assert.deepEqual(row.marks.map(mark => mark.kind), ["told", "begun", "finished"]);
     assert.equal(row.word, "clean after 500 ms");
 });
 
-test("who owes comes first, goes on until now, and is said not to run", () => {
+test("pending apps come first, last until now, and are marked if they do not run", () => {
     const rows = rounds.rowsOf(round(app("a", { progress: "finished", finished: 1 }), app("z", { progress: "begun", told: 1, begun: 2, runs: false })), [], 1060, key => key, words.span);
     assert.deepEqual(rows.map(row => row.identifier), ["z", "a"]);
     assert.deepEqual(rows[0].bars.at(-1), { kind: "cleaning", from: 2, to: 60, isOpen: true });
     assert.equal(rows[0].word, "cleans up, is not running");
 });
 
-test("failed and interrupted have a sign and a word each", () => {
+test("failed and interrupted cleanups each have a sign and a word", () => {
     const lines = [entry(3, "interrupted", { app: "a", user: 1000 }), entry(4, "interrupted", { app: "a", user: 1001 }), entry(5, "interrupted", { app: "a", session: 8 })];
     const [row] = rounds.rowsOf(round(app("a", { progress: "failed", told: 1, begun: 2, finished: 9, detail: "disk" })), lines, 1020, key => key, words.span);
     assert.deepEqual(row.marks.map(mark => mark.kind), ["told", "begun", "interrupted", "failed"]);
@@ -80,7 +80,7 @@ test("failed and interrupted have a sign and a word each", () => {
     assert.equal(rounds.summaryOf(round(row.app), 1020, words.span).style, "bad");
 });
 
-test("the table says what the drawing says: marks without a column of their own, words, and lines of the log", () => {
+test("the table has the content of the drawing: marks, words and lines of the log", () => {
     const lines = [entry(3, "interrupted", { app: "a", user: 1000, detail: "it was killed" }), entry(9, "failed", { app: "a", user: 1000, detail: "disk" })];
     const rows = rounds.rowsOf(round(app("a", { progress: "failed", told: 1, begun: 2, finished: 9, detail: "disk" }), app("b", { progress: "waived", finished: 30, detail: "lost in repair" })), lines, 1040, key => key, words.span);
     const { heads, cells } = rounds.tableOf(rows, words.span);
@@ -96,7 +96,7 @@ test("the table says what the drawing says: marks without a column of their own,
     }
 });
 
-test("a chosen round that the broker keeps no more is chosen no more: the last one is shown", async () => {
+test("if the chosen round is no longer stored, the page shows the last round", async () => {
     const asked = [];
     const choice = new choices.RoundChoice(async session => { asked.push(session); return session === 3 ? null : { session }; });
     assert.deepEqual([await choice.round([]), asked], [null, []]);
@@ -109,7 +109,7 @@ test("a chosen round that the broker keeps no more is chosen no more: the last o
     assert.deepEqual([await choice.round([5, 6]), choice.wanted], [{ session: 6 }, null]);
 });
 
-test("an answer for an older choice is not shown in place of a newer one, and neither is one that a newer answer has overtaken", async () => {
+test("a response for an older choice, or older than the shown response, is ignored", async () => {
     const open = [];
     const choice = new choices.RoundChoice(session => new Promise(resolve => open.push({ session, answer: words => resolve({ session, words }) })));
     const followed = choice.round([3, 4]);
@@ -132,7 +132,7 @@ test("an answer for an older choice is not shown in place of a newer one, and ne
     assert.equal((await slow).words, "again");
 });
 
-test("CO-3: a session near 2⁵³ goes through the page as the number that it is", () => {
+test("CO-3: a session number near 2⁵³ is not rounded", () => {
     const [v, last] = [(t, v) => ({ t, v }), Number.MAX_SAFE_INTEGER];
     const device = answers.deviceOf({ epoch: v("t", last), rounds: v("at", [last - 1, last]), apps: v("aa{sv}", [{ identifier: v("s", "a"), owes: v("at", [last]) }]) });
     assert.deepEqual([device.epoch, device.rounds, device.apps[0].owes], [last, [last - 1, last], [last]]);
@@ -142,7 +142,7 @@ test("CO-3: a session near 2⁵³ goes through the page as the number that it is
     assert.equal(JSON.stringify(bus.unsigned(device.epoch)), "{\"t\":\"t\",\"v\":9007199254740991}");
 });
 
-test("every bar stands out from the paper, in light and dark: by 3:1 at the least", async () => {
+test("each bar has a contrast of at least 3:1 with the paper, in light and dark", async () => {
     const style = await readFile(new URL("../../Console/shared_device/shared-device.css", import.meta.url), "utf8");
     const drawn = [...style.matchAll(/svg \.([a-z.-]+) \{([^}]*)\}/g)].filter(([, name]) => /^(owed|heard|cleaning|broken|away|hatch|day\.|part\.)/.test(name));
     const names = new Set(drawn.flatMap(([, , rules]) => [...rules.matchAll(/(?:fill|stroke): var\(--([a-z-]+)\)/g)].map(([, name]) => name)));
@@ -161,7 +161,7 @@ test("every bar stands out from the paper, in light and dark: by 3:1 at the leas
     }
 });
 
-test("ticks have round numbers and are few, from milliseconds to days", () => {
+test("axes have few ticks with round numbers, from milliseconds to days", () => {
     for (const seconds of [0.004, 0.3, 7, 95, 4000, 200000]) {
         const axis = rounds.axisOf([{ bars: [{ to: seconds }], marks: [] }], 700);
         assert.ok(axis.end >= seconds && axis.ticks.length >= 2 && axis.ticks.length <= 9, `${seconds}: ${axis.ticks}`);
@@ -169,13 +169,13 @@ test("ticks have round numbers and are few, from milliseconds to days", () => {
     assert.deepEqual(rounds.axisOf([{ bars: [{ to: 95 }], marks: [] }], 400).ticks, [0, 30, 60, 90]);
 });
 
-test("marks that would cover each other stand beside each other, on the line", () => {
+test("marks that would overlap are placed side by side on the line", () => {
     assert.deepEqual(rounds.spread([0, 1, 100, 299], 20, 300), [10, 30, 100, 290]);
     const many = rounds.spread([290, 290, 290], 20, 300);
     assert.deepEqual(many, [250, 270, 290]);
 });
 
-test("a day is signed in, cleaning or without account, and unknown before the first word of the log", () => {
+test("a day has its three states, and is unknown before the first entry of the log", () => {
     const log = [entry(100, "signed-in"), entry(200, "signed-out"), entry(260, "completed"), entry(300, "signed-in", { session: 8 })];
     const states = isWhole => day.segmentsOf(log, 1000, 1400, isWhole).map(segment => [segment.state, segment.from, segment.to]);
     const rest = [["signed-in", 1100, 1200], ["cleaning", 1200, 1260], ["nobody", 1260, 1300], ["signed-in", 1300, 1400]];
@@ -186,12 +186,12 @@ test("a day is signed in, cleaning or without account, and unknown before the fi
     assert.deepEqual([cut.state, cut.to], ["signed-in", 1200]);
 });
 
-test("a time without an answer is unknown, whatever the log says", () => {
+test("a time without a response is unknown, whatever the log contains", () => {
     const parts = day.withOutages([{ state: "nobody", from: 0, to: 100 }], [{ from: 40, to: 60 }]);
     assert.deepEqual(parts.map(part => [part.state, part.from, part.to]), [["nobody", 0, 40], ["unknown", 40, 60], ["nobody", 60, 100]]);
 });
 
-test("entries are kept once each and in their order, and not more than the page keeps", () => {
+test("log entries are kept once each, in order, and up to the limit of the page", () => {
     const known = [entry(5, "told"), entry(6, "told")];
     assert.deepEqual(entries.merged(known, [entry(3, "told"), entry(5, "told"), entry(7, "told")]).map(each => each.sequence), [3, 5, 6, 7]);
     const many = Array.from({ length: entries.most + 10 }, (_, index) => entry(index, "told"));
@@ -199,13 +199,13 @@ test("entries are kept once each and in their order, and not more than the page 
     assert.deepEqual(entries.filtered([entry(1, "failed", { app: "a" }), entry(2, "told", { app: "a", detail: "Disk" }), entry(3, "told", { app: "b" })], { text: "disk", event: "told", app: "a" }).map(each => each.sequence), [2]);
 });
 
-test("of 10,000 rows those in view are drawn", () => {
+test("of 10,000 rows only the visible ones are drawn", () => {
     const { first, end } = entries.visible(10000, 32, 160000, 416);
     assert.ok(first <= 5000 && end >= 5013 && end - first < 40);
     assert.deepEqual(entries.visible(0, 32, 0, 416), { first: 0, end: 0 });
 });
 
-test("a check's sign-out has a row for each process, from what was done right before it to the last receipt", () => {
+test("a check's sign-out has a row for each process, until the last receipt", () => {
     const event = (milliseconds, lane, kind) => ({ milliseconds, lane, kind, text: kind });
     const round = {
         session: 1, user: "ada", observed: 18000,
@@ -223,7 +223,7 @@ test("a check's sign-out has a row for each process, from what was done right be
     assert.ok(axis.begin < 0 && axis.ticks.includes(0), "what was before the sign-out is on the axis");
 });
 
-test("the answers of a controller are read whatever is in them, and a device's rounds as its own page reads them", () => {
+test("a controller's responses are read whatever their content is", () => {
     const v = (t, v) => ({ t, v });
     for (const wrong of [{}, { devices: v("s", "x"), counts: v("u", 1), rounds: v("as", ["a"]), orders: v("at", [1]) }]) {
         assert.deepEqual(fleet.pageOf(wrong).devices, []);
@@ -236,13 +236,13 @@ test("the answers of a controller are read whatever is in them, and a device's r
     assert.deepEqual([device.rounds[0].session, device.rounds[0].more, device.rounds[0].apps[0].begun], [7, 2, 0.2]);
 });
 
-test("of an order that names fewer devices than it was given to, the number that it was given to is said", () => {
+test("an order that names fewer devices than it has shows their total number", () => {
     const v = (t, v) => ({ t, v });
     const orders = fleet.ordersOf({ orders: v("aa{sv}", [{ order: v("t", 9), count: v("t", 3000), devices: v("as", []) }, { order: v("t", 8), devices: v("as", ["a"]) }]) });
     assert.deepEqual(orders.map(order => order.devices), [3000, 1]);
 });
 
-test("devices are found by name, group and app, the worst first; what is no state counts as unknown", () => {
+test("devices are found by name, group and app; invalid states count as unknown", () => {
     const row = (name, state, fields) => ({ name, state, groups: [], owing: [], detail: "", problems: [], ...fields });
     const all = [row("b", "clean"), row("a", "clean"), row("c", "cleaning", { owing: ["notes (begun)"] }), row("d", "unknown", { groups: ["shop"] }), row("e", "")];
     assert.deepEqual(devices.found(all, { text: "", state: "" }).map(each => each.name), ["d", "c", "a", "b", "e"]);
@@ -255,12 +255,12 @@ test("devices are found by name, group and app, the worst first; what is no stat
     assert.deepEqual([standing.state, standing.owes, standing.since, "name" in standing], ["stuck", 2, 5, false]);
 });
 
-test("how long a device's certificate holds is said in days, and nothing where the device has not reported it", () => {
+test("a certificate's remaining time is shown in days, and is empty if unreported", () => {
     const said = end => devices.termOf({ certificateEnd: end === null ? null : 1000 + end * 86400 }, 1000);
     assert.deepEqual([said(null), said(12.5), said(1), said(0.5), said(-3)], ["", "ends in 12 days", "ends in 1 day", "ends within a day", "has ended"]);
 });
 
-test("who is signed in is said as of the last report where the device is not known to be online, and not at all where its broker does not answer", () => {
+test("the session is shown as last reported if offline, or unknown without its broker", () => {
     const said = (mode, session, isOnline) => devices.signedInOf({ mode, session, isOnline });
     assert.deepEqual([said("shared", 7, true), said("shared", null, true)], ["session 7", "no account"]);
     for (const isOnline of [false, null])
@@ -268,22 +268,22 @@ test("who is signed in is said as of the last report where the device is not kno
     assert.deepEqual([said("unknown", null, true), said("unknown", null, false), said("", null, true)], ["unknown", "unknown", "–"]);
 });
 
-test("an app's progress that is no state is said as it came, also one that every object has", () => {
+test("an unknown progress is shown as received, also names of object properties", () => {
     for (const progress of ["constructor", "toString", "__proto__", "other"]) {
         const [row] = rounds.rowsOf(round(app("a", { progress })), [], 2000, key => key, words.span);
         assert.deepEqual([row.sign, row.word, row.style], ["?", progress, "waits"]);
     }
 });
 
-test("an order's bar is full where all are counted, and its sentence says who has not done it", () => {
+test("an order's bar is full, and its sentence counts the pending devices", () => {
     const parts = devices.partsOf({ counts: { clean: 3, unknown: 1 }, total: 4 });
     assert.deepEqual(parts.map(part => [part.state, part.from, part.to]), [["clean", 0, 0.75], ["unknown", 0.75, 1]]);
     assert.match(devices.sentenceOf({ total: 4, undone: 1, waived: 0 }).text, /3 of 4 devices have done it, 1 has not/);
     assert.match(devices.sentenceOf({ total: 1, undone: 0, waived: 1, enforced: 2 }).text, /1 app was waived on the devices\. 2 apps were stopped by the devices/);
-    assert.match(devices.sentenceOf({ total: 0, undone: 0, waived: 0 }).text, /nobody is waited for/);
+    assert.match(devices.sentenceOf({ total: 0, undone: 0, waived: 0 }).text, /there is nothing to wait for/);
 });
 
-test("CO-3, CO-5: no module makes HTML or a program of a text, and no page has a script, a style or a listener of its own", async () => {
+test("CO-3, CO-5: no module makes HTML or code from text; pages have no inline code", async () => {
     for (const folder of ["shared_device", "shared_device_fleet", "report"]) {
         const place = new URL(`../../Console/${folder}/`, import.meta.url);
         const files = (await readdir(place)).filter(name => /\.(js|html)$/.test(name));
@@ -297,7 +297,7 @@ test("CO-3, CO-5: no module makes HTML or a program of a text, and no page has a
     }
 });
 
-test("of a pause that is over nothing is left: time ends it, or whoever wakes it, and not both", async () => {
+test("a pause ends once, by time or by a wake-up, and leaves nothing behind", async () => {
     const [before, timers, cleared] = [globalThis.window, [], []];
     globalThis.window = {
         cockpit: { permission: () => ({ addEventListener() {} }) },
@@ -311,7 +311,7 @@ test("of a pause that is over nothing is left: time ends it, or whoever wakes it
         cleared.length = 0;
         service.wake();
         await second;
-        assert.deepEqual(cleared, [2], "the pause that is over is woken no more, and the other one's timer is gone");
+        assert.deepEqual(cleared, [2], "the ended pause is not woken again, and the timer of the other one is cleared");
         service.wake();
         assert.deepEqual(cleared, [2]);
     } finally {
@@ -319,7 +319,7 @@ test("of a pause that is over nothing is left: time ends it, or whoever wakes it
     }
 });
 
-test("a late answer to a question that was left says nothing in the next one: it neither closes it nor has it tell the refusal", async () => {
+test("a late response for a closed question does not affect the next question", async () => {
     const before = globalThis.document;
     const submit = { disabled: false };
     const form = { cancel: {}, querySelector: name => name === ".cancel" ? form.cancel : submit };
