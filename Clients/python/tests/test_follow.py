@@ -101,7 +101,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(report["detail"], "2 steps: first, secret (1 folder)")
         self.assertFalse((self.device.folder / "data" / account.folder).exists())
         # The broker has the receipt before the app has the response.
-        await eventually("it shows nobody", lambda: app.lines[-1] == "Nobody()")
+        await eventually("it shows no account", lambda: app.lines[-1] == "Nobody()")
         self.assertEqual([line.split("(")[0] for line in app.lines if "stored" not in line],
                          ["Hidden", "Nobody", "Open", "Hidden", "Nobody"])
         record = json.loads((self.device.folder / "record/shared-device-sessions.json").read_text())
@@ -145,7 +145,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
             await app.line("stored for ada")
         await self.application().sign_out(account)
         for app in apps:
-            await eventually("it shows nobody", lambda app=app: app.lines[-1] == "Nobody()")
+            await eventually("it shows no account", lambda app=app: app.lines[-1] == "Nobody()")
         await self.cleaned()
         self.assertFalse((self.device.folder / "data" / account.folder).exists())
 
@@ -165,7 +165,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         report = await self.reported("failed")
         self.assertEqual(report["detail"], "“data” failed: OSError: no way to delete 1")
         works[0] = True
-        await eventually("nobody is shown", lambda: states[-1] == Nobody())
+        await eventually("no account is shown", lambda: states[-1] == Nobody())
         await self.cleaned()
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
@@ -200,7 +200,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
             f"“data” failed: OSError: no way to delete {name}; “unprintable” failed: Unprintable: an error without a text",
         )
         may_go_on.set()
-        await eventually("nobody is shown", lambda: states[-1] == Nobody())
+        await eventually("no account is shown", lambda: states[-1] == Nobody())
         self.assertEqual((await self.cleaned())["detail"], f"2 steps: data (1 folder: {name}), unprintable")
         self.assertFalse(following.done())
         following.cancel()
@@ -278,7 +278,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
                 await asking
             self.assertEqual(raised.exception.code, "current_account_mismatch")
 
-    async def test_a_sign_in_that_fails_at_the_app_signs_nobody_in(self) -> None:
+    async def test_a_sign_in_that_fails_at_the_app_signs_no_account_in(self) -> None:
         application, broker = self.application("python"), self.device.broker
         assert broker is not None
 
@@ -346,12 +346,12 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         await eventually("ada again", lambda: app.lines[-1] == "stored for ada")
         # The app receives the broadcast on the new connection, too.
         self.device.sign_out()
-        await eventually("nobody", lambda: app.lines[-1] == "Nobody()")
+        await eventually("no account", lambda: app.lines[-1] == "Nobody()")
 
     async def test_a_strangers_broadcast_is_counted_and_ignored(self) -> None:
         application, states = self.application("python"), list[State]()
         following = asyncio.create_task(self.collect(application, states))
-        await eventually("nobody", lambda: states and states[-1] == Nobody())
+        await eventually("no account", lambda: states and states[-1] == Nobody())
         # Broadcasts of the broker also count until its connection is known.
         before = application.ignored_broadcasts
         stranger = darwin(self.device.address)
