@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Notes on a shared device, in Python: notes.py [FOLDER]. Lines of standard input are notes of whoever is signed in."""
+"""Notes on a shared device, in Python: notes.py [FOLDER]. Lines of standard input are notes of the signed-in user."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
 notes = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else f"{base}/python-notes")
 application = Application("org.notifycenter.example.python-notes")
 writing: pathlib.Path | None = None
-"""The file of whoever is signed in. There is none while nobody's data may be shown."""
+"""The file of the signed-in user. There is none while no user's data may be shown."""
 
 
 @application.cleanup("notes")

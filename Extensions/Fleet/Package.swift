@@ -27,7 +27,7 @@ let package = Package(
             providers: [.apt(["libmosquitto-dev"])]
         ),
         .target(name: "MQTTClient", dependencies: ["CMosquitto", root("DBus")], path: "Sources/MQTTClient"),
-        // What agent, controller and command say to each other, and the decisions of the first two.
+        // The messages between agent, controller and command, and the decisions of agent and controller.
         .target(name: "Fleet", dependencies: [root("Basics")], path: "Sources/Fleet"),
         .target(
             name: "FleetService",

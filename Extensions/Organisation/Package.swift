@@ -76,7 +76,7 @@ let package = Package(
             dependencies: ["OpenIDConnect", root("NotifyCenterTestKit")],
             path: "Tests/OpenIDConnectTests/TestProviders"
         ),
-        // An app that signs somebody in at the prompt.
+        // An app that signs a user in at the prompt.
         .executableTarget(
             name: "sign-in-app",
             dependencies: [root("SharedDevice")],

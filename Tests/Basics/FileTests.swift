@@ -44,7 +44,7 @@ struct FileTests {
         #expect(access(path, F_OK) != 0)
     }
 
-    @Test("a draft that was left is replaced in the user's own directory, and refused elsewhere")
+    @Test("a leftover draft is replaced in the user's directory and refused elsewhere")
     func drafts() throws {
         let (path, target) = (try path(), try path() + ".target")
         for draft in ["\(path).new", "\(path).\(getpid())"] { try #require(symlink(target, draft) == 0) }

@@ -106,7 +106,7 @@ struct EarlierManifestTests {
         let adapter = try await killed.blockedAdapter(data, "to go on without, remove \(record)")
         succeed(unlink(record))
         try await killed.kiosk.waitUntilFinished()
-        #expect(killed.hasSecret, "nobody has deleted it")
+        #expect(killed.hasSecret, "the secret has not been deleted")
         await adapter.end()
     }
 

@@ -102,7 +102,7 @@ struct EnforcedCleanupTests {
 
     @Test(
         "an app on an unresponsive file system does not delay the next try of another",
-        .enabled(if: StuckFile.isAllowed, "nobody but root can mount here")
+        .enabled(if: StuckFile.isAllowed, "only root can mount here")
     )
     func stuckFileSystem() async throws {
         let device = try await LateApps()

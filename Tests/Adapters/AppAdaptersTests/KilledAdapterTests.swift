@@ -33,7 +33,7 @@ struct KilledAdapterTests {
         #expect(try await device.application("org.example.control").currentRoundOwes())
         let second = try adapter(device, directory.path, "never")
         try await second.line { $0 == "started" }
-        try await eventually("nobody owes anything", within: .seconds(60)) {
+        try await eventually("no app owes a cleanup", within: .seconds(60)) {
             try await !device.application("org.example.control").currentRoundOwes()
         }
         let left = try ByteSearch(["ada's secret"]).run(under: data)

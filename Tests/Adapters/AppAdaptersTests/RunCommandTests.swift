@@ -182,7 +182,7 @@ struct RunCommandTests {
             #expect(!process.errorText.contains("--data"), "\(process.errorText)")
             await process.end()
         }
-        #expect(exists(file), "nobody has signed out")
+        #expect(exists(file), "there was no sign-out")
     }
 
     @Test("a missing or unexecutable program ends the command with the shell's status")

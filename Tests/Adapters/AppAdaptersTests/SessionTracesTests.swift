@@ -254,7 +254,7 @@ struct SessionTracesCommandTests {
         try await device.beginSignOut()
         try await eventually("the step fails") { app.errorText.contains("downloads: FAILED: could not delete") }
         #expect(try device.report().apps.first?.isClean == false)
-        try await eventually("the later step is done all the same") {
+        try await eventually("the later step still runs") {
             try !home.findings().contains { $0.path.contains("thumbnails") }
         }
         try await app.kill()

@@ -31,7 +31,7 @@ final class StuckFile {
     deinit { end() }
 }
 
-@Suite("A file system that does not respond", .enabled(if: StuckFile.isAllowed, "nobody but root can mount here"))
+@Suite("A file system that does not respond", .enabled(if: StuckFile.isAllowed, "only root can mount here"))
 struct StuckFileTests {
     @Test("an unresponsive file delays no scan, and its process is an error")
     func variables() async throws {

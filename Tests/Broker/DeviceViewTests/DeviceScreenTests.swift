@@ -141,7 +141,7 @@ struct DeviceScreenTests {
         let lines = DeviceScreen.lines(view, at: ended + 600, columns: 120, footer: .keys, clock: clock)
         let plain = lines.map { $0.text(isColoured: false) }
         #expect(plain[1] == "? Unknown: the broker does not answer. At its last answer, 13:47:40, ada was signed in.")
-        #expect(plain.last == "q quit", "nobody is signed out of a broker that does not answer")
+        #expect(plain.last == "q quit", "the screen offers no sign-out while the broker does not respond")
         let apps = lines.map { $0.text(isColoured: true) }.filter { $0.contains("notes") }
         #expect(apps.allSatisfy { $0.contains("\u{1B}[2m") && !$0.contains("\u{1B}[32m") })
         #expect(text(DeviceView())[1] == "Asking the broker …")

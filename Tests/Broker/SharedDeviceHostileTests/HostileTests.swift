@@ -163,7 +163,7 @@ struct BrokerHostileTests {
     @Test(
         "a crowd on dbus-broker does not fill the broker's memory, and its effect ends",
         .enabled(if: Device.releasedProgram != nil, withoutReleasedBroker),
-        .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon it holds up nobody"),
+        .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon it delays no other client"),
         arguments: crowds
     )
     func endOfCrowd(crowd: Crowd) async throws {
@@ -171,7 +171,7 @@ struct BrokerHostileTests {
         // The time in which the queues of the bus fill up.
         try await Task.sleep(for: .seconds(2))
         hostile.kill()
-        try await eventually("what the bus has kept is read, and somebody signs in") {
+        try await eventually("the broker has read the backlog, and a user signs in") {
             (try? await device.signIn()) != nil
         }
         let memory = try device.brokerMemory()
@@ -243,7 +243,7 @@ struct BrokerHostileTests {
 
     @Test(
         "a process whose root directory never responds delays only itself",
-        .enabled(if: canMakeRoot, "nobody but root can mount here, or there is no C compiler")
+        .enabled(if: canMakeRoot, "only root can mount here, and a C compiler is needed")
     )
     func stuckRoot() async throws {
         let device = try await Device()
@@ -304,7 +304,7 @@ struct BrokerHostileTests {
         try await device.startBroker()
         #expect(try await device.control.getCurrentAccount().current == nil)
         device.freeDisk()
-        try await eventually("there is room again, and somebody signs in") {
+        try await eventually("there is room again, and a user signs in") {
             (try? await device.signIn()) != nil
         }
     }

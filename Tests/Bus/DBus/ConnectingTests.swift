@@ -94,7 +94,7 @@ struct ConnectingTests {
         let bus = try PrivateBus()
         let isOpen = await onThread { (try? DBusConnection.open(bus.bus)) != nil }
         #expect(isOpen)
-        #expect(!ended.withLock { $0 }, "the other one waited as long as this")
+        #expect(!ended.withLock { $0 }, "the silent bus delayed the other connection")
         silent.hangUp()
         #expect(await opening.value == .noBus)
     }

@@ -134,7 +134,7 @@ struct MatchRuleTableTests {
         let first = rules.retain(rule, waiter: 1)
         #expect(try rules.answer(rule, of: first.actions, error: late).waiters == [1])
         let second = rules.retain(rule, waiter: 2)
-        #expect(second.retention.name == "timedOut", "nobody waits for as long again")
+        #expect(second.retention.name == "timedOut", "the second waiter does not wait again")
         #expect(second.actions.isEmpty && rules.table.notInForceCount == 1)
         let answer = try rules.answer(rule, of: first.actions)
         #expect(answer.waiters == [] && rules.table.notInForceCount == 0)
@@ -187,7 +187,7 @@ struct MatchRuleTableTests {
         let covered = try cover(granting: 4)
         for handle in covered.handles[..<2] { #expect(rules.release(handle).isEmpty) }
         let requests = rules.release(covered.handles[2])
-        #expect(requests.count == 2 && rules.table.notInForceCount == 0, "the fallback is in force meanwhile")
+        #expect(requests.count == 2 && rules.table.notInForceCount == 0, "the fallback is still in force")
         #expect(try rules.answer(numbered(3), of: requests).actions.isEmpty)
         let joining = rules.retain(other, fallback: broad, waiter: 5)
         #expect(joining.retention.name == "in force")

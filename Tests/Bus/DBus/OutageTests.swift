@@ -362,7 +362,7 @@ struct OwnedNamesTests {
         // Requested again before the response: the last request decides, whichever response comes first.
         let second = names.request(name, [])
         var again = names.requestAgain(name)
-        #expect(again == nil, "nobody owns it")
+        #expect(again == nil, "the name has no owner")
         isToldAgain = names.answered(second, isOwned: true)
         again = names.requestAgain(name)
         #expect(!isToldAgain && again != nil)

@@ -33,7 +33,7 @@ import Testing
         #expect(asksHonest && early.isEmpty && !asksAgain && overdue.count == 1)
     }
 
-    @Test("six users whose connections never answer leave a question for 28 other users")
+    @Test("six users whose connections never respond leave requests for 28 other users")
     mutating func firstQuestions() {
         let much = UnreadAnswers.questionAfter
         for user in 1...6 as ClosedRange<UInt32> {

@@ -15,7 +15,7 @@ struct DeliveryQueueTests {
     }
 
     // CF-W2
-    @Test("each buffering keeps its elements, and counts those that give way")
+    @Test("each buffering keeps the right elements and counts the dropped ones")
     func bounds() {
         let cases: [(Buffering, kept: [Int], coalesced: UInt64, dropped: UInt64)] = [
             (.bufferingNewest(3), [7, 8, 9], 0, 7), (.bufferingOldest(3), [0, 1, 2], 0, 7), (.coalescing, [9], 9, 0),
@@ -130,7 +130,7 @@ struct DeliveryQueueTests {
             _ = queue.release()
             return drain(&queue)
         }
-        #expect(fill(&newest) == [9], "the oldest gives way to the larger one")
+        #expect(fill(&newest) == [9], "the larger one replaces the oldest")
         #expect(newest.counts == DeliveryCounts(delivered: 1, coalesced: 8, dropped: 1))
         #expect(fill(&oldest) == [0, 1], "the larger ones have no room")
         #expect(oldest.counts == DeliveryCounts(delivered: 2, dropped: 8))

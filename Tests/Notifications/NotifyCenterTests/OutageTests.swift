@@ -116,7 +116,7 @@ struct OutageTests {
         let began = ContinuousClock.now
         await #expect(throws: DBusError.self) { try await center.observe("other") { _ in } }
         await #expect(throws: DBusError.self) { try await center.flush() }
-        #expect(ContinuousClock.now - began < .seconds(20), "nobody waits 25 s for an answer")
+        #expect(ContinuousClock.now - began < .seconds(20), "no call waits 25 s for a response")
     }
 
     @Test("a center that found no bus connects once there is one")

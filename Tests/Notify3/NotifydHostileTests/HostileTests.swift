@@ -54,7 +54,7 @@ struct NotifydHostileTests {
     @Test(
         "it cannot fill notifyd through dbus-broker, nor delay later calls",
         NotifydHostileTests.isReleased,
-        .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon it holds up nobody"),
+        .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon it delays no other client"),
         arguments: NotifydHostileTests.withoutWaiting
     )
     func passes(deed: String) async throws {

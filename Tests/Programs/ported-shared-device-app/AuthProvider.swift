@@ -57,7 +57,7 @@ public final class AuthProvider {
     /// As in iOS apps, the account is only removed from this app. On a shared device that signs no account out.
     func signOut() {
         do {
-            guard let account = try application.allAccounts().first else { return print("nobody") }
+            guard let account = try application.allAccounts().first else { return print("no account") }
             try application.remove(account)
             print("removed", try application.allAccounts().count)
         } catch let error {

@@ -107,7 +107,7 @@ class ViewController {
 
     // swift-format-ignore
     func signOut() {
-        guard let retrieved = account else { return print("nobody to sign out") }
+        guard let retrieved = account else { return print("no account to sign out") }
         // printed: sign-out
         let account = retrieved /* account retrieved above */ // placeholder
 

@@ -77,7 +77,7 @@ struct PortedAppTests {
         let cleaned = app.lines.count { $0 == "cleaned ada" }
         try await app.presses("sign-out", "signed out true")
         #expect(try opened(on: device) == "\(Self.page)\n")
-        try await eventually("it has heard of its own sign-out") { app.lines.count { $0 == "cleaned ada" } > cleaned }
+        try await eventually("the app learns of its sign-out") { app.lines.count { $0 == "cleaned ada" } > cleaned }
         try app.write("quit")
         #expect(await app.exitStatus() == 0)
         #expect(app.errorText == "")
@@ -151,7 +151,7 @@ struct PortedAppTests {
         let device = try await DeviceOnPrivateBus()
         let control = ControlApp(on: device)
         let app = try await start("provider", on: device)
-        try await app.presses("sign-out", "nobody")
+        try await app.presses("sign-out", "no account")
         try await app.presses("sign-in", "provided Ada true true")
         try await app.presses("sign-out", "removed 0")
         #expect(try await control.current == "ada")

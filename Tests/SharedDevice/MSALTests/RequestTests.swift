@@ -35,7 +35,7 @@ struct RequestTests {
 
         let interactive = MSALInteractiveTokenParameters(scopes: ["orders.read"], webviewParameters: .unasked)
         let own = try await other.acquireToken(with: interactive).accessToken
-        #expect(own != result.accessToken, "each app has a token of its own")
+        #expect(own != result.accessToken, "each app has a separate token")
         let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: result.account)
         let correlationId = UUID()
         silent.correlationId = correlationId

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("The start of a broker", .timeLimit(.minutes(10)))
 struct BrokerStartTests {
-    @Test("without a valid configuration sign-ins are refused, and the status has each reason")
+    @Test("without a valid configuration sign-ins are refused, and the status says why")
     func invalidConfiguration() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
         try device.configure("{ not json")

@@ -70,7 +70,7 @@ struct FollowCommandTests {
         try await receipt()
         #expect(!exists(folder))
         #expect(try await round()?.detail == "1 step: the cleanup command (1 folder)")
-        try await eventually("nobody is shown") { states(process).last == "nobody" }
+        try await eventually("no account is shown") { states(process).last == "nobody" }
         #expect(states(process) == ["hidden", "nobody", "open", "hidden", "nobody"])
         #expect(process.lines.allSatisfy { !$0.contains("\u{1B}") && $0.hasPrefix("{") })
     }

@@ -57,8 +57,8 @@ struct WatchCommandTests {
         let last = try await screen.line { $0.hasPrefix("ended ") }
         #expect(last == "ended \(status), as before: True")
         let screens = screen.lines.filter { $0.contains("[?1049") }.map { $0.suffix(5) }
-        #expect(screens == ["1049h", "1049l"], "the other screen is left as often as it is entered")
-        #expect(screen.lines.last { $0.contains("[?25") }?.contains("[?25h") == true, "the cursor shows")
+        #expect(screens == ["1049h", "1049l"], "the alternate screen is entered once and left once")
+        #expect(screen.lines.last { $0.contains("[?25") }?.contains("[?25h") == true, "the cursor is visible")
     }
 
     @Test("the screen shows sign-ins, pending cleanups and the broker's state")

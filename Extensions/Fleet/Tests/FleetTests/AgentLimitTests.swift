@@ -190,7 +190,7 @@ struct AgentLimitTests {
         let view = DeviceView(mode: "shared", epoch: 30, isSignedIn: false, rounds: rounds)
         agent.handle(.foreign(String(repeating: "\u{1F512}\"", count: 100)), at: 2)
         let report = try #require(agent.handle(.device(view), now: .at(4)).report)
-        #expect(report.rounds.reduce(0) { $0 + $1.owes } == 40, "whoever has no name counts")
+        #expect(report.rounds.reduce(0) { $0 + $1.owes } == 40, "apps without a name count")
         let bytes = FleetEvent(.reported(report), source: "/fleet/clinic/ward-1", identifier: "1", time: 0).bytes
         #expect(try FleetEvent(parsing: bytes).message == .reported(report))
     }

@@ -16,7 +16,7 @@ struct AgentTests {
         return agent
     }
 
-    @Test("a response to an outdated question is ignored, and the question is repeated")
+    @Test("a response to an outdated request is ignored, and the request is repeated")
     func lateAnswer() {
         var questions = QuestionOrder()
         func take(_ number: UInt64, _ revision: UInt64?) -> [UInt64?] {

@@ -48,10 +48,10 @@ struct ControllerStandingTests {
         controller.hear(isOnline: true)
         let known = controller.revision
         controller.disconnected()
-        #expect(controller.devices["a"]?.isOnline == true, "as it was, while nothing is known")
+        #expect(controller.devices["a"]?.isOnline == true, "the last known state stays")
         controller.connected()
         #expect(controller.devices["a"]?.isOnline == nil)
-        #expect(try #require(controller.devices["a"]).changedAt > known, "whoever follows the fleet is told")
+        #expect(try #require(controller.devices["a"]).changedAt > known, "the followers of the fleet are told")
         _ = controller.nextPresenceWanted(now: 10)
         #expect(controller.nextPresenceWanted(now: 30) == .devices(["a"]))
     }

@@ -125,7 +125,7 @@ struct FleetEngineTests {
         try await eventually("the last one is refused") { !a.refusals.isEmpty || !a.losses.isEmpty }
         let b = try await stage.device("b")
         let number = try await stage.order("--all")
-        #expect(number < 1 << 40, "nobody follows a number that leaves no room")
+        #expect(number < 1 << 40, "the controller ignores numbers that leave no room")
         try b.publish(.report(of: "b", seen: number, sequence: 1))
         try await eventually("b counts") {
             try await stage.fleet("status", "--json").lines.joined().contains("\"nobody\" : 1")

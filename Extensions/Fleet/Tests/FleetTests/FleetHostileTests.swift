@@ -218,12 +218,12 @@ struct FleetHostileTests {
             let begin = ContinuousClock.now
             // Connections take turns, so that the flood is limited and this call is not.
             let outcome = try await stage.fleet("sign-out", "--device", "a", "--reason", "x", "--wait", "0")
-            #expect(outcome.status == EX_TEMPFAIL, "it waits for nobody: \(outcome)")
+            #expect(outcome.status == EX_TEMPFAIL, "it does not wait for devices: \(outcome)")
             #expect(outcome.lines.first?.hasPrefix("recorded") == true, "\(outcome)")
             waits.append(.now - begin)
         }
         for lane in lanes { lane.cancel() }
-        print("flood of orders: an order of somebody else's took \(waits.sorted())")
+        print("flood of orders: an order by another user took \(waits.sorted())")
         #expect(try stage.controllerMemory < 128 << 20)
     }
 

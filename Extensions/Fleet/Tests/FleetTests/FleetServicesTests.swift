@@ -73,7 +73,7 @@ struct FleetServicesTests {
         #expect(controller.read { state, _ in state.names } == ["a"])
     }
 
-    @Test("FL-5: an agent repeats a question whose response came too late")
+    @Test("FL-5: an agent repeats a request whose response came too late")
     func lateAnswer() async throws {
         let stage = try await FleetStage(enrolling: ["ward-1", "auditor"])
         let auditor = try await stage.connected("auditor", to: ["sd/1/clinic/dev/+/reported"])

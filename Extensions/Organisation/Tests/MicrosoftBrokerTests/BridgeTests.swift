@@ -27,7 +27,7 @@ struct BridgeTests {
         try await eventually("no account") { try await device.call("getAccounts", request)["accounts"] == .array([]) }
     }
 
-    @Test("the bridge answers version, introspection and Ping")
+    @Test("the bridge responds to version, introspection and Ping")
     func version() async throws {
         let device = try await Device.serving()
         let answer = try await device.call("getLinuxBrokerVersion", .object(["msalCppVersion": .string("1")]))

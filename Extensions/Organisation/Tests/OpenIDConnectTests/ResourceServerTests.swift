@@ -107,7 +107,7 @@ struct ResourceServerTests {
             ["--issuer", provider.issuer("discovery-retry-after.orders")],
             environment: ["SSL_CERT_FILE": provider.trustAnchors]
         )
-        // Signed by nobody: with keys the service refuses it, without keys it can say nothing about it.
+        // The signature belongs to no key: with keys the service refuses it, without keys it cannot judge it.
         let token = Base64URL.encode(#"{"alg":"ES256","kid":"x","typ":"at+jwt"}"#.utf8) + ".e30.AA"
         #expect(try await server.orders(token).status == 503)
         try await eventually(within: .seconds(20)) { try await server.orders(token).status == 401 }

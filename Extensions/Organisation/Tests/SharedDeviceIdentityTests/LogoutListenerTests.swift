@@ -122,7 +122,7 @@ struct LogoutListenerTests {
             )
         }
         // A process that another test forks at this moment holds a copy of each descriptor until its exec.
-        try await eventually("nobody is behind it any more") { (try? StreamSocket(to: path)) == nil }
+        try await eventually("no process listens any more") { (try? StreamSocket(to: path)) == nil }
     }
 
     @Test(

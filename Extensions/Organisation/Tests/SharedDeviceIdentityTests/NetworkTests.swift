@@ -98,7 +98,7 @@ private final class LinkToProvider: Sendable {
     "The network's coming back",
     .enabled(
         if: geteuid() == 0 && access("/usr/sbin/ip", X_OK) == 0 && access("/usr/bin/unshare", X_OK) == 0,
-        "only root has networks of its own, by ip and unshare"
+        "only root can make a network namespace, by ip and unshare"
     )
 )
 struct NetworkTests {

@@ -131,7 +131,7 @@ struct PromptProcessTests {
         #expect(try PromptResult(prompt).code == "broker_unavailable")
     }
 
-    @Test("the end of the broker ends the question at the terminal")
+    @Test("the end of the broker ends the password prompt at the terminal")
     func brokerEndsBehindTerminal() async throws {
         let device = try await PromptDevice()
         let prompt = try device.terminal()

@@ -30,7 +30,7 @@ struct FurtherCommandTests {
         return (status, process.lines, process.errorText)
     }
 
-    @Test("the program beside the command gets the arguments, and its status is returned")
+    @Test("the program in the same folder gets the arguments and sets the status")
     func runs() async throws {
         try writeProgram("shared-device-greet")
         let outcome = try await run("greet", "--name", "Ada Lovelace")

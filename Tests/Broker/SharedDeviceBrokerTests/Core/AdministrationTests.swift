@@ -122,7 +122,7 @@ struct AdministrationTests {
         _ = try device.answer(waiting)
     }
 
-    @Test("a sign-out that waits for the disk is answered after its operator lost the role")
+    @Test("a sign-out gets its response even if its operator has lost the role meantime")
     func formerOperatorsSignOut() throws {
         device.configure { $0.operators = [1001] }
         try device.signIn("ada", by: device.app("a"))
@@ -209,7 +209,7 @@ struct AdministrationTests {
         #expect(try device.answer(second)["revision"]?.unsignedValue == known)
     }
 
-    @Test("cancelling a sign-in during its write moves the epoch and answers status polls")
+    @Test("cancelling a sign-in during its write moves the epoch and ends status polls")
     func cancelledSignIn() throws {
         device.advance(by: .seconds(1))
         device.diskMode = .holds

@@ -122,7 +122,7 @@ struct AdmissionTests {
             $0.cleanup = .strict
             $0.problem = "managed.json: broken"
         }
-        device.expectSignedIn("nobody is signed out because of a typing error")
+        device.expectSignedIn("a typing error signs no account out")
         let information = try device.ask(app, .deviceInformation)
         #expect(information["configurationProblem"]?.stringValue == "managed.json: broken")
         #expect(information["mode"]?.stringValue == "shared")

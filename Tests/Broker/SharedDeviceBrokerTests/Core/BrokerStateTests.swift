@@ -24,7 +24,7 @@ struct BrokerStateTests {
 
     // MARK: Commit before response
 
-    @Test("a sign-in is announced and answered only after its session is committed")
+    @Test("a sign-in is announced and confirmed only after its session is committed")
     func signInAfterCommit() throws {
         device.diskMode = .holds
         device.finishWriting()
@@ -38,7 +38,7 @@ struct BrokerStateTests {
         #expect(device.disk.device.account?.username == "ada")
         device.expectAnnouncements(announced + 1)
         #expect(try device.answer(request)["epoch"]?.unsignedValue == device.disk.device.epoch)
-        #expect(device.disk.part("desk", of: device.disk.device.epoch) != nil, "whoever signs in holds the data, too")
+        #expect(device.disk.part("desk", of: device.disk.device.epoch) != nil, "the app that signs in also holds data")
     }
 
     @Test("a sign-in whose session cannot be committed leaves the device signed out")
@@ -95,7 +95,7 @@ struct BrokerStateTests {
         #expect(device.disk.part("a", of: session) != nil)
     }
 
-    @Test("a receipt is answered only after it is committed, also a repeated one")
+    @Test("a receipt is confirmed only after it is committed, also a repeated one")
     func receiptAfterCommit() throws {
         let session = try device.signIn("ada", by: desk)
         try device.signOut(by: desk)

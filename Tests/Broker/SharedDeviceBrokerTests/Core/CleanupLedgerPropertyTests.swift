@@ -175,7 +175,7 @@ struct CleanupLedgerPropertyTests {
                 }
                 if progress.isSettled {
                     if let new, new.progress != old.progress {
-                        Issue.record("what was settled has changed; \(context)")
+                        Issue.record("a settled duty has changed; \(context)")
                     }
                     continue
                 }
@@ -185,7 +185,7 @@ struct CleanupLedgerPropertyTests {
                 }
                 if next.isSettled {
                     if !maySettle(old, step, app, number) {
-                        Issue.record("a duty was settled by nobody's word; \(context)")
+                        Issue.record("a duty was settled without a report; \(context)")
                     }
                     continue
                 }

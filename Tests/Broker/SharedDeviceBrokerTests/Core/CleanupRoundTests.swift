@@ -60,7 +60,7 @@ struct CleanupRoundTests {
         #expect(apps == [VirtualDevice.key("a"), VirtualDevice.key("desk")])
     }
 
-    @Test("a report that a cleanup has begun is answered before it is committed")
+    @Test("a report that a cleanup has begun is confirmed before it is committed")
     func begun() throws {
         let session = try adaWasHere()
         device.advance(by: .seconds(1))

@@ -103,7 +103,7 @@ struct LoginSessionsTests {
     @Test("the user at the seat follows from the login sessions")
     func seat() {
         let cases: [(name: String, sessions: [LoginSessions.Session], staying: UInt32?, expected: UInt32?)] = [
-            ("nobody is logged in", [], 1000, nil),
+            ("no user is logged in", [], 1000, nil),
             ("one person", [.of(1000)], nil, 1000),
             ("a person at a text console", [.of(type: "tty")], nil, 1000),
             ("over the network", [.of(seat: "")], nil, nil),

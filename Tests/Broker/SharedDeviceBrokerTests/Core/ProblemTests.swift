@@ -7,7 +7,7 @@ import simulate
 
 @testable import SharedDeviceBroker
 
-@Suite("A new or solved problem answers a status poll (CO-1)")
+@Suite("A new or solved problem ends a status poll (CO-1)")
 struct ProblemTests {
     private let device = VirtualDevice()
 
@@ -22,7 +22,7 @@ struct ProblemTests {
         return try device.answer(question)
     }
 
-    @Test("a disk that fails or recovers answers a status poll")
+    @Test("a disk that fails or recovers ends a status poll")
     func diskProblem() throws {
         let broken = try change {
             device.diskMode = .fails("the disk is full")
@@ -38,14 +38,14 @@ struct ProblemTests {
         #expect(mended["storeProblem"] == nil)
     }
 
-    @Test("a key problem that appears or is solved answers a status poll")
+    @Test("a key problem that appears or is solved ends a status poll")
     func keyProblem() throws {
         let trouble = "the keys of tokens: there is no space; free some space and try again"
         #expect(try change { device.feed(.keys([trouble])) }["keyProblem"] == .string(trouble))
         #expect(try change { device.feed(.keys([])) }["keyProblem"] == nil)
     }
 
-    @Test("a login session that cannot be ended, or has ended, answers a status poll")
+    @Test("a login session that cannot be ended, or has ended, ends a status poll")
     func loginProblem() throws {
         device.configure {
             $0.identity = .loginSession
@@ -60,7 +60,7 @@ struct ProblemTests {
         #expect(try change { device.sit() }["loginProblem"] == nil)
     }
 
-    @Test("an app that the bus cannot start, or can start again, answers a status poll")
+    @Test("an app that the bus cannot start, or can start again, ends a status poll")
     func startProblem() throws {
         device.use(.app("org.example.notes", busName: "org.example.notes"))
         let notes = device.app("org.example.notes")
@@ -84,7 +84,7 @@ struct ProblemTests {
         #expect(problem(mended) == nil)
     }
 
-    @Test("a problem of enforcement is in the status and answers a status poll")
+    @Test("a problem of enforcement is in the status and ends a status poll")
     func enforcementProblems() throws {
         let text = #"{"id": "org.example.desk", "user": 1000, "executable": "/usr/bin/app"}"#
         device.use(try AppManifest(json: Data(text.utf8), file: "desk.json"))

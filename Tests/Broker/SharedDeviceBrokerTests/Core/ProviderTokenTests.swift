@@ -274,7 +274,7 @@ struct ProviderTokenTests {
         #expect(try !tokens.contains(device.token(for: "ada", ["orders"], refresh: true, by: other)))
     }
 
-    @Test("repeated requests for refused scopes are answered from the cache")
+    @Test("repeated requests for refused scopes get their responses from the cache")
     func refused() throws {
         device.provider.refusedScopes = ["orders"]
         for _ in 1...100 { device.expectRefused(device.requestToken(), .scopesNotGranted) }

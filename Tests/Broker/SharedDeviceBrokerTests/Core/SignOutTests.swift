@@ -49,7 +49,7 @@ struct SignOutTests {
         #expect(device.state.pending != nil)
         let other = Request.Call.signOutAnyone(identifier: "grace.t", reason: "test")
         device.expectRefused(device.send(device.administrator, other), .noCurrentAccount)
-        #expect(device.state.pending != nil, "somebody else is meant")
+        #expect(device.state.pending != nil, "the request names another account")
         let session = device.state.pending?.next.epoch
         let call = Request.Call.signOutAnyone(identifier: namesAccount ? "ada.t" : nil, reason: "test")
         let signOut = device.send(device.administrator, call)
@@ -230,7 +230,7 @@ struct AutomaticSignOutTests {
         try device.signIn("ada", by: desk)
         device.setClock(forwardBy: 100_000)
         device.advance(by: .seconds(61))
-        device.expectSignedOut("by the new clock nobody has used it for a day")
+        device.expectSignedOut("by the new clock the session has been idle for a day")
     }
 
     @Test("a new timeout applies at once, and without one no session ends automatically")
@@ -259,7 +259,7 @@ struct AutomaticSignOutTests {
     func nobodyTellsOfLocks() {
         let problem = { device.state.loginProblem }
         device.feed(.seat(nil))
-        #expect(problem() == nil, "nobody wants it")
+        #expect(problem() == nil, "no setting needs logind")
         device.configure { $0.endsAtScreenLock = true }
         #expect(problem()?.contains("logind does not answer") == true)
         device.feed(.seat(Seat(sessions: [])))

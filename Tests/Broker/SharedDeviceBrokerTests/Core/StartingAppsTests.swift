@@ -36,7 +36,7 @@ struct StartingAppsTests {
         let before = device.startedServices.count
         device.quit(app)
         device.advance(by: .seconds(60))
-        #expect(device.startedServices.count == before, "one that owes nothing is left alone")
+        #expect(device.startedServices.count == before, "an app that owes nothing is not started")
     }
 
     @Test("an app that ends during its cleanup is started again")

@@ -138,7 +138,7 @@ struct CallersTests {
         #expect(told.withLock { $0 } == ["+\(caller.connection)"])
     }
 
-    @Test("calls that arrive before the bus responds wait and are all answered")
+    @Test("calls that arrive before the bus responds wait and all get a response")
     func together() async throws {
         let callers = try await callers()
         let peer = try await peer()
@@ -206,7 +206,7 @@ struct CallersTests {
             peer.connection.close()
             _ = await answer
         }
-        try await eventually("nobody is left") {
+        try await eventually("no caller is left") {
             let lines = told.withLock { $0 }
             return lines.count { $0.hasPrefix("+") } == lines.count { $0.hasPrefix("-") }
         }

@@ -69,9 +69,9 @@ struct AuditLogTests {
         #expect(try found(.init(session: 2)) == [0, 1] && found(.init(app: "a")) == [0, 2, 4])
         #expect(try found(.init(event: .held)) == [0, 1, 4] && found(.init(last: 2)) == [3, 4])
         #expect(try found(.init(last: 0)) == [])
-        #expect(try found(.init(after: first, first: 2)) == [1, 2], "the first, oldest first")
+        #expect(try found(.init(after: first, first: 2)) == [1, 2], "the first entries, oldest first")
         #expect(try found(.init(session: 4, app: "a", event: .held)) == [4])
-        #expect(try found(.init(app: "a", last: 2)) == [2, 4], "the last of those that the rest admits")
+        #expect(try found(.init(app: "a", last: 2)) == [2, 4], "the last entries that match the other conditions")
         #expect(try found(.init(app: "'; DROP TABLE audit; --")) == [])
     }
 

@@ -166,12 +166,12 @@ struct Runner {
     private mutating func waitForQuiet() async throws {
         let deadline = ContinuousClock.now + Self.longest
         repeat {
-            guard .now < deadline else { throw stuck("nobody owes anything") }
+            guard .now < deadline else { throw stuck("no app owes a cleanup") }
             while truth.open != nil, .now < deadline {
                 _ = await device.signOutAnyone().value
                 try look()
             }
-            try await wait("nobody owes anything") { $0.truth.isQuiet || $0.truth.open != nil }
+            try await wait("no app owes a cleanup") { $0.truth.isQuiet || $0.truth.open != nil }
             // An app's record drops a session after the broker has its receipt.
             try await wait("no app's record names a session") { runner in
                 runner.truth.open != nil || runner.device.recordedEpochs.isEmpty

@@ -89,7 +89,7 @@ struct DistributedCenterTests {
             kept.string = Unmanaged<CFString>.fromOpaque(object!).takeUnretainedValue()
             heard.add("called")
         }
-        let object = "a text that is too long for anybody to share it" as CFString
+        let object = "a text that is too long to be stored in a reference" as CFString
         post(center, "com.example.distributed.notKept", object: Unmanaged<AnyObject>.passUnretained(object).toOpaque())
         try await eventually("it arrives") { !observer.heard.all.isEmpty }
         try await eventually("it ends") { kept.string == nil }

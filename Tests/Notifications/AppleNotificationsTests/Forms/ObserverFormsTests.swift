@@ -96,7 +96,7 @@ struct ObserverFormsTests {
         let name = "com.example.observers.strings"
         weak var watched: CFString?
         let observer: UnsafeMutableRawPointer = {
-            let text = NSMutableString(string: "a string that nobody keeps")
+            let text = NSMutableString(string: "a string without a strong reference")
             watched = text
             return Unmanaged.passUnretained(text as CFString).toOpaque()
         }()

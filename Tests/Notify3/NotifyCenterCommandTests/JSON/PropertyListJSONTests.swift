@@ -10,7 +10,7 @@ func propertyList(_ json: String) throws -> PropertyListValue {
 
 @Suite("JSON as a property list")
 struct PropertyListJSONTests {
-    @Test("values become the corresponding values of a property list, whole numbers without loss")
+    @Test("values become those of a property list, and whole numbers lose nothing")
     func values() throws {
         let values: [(text: String, value: PropertyListValue)] = [
             ("{}", .dictionary([:])), (" [ ] ", .array([])), ("true", true), ("false", false), ("0", 0), ("-0", 0),

@@ -121,7 +121,7 @@ struct HostileSignalTests {
         let calls = probe.calls(token)
         #expect(try await probe.ask("post menu") == "status 0")
         try notifyd.connection.send(try signal("Resume"))
-        try await eventually("what was held back comes") { probe.calls(token) == calls + 1 }
+        try await eventually("the suspended post arrives") { probe.calls(token) == calls + 1 }
     }
 
     /// Sends a message, and returns the highest memory of the process so far.

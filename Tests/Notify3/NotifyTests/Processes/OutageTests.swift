@@ -72,7 +72,7 @@ import Testing
         let token = try await listener.register("dispatch", "menu")
         bus.stop()
         let hanging = try HangingUpBus(inPlaceOf: bus)
-        try await eventually("it is asked again and again") { hanging.connections.count > 2 }
+        try await eventually("the library reconnects repeatedly") { hanging.connections.count > 2 }
         let began = ContinuousClock.now
         // A post that is sent before the loss is noticed is lost.
         try await eventually("a post is refused") { try await listener.ask("post menu") == "status 9" }
@@ -80,7 +80,7 @@ import Testing
         let late = try await listener.register("dispatch", "order")
         // The poster connects only now, and has seen the bus's greeting.
         let checked = try await poster.register("check", "order")
-        #expect(ContinuousClock.now - began < .seconds(20), "nobody waits 25 s for an answer")
+        #expect(ContinuousClock.now - began < .seconds(20), "no call waits 25 s for a response")
         hanging.stop()
         try bus.start()
         try await hears(token, "menu")
@@ -162,7 +162,7 @@ import Testing
         #expect(token.hasPrefix("token ") && took < .seconds(40), "\(token) after \(took)")
         bus.resume()
         let other = try Probe(bus.environment)
-        try await eventually("what was registered meanwhile is heard") {
+        try await eventually("the registration during the outage gets posts") {
             _ = try await other.ask("post order")
             return try await poster.ask("read \(token.dropFirst(6))") == "check 1"
         }

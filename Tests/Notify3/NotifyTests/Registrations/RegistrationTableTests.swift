@@ -31,7 +31,7 @@ import Testing
         let during = (0..<3).map { _ in tokens(table.posted("menu")) }
         #expect(!isKnown.contains(false) && during == [[3], [3], [3]])
         let resumed = (0...count).map { _ in table.resume(2) }
-        // A resumption without a suspension notifies nobody.
+        // A resumption without a suspension causes no notification.
         let due: [CInt?] = Array(repeating: nil, count: count - 1) + [2, nil]
         #expect(!resumed.contains { $0 == nil } && resumed.map { $0??.token } == due)
         _ = table.suspend(2)

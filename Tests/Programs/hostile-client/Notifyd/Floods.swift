@@ -39,7 +39,7 @@ extension Attacker {
             guard round / 4 % 50 == 49 else { return true }
             // A process that reads gets a reply, at least a refusal.
             let answer = connection.call(Notifyd.getState("n"), seconds: 20)
-            if answer == nil { say("LEAK nothing: notifyd answers no more") }
+            if answer == nil { say("LEAK nothing: notifyd does not respond") }
             return answer != nil
         }
     }

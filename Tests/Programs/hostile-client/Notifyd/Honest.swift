@@ -173,7 +173,7 @@ final class HonestProcess {
         for (name, token) in quiet {
             var isPosted: Int32 = 0
             notify_check(token, &isPosted)
-            expect(isPosted == 0, "heard \(name), which nobody may post")
+            expect(isPosted == 0, "heard \(name), which no process may post")
         }
     }
 

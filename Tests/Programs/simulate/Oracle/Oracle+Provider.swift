@@ -88,7 +88,7 @@ extension Oracle {
             let number = provider.sessions[state.device.epoch],
             provider.heededEnds.contains(number), state.providerRecord?.simulated.session == number
         {
-            fail("somebody is signed in by a session whose end was heeded", "the provider's \(number)")
+            fail("an account is signed in by a session whose end was heeded", "the provider's \(number)")
         }
     }
 
@@ -107,7 +107,7 @@ extension Oracle {
             return
         }
         fail(
-            truth.isReused ? "a lost answer signed somebody out" : "the provider's word ended another session",
+            truth.isReused ? "a lost response signed an account out" : "the provider's word ended another session",
             "session \(session), the provider's \(number)"
         )
     }

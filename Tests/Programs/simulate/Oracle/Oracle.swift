@@ -262,16 +262,16 @@ struct Oracle {
     /// Checks that the configuration and the debts of earlier sessions permit the sign-in.
     private mutating func signedIn(_ entry: AuditEntry, _ world: World) {
         guard policy.isConfigured, policy.mode == .shared else {
-            return fail("somebody was let in", "no valid configuration says that the device is shared")
+            return fail("an account was signed in", "no valid configuration says that the device is shared")
         }
         if let tenant = policy.tenantIdentifier, entry.account?.hasSuffix("." + tenant) != true {
-            return fail("somebody was let in", "\(entry.account ?? "?") is not of \(tenant)")
+            return fail("an account was signed in", "\(entry.account ?? "?") is not of \(tenant)")
         }
         guard policy.cleanup.isStrict || policy.cleanup.timeout != nil else { return }
         for debt in debts() {
             let isPast =
                 policy.cleanup.timeout != nil && (expired.contains(debt.session) || isDoubtful(round: debt.session))
-            if !isPast { return fail("somebody was let in", "home \(debt.home) owes session \(debt.session)") }
+            if !isPast { return fail("an account was signed in", "home \(debt.home) owes session \(debt.session)") }
         }
     }
 
@@ -318,12 +318,12 @@ struct Oracle {
             case .signOut, .signOutAnyone:
                 guard let session = fields["session"]?.unsignedValue else { break }
                 if slot.user == 6666, policy.requiresEnrolment || slot.user != 0 && isAdministrators(request.call) {
-                    fail("a stranger signed somebody out", "session \(session)")
+                    fail("a stranger signed an account out", "session \(session)")
                 }
                 guard fields["stored"]?.booleanValue != false else { break }
                 overForPower = max(overForPower, session)
                 if world.disk.device.epoch <= session {
-                    fail("an answer came before its transaction", "sign-out of \(session)")
+                    fail("a response came before its transaction", "sign-out of \(session)")
                 }
             case .providerEvents where hasManyUsers:
                 if index != World.service { fail("a stranger spoke for the provider", request.method) }
@@ -372,10 +372,10 @@ struct Oracle {
             return fail("an app was given another's account", account.username)
         }
         guard world.disk.device.epoch == session, world.disk.device.account == account else {
-            return fail("an answer came before its transaction", "session \(session)")
+            return fail("a response came before its transaction", "session \(session)")
         }
         guard world.disk.parts[session]?[Setting.homes[home]] != nil else {
-            return fail("an answer came before its transaction", "home \(home) may hold data of \(session)")
+            return fail("a response came before its transaction", "home \(home) may hold data of \(session)")
         }
         if policy.cleanup.isStrict, debts().contains(where: { $0.home == home }) {
             fail("an app that owes was given an account", "home \(home), session \(session)")
@@ -403,7 +403,7 @@ struct Oracle {
         }
         if use?.session != state.device.epoch { use = LastUse(session: state.device.epoch, at: now) }
         guard let use, let most = policy.schedule.inactivity, now > use.at + most + Self.moment else { return }
-        fail("a session goes on that nobody uses", "\(use.session), \(now - use.at) after its last use")
+        fail("an idle session goes on", "\(use.session), \(now - use.at) after its last use")
     }
 
     // MARK: Data
@@ -452,7 +452,7 @@ struct Oracle {
         guard world.broker?.device.account != nil else { return }
         for work in world.enforcer?.work ?? [] where work.stage == .stop || work.stage == .delete {
             return fail(
-                "somebody was let in while data was deleted",
+                "an account was signed in while data was deleted",
                 "\(work.participant), sessions \(work.sessions.sorted())"
             )
         }

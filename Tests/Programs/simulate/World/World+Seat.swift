@@ -181,7 +181,10 @@ extension Oracle {
         guard let user = entry.account.flatMap({ SeatLogin.user(of: Account(identifier: $0, username: $0)) }),
             let login = world.seat.heard?.login(staying: user), login.user == user
         else {
-            return fail("somebody is signed in who is not at the seat", "session \(session), \(entry.account ?? "?")")
+            return fail(
+                "an account without a user at the seat is signed in",
+                "session \(session), \(entry.account ?? "?")"
+            )
         }
         spent.logins[session] = login.sessions
         // A broker that was restarted since knows only by the wall clock which logins existed.
@@ -196,8 +199,8 @@ extension Oracle {
         let user = SeatLogin.user(of: account)
         if let login = world.seat.seat.login(staying: user), login.user == user {
             guard policy.endsAtScreenLock, !login.sessions.isDisjoint(with: world.seat.seat.locked) else { return }
-            return fail("somebody is signed in behind a locked screen", account.identifier)
+            return fail("an account is signed in behind a locked screen", account.identifier)
         }
-        fail("somebody is signed in who is not at the seat", account.identifier)
+        fail("an account without a user at the seat is signed in", account.identifier)
     }
 }

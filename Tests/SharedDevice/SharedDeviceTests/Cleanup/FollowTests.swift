@@ -108,7 +108,7 @@ struct FollowTests {
         #expect(!log.lines.contains("open grace"))
     }
 
-    @Test("a handler that cannot hide prevents the report; one that cannot open is retried")
+    @Test("a failed hide prevents the report, and a failed open is retried")
     func failingHandler() async throws {
         let device = try await DeviceOnPrivateBus()
         let (application, other) = (device.application(), device.application("other"))

@@ -7,7 +7,7 @@ import Testing
 struct SessionEdgeCaseTests {
     // E1, E2, E3, E4, E24
     @Test(
-        "an app that missed changes cleans up first, and learns only of its own data",
+        "an app that missed changes cleans up first, and learns only about its data",
         arguments: [
             // The user returns, also after another user, of whom the app learns nothing.
             (false, [], "ada"), (false, ["grace"], "ada"),

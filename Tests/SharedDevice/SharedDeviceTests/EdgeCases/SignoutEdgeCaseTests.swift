@@ -92,10 +92,10 @@ struct SignoutEdgeCaseTests {
             try await device.startBroker()
             if isOut {
                 try await app.wait("cleanup ada → -", after: mark)
-                try await eventually("nobody is on the screen") { app.story().last == "nobody" }
+                try await eventually("the screen shows no account") { app.story().last == "nobody" }
                 #expect(app.files.isEmpty)
             } else {
-                try await eventually("ada is back on the screen") { app.story().last == "open ada" }
+                try await eventually("the screen shows ada again") { app.story().last == "open ada" }
                 #expect(!app.story(after: mark).contains { $0.hasPrefix("cleanup") })
                 #expect(app.sessions == [session])
             }

@@ -8,7 +8,7 @@ struct LoadCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fleet-load",
         abstract:
-            "Plays a fleet with a real MQTT server and the controller that is built beside it, and says what it takes.",
+            "Simulates a fleet with a real MQTT server and the built controller, and prints the costs.",
         discussion: """
             Exit status: 0 what is promised held; 1 it did not. A time that is too long because other programs have used the processors is no failure; it \
             is said.
