@@ -80,7 +80,7 @@ export class BusService {
         const client = this.#connected();
         let timer = null;
         const late = new Promise((_resolve, reject) => {
-            timer = window.setTimeout(() => reject(new Error("no answer in time")), (asksPerson ? 65 : waits + 5) * 1000);
+            timer = window.setTimeout(() => reject(new Error("no response in time")), (asksPerson ? 65 : waits + 5) * 1000);
         });
         try {
             const call = client.call(this.#path, this.#name, method, [fields], { type: "a{sv}", ...(asksPerson ? { flags: "i" } : {}) });

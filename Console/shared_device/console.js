@@ -45,7 +45,7 @@ async function followDevice() {
             revision = null;
             const link = problemOf(error);
             if (link !== state.link)
-                write(at("announcement"), link === "denied" ? "You may not see this device." : link === "busy" ? busy : "The broker does not answer: who is signed in is unknown.");
+                write(at("announcement"), link === "denied" ? "You may not see this device." : link === "busy" ? busy : "The broker does not respond: who is signed in is unknown.");
             state.link = link;
             // The right to see the device has ended, so the page removes everything that it showed.
             if (link === "denied") {
@@ -158,13 +158,13 @@ function drawNotice() {
     const notice = at("notice");
     const { link, answeredAt, isLogBusy } = state;
     notice.hidden = link === "known" && !isLogBusy || link === "asking";
-    const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
+    const time = answeredAt ? `Its last response is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not responded since this page was opened.";
     if (link === "known") {
         fill(notice, "log", html("strong", {}, "The log is not followed."), ` ${busy}`);
     } else if (link === "busy") {
-        fill(notice, `busy ${time}`, html("strong", {}, "The broker does not answer this page."), ` ${busy} ${time}`);
+        fill(notice, `busy ${time}`, html("strong", {}, "The broker does not respond to this page."), ` ${busy} ${time}`);
     } else if (link === "gone") {
-        fill(notice, `gone ${time}`, html("strong", {}, "The broker does not answer."), ` ${time}`);
+        fill(notice, `gone ${time}`, html("strong", {}, "The broker does not respond."), ` ${time}`);
     } else if (link === "denied") {
         fill(notice, "denied", html("strong", {}, "You may not see this device."),
             " Turn on administrative access, at the top of this window, or have an administrator add you to “operators” in the managed configuration. ",
@@ -179,7 +179,7 @@ function drawSession() {
     at("session").dataset.state = !isKnown ? "unknown" : device.account ? "signed-in" : "nobody";
     const hadBeen = device?.account ? `${device.account.name} was signed in` : "no account was signed in";
     write(at("since"), !device ? (["gone", "busy"].includes(link) ? "It is unknown whether an account is signed in." : "")
-        : !isKnown ? `At the last answer ${hadBeen}.`
+        : !isKnown ? `At the last response ${hadBeen}.`
         : device.account ? `Signed in since ${clock(device.signedInAt ?? device.time, now())}, for ${span(Math.max(1, Math.floor(now() - (device.signedInAt ?? now()))))}`
         : device.heldFor.length ? `The next sign-in waits for ${device.heldFor.map(namesOf(device.heldFor)).join(", ")}.` : "The device is ready for the next person.");
     write(at("device"), device?.organization ? `Shared device of ${device.organization}` : "Shared device");

@@ -22,7 +22,7 @@ export function ask(name, act) {
                 dialog.close();
         } catch (error) {
             if (form.onsubmit === submitted)
-                write(problem, error?.message || "The broker does not answer.");
+                write(problem, error?.message || "The broker does not respond.");
         } finally {
             if (form.onsubmit === submitted)
                 submit.disabled = false;

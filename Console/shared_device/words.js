@@ -51,8 +51,8 @@ export function namesOf(keys) {
     return key => names.get(key) ?? key;
 }
 
-/** The reason why a service does not answer this page although it answers other clients. */
-export const busy = "This page is open too often: as many questions of this user wait for an answer as may. Close it in other windows and browsers; it goes on by itself.";
+/** The reason why a service does not respond to this page although it responds to other clients. */
+export const busy = "This page is open too often: this user has too many pending requests. Close it in other windows and browsers; it then continues by itself.";
 
 /** The policy in a sentence. */
 export function policy({ policy, timeout }) {

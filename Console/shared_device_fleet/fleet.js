@@ -90,7 +90,7 @@ async function follow() {
             about = "";
             const link = problemOf(error);
             if (link !== state.link)
-                write(at("announcement"), link === "denied" ? "You may not see this fleet." : link === "busy" ? busy : "The controller does not answer: how the devices are is unknown.");
+                write(at("announcement"), link === "denied" ? "You may not see this fleet." : link === "busy" ? busy : "The controller does not respond: how the devices are is unknown.");
             state.link = link;
             // The right to see the fleet has ended, so the page removes everything that it showed.
             if (link === "denied")
@@ -182,12 +182,12 @@ function drawNotice() {
     const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem,
         about.refusal && `The MQTT server does not take an order, and gets it again until it does: ${about.refusal}`, about.warning].filter(Boolean);
     notice.hidden = link === "asking" || link === "known" && !problems.length;
-    const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
+    const time = answeredAt ? `Its last response is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not responded since this page was opened.";
     if (link === "gone" || link === "busy") {
-        const words = link === "busy" ? [html("strong", {}, "The controller does not answer this page."), ` ${busy} ${time}`] : [html("strong", {}, "The controller does not answer."), ` ${time}`];
+        const words = link === "busy" ? [html("strong", {}, "The controller does not respond to this page."), ` ${busy} ${time}`] : [html("strong", {}, "The controller does not respond."), ` ${time}`];
         fill(notice, `${link} ${time}`, ...words);
     } else if (link === "denied") {
-        fill(notice, "denied", html("strong", {}, "You may not see this fleet."), " Turn on administrative access, at the top of this window: the controller answers root and its own user. ",
+        fill(notice, "denied", html("strong", {}, "You may not see this fleet."), " Turn on administrative access, at the top of this window: the controller serves only root and its own user. ",
             html("button", { type: "button", click: () => controller.reconnect() }, "Ask again"));
     } else {
         fill(notice, problems.join(" "), ...problems.map(problem => html("p", {}, `⚠ ${problem}`)));
@@ -241,7 +241,7 @@ function drawDevice() {
     const standing = states[stateOf(device)];
     const facts = [["State", `${standing.sign} ${device.state || "no order"}: ${standing.meaning}`], ["Signed in", signedInOf(device)], ["Network", networkOf(device)],
         ["Last report", device.reportedAt === null ? "never" : clock(device.reportedAt, time)], ["Groups", device.groups.join(" ")], ["Certificate", termOf(device, time)], ["Notes", noteOf(device, time)],
-        ["Answer", state.isStale ? "The controller has not answered about this device, and is asked again. What is here is how it was." : ""]].filter(([, value]) => value);
+        ["Response", state.isStale ? "The controller has not responded about this device, and the request is repeated. The page shows the last known state." : ""]].filter(([, value]) => value);
     fill(at("device-facts"), JSON.stringify(facts), ...facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
     const latest = device.rounds[device.rounds.length - 1];
     offer(at("round-choice"), device.rounds.length ? [...device.rounds].reverse().map(round => [String(round.session), round === latest ? `${round.session} (last)` : String(round.session)]) : [["", "none yet"]]);

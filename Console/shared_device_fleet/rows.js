@@ -61,7 +61,7 @@ export const networkOf = row => row.isOnline === null ? "unknown" : row.isOnline
 export function signedInOf(row) {
     if (!row.mode)
         return "–";
-    // The device's broker does not answer.
+    // The device's broker does not respond.
     if (row.mode === "unknown")
         return "unknown";
     return (row.session === null ? "no account" : `session ${row.session}`) + (row.isOnline === true ? "" : " at the last report");

@@ -117,7 +117,7 @@ extension Timeline.Row {
         case "nobody": "shows that no account is signed in"
         case "checking": "shows nothing: it asks who is signed in"
         case "changing": "hides its screen"
-        case "unknown": "hides its screen: the broker does not answer"
+        case "unknown": "hides its screen: the broker does not respond"
         default: "shows: \(event.detail ?? "")"
         }
     }

@@ -83,7 +83,7 @@ public struct Screen: Sendable {
     private var body: [String] {
         switch state {
         case .checking: ["nothing is shown before that is known"]
-        case .unknown(let reason): ["nothing is shown until the broker answers", reason]
+        case .unknown(let reason): ["nothing is shown until the broker responds", reason]
         case .changing: ["the previous user's data is deleted before anything is shown"]
         case .nobody: ["sign in with: signin NAME"]
         case .open: display?.lines ?? []

@@ -32,7 +32,7 @@ let package = Package(
         .target(name: "HTTPClient", dependencies: ["CCurl", root("Identity")], path: "Sources/HTTPClient"),
         // Serves what strangers on the network, and the browser of a sign-in, ask for.
         .target(name: "HTTPListening", dependencies: [root("DBus")], path: "Sources/HTTPListening"),
-        // An organisation's provider: what is asked, and what its answers mean.
+        // An organisation's provider: its requests, and the meaning of its responses.
         .target(name: "OpenIDConnect", dependencies: ["HTTPClient"], path: "Sources/OpenIDConnect"),
         // The broker's requests to a provider, for OpenID Connect.
         .target(

@@ -163,10 +163,10 @@ def tests(device, browser):
         expect(heading(page)).to_have_text("Ada Lovelace")
         device.kill_broker()
         expect(heading(page)).to_have_text("Unknown")
-        expect(page.locator("#notice")).to_contain_text("Its last answer is from")
+        expect(page.locator("#notice")).to_contain_text("Its last response is from")
         expect(page.locator("#sign-out")).to_be_disabled()
         greyed(page, "#session", True)
-        announced(page, "The broker does not answer: who is signed in is unknown.")
+        announced(page, "The broker does not respond: who is signed in is unknown.")
         check_accessibility(page, "without a broker")
         picture(page, "unknown")
         device.start_broker()
@@ -212,7 +212,7 @@ def tests(device, browser):
         asking = [device.ask("GetStatus", "revision", "t", revision, "wait", "d", "60") for _ in range(40)]
         try:
             expect(page.locator("#notice")).to_contain_text("This page is open too often", timeout=30_000)
-            expect(page.locator("#notice")).not_to_contain_text("The broker does not answer.")
+            expect(page.locator("#notice")).not_to_contain_text("The broker does not respond.")
             check_accessibility(page, "one page too many")
         finally:
             for process in asking:

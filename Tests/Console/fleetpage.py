@@ -81,10 +81,10 @@ def tests_of_fleet(device, pages):
         """CO-4: without the controller the devices' states are unknown, with the time of its last response; then known again."""
         page, fleet = pages["fleet"], pages["of the fleet"]
         fleet.kill_controller()
-        expect(page.locator("#notice")).to_contain_text("The controller does not answer")
-        expect(page.locator("#notice")).to_contain_text("Its last answer is from")
+        expect(page.locator("#notice")).to_contain_text("The controller does not respond")
+        expect(page.locator("#notice")).to_contain_text("Its last response is from")
         greyed(page, "#devices", True)
-        announced(page, "The controller does not answer: how the devices are is unknown.")
+        announced(page, "The controller does not respond: how the devices are is unknown.")
         check_accessibility(page, "without a controller")
         fleet.start_controller()
         expect(page.locator("#notice")).to_be_hidden()
@@ -138,12 +138,12 @@ def tests_of_fleet(device, pages):
         device.sign_in("grace", "org.example.orders")
         expect(page.locator("#device")).to_have_attribute("data-link", "gone", timeout=30_000)
         expect(page.locator("#device")).to_have_css("filter", "grayscale(1)")
-        expect(page.locator("#device-facts")).to_contain_text("is asked again")
+        expect(page.locator("#device-facts")).to_contain_text("the request is repeated")
         check_accessibility(page, "a device without an answer")
         page.evaluate("window.answer()")
         expect(page.locator("#device")).to_have_attribute("data-link", "known")
         expect(page.locator("#device-facts")).to_contain_text("session ")
-        expect(page.locator("#device-facts")).not_to_contain_text("is asked again")
+        expect(page.locator("#device-facts")).not_to_contain_text("the request is repeated")
         device.sign_out()
         page.locator("#close").click()
 

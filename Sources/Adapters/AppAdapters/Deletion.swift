@@ -61,7 +61,7 @@ package struct Deletion: Sendable {
                 attempted,
                 paths.joined(separator: ", "),
                 "it has not ended within \(patience.components.seconds) s, nor when it was killed",
-                remedy: "A file system there does not answer: see /proc/mounts, and unmount it with umount -fl"
+                remedy: "A file system there does not respond: see /proc/mounts, and unmount it with umount -fl"
             )
         }
         guard status == 0, let removed = UserDataDirectory.Removed(line: result.text) else {

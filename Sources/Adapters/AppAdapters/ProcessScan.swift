@@ -124,7 +124,7 @@ final class ProcessScan: Sendable {
             "its files in /proc did not respond in time",
             remedy:
                 "End each named process, and the program that serves its file system. ps and pgrep may hang, too; as root, "
-                + "echo 1 > /sys/fs/fuse/connections/NUMBER/abort ends a FUSE file system that does not answer"
+                + "echo 1 > /sys/fs/fuse/connections/NUMBER/abort ends a FUSE file system that does not respond"
         )
     }
 

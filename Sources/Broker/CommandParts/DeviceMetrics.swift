@@ -13,7 +13,7 @@ package struct DeviceMetrics {
     /// - Returns: The whole exposition.
     package static func text(_ device: ObservedDevice?, _ round: CleanupReport?) -> String {
         var view = DeviceMetrics()
-        view.metrics.add("up", "Whether the broker answers.", device == nil ? 0 : 1)
+        view.metrics.add("up", "Whether the broker responds.", device == nil ? 0 : 1)
         if let device { view.describe(device) }
         if device != nil, let round { view.describe(round) }
         return view.metrics.whole

@@ -93,10 +93,10 @@ package struct DeviceScreen {
                 "? You may not see this device: run it as root, or be one of the configuration’s “operators”.",
                 .bad
             )
-        case (.gone, nil): wrapped("? Unknown: the broker does not answer.", .bad)
+        case (.gone, nil): wrapped("? Unknown: the broker does not respond.", .bad)
         case (.gone, let device?):
             wrapped(
-                "? Unknown: the broker does not answer. At its last answer, \(clock(device.time)), "
+                "? Unknown: the broker does not respond. At its last response, \(clock(device.time)), "
                     + "\(device.account ?? "no account") was signed in.",
                 .bad
             )

@@ -73,7 +73,7 @@ public struct SystemUser: Sendable, Equatable {
         let code: CInt
 
         public var description: String {
-            "the system's databases of users do not answer for “\(user)”: \(String(cString: strerror(code)))"
+            "the system's databases of users do not respond for “\(user)”: \(String(cString: strerror(code)))"
         }
     }
 

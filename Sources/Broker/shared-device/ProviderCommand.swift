@@ -20,7 +20,7 @@ struct ProviderCheckCommand: ParsableCommand {
         discussion: """
             shared-device-identity carries it out, under the configuration and with the secret that sign-ins have. No user signs in: the \
             process sends a code and tokens that were never issued, and reads the provider's refusals. For root.
-            Exit status: 0 nothing fails; 1 something does; 69 the process does not answer; 78 no provider is configured.
+            Exit status: 0 nothing fails; 1 something does; 69 the process does not respond; 78 no provider is configured.
             """
     )
 

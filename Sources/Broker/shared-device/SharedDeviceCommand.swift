@@ -10,7 +10,7 @@ struct SharedDeviceCommand: ParsableCommand {
         abstract: "Administers a shared device, and checks apps for one.",
         discussion: """
             Exit status: 0 done; 64 wrong usage; 65 data that cannot be used; 66 not found; 67 unknown user; \
-            69 the broker does not answer, or a needed program does not start; 70 the broker failed; 73 cannot be created; \
+            69 the broker does not respond, or a needed program does not start; 70 the broker failed; 73 cannot be created; \
             74 input or output failed; 75 not now, try again later; 77 no permission.
             """ + FurtherCommands.help,
         version: ProjectVersion.line(of: "shared-device"),

@@ -102,7 +102,7 @@ struct DeviceStatus: Encodable {
         facts.append(("signed in", account.map { $0 + since } ?? "no account"))
         facts.append(("epoch", "\(epoch)"))
         let version = broker.version.map { " (\($0))" } ?? ""
-        facts.append(("broker", broker.answers ? "answers\(version)" : "does not answer"))
+        facts.append(("broker", broker.answers ? "responds\(version)" : "does not respond"))
         if let problem = broker.problem { facts.append(("problem", problem)) }
         if let signInHeldFor {
             facts.append(

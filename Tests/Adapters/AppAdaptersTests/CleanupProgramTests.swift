@@ -196,7 +196,7 @@ struct CleanupProgramTests {
         succeed(chmod(kiosk.device.directory, 0o755))
         let adapter = try ChildProcess("unshare", words)
         try await eventually("the problem is told", within: .seconds(60)) {
-            adapter.errorText.contains("databases of users do not answer for “ada”")
+            adapter.errorText.contains("databases of users do not respond for “ada”")
         }
         #expect(!adapter.errorText.contains("no user “ada”"))
         await adapter.end()

@@ -40,7 +40,7 @@ import Testing
             Issue.record("\(outcome)")
             return
         }
-        #expect(reason.contains("does not answer"))
+        #expect(reason.contains("does not respond"))
         // Other paths wait behind it, and are watched when it fails.
         let watched = SharedLines()
         watcher.add(2, .root, .all) { watched.append("\($0)") }

@@ -140,7 +140,8 @@ struct DeviceScreenTests {
         view.lose(.gone)
         let lines = DeviceScreen.lines(view, at: ended + 600, columns: 120, footer: .keys, clock: clock)
         let plain = lines.map { $0.text(isColoured: false) }
-        #expect(plain[1] == "? Unknown: the broker does not answer. At its last answer, 13:47:40, ada was signed in.")
+        let unknown = "? Unknown: the broker does not respond. At its last response, 13:47:40, ada was signed in."
+        #expect(plain[1] == unknown)
         #expect(plain.last == "q quit", "the screen offers no sign-out while the broker does not respond")
         let apps = lines.map { $0.text(isColoured: true) }.filter { $0.contains("notes") }
         #expect(apps.allSatisfy { $0.contains("\u{1B}[2m") && !$0.contains("\u{1B}[32m") })

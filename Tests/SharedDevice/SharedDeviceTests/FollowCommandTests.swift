@@ -92,7 +92,7 @@ struct FollowCommandTests {
         try await receipt()
         #expect(try await round()?.detail == "2 steps: notes (3 files), pictures")
         for flaw in [
-            "line 1 of standard input: it is no JSON", "nothing waits for an answer to number 99",
+            "line 1 of standard input: it is no JSON", "nothing waits for a response to number 99",
             "line 4 of standard input: it has more than 65536 bytes",
         ] {
             try await eventually("it says: \(flaw)") { process.errorText.contains(flaw) }

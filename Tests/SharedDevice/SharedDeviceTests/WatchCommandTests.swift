@@ -74,7 +74,7 @@ struct WatchCommandTests {
         try await shows("1 of 1 owes a cleanup", screen)
         try await shows("signed-out", screen)
         device.killBroker()
-        try await shows("Unknown: the broker does not answer", screen)
+        try await shows("Unknown: the broker does not respond", screen)
         let before = screen.lines.count
         try await device.startBroker()
         try await shows("○ No account is signed in", screen, after: before)

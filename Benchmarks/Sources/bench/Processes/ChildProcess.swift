@@ -159,7 +159,7 @@ final class ChildProcess {
         while true {
             try Interruption.check()
             let left = deadline - monotonicNanoseconds()
-            guard left > 0 else { throw BenchmarkError(.peer, "\"\(name)\" did not answer in time") }
+            guard left > 0 else { throw BenchmarkError(.peer, "\"\(name)\" did not respond in time") }
             var descriptor = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
             let ready = poll(&descriptor, 1, Int32(clamping: left / 1_000_000 + 1))
             if ready > 0 { return }

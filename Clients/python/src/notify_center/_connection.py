@@ -162,7 +162,7 @@ class _Link:
                 await self._send(message, serial)
                 reply = await answer
         except TimeoutError:
-            raise BusError(f"{DAEMON}.Error.NoReply", f"{member} was not answered within {timeout} s") from None
+            raise BusError(f"{DAEMON}.Error.NoReply", f"there was no response to {member} within {timeout} s") from None
         finally:
             self._waiting.pop(serial, None)
             answer.cancel()

@@ -244,7 +244,7 @@ class Application:
             account = account_from_json(answer["account"])
             result = Token(str(token["value"]), list(token["scopes"]), float(token["expiresAt"]), account)
         except (KeyError, TypeError, ValueError) as error:
-            raise SharedDeviceError("broker_failed", attempted, f"its answer has another form: {error!r}") from error
+            raise SharedDeviceError("broker_failed", attempted, f"its response has another form: {error!r}") from error
         # The record is written first, because the app may store data for the account at once.
         await self._keeper.enter(session, attempted, self._broker.heard != heard)
         return result

@@ -138,5 +138,5 @@ def _unavailable(attempted: str, error: BusError) -> SharedDeviceError:
     return SharedDeviceError(
         "broker_unavailable",
         attempted,
-        f"the shared-device broker does not answer ({error}); see that shared-device-broker runs on this bus",
+        f"the shared-device broker does not respond ({error}); see that shared-device-broker runs on this bus",
     )

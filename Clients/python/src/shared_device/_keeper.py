@@ -64,7 +64,7 @@ class Answer:
             session = DeviceSession(account_from_json(account) if account else None, epoch(fields["epoch"]))
             return Answer(session, owed, fields.get("strict") is True)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise SharedDeviceError("broker_failed", attempted, f"its answer has another form: {error!r}") from error
+            raise SharedDeviceError("broker_failed", attempted, f"its response has another form: {error!r}") from error
 
 
 class Keeper:

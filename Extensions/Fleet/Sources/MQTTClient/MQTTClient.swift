@@ -175,7 +175,7 @@ final class MQTTLoop: Sendable {
                 }
             }
             if !session.isAccepted, ContinuousClock.now > deadline {
-                return MQTTError(.unreachable("the server does not answer"), attempted: attempted)
+                return MQTTError(.unreachable("the server does not respond"), attempted: attempted)
             }
         }
     }

@@ -18,7 +18,11 @@ struct BrokerQuestions: Sendable {
         if let known { (request["revision"], request["wait"]) = (.uint64(known), .double(Self.wait)) }
         let status = try await broker.call(.getStatus, request, attempted: "ask the broker", timeout: Self.patience)
         guard let epoch = status["epoch"]?.unsignedValue, let mode = status["mode"]?.stringValue else {
-            throw SharedDeviceError(.brokerFailed, attempted: "ask the broker", message: "its answer lacks “epoch”")
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: "ask the broker",
+                message: "its response lacks “epoch”"
+            )
         }
         var rounds: [DeviceReport.Round] = []
         var room = Room()
@@ -60,7 +64,7 @@ struct BrokerQuestions: Sendable {
             throw SharedDeviceError(
                 .brokerFailed,
                 attempted: "read the round of session \(session)",
-                message: "its answer lacks “\(error.field)”"
+                message: "its response lacks “\(error.field)”"
             )
         }
     }

@@ -32,7 +32,7 @@ struct FleetSignOutCommand: ParsableCommand {
             that are off.
             Exit status: 0 each device has reported that the session is over and that each app has deleted its data, or was waived, or was stopped \
             and its data deleted in its place; 75 the time is over and some have not; 69 it is recorded, but the MQTT server is out of reach or does \
-            not take it, or no controller answers; 65 the controller does not take the request, such as a device that is not listed; 77 not permitted.
+            not take it, or no controller responds; 65 the controller does not take the request, such as a device that is not listed; 77 not permitted.
             """
     )
 
@@ -167,7 +167,7 @@ struct FleetStatusCommand: ParsableCommand {
             first; elsewhere, and with --json (an object in a line each), \
             it follows.
             Exit status: 0 all are done; 75 some are not, also while the MQTT server is out of reach; 65 there is no such order; 69 no controller \
-            answers; 77 not permitted.
+            responds; 77 not permitted.
             """
     )
 

@@ -13,9 +13,9 @@ struct FleetEnrolCommand: ParsableCommand {
         commandName: "enrol",
         abstract: "Makes this machine a device of a fleet, or its controller: key, certificate, configuration.",
         discussion: """
-            Prints a request for a certificate, and then reads what “fleet certify --request” answers to it, from standard input or --certificate. \
+            Prints a request for a certificate, and then reads the response of “fleet certify --request” from standard input or --certificate. \
             The key never leaves the machine. Done again, it renews the certificate for the same key.
-            Exit status: 0 enrolled; 65 the answer is not for this key and name, or from another authority than before; 77 others may read the key.
+            Exit status: 0 enrolled; 65 the response is not for this key and name, or from another authority than before; 77 others may read the key.
             """
     )
 
@@ -45,7 +45,7 @@ struct FleetEnrolCommand: ParsableCommand {
     @Flag(help: "For the controller, not for a device.")
     var controller = false
 
-    @Option(help: ArgumentHelp("What “fleet certify” answered; - is standard input.", valueName: "file"))
+    @Option(help: ArgumentHelp("The response of “fleet certify”; - is standard input.", valueName: "file"))
     var certificate: String = "-"
 
     @Flag(help: "Ends with the request; the same with --certificate does the rest.")

@@ -43,7 +43,7 @@ struct FleetMetrics {
     /// - Returns: The whole exposition.
     static func text(_ fleet: FleetMetrics?, states: [String]) -> String {
         var metrics = MetricsText("shared_device_fleet")
-        metrics.add("up", "Whether the controller answers.", fleet == nil ? 0 : 1)
+        metrics.add("up", "Whether the controller responds.", fleet == nil ? 0 : 1)
         guard let fleet else { return metrics.whole }
         metrics.add("connected", "Whether the controller reaches the MQTT server.", fleet.isConnected ? 1 : 0)
         let devices = [("yes", fleet.listed), ("no", fleet.unlisted)]

@@ -175,7 +175,7 @@ struct FleetViewTests {
             #expect(lines.contains { $0.contains("ward-\(index) \(one.expected) never") }, "\(lines)")
         }
         let text = try await Self.devices(fields, "--json").lines.joined()
-        #expect(text.components(separatedBy: "\"owes\" : 0").count == 5, "of the four whose broker answers: \(text)")
+        #expect(text.components(separatedBy: "\"owes\" : 0").count == 5, "of the four whose broker responds: \(text)")
     }
 
     @Test("on a terminal --watch shows the counts and as many devices as fit")

@@ -207,7 +207,7 @@ package struct ProviderCheck: Sendable {
             return ProviderCheckStep(
                 name,
                 .fails,
-                "\(issuer) answers with status \(response.status), which says nothing; see its own log"
+                "\(issuer) responds with status \(response.status), which says nothing; see its own log"
             )
         }
     }
@@ -226,15 +226,15 @@ package struct ProviderCheck: Sendable {
         let untried = "not tried: the end of a session, which needs one"
         switch result {
         case .failure(let error) where error.reason == .redirected:
-            return ProviderCheckStep(.endSession, .works, "\(address) answers; \(untried)")
+            return ProviderCheckStep(.endSession, .works, "\(address) responds; \(untried)")
         case .failure(let error): return ProviderCheckStep(.endSession, .fails, error.description)
         case .success(let response) where (200..<300).contains(response.status):
-            return ProviderCheckStep(.endSession, .works, "\(address) answers; \(untried)")
+            return ProviderCheckStep(.endSession, .works, "\(address) responds; \(untried)")
         case .success(let response) where response.status == 429 || response.status >= 500:
             return ProviderCheckStep(
                 .endSession,
                 .fails,
-                "\(address) answers with status \(response.status); see its own log"
+                "\(address) responds with status \(response.status); see its own log"
             )
         case .success(let response):
             return ProviderCheckStep(
@@ -266,7 +266,7 @@ package struct ProviderCheck: Sendable {
             return ProviderCheckStep(
                 .redirect,
                 .fails,
-                "its page answers with status \(response.status); see its own log"
+                "its page responds with status \(response.status); see its own log"
             )
         }
     }

@@ -70,7 +70,7 @@ extension SignInError {
 
     package static let anotherSignIn = SignInError(
         .authenticationFailed,
-        "the answer belongs to another sign-in; begin again"
+        "the response belongs to another sign-in; begin again"
     )
 
     static func wrongTime(_ token: Date, now: Date) -> SignInError {
@@ -143,7 +143,7 @@ extension SignInError {
         case .redirected:
             self = .misconfigured(
                 issuer,
-                "answers \(error.attempted) with another address, which is not followed; name the final one"
+                "responds to \(error.attempted) with another address, which is not followed; name the final one"
             )
         case .cancelled:
             self = .cancelled

@@ -83,7 +83,7 @@ final class SignalsReceiver: Sendable {
             token: token
         ) { note in
             switch note {
-            case .works: log.info("the stream of the provider's events answers")
+            case .works: log.info("the stream of the provider's events responds")
             case .fails(let reason):
                 log.error("the provider's events are not fetched", metadata: ["reason": "\(reason)"])
             case .refused(let token):

@@ -20,7 +20,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             has a separate profile, which is deleted afterwards. Apps start this program, and never see the password. \
             $\(SignInProgram.loginHintVariable) is the name to offer: all users of the machine can read a command line.
             Exit status: 0 signed in; 1 cancelled; 64 wrong usage; 65 another person is signed in already, or this device does not accept \
-            this method; 69 the broker or the provider does not answer, or there is neither a terminal nor a display; 70 the broker failed; \
+            this method; 69 the broker or the provider does not respond, or there is neither a terminal nor a display; 70 the broker failed; \
             75 not now, try again later; 77 refused; 78 provider and configuration do not match.
             """,
         version: ProjectVersion.line(of: "shared-device-sign-in")

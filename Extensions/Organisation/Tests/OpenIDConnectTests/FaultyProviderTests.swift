@@ -46,11 +46,11 @@ struct FaultyProviderTests {
         "a token with a wrong claim is rejected with the flaw",
         arguments: [
             // The token of another sign-in, person or time. The error for a wrong time names both clocks.
-            ("nonce-invalid", "the answer belongs to another sign-in"),
-            ("missing-nonce", "the answer belongs to another sign-in"),
-            ("invalid-athash", "the answer belongs to another sign-in"),
-            ("wrong-state", "the answer belongs to another sign-in"),
-            ("answer-iss-missing", "the answer belongs to another sign-in"),
+            ("nonce-invalid", "the response belongs to another sign-in"),
+            ("missing-nonce", "the response belongs to another sign-in"),
+            ("invalid-athash", "the response belongs to another sign-in"),
+            ("wrong-state", "the response belongs to another sign-in"),
+            ("answer-iss-missing", "the response belongs to another sign-in"),
             ("earlier-person", "took an earlier person's sign-in; close its pages"),
             ("expired", "this device's clock says 20 … ; set the clock, and sign in again"),
             ("of-the-future", "this device's clock says 20 … ; set the clock, and sign in again"),

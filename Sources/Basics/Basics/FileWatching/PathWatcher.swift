@@ -115,7 +115,7 @@ public final class PathWatcher: Sendable {
         let left = min(patience, max(.zero, deadline.map { $0 - .now } ?? patience))
         guard isDone.wait(timeout: .now() + left / .seconds(1)) == .success else {
             remove(id)
-            return .impossible("the file system of a watched path does not answer")
+            return .impossible("the file system of a watched path does not respond")
         }
         return outcome.withLock { $0 }
     }

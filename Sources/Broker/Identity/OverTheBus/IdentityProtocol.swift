@@ -43,7 +43,7 @@ extension IdentityError {
         guard let name = error.name, name.hasPrefix(IdentityProtocol.errorPrefix) else {
             self.init(
                 .providerUnavailable,
-                "the process that speaks to the organisation's provider does not answer (\(error)); see that "
+                "the process that speaks to the organisation's provider does not respond (\(error)); see that "
                     + "shared-device-identity is installed and runs"
             )
             return

@@ -192,16 +192,16 @@ extension BrokerState {
     }
 
     private static let nobodyTellsOfLogins =
-        "logind does not answer, so a screen lock or a logout does not sign the user out; see: systemctl status systemd-logind"
+        "logind does not respond, so a screen lock or a logout ends no session; see: systemctl status systemd-logind"
 
     private mutating func logindIsSilent() {
         guard let since = watch.silentSince else { return }
         tellLoginProblem(
-            "logind does not answer, so the broker cannot tell who is logged in; see: systemctl status systemd-logind"
+            "logind does not respond, so the broker cannot tell who is logged in; see: systemctl status systemd-logind"
         )
         guard since + Self.silencePatience <= now.uptime else { return }
         watch.login = nil
-        signOutAutomatically(because: "logind does not answer")
+        signOutAutomatically(because: "logind does not respond")
     }
 
     /// Whether it is the login of the present session, or of the session that is being committed. A broker that was

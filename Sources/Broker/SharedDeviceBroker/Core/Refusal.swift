@@ -222,7 +222,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let tooManyQuestions = Refusal(
         .tooManyAttempts,
-        "too many requests of this user wait for an answer at this moment; try again when some are answered"
+        "too many requests of this user are pending; try again when some of them have a response"
     )
     package static func missing(_ field: String) -> Refusal {
         Refusal(.invalidRequest, "the request lacks “\(field)”; add it")

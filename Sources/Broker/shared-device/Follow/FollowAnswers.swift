@@ -113,7 +113,7 @@ final class FollowAnswers: Sendable {
             defer { state.next += 1 }
             return state.next
         }
-        let late = Failed(description: "no answer to number \(number) within \(timeout)")
+        let late = Failed(description: "no response to number \(number) within \(timeout)")
         return try await withCheckedContinuation { (continuation: Waiting) in
             // Before the line is written, because the response may come at once.
             let isOpen = state.withLock { state in
@@ -160,7 +160,7 @@ final class FollowAnswers: Sendable {
             let answer = try FollowAnswer(line)
             let result: Result<String?, Failed> =
                 answer.isDone ? .success(answer.words) : .failure(Failed(description: answer.words ?? "it failed"))
-            return settle(answer.number, result) ? nil : "nothing waits for an answer to number \(answer.number)"
+            return settle(answer.number, result) ? nil : "nothing waits for a response to number \(answer.number)"
         } catch {
             return "\(error)"
         }

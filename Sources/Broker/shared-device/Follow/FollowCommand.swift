@@ -23,7 +23,7 @@ struct FollowCommand: ParsableCommand {
             folder) in its environment. Exit status 0 is the receipt: the data is gone. Another one, or none within --timeout, is \
             a failure, after which it is run again, at first at once and later after up to a minute. It must do no harm twice.
 
-            Without --cleanup, the reader of the lines deletes the data. It answers {"accounts":[…],"number":7,"state":"cleanup","step":…} \
+            Without --cleanup, the reader of the lines deletes the data. It responds to {"accounts":[…],"number":7,"state":"cleanup","step":…} \
             on standard input with {"done":7} or {"failed":7,"reason":"…"}.
 
             It ends with 0 when its standard input ends (with --cleanup: when the pipe is closed) and after SIGTERM or SIGINT, \
@@ -75,7 +75,7 @@ struct FollowCommand: ParsableCommand {
             throw ValidationError("--timeout needs a number of seconds, up to 86400")
         }
         guard cleanup == nil || step.isEmpty else {
-            throw ValidationError("--step is for a reader that answers on standard input; leave it out with --cleanup")
+            throw ValidationError("--step is for a reader that responds on standard input; leave it out with --cleanup")
         }
         guard record?.isEmpty != true, cleanup?.isEmpty != true else {
             throw ValidationError("--record and --cleanup must not be empty")

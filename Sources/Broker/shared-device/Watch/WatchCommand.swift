@@ -13,7 +13,7 @@ struct WatchCommand: ParsableCommand {
         discussion: """
             Who is signed in, the last cleanup as a waterfall (T told, B begun, F clean, ! failed, W waived, E enforced), the \
             apps, the log. Keys: s signs out, after a question; q ends. It needs the right to see the device: root, an \
-            operator of the managed configuration, or a user whom polkit permits it. While the broker does not answer, who is signed \
+            operator of the managed configuration, or a user whom polkit permits it. While the broker does not respond, who is signed \
             in is unknown.
 
             Where standard output is no terminal, it is written anew at each change. With --json each change is one line: \

@@ -251,7 +251,7 @@ final class ConnectionCore: Sendable {
     static func attempt(_ message: borrowing DBusMessage) -> String {
         switch message.kind {
         case .signal: "send the signal \(message.interface ?? "").\(message.member ?? "")"
-        case .methodReturn, .error: "answer a call"
+        case .methodReturn, .error: "respond to a call"
         case .methodCall: "call \(message.interface ?? "").\(message.member ?? "")"
         case .unknown: "send a message"
         }

@@ -423,12 +423,12 @@ extension DBusMessage {
     /// bus may pass on invalid names, and libdbus would end the process for passing them.
     static func call(_ header: borrowing MessageHeader) throws(DBusError) -> DBusMessage {
         guard let pointer = onLibdbus({ dbus_message_new_method_call(nil, "/", nil, "Unknown") }) else {
-            throw outOfMemory("answer a call")
+            throw outOfMemory("respond to a call")
         }
         let call = DBusMessage(adopting: pointer)
         dbus_message_set_serial(pointer, header.serial)
         dbus_message_set_no_reply(pointer, header.expectsReply ? 0 : 1)
-        guard dbus_message_set_sender(pointer, header.sender) != 0 else { throw outOfMemory("answer a call") }
+        guard dbus_message_set_sender(pointer, header.sender) != 0 else { throw outOfMemory("respond to a call") }
         return call
     }
 }

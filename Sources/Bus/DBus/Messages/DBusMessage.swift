@@ -221,17 +221,17 @@ extension DBusMessage {
     func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let message = try DBusMessage.adopt(
             onLibdbus { dbus_message_new_method_return(pointer) },
-            "answer \(member ?? "a call")"
+            "respond to \(member ?? "a call")"
         )
-        try message.append(arguments, attempted: "answer \(member ?? "a call")")
+        try message.append(arguments, attempted: "respond to \(member ?? "a call")")
         return message
     }
 
     /// Returns a response template with these values, for ``reply(copying:)``.
     static func answerToNobody(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
-        let message = try adopt(onLibdbus { dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN) }, "prepare an answer")
+        let message = try adopt(onLibdbus { dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN) }, "prepare a response")
         dbus_message_set_no_reply(message.pointer, 1)
-        try message.append(arguments, attempted: "prepare an answer")
+        try message.append(arguments, attempted: "prepare a response")
         return message
     }
 
@@ -240,7 +240,7 @@ extension DBusMessage {
         let copy = try answer.copy()
         guard dbus_message_set_reply_serial(copy.pointer, dbus_message_get_serial(pointer)) != 0,
             dbus_message_set_destination(copy.pointer, dbus_message_get_sender(pointer)) != 0
-        else { throw Self.outOfMemory("answer \(member ?? "a call")") }
+        else { throw Self.outOfMemory("respond to \(member ?? "a call")") }
         return copy
     }
 
@@ -249,7 +249,7 @@ extension DBusMessage {
         message: String,
         details: [String: DBusValue] = [:]
     ) throws(DBusError) -> DBusMessage {
-        let attempted = "answer \(member ?? "a call") with an error"
+        let attempted = "respond to \(member ?? "a call") with an error"
         let valid = !name.containsNUL && dbus_validate_error_name(name, nil) != 0
         let reply = try DBusMessage.adopt(
             onLibdbus { dbus_message_new_error(pointer, valid ? name : "org.freedesktop.DBus.Error.Failed", nil) },

@@ -140,7 +140,7 @@ uint32_t notify_register_dispatch_f(const char *name, int *out_token, struct dis
  * On failure `*out_token` is NOTIFY_TOKEN_INVALID. Tokens are 0 or more, and a process gets each number once.
  *
  * Errors: INVALID_NAME, NULL_INPUT, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if the process has never
- * reached a bus, or if the bus does not answer within 25 seconds; INVALID_REQUEST if the name monitors a path
+ * reached a bus, or if the bus does not respond within 25 seconds; INVALID_REQUEST if the name monitors a path
  * (notify_private.h) and the path is not absolute. */
 uint32_t notify_register_check(const char *name, int *out_token);
 

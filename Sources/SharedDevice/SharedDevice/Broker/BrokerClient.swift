@@ -357,7 +357,7 @@ extension SharedDeviceError {
             self.init(.brokerFailed, attempted: attempted, message: error.message)
         } else {
             let message =
-                "the shared-device broker does not answer (\(error)); see that shared-device-broker runs on this bus"
+                "the shared-device broker does not respond (\(error)); see that shared-device-broker runs on this bus"
             self.init(.brokerUnavailable, attempted: attempted, message: message)
         }
     }

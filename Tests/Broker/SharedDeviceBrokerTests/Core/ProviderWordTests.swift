@@ -58,7 +58,7 @@ struct ProviderWordTests {
         "the session ends with its grace, over a restart and whatever prevents the check",
         arguments: [
             .noNetwork,
-            .unavailable(IdentityError(.providerMisconfigured, "answers with another address"), mayBeUsed: true),
+            .unavailable(IdentityError(.providerMisconfigured, "responds with another address"), mayBeUsed: true),
             .unavailable(IdentityError(.providerFailed, "not of one version"), mayBeUsed: true),
             .misconfigured(IdentityError(.providerMisconfigured, "no such client")), .scopeRefused,
         ] as [RenewalOutcome]

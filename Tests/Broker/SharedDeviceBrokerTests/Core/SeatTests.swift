@@ -240,7 +240,7 @@ struct SeatTests {
         let session = device.state.device.epoch
         device.feed(.seat(nil))
         device.advance(by: .seconds(59))
-        device.expectLoginProblem("logind does not answer")
+        device.expectLoginProblem("logind does not respond")
         device.sit(.of())
         device.expectEpoch(session)
         device.expectLoginProblem(nil)
@@ -248,7 +248,7 @@ struct SeatTests {
         device.advance(by: .seconds(30))
         device.feed(.seat(nil))
         device.advance(by: .seconds(31))
-        device.expectPerson(nil, signedOutBy: ["logind does not answer"])
+        device.expectPerson(nil, signedOutBy: ["logind does not respond"])
     }
 
     @Test("after a sleep of over a minute without logind no app gets the account")

@@ -261,7 +261,7 @@ struct AutomaticSignOutTests {
         device.feed(.seat(nil))
         #expect(problem() == nil, "no setting needs logind")
         device.configure { $0.endsAtScreenLock = true }
-        #expect(problem()?.contains("logind does not answer") == true)
+        #expect(problem()?.contains("logind does not respond") == true)
         device.feed(.seat(Seat(sessions: [])))
         #expect(problem() == nil)
     }

@@ -28,7 +28,7 @@ extension World {
         var question: UInt64?
         var work: [Work] = []
 
-        /// When to repeat a request that the broker did not answer.
+        /// When to repeat a request to which the broker did not respond.
         var retryAt: Duration?
 
         func canAsk(at now: Duration) -> Bool { question == nil && retryAt.map { $0 <= now } ?? true }

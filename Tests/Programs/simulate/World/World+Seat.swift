@@ -152,7 +152,7 @@ struct SpentLogins {
 
 extension Oracle {
     /// Causes of a sign-out that do not spend the login: it has ended, is in the background or is not used.
-    private static let harmless = ["logout", "switch of users", "logind does not answer", "the managed configuration"]
+    private static let harmless = ["logout", "switch of users", "logind does not respond", "the managed configuration"]
 
     mutating func judgeSeat(_ event: Event, _ effects: [Effect], _ before: Before, _ world: World) {
         guard policy.identity == .loginSession else { return }

@@ -130,7 +130,7 @@ package struct SignalStream: Sendable {
             }
         case .success(let response):
             if response.status == 401 || response.status == 403 { return .unauthorised(status: response.status) }
-            let step = fail("\(endpoint) answers with status \(response.status)")
+            let step = fail("\(endpoint) responds with status \(response.status)")
             pause = max(pause, response.retryAfter ?? .zero)
             return step
         case .failure(let error):
@@ -178,16 +178,18 @@ package struct SignalStream: Sendable {
                 limits: JSONLimits(size: longestAnswer, depth: 4, values: 1000)
             )
         } catch {
-            return .failure(Flaw(text: "the stream's answer is not JSON: \(error)"))
+            return .failure(Flaw(text: "the stream's response is not JSON: \(error)"))
         }
-        guard let sets = json["sets"]?.object else { return .failure(Flaw(text: "the stream's answer has no “sets”")) }
+        guard let sets = json["sets"]?.object else {
+            return .failure(Flaw(text: "the stream's response has no “sets”"))
+        }
         guard sets.count <= max(most, 0) else {
-            return .failure(Flaw(text: "the stream's answer has more tokens than were asked for (\(sets.count))"))
+            return .failure(Flaw(text: "the stream's response has more tokens than were requested (\(sets.count))"))
         }
         var tokens: [Received] = []
         for (identifier, value) in sets.sorted(by: { $0.key < $1.key }) {
             guard (1...255).contains(identifier.utf8.count), let token = value.string else {
-                return .failure(Flaw(text: "the stream's answer has what is no token"))
+                return .failure(Flaw(text: "the stream's response contains an invalid token"))
             }
             tokens.append(Received(identifier: identifier, token: token))
         }

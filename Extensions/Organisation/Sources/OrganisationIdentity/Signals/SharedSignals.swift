@@ -258,7 +258,7 @@ package final class SharedSignals: Sendable {
                     return ProviderCheckStep(
                         .sharedSignals,
                         .fails,
-                        "\(settings.endpoint) answers with status \(response.status); compare sharedSignals with the stream's "
+                        "\(settings.endpoint) responds with status \(response.status); compare sharedSignals with the stream's "
                             + "endpoint_url at the provider"
                     )
                 }
