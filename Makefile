@@ -286,7 +286,7 @@ demo: setup
 	@$(DEBUG_BUILD) --product demo
 	@programs=$$($(SWIFT) build --show-bin-path) && \
 	$$programs/demo $(if $(VERBOSE),--verbose) && \
-	printf '\nThe same apps in a plan that anybody can write for their own:\n' && \
+	printf '\nThe same apps in a plan, as you can write one for your apps:\n' && \
 	{ /usr/bin/python3 -c 'import jeepney' 2>/dev/null || echo 'The app in Python is left out: apt-get install python3-jeepney'; } && \
 	$$programs/shared-device check Examples/check-plan.json --html .build/demo-timeline.html $(if $(VERBOSE),--verbose)
 

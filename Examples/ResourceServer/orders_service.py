@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A service that gives orders to whoever shows a token of a shared device, or of its organisation's provider: orders_service.py [OPTION...].
+"""A service that gives orders to clients that show a token of a shared device, or of its organisation's provider: orders_service.py [OPTION...].
 
 It verifies the tokens itself. The device's public keys are in a file, and the provider's keys are at an address. On Debian,
 the library is in the package python3-jwt.

@@ -157,7 +157,7 @@ def tests(device, browser):
         device.go_on("org.example.photos")
 
     def broker_gone():
-        """CO-4: while the broker is gone or stopped, the account is unknown, never “nobody”; it is known again afterwards."""
+        """CO-4: while the broker is gone or stopped, the account is unknown, never “no account”; it is known again afterwards."""
         page = pages["root"]
         device.sign_in("ada", "org.example.orders")
         expect(heading(page)).to_have_text("Ada Lovelace")

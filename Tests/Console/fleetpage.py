@@ -176,7 +176,7 @@ def tests_of_fleet(device, pages):
         page.goto(fleet_alone)
         expect(page.locator("#notice")).to_contain_text("You may not see this fleet")
         assert page.locator("#device-list [data-name]").count() == 0
-        check_accessibility(page, "the fleet of somebody else")
+        check_accessibility(page, "the fleet of another user")
 
     def report_page():
         """The page of `shared-device check` draws with this code: its timeline works by keyboard, and names are texts."""

@@ -87,7 +87,7 @@ def check(device):
            {outcomes[name] for name in ("tls", "discovery", "keys", "redirect", "deviceCode", "client", "refresh", "revocation")} == {"works"}, outcomes)
 
     signed_in = device.prompt("ada")
-    expect("Ada signs in on its page, by code and PKCE, at a port that nobody has registered", signed_in["username"] == "ada", signed_in)
+    expect("Ada signs in on its page, by code and PKCE, at an unregistered port", signed_in["username"] == "ada", signed_in)
     first = device.token()
     expect("an app gets her token without a question", device.person_of(first)["preferred_username"] == "ada", first)
     expect("the next request is answered from the vault", device.token()["value"] == first["value"] and device.tokens()["refresh"] == 1)

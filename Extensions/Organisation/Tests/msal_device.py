@@ -154,7 +154,7 @@ def check(device, library, calls):
 
     device.sign_in()
     answer = library.ask("interactive")
-    expect("somebody signs in: the same process has a new token", has_token(answer) and answer["access_token"] != first["access_token"], answer)
+    expect("a user signs in: the same process has a new token", has_token(answer) and answer["access_token"] != first["access_token"], answer)
     device.sign_out()
     until("the next receipt", lambda: device.secrets() == 0 and "UserDataRemovalRequired" not in str(library.ask("interactive")))
 

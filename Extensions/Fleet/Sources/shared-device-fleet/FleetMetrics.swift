@@ -84,7 +84,7 @@ struct FleetMetrics {
         }
         metrics.add(
             "order_devices",
-            "Devices of the last order, by state; clean and nobody are done.",
+            "Devices of the last order, by state; the states clean and nobody are done.",
             states.map { ([("state", $0)], Double(order.counts[$0] ?? 0)) }
         )
         metrics.add("order_waived_apps", "Apps whose cleanup administrators have waived.", Double(order.waived))

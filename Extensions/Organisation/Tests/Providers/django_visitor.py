@@ -53,7 +53,7 @@ class Visitor:
     def sign_in(self, address):
         """Opens a page that asks for a sign-in, and signs in."""
         self.open(address)
-        assert self.seen == ["/accounts/login/"], f"nobody is asked who they are: {self.seen}"
+        assert self.seen == ["/accounts/login/"], f"the visitor is not asked to sign in: {self.seen}"
         self.send(username=self.person, password="correct horse " + self.person)
 
 

@@ -58,7 +58,7 @@ struct LogoutListenerTests {
         try await eventually("it is said") { device.log.contains("cannot listen for logouts") }
         let token = try await device.token()
         other.stop()
-        try await eventually("somebody listens") {
+        try await eventually("a process listens") {
             (try? await device.post(token))?.hasPrefix("HTTP/1.1 200") == true
         }
         #expect(device.events.count == 1)

@@ -11,7 +11,7 @@ extension MSALWebviewParameters {
     }
 
     static var unasked: MSALWebviewParameters {
-        MSALWebviewParameters { _ in throw DeviceOnPrivateBus.Unexpected(description: "somebody was asked") }
+        MSALWebviewParameters { _ in throw DeviceOnPrivateBus.Unexpected(description: "the prompt was shown") }
     }
 }
 
