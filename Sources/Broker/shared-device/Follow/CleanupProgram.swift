@@ -79,7 +79,8 @@ struct CleanupProgram: Sendable {
         }
         guard !end.isLate else {
             let outcome =
-                end.status == nil ? "goes on although it was killed: a file system does not respond to it" : "was stopped"
+                end.status == nil
+                ? "goes on although it was killed: a file system does not respond to it" : "was stopped"
             throw Failure("the cleanup command did not end within \(timeout) and \(outcome)")
         }
         guard end.status == 0 else { throw Failure("the cleanup command ended with status \(end.status ?? -1)") }

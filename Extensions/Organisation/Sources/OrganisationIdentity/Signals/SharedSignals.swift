@@ -258,8 +258,8 @@ package final class SharedSignals: Sendable {
                     return ProviderCheckStep(
                         .sharedSignals,
                         .fails,
-                        "\(settings.endpoint) responds with status \(response.status); compare sharedSignals with the stream's "
-                            + "endpoint_url at the provider"
+                        "\(settings.endpoint) responds with status \(response.status); compare sharedSignals with the "
+                            + "stream's endpoint_url at the provider"
                     )
                 }
                 // Some providers return events although none were requested. They deliver them again.
