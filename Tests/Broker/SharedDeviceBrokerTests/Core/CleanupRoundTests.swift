@@ -169,6 +169,18 @@ struct CleanupRoundTests {
         #expect(try device.round(session, by: desk)?.isComplete == true)
     }
 
+    // S8
+    @Test("a receipt of another user's process of the app settles nothing")
+    func receiptOfAnotherUser() throws {
+        device.use(.app("org.example.app"))
+        let (own, root) = (device.app("org.example.app", user: 65534), device.app("org.example.app", user: 0))
+        let session = try device.signIn("ada", by: own)
+        try device.signOut(by: own)
+        try device.report(.finished, of: session, by: root)
+        try device.expectOwed([session], by: own)
+        #expect(try device.round(session, by: own)?.isComplete == false)
+    }
+
     @Test("CO-1: a poll of a round returns at each change, or when its patience ends")
     func waitForRound() throws {
         let session = try adaWasHere()
