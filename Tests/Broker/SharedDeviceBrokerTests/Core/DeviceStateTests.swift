@@ -84,6 +84,7 @@ struct DeviceStateTests {
 
     @Test("new rules sign out the account in one step unless they allow it")
     func rulesChanged() {
+        #expect(active.under(.shared, SignInRules()) == nil)
         #expect(idle.under(.shared, SignInRules(requiresJoin: true)) == nil)
         for rules in [SignInRules(requiresJoin: true), SignInRules(tenantIdentifier: "contoso")] {
             #expect(active.under(.shared, rules) == DeviceState(mode: .shared, account: nil, epoch: 8))
