@@ -219,10 +219,18 @@ struct RequestTests {
         #expect(try await app.told() == "- ada")
     }
 
-    @Test("an error names the account, the request and the cause")
-    func errorDetails() async throws {
+    @Test("without a broker each request fails with its code; an error names the cause")
+    func noBroker() async throws {
         let account = try await app.signIn("ada").account
         device.killBroker()
+        let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
+        let everybody = MSALAccountEnumerationParameters()
+        let found = [
+            await codes { _ = try await app.acquireToken(with: interactive) },
+            await codes { try await app.signout(with: account, signoutParameters: MSALSignoutParameters()) },
+            await codes { _ = try await app.accountsFromDevice(for: everybody) },
+        ]
+        #expect(found == Array(repeating: .internal(.internalBrokerNotAvailable), count: 3))
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: account)
         let error = try await #require(throws: NSError.self) { _ = try await app.acquireTokenSilent(with: silent) }
         #expect(Codes(error) == .internal(.internalBrokerNotAvailable))
