@@ -43,6 +43,14 @@ struct CleanupCoordinatorTests {
         #expect(log.lines.contains("begun") && !FileManager.default.fileExists(atPath: journal))
     }
 
+    @Test("a failed step is named in the error and the report, and the later steps run")
+    func failed() async throws {
+        let broken = try coordinator(["orders", "photos"], failing: ["orders"])
+        let error = await #expect(throws: CleanupFailure.self) { try await broken.run(change, reporter: reporter()) }
+        #expect("\(try #require(error))" == "“orders” failed: jammed")
+        #expect(log.lines.last == "failed “orders” failed: jammed" && log.lines.contains("photos of [\"one\"]"))
+    }
+
     @Test("a refused report is repeated without running the steps again")
     func unreported() async throws {
         let coordinator = try coordinator(["orders"])

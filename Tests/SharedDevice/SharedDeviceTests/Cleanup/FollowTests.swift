@@ -143,7 +143,7 @@ struct FollowTests {
         try cleanup.register("notes") { [log] _ in
             log.add("deleting")
             for await _ in gate.stream {}
-            log.add("deleted")
+            log.add("deleted, cancelled: \(Task.isCancelled)")
         }
         try cleanup.register("cache") { [log] _ in log.add("emptied") }
         let task = follow(application, cleanup)
@@ -154,7 +154,7 @@ struct FollowTests {
         task.cancel()
         gate.continuation.finish()
         await task.value
-        #expect(log.lines.suffix(4) == ["deleting", "deleted", "emptied", "hidden: stopped"])
+        #expect(log.lines.suffix(4) == ["deleting", "deleted, cancelled: false", "emptied", "hidden: stopped"])
         let change = try await firstChange(device.application())
         #expect(change.previousAccounts.isEmpty)
     }
