@@ -1,3 +1,4 @@
+import DBus
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -160,6 +161,32 @@ struct CleanupEdgeCaseTests {
             try await app.wait("nobody", after: mark)
             app.kill()
         }
+    }
+
+    @Test("a cleanup that began before another process ended has to be repeated")
+    func endedBeside() async throws {
+        let device = try await DeviceOnPrivateBus()
+        let control = ControlApp(on: device)
+        let first = try Listener(on: device)
+        try await control.signIn("ada")
+        try first.start("--hold")
+        try await first.wait("open ada")
+        let observer = try DBusConnection.open(device.bus.bus)
+        let before = try await device.connections(observer)
+        let second = try Listener(on: device, directory: first.directory)
+        try await second.start(showing: "ada")
+        second.suspend()
+        let mark = first.mark
+        let session = try await control.signOut()
+        try await first.wait("cleanup ada → -", after: mark)
+        second.kill()
+        try await eventually("the bus has said so") { try await device.connections(observer) == before }
+        // The broker says that the cleanup is due again, but not to the app that is cleaning up.
+        _ = try await first.ask("current")
+        try first.tell("go")
+        try await first.wait("nobody", after: mark)
+        try await control.waitUntilComplete(session)
+        #expect(first.story(after: mark).filter { $0 == "cleaned" }.count == 2)
     }
 
     // E21
