@@ -11,6 +11,7 @@ final class Places: Sendable {
     /// A test sets the value of its queue.
     static let key = DispatchSpecificKey<String>()
     private let entries = Locked<[String: String]>([:])
+    private let expected = Locked<[String: String]>([:])
 
     init() { DispatchQueue.main.setSpecific(key: Self.key, value: "main") }
 
@@ -19,9 +20,15 @@ final class Places: Sendable {
         entries.withLock { $0[request, default: ""] += worked ? place : "failed" }
     }
 
+    /// Waits until the block was called, and expects that neither it nor an earlier one was called twice or elsewhere.
     func expect(_ request: String, on place: String) async throws {
         try await eventually("\(request) is answered") { entries.withLock { $0[request] } != nil }
-        #expect(entries.withLock { $0[request] } == place, "\(request)")
+        let wanted = expected.withLock { expected -> [String: String] in
+            expected[request] = place
+            return expected
+        }
+        let found = entries.withLock { $0 }
+        #expect(found == wanted)
     }
 }
 
