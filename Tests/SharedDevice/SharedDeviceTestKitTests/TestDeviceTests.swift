@@ -56,6 +56,21 @@ struct TestDeviceTests {
         }
     }
 
+    @Test("a killed app owes its cleanup until it starts again, over a broker restart")
+    func killed() async throws {
+        let (device, app) = try await ExampleApps.deviceAtWork("point-of-sale")
+        try await app.kill()
+        // It took part, so it does not count as an app that never ran.
+        try await device.beginSignOut()
+        try await eventually("the round is known, and the end of the app") {
+            "\(try device.report())".contains("its process ended by signal 9")
+        }
+        #expect(try !device.report().isClean)
+        try await device.restartBroker()
+        try app.start()
+        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
+    }
+
     @Test("a late app holds nothing, and an empty round proves nothing")
     func lateStart() async throws {
         var late = ExampleApps.app("point-of-sale")
