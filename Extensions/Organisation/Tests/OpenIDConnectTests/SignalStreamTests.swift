@@ -104,7 +104,7 @@ struct SignalStreamTests {
         for (answer, reason) in [
             (json("", status: 503), "503"), (json("", status: 404), "404"), (json("<html>"), "JSON"),
             (json(deep), "JSON"), (json("{}"), "“sets”"), (json(#"{"sets":[]}"#), "“sets”"),
-            (json(#"{"sets":{"a":7}}"#), "no token"),
+            (json(#"{"sets":{"a":7}}"#), "invalid token"),
         ] {
             var stream = try stream()
             _ = stream.question(token, at: at(0))
