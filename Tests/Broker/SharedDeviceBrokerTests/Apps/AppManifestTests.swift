@@ -220,7 +220,7 @@ struct AppManifestDirectoryTests {
         #expect(await iterator.next() == 3)
     }
 
-    @Test("a directory is read again after a program has closed a file that it may have written")
+    @Test("a directory is read again after a program has closed a file of it")
     func readAfterClosing() async throws {
         try directory.write("", to: "file")
         let reads = Shared(0)
