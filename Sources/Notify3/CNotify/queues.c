@@ -11,9 +11,10 @@ extern void dispatch_async_f(void *queue, void *context, void (*work)(void *));
 extern void *_Block_copy(const void *block);
 extern void _Block_release(const void *block);
 
-// The program and its libraries use the first definition in the order of the dynamic linker. It is looked up once: a caller that passes a queue or a block has loaded the library that made it, and the order does not
-// change afterwards. Threads that look it up at the same time find the same function, so no lock is needed. No data
-// depends on the pointer, so no memory ordering is needed.
+// The program and its libraries use the first definition in the order of the dynamic linker. It is looked up once: a
+// caller that passes a queue or a block has loaded the library that made it, and the order does not change afterwards.
+// Threads that look it up at the same time find the same function, so no lock is needed. No data depends on the
+// pointer, so no memory ordering is needed.
 #define CALLERS(function) \
     ({ \
         static _Atomic(__typeof__(&function)) known; \

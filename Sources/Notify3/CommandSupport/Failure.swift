@@ -34,7 +34,7 @@ package enum ExitStatus: CInt {
 package struct Failure: Error {
     /// The attempted operation, for instance “post NAME”.
     package let attempted: String
-    /// The beginning of Darwin's line; `nil` if Darwin's tool has no such operation.
+    /// The name with which Darwin's line begins; `nil` if Darwin's tool has no such operation.
     package let name: String?
     /// The status of notify(3).
     package let status: UInt32
@@ -43,14 +43,14 @@ package struct Failure: Error {
     /// Whether the text of the cause contains the attempted operation.
     private let isExplained: Bool
 
-    /// A function of notify(3) has just failed. `name` was its argument.
+    /// Makes the failure of a function of notify(3) that has just returned `status`. `name` was its argument.
     package init(_ attempted: String, _ name: String? = nil, status: UInt32) {
         self.attempted = ([attempted] + [name?.visible].compactMap(\.self)).joined(separator: " ")
         (self.name, self.status, cause) = (name, status, StatusCause.take(of: status))
         isExplained = false
     }
 
-    /// An operation without a name failed, for a known reason.
+    /// Makes the failure of an operation for which Darwin's tool has no line. The cause names the operation.
     package init(_ attempted: String, cause: DBusError) {
         (self.attempted, name, self.cause) = (attempted, nil, cause)
         isExplained = true
@@ -99,8 +99,8 @@ extension Failure {
         }
         guard let cause else {
             return
-                "\(attempted): the process is at a limit: its descriptors or memory (ulimit -a), the paths that it may watch, "
-                + "or access rules that it cannot read"
+                "\(attempted): the process has no descriptors or memory left (ulimit -a), watches too many paths, "
+                + "or cannot read the access rules (/etc/notify.conf)"
         }
         return "\(attempted): \(cause)"
     }

@@ -57,7 +57,7 @@ struct PostCommand: ParsableCommand {
         do {
             guard case .dictionary(let userInfo) = try PropertyListValue(parsing: Array(text.utf8), limits: limits)
             else {
-                throw ValidationError("it is no object")
+                throw ValidationError("it is not a JSON object")
             }
             return userInfo
         } catch let error as JSONError {

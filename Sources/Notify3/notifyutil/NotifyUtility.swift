@@ -5,7 +5,7 @@ import Glibc
 import NotifyCenter
 import notify
 
-/// The second pass: carries out the commands that the first pass has read.
+/// The second pass: carries out the commands that the first pass (``Parser``) has read.
 @main
 struct NotifyUtility {
     private let invocation: Invocation
@@ -53,7 +53,7 @@ struct NotifyUtility {
         ForkRehearsal.leaveOut()
         StatusCause.keep()
         prepare()
-        // Checked here, because the library would only report a failure.
+        // Checked here, because the status of notify(3) would not tell the mistake in the address.
         do throws(DBusError) {
             _ = try Bus.fromEnvironment.resolvedAddress()
         } catch  where error.code == .invalidArgument {

@@ -1,8 +1,9 @@
 #ifndef CDISPATCHQUEUES_H
 #define CDISPATCHQUEUES_H
 
-// Queues and blocks of a C caller. Only the caller's libdispatch and blocks runtime may touch them, so these are looked
-// up at run time. This library may contain its own copy of them for Swift, which must not touch the caller's objects.
+// Queues and blocks of a C caller. Only the caller's libdispatch and blocks runtime may touch them, so their functions
+// are looked up at run time. This library may contain its own copy of both for Swift, which must not touch the caller's
+// objects.
 
 /// Retains a queue.
 void CDispatchQueues_retain(void *queue);

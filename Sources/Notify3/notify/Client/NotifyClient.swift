@@ -128,8 +128,8 @@ final class NotifyClient: Sendable {
         return connection
     }
 
-    /// Makes the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back
-    /// (Rules, a.12). A handler on the reading thread does not wait for the bus.
+    /// Makes the bus send the posts of a name. During an outage the connection keeps the rule, which is in force when
+    /// the bus is back (Rules, a.12). A handler on the reading thread does not wait for the bus.
     private func lease(
         _ name: NotificationName,
         isOpen: Bool,
@@ -312,7 +312,8 @@ final class NotifyClient: Sendable {
         if (try? machineRules.read())?.isOpen(.write, name.rawValue) == true {
             deliver(name)
         } else if link.isNotifyd(post.sender) {
-            // Posts of other senders come from rules of other users of the connection, or were sent to it directly.
+            // A reserved name counts only from notifyd. A post of another sender can arrive too: by a rule that other
+            // code has on this connection, or sent to the connection directly.
             deliver(name)
         }
         return true

@@ -28,7 +28,7 @@ final class NotifydLink: Sendable {
         var connection: DBusConnection?
         /// Whether the match rule and the handlers are installed.
         var isListening = false
-        /// Keep the rule and the handlers installed.
+        /// Their release removes the rule and the handlers.
         var lease: MatchRuleLease?
         var handlers: [Observation] = []
 
@@ -166,9 +166,9 @@ final class NotifydLink: Sendable {
         return owner == sender
     }
 
-    /// Asks for notifyd's unique name if it is unknown, for a registration whose posts count only from notifyd. Does
-    /// not wait: the reply arrives before anything that the bus sends later. The rule that tells of changes is
-    /// requested already.
+    /// Asks for notifyd's unique name if it is unknown. A registration of a reserved name needs it, because only
+    /// notifyd's posts count. Does not wait: the reply arrives before anything that the bus sends later. The rule that
+    /// tells of changes is requested already.
     func findOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
         let presence = state.withLock { $0.presence }
         guard presence.value == .unknown else { return }
@@ -179,7 +179,8 @@ final class NotifydLink: Sendable {
         }
     }
 
-    /// Asks the bus for notifyd's unique name, and queues for the bus name that lists processes with registrations.
+    /// Asks the bus for notifyd's unique name, and queues for a bus name whose queue lists the processes with
+    /// registrations.
     private func askWhoItIs(_ client: NotifyClient) {
         guard let connection = state.withLock({ $0.connection }),
             let question = try? NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)]),

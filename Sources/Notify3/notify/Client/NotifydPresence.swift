@@ -13,14 +13,14 @@ struct NotifydPresence {
     /// Increases with each ``learn(_:)``. A reply counts only if the number is still that of its request.
     private(set) var question: UInt64 = 0
 
-    /// The bus reports a change, or is lost (`unknown`).
+    /// Takes a change that the bus has reported; `unknown` if the bus is lost.
     mutating func learn(_ value: Value) {
         self.value = value
         question += 1
     }
 
-    /// Takes the bus's reply to a request. A report since the request is newer, and after an outage the names are those
-    /// of another bus. Then the reply does not count.
+    /// Takes the bus's reply to a request. The reply does not count if the bus has reported a change since the request,
+    /// or was lost since: the unique names of another bus have other owners.
     ///
     /// - Returns: Whether the reply counts.
     mutating func learn(_ value: Value, answering question: UInt64) -> Bool {

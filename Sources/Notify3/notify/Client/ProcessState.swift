@@ -7,8 +7,8 @@ import Synchronization
 /// The process's client, and its end in a forked child.
 ///
 /// In the child the reading thread is missing, and other threads may have held locks. So the child touches nothing of
-/// the parent's client, not even to free it. It begins with a new client, which registers `self.` names only if the
-/// parent was on the bus (Rules, a.12).
+/// the parent's client, not even to free it. It begins with a new client. If the parent had used a bus, the new client
+/// registers only `self.` names (Rules, a.12).
 enum ProcessState {
     /// The address of a ``NotifyClient``, which is never released; 0 while there is none.
     private static let current = Atomic<UInt>(0)

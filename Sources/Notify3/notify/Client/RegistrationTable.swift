@@ -9,7 +9,7 @@ struct RegistrationTable<Sink, Resource> {
         let name: NotificationName
         let kind: RegistrationKind
         let sink: Sink?
-        /// Counted (Rules, a.10).
+        /// The number of suspensions that are not undone yet (Rules, a.10).
         var suspensions: UInt32 = 0
         /// Whether a notice is held back. One notice stands for all posts during the suspension.
         var isPending = false

@@ -59,7 +59,7 @@ final class SignalSink: NoticeSink {
 /// Calls a handler on a queue.
 ///
 /// At most ``limit`` calls wait to begin, as many as Darwin's port to a process holds. So at least one call begins
-/// after a post, in constant memory, whatever the queue does.
+/// after each post, and a slow queue costs no more memory than these calls.
 final class QueueSink: NoticeSink {
     typealias Handler = @Sendable (CInt) -> Void
 
@@ -151,7 +151,7 @@ final class CallersBlock: @unchecked Sendable {
     @Sendable func call(_ token: CInt) { CDispatchQueues_callBlock(block, token) }
 }
 
-/// A function of a C caller with its context. The context is released when no caller of the function is left.
+/// A function of a C caller with its context. The last release of this object releases the context.
 final class CallersFunction: @unchecked Sendable {
     // Unchecked: the pointers are constant, and a C caller is responsible for what its functions do with the context on
     // any thread.

@@ -1,4 +1,5 @@
-// Constants and functions; `import CNotify.Private` adds what <notify_private.h> declares.
+// Re-exports the constants and functions of <notify.h>. `import CNotify.Private` gives a program the declarations of
+// <notify_private.h>.
 @_exported public import CNotify
 import CNotify.Queues
 // On Apple, Dispatch comes along with `import notify`: the queue of notify_register_dispatch is a DispatchQueue.
@@ -60,8 +61,8 @@ public typealias notify_handler_t = @Sendable (Int32) -> Void
 ///
 /// The library keeps the queue and the handler until the registration is cancelled, and releases the handler on the
 /// queue. It checks the token right before each call: no call begins after `notify_cancel`. At most 16 calls wait to
-/// begin; posts that exceed this number add no calls. The handler may cancel its token. The registration is in force
-/// when this function returns; it waits for the bus, at most 30 seconds.
+/// begin; while they do, further posts add no calls. The handler may cancel its token. The function waits for the bus,
+/// 30 seconds at most, and the registration is in force when it returns.
 ///
 /// - Returns: `NOTIFY_STATUS_OK`, or an error of `notify_register_check`; then `out_token` is `NOTIFY_TOKEN_INVALID`.
 ///   `NOTIFY_STATUS_NULL_INPUT` also for a missing queue or handler.

@@ -54,7 +54,7 @@ package enum StatusCause {
     private static let isKept = Atomic<Bool>(false)
     private static let last = Locked<(error: DBusError, status: UInt32)?>(nil)
 
-    /// Keeps the errors from now on. For a program that does not fork: a child could wait for the lock forever.
+    /// Keeps the errors from now on. Only for programs that do not fork: a child could wait for the lock forever.
     package static func keep() { isKept.store(true, ordering: .relaxed) }
 
     fileprivate static func note(_ error: DBusError, behind status: UInt32) {

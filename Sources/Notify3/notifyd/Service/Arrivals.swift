@@ -9,9 +9,9 @@ extension CallAmount {
 
 /// Calls and departures of connections from their arrival until their turn. Pure.
 ///
-/// 1. They are sorted in the order of the bus. If the user of a caller is not known, everything later waits until the
-///    bus has said who it is. Otherwise a name that one process hands on to a new process would have no registration
-///    in between, and would lose its state.
+/// 1. notifyd sorts them in the order of the bus. If the user of a caller is not known, everything later waits until
+///    the bus has identified the caller. Otherwise a name that one process hands on to a new process would have no
+///    registration in between, and would lose its state.
 /// 2. After its start, notifyd carries out only reports, until all processes with earlier registrations have reported
 ///    or their time is over.
 /// 3. The calls then have their turns at the ``ServiceFrontDesk``: a caller that never stops delays only itself.
@@ -26,16 +26,16 @@ struct Arrivals<Call> {
     }
 
     enum Step {
-        /// Ask the bus who this is, and continue after ``identified(_:)``.
+        /// Ask the bus for the user of this connection, and continue after ``identified(_:)``.
         case identify(String)
         case call(Call, of: String)
         /// Too many calls of the caller's user wait.
         case refuse(Call)
-        /// The caller is not known: it has disconnected, or the bus did not say who it is.
+        /// The caller is not known: it has disconnected, or the bus did not identify it.
         case refuseUnknown(Call)
         /// A later report has replaced the call.
         case superseded(Call)
-        /// Its report was too large to keep while its user was not known.
+        /// The connection's report was too large to keep while its user was not known.
         case askToReport(String)
         case departure(of: String)
     }
@@ -88,7 +88,7 @@ struct Arrivals<Call> {
         arrivals.append(arrival)
     }
 
-    /// A connection whose user is not known has sent a report that is too large to wait.
+    /// Asks a connection for its report again. It has sent one that is too large to wait while its user is not known.
     mutating func reportedTooMuch(_ connection: String) {
         arrivals.append(Arrival(event: .report, connection: connection))
     }
@@ -99,26 +99,26 @@ struct Arrivals<Call> {
         settle(connection)
     }
 
-    /// The bus has said who the connection is.
+    /// Continues with the connection that ``Step/identify(_:)`` named, after the bus has responded.
     mutating func identified(_ connection: String) {
         guard let arrival = asked, arrival.connection == connection else { return }
         asked = nil
         arrivals.prepend(CollectionOfOne(arrival))
     }
 
-    /// The bus does not know the connection. Its calls are refused at their turn.
+    /// Refuses the calls of a connection at their turn, because the bus does not know it.
     mutating func failedToIdentify(_ connection: String) {
         unknown.insert(connection)
         identified(connection)
     }
 
-    /// These connections had registrations when notifyd started.
+    /// Waits for the reports of these connections, which had registrations when notifyd started.
     mutating func awaiting(_ connections: Set<String>) {
         awaited = connections.subtracting(reported)
         if awaited?.isEmpty == true { gathered() }
     }
 
-    /// All have reported, or their time is over.
+    /// Ends the wait for reports. All connections have reported, or their time is over.
     mutating func gathered() {
         guard isGathering else { return }
         isGathering = false
@@ -126,7 +126,7 @@ struct Arrivals<Call> {
         reported = []
     }
 
-    /// A connection has reported or disconnected.
+    /// Ends the wait for one connection, which has reported or disconnected.
     private mutating func settle(_ connection: String) {
         guard isGathering else { return }
         reported.insert(connection)

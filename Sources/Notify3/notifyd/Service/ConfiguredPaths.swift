@@ -41,7 +41,8 @@ extension DaemonService {
         return watcher
     }
 
-    /// Handles the result of an attempt to watch a path. Tries again if the kernel may have watches later.
+    /// Handles the result of an attempt to watch a path. Repeats a failed attempt after 2 seconds, unless notifyd lacks
+    /// the permission.
     private func settle(_ id: UInt64, _ outcome: PathWatcher.Outcome, isFirst: Bool) {
         guard let monitor = configuredMonitors[id] else { return }
         switch outcome {

@@ -45,8 +45,8 @@ package actor DaemonService {
     private var tokens: [Observation] = []
     private var lease: MatchRuleLease?
 
-    /// Starts the service. On return it owns its name and answers calls, and has asked the processes for their
-    /// registrations.
+    /// Starts the service. On return it owns its bus name, takes calls, and waits for the reports of the processes that
+    /// had registrations before.
     ///
     /// - Parameter ended: Called when the bus is lost. The next process that needs notifyd starts another one.
     /// - Throws: ``DBusError``, for instance `nameTaken` if another notifyd serves this bus; ``ConfigurationFileError``
@@ -498,7 +498,7 @@ extension DaemonService {
     }
 }
 
-// Admission of calls, before anything else is done with them. A call is taken if its user has room for it and its
+// Admission of calls, before notifyd reads their arguments. It takes a call if the user has room for the call and the
 // caller reads the replies.
 extension DaemonService: CallScheduler {
     static let tooMuchWaits = Refusal(
@@ -655,8 +655,8 @@ extension DaemonService {
         }
     }
 
-    /// Queues a post for its turn. A receiver without room for it is paused. If the post is one of the Darwin center,
-    /// the receiver gets it after the pause: its observers must receive a post after the last one was sent.
+    /// Queues a post for its turn. Pauses a receiver without room for the post. If the post is one of the Darwin
+    /// center, the receiver gets it after the pause, because no observer may miss the last post of its name.
     private func offer(_ post: RelayedPost, on interface: String, to receiver: String, of user: UInt32) {
         guard state.clients[receiver] != nil else { return }
         let limits = state.limits(ofUser: user)

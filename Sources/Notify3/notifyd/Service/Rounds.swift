@@ -1,5 +1,6 @@
-/// Rounds in which processes report for a list. A scope has one round at a time, for all its waiters. A waiter that
-/// arrives during a round waits for the next one, because reports of this round may have been sent before. Pure.
+/// Rounds in which processes report their registrations for a list. A scope has one round at a time, for all its
+/// waiters. A waiter that arrives during a round waits for the next round, because a process may have sent its report
+/// for this round earlier. Pure.
 struct Rounds<Waiter> {
     private struct Round {
         let scope: DaemonState.Scope

@@ -7,7 +7,7 @@ import NotifyCenter
 struct Figures: Sendable {
     var calls: [NotifydProtocol.Method: UInt64] = [:]
     var refusals = 0
-    /// Calls that were neither carried out nor answered.
+    /// Calls that notifyd dropped without a response, and relayed posts for which a receiver had no room.
     var dropped = 0
     var pathChanges: UInt64 = 0
 }

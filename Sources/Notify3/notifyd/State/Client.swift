@@ -1,6 +1,6 @@
 package import NotifyCenter
 
-/// A connection that has, or had, registrations. Pure.
+/// A connection that has called notifyd, and its registrations. Pure.
 struct Client {
     struct NameDetails: Hashable {
         var state: StateReport?

@@ -8,7 +8,7 @@ struct TokenReader {
     /// The first bytes of a token that is not complete yet.
     private var pending: [UInt8] = []
 
-    /// Returns the tokens that have arrived; `nil` if no others can follow. Call this when the descriptor is readable.
+    /// Returns the tokens that have arrived; `nil` if the descriptor was closed. Call this when it is readable.
     mutating func read(_ descriptor: CInt) -> [CInt]? {
         var buffer = [UInt8](repeating: 0, count: 4096)
         let count = Glibc.read(descriptor, &buffer, buffer.count)

@@ -27,7 +27,7 @@ final class Watchers {
             case .dispatch: registerDispatch(watch.name, &token)
             }
         guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("watch", watch.name, status: status) }
-        // notify(3) always answers the first check with yes.
+        // The first check of a token is always true (Rules, a.7).
         if watch.kind.isChecked { _ = isPosted(token) }
         registrations.add(Registrations.Entry(token: token, watch: watch))
     }
@@ -91,7 +91,7 @@ extension Kind {
     var isPolled: Bool { self == .check || self == .plain }
 }
 
-/// The registrations, and how many reports each still owes. Pure.
+/// The registrations, and the number of reports that each still has to make. Pure.
 struct Registrations {
     struct Entry: Equatable {
         let token: CInt
