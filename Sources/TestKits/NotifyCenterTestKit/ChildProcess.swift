@@ -130,8 +130,8 @@ public final class ChildProcess: Sendable {
         return state.withLock { $0.status ?? -1 }
     }
 
-    /// Waits, without blocking a thread, for a line that `matches`, and returns it. Earlier lines count. If it fails
-    /// because the process ended, ``lines`` and ``errorText`` are complete.
+    /// Waits, without blocking a thread, for a line that `matches`, and returns the line. Earlier lines count. If the
+    /// wait fails because the process ended, ``lines`` and ``errorText`` are complete.
     ///
     /// - Throws: ``Failure`` with the process's output, if the process ends or time runs out first; `CancellationError`
     ///   if the task is cancelled.
@@ -234,7 +234,7 @@ public final class ChildProcess: Sendable {
 
     private static func pipe() throws -> (read: CInt, write: CInt) {
         var ends: [CInt] = [-1, -1]
-        guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
+        guard CLinux_pipe(&ends) == 0 else { throw Failure("cannot make a pipe: \(String(cString: strerror(errno)))") }
         return (ends[0], ends[1])
     }
 

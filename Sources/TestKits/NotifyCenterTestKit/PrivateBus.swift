@@ -209,9 +209,9 @@ public final class PrivateBus: Sendable {
     /// dbus-broker's launcher expects systemd to pass it a socket, and a journal to log to. This script provides both,
     /// with the journal in a separate mount namespace.
     ///
-    /// A helper drains the journal's socket and ends with the launcher. If it ends earlier, the script ends, and is
-    /// started again. Without the helper, dbus-broker would block after about 100 calls that its policy denies, because
-    /// it logs each.
+    /// A helper drains the journal's socket and ends with the launcher. If the helper ends before the socket exists,
+    /// the script ends too, and ``start()`` runs it again. Without the helper, dbus-broker would block after about 100
+    /// calls that its policy denies, because it logs each.
     private static let brokerScript = """
         mkdir -p /run/systemd
         mount -t tmpfs tmpfs /run/systemd

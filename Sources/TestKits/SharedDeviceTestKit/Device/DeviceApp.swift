@@ -133,7 +133,7 @@ public final class DeviceApp: Sendable {
     ///
     /// - Throws: ``TestDeviceError/Code/notThere`` if it does not run.
     public func resume() throws(TestDeviceError) {
-        _ = try running("let go on")
+        _ = try running("resume")
         host.log.add(identifier, .continued, "goes on (SIGCONT)")
         life.withLock { $0.isHeld = false }
         signal(SIGCONT)

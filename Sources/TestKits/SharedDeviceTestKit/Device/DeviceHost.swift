@@ -141,7 +141,7 @@ final class DeviceHost: Sendable {
                     )
                 }
         } catch {
-            throw TestDeviceError(.deviceFailed, "the device's bus cannot be listened on: \(error)")
+            throw TestDeviceError(.deviceFailed, "could not observe the broadcasts on the device's bus: \(error)")
         }
     }
 
@@ -193,7 +193,7 @@ final class DeviceHost: Sendable {
                 try manager.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
             }
         } catch {
-            throw TestDeviceError(.deviceFailed, "the users cannot be made: \(systemReason(error))")
+            throw TestDeviceError(.deviceFailed, "could not create the users: \(systemReason(error))")
         }
     }
 
@@ -207,12 +207,12 @@ final class DeviceHost: Sendable {
             try add.write(Self.password(of: user))
             try add.closeInput()
             guard await add.exitStatus() == 0 else {
-                throw TestDeviceError(.deviceFailed, "the user \(user) cannot be made: \(add.errorText)")
+                throw TestDeviceError(.deviceFailed, "could not create the user \(user): \(add.errorText)")
             }
         } catch let error as TestDeviceError {
             throw error
         } catch {
-            throw TestDeviceError(.deviceFailed, "the user \(user) cannot be made: \(error)")
+            throw TestDeviceError(.deviceFailed, "could not create the user \(user): \(error)")
         }
     }
 }

@@ -16,8 +16,8 @@ import Synchronization
 public struct TestApp: Sendable, Hashable, Codable {
     /// The identifier that the app passes to `SharedDeviceApplication`.
     public var identifier: String
-    /// The program: a path, or a name that is looked up in the directory of the running program, in
-    /// `SHARED_DEVICE_PROGRAMS` and in `PATH`.
+    /// The program: a path, or a name. The kit looks a name up in the device's `programs`, in the directory that
+    /// `SHARED_DEVICE_PROGRAMS` names, in the directory of the running program and in `PATH`, in this order.
     public var executable: String
     /// The arguments on the program's command line.
     public var arguments: [String]

@@ -32,7 +32,8 @@ public struct CheckResult: Sendable, Hashable, Codable {
         public struct App: Sendable, Hashable, Codable {
             /// The app's identifier.
             public let identifier: String
-            /// Whether it has reported that the data is deleted, or was never given any.
+            /// Whether it has reported that the data is deleted. True also if it took no part and had no process at the
+            /// sign-out.
             public let isClean: Bool
             /// When the ledger says that it was told of the sign-out; `nil` if it was not.
             public let heardAfter: Double?

@@ -194,7 +194,7 @@ final class CheckCourse {
                 Expected.present(text),
                 number,
                 places.isEmpty ? .fails : .holds,
-                // For a marker that should be absent, the report names the exact place.
+                // Only the number: the exact places matter for a marker that should be absent.
                 places.isEmpty ? "it is nowhere" : "in \(Text.count(places.count, "place"))"
             )
         }

@@ -3,9 +3,9 @@ import Basics
 
 /// One step of a plan. Times are in milliseconds.
 public enum CheckStep: Sendable, Hashable {
-    /// The kit signs a user in.
+    /// Signs a user in, through the kit's own app.
     case signIn(user: String)
-    /// The kit signs out the current account, and does not wait for the apps.
+    /// Signs out the current account, through the kit's own app. Does not wait for the other apps.
     case signOut
     /// Waits until all running apps have asked for the current account.
     case waitUntilRunning(within: Double)
@@ -15,27 +15,27 @@ public enum CheckStep: Sendable, Hashable {
     case waitForLine(app: String, containing: String, within: Double)
     /// Waits until an app's data contains a marker.
     case waitForMarker(app: String, marker: String, within: Double)
-    /// Waits.
+    /// Waits for this time.
     case pause(milliseconds: Double)
     /// Starts an app that has no process.
     case start(app: String)
-    /// SIGSTOP.
+    /// Stops an app (SIGSTOP).
     case stop(app: String)
-    /// SIGCONT.
+    /// Resumes an app (SIGCONT).
     case resume(app: String)
-    /// SIGKILL.
+    /// Kills an app (SIGKILL).
     case kill(app: String)
     /// Stops the app as soon as the ledger says that it was told of the next sign-out, and resumes it after the pause.
     case slowCleanup(app: String, milliseconds: Double)
-    /// SIGKILL.
+    /// Kills the broker (SIGKILL).
     case killBroker
     /// Starts the broker again.
     case startBroker
     /// Kills the bus and starts it again.
     case restartBus
-    /// A connection other than the broker's posts the broker's broadcast.
+    /// Posts the broker's broadcast from a connection other than the broker's.
     case spoofBroadcast
-    /// An expectation.
+    /// Checks an expectation. Waits until it holds, or until its times are over.
     case expect(CheckExpectation)
 
     /// The names of the steps in a plan: the values of `do`.

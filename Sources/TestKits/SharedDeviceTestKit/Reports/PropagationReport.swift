@@ -32,9 +32,10 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         /// Whether it had a process at the time of the report.
         public let isRunning: Bool
 
-        /// Whether it has learned of the sign-out, or took no part.
+        /// Whether it has learned of the sign-out. True also if it took no part and had no process at the sign-out.
         public var hasHeard: Bool { progress == nil ? !ranAtSignOut : heardAfter != nil }
-        /// Whether it has reported that the data is deleted, or was never given any.
+        /// Whether it has reported that the data is deleted. True also if it took no part and had no process at the
+        /// sign-out.
         public var isClean: Bool { progress == nil ? !ranAtSignOut : progress == .finished }
     }
 
@@ -125,7 +126,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         let lines = try findings(of: markers).map { "\($0.app): \($0.finding)" }
         guard lines.isEmpty else {
             let text = lines.prefix(20).joined(separator: "\n") + (lines.count > 20 ? "\n… \(lines.count) in all" : "")
-            throw TestDeviceError(.notClean, "something of \(user) is left\n\(text)\n\(self)")
+            throw TestDeviceError(.notClean, "data of \(user) is left\n\(text)\n\(self)")
         }
     }
 
