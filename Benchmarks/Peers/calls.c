@@ -25,7 +25,7 @@ static void add_and_remove(long turn) {
     (void)turn;
     dbus_bus_add_match(connection, rule, &error);
     if (dbus_error_is_set(&error)) end_with("AddMatch", error.message);
-    // Without a DBusError it sends the request and does not wait.
+    // Without a DBusError, libdbus sends the request and does not wait for the response.
     dbus_bus_remove_match(connection, rule, NULL);
 }
 
@@ -61,7 +61,7 @@ static void serve(void) {
     while (dbus_connection_read_write_dispatch(connection, -1)) {}
 }
 
-// Takes a name as its argument, as the calls to notifyd do.
+// Makes a call with a name as its argument, like the calls to notifyd.
 static DBusMessage *call(const char *method) {
     const char *name = "BenchState";
     DBusMessage *message = dbus_message_new_method_call(SERVICE, PATH, SERVICE, method);

@@ -1,4 +1,4 @@
-// The same peer on GDBus (GLib). GDBus reads on a worker thread, and calls the handlers in the main loop.
+// The backend on GDBus (GLib). GDBus reads on a worker thread, and calls the handlers in the main loop.
 #include "peer.h"
 
 #include <gio/gio.h>

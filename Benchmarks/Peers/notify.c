@@ -1,4 +1,4 @@
-// notify(3) as a C program uses it, from the shared library. ../README.md describes the command line.
+// notify(3) as a C program uses it, from the shared library. README.md in this folder describes the command line.
 #define _GNU_SOURCE
 #include "common.h"
 

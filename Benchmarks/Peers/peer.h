@@ -27,10 +27,10 @@ void bus_post(const char *name);
 // Returns when all posts have been written to the socket.
 void bus_flush(void);
 
-// Waits for the bus and dispatches what has come.
+// Waits for messages of the bus, and dispatches them.
 void bus_step(void);
 
-// These are in roles.c. The backend calls received() with argument 0 of each signal.
+// The functions of roles.c. The backend calls received() with argument 0 of each signal.
 void received(const char *name);
 
 void interface_of(const char *name, char interface[PEER_INTERFACE_MAX]);

@@ -1,5 +1,5 @@
-// The roles of a benchmark peer, the same for every C library. ../README.md describes the command line and the output.
-// The Swift peer has the same roles.
+// The roles of a benchmark peer, the same for every C library. README.md in this folder describes the command line and
+// the output. The Swift peer has the same roles.
 #include "peer.h"
 
 enum { WARM_UP_ROUND_TRIPS = 200 };

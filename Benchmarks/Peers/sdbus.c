@@ -1,4 +1,4 @@
-// The same peer on sd-bus (libsystemd).
+// The backend on sd-bus (libsystemd).
 #include "peer.h"
 
 #include <systemd/sd-bus.h>

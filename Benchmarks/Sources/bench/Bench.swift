@@ -7,8 +7,8 @@ struct Bench: ParsableCommand {
         abstract: "Measures notify-center against plain D-Bus programs, on a private bus.",
         discussion: """
             Prints one row for each figure: the median with the extremes, the same of the baseline, the median of the \
-            ratios of each round, and the target. The exit status is 1 where a measurement broke off; a missed target \
-            is reported and leaves it 0.
+            ratios of each round, and the target. The exit status is 1 if a measurement failed. A missed target is \
+            reported, and the exit status is 0.
             """
     )
 
@@ -198,7 +198,7 @@ final class Progress {
 
     private func write(_ text: String) {
         var text = text
-        // A failure is ignored: the table is written elsewhere.
+        // A failure is ignored: the table goes to standard output.
         text.withUTF8 { _ = Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
 }

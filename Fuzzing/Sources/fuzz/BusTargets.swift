@@ -6,8 +6,8 @@ import Glibc
 
 /// A message with a body from the input, as libdbus returns it after its own checks.
 ///
-/// The header is made here, because a random header is almost never valid. The input is the length of the signature,
-/// the signature and the body.
+/// ``message(path:interface:member:)`` makes the header, because a random header is almost never valid. The input is
+/// the length of the signature, the signature and the body.
 private struct MessageInput {
     let signature: ArraySlice<UInt8>
     let body: ArraySlice<UInt8>

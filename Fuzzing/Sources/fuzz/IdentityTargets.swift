@@ -34,7 +34,7 @@ import OpenIDConnect
 }
 
 private func isSameResult(_ left: RequestParser.Progress, _ right: RequestParser.Progress) -> Bool {
-    // Of two mistakes in a request, each parser may report a different one.
+    // If a request has two mistakes, each parser may report a different one.
     if case .refused = left, case .refused = right { return true }
     return left == right
 }

@@ -16,7 +16,7 @@ struct NotifyCheck: Benchmark {
                 let result = try peer.result()
                 // The first check reports “posted”, the others do not.
                 guard try result.integer("answers") == 1 else {
-                    throw BenchmarkError(.wrongCount, "notify_check did not respond as it should")
+                    throw BenchmarkError(.wrongCount, "not exactly the first notify_check reported a post")
                 }
                 systemCalls.append(Double(try result.integer("system-calls")))
                 return Double(try result.integer("elapsed-ns")) / Double(Self.checks)

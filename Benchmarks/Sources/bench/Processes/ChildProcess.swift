@@ -52,7 +52,7 @@ func spawn(_ command: Command, _ streams: Streams) throws(BenchmarkError) -> pid
         }
     }
 
-    // An exec resets a handled signal, but it keeps an ignored one.
+    // These signals get their default action: exec resets a handled signal, but keeps an ignored one.
     var attributes = posix_spawnattr_t()
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }

@@ -4,7 +4,7 @@ final class Peer {
 
     var processIdentifier: Int32 { process.identifier }
 
-    /// Starts it. Throws `.systemCall`.
+    /// Starts the contender. Throws `.systemCall`.
     init(_ contender: Contender, _ role: [String], on bus: PrivateBus) throws(BenchmarkError) {
         process = try ChildProcess(contender.command(role, address: bus.address))
     }
