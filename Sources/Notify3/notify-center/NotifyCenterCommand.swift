@@ -78,7 +78,7 @@ func attempting<Value>(
 }
 
 extension CompletionKind {
-    /// The names that are registered on the bus, if notifyd runs and replies within a second. Contains only names that
+    /// The names that are registered on the bus, if notifyd runs and responds within a second. Contains only names that
     /// need no quotes in a shell.
     static var registeredNames: CompletionKind {
         .custom { words, _, _ in

@@ -34,8 +34,8 @@ struct Server {
 
     private struct State {
         var service: DaemonService?
-        /// Signals that arrived during the start. They are carried out after it, because the configuration may have
-        /// been read before they came.
+        /// Signals that arrived during the start. notifyd carries them out afterwards, because it may have read the
+        /// configuration before they arrived.
         var early: Set<CInt> = []
     }
 

@@ -53,7 +53,7 @@ struct NotifyUtility {
         ForkRehearsal.leaveOut()
         StatusCause.keep()
         prepare()
-        // Checked here, because the status of notify(3) would not tell the mistake in the address.
+        // Checked here, because the status of notify(3) would not describe the mistake in the address.
         do throws(DBusError) {
             _ = try Bus.fromEnvironment.resolvedAddress()
         } catch  where error.code == .invalidArgument {

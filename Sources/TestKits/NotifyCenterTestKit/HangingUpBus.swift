@@ -4,15 +4,15 @@ import Glibc
 import NotifyCenter
 import Synchronization
 
-/// A bus that accepts connections, replies to Hello, and then hangs up; alternatively it leaves Hello unanswered. It
-/// records the time of each connection.
+/// A bus that accepts connections, responds to Hello, and then hangs up. With `answersHello: false` it does not respond
+/// to Hello. It records the time of each connection.
 @_spi(Extensions) public final class HangingUpBus: Sendable {
     @_spi(Extensions) public let bus: Bus
     private let directory: TemporaryDirectory
     private let listener: CInt
     private final class Arrivals: Sendable {
         let times = Locked<[ContinuousClock.Instant]>([])
-        /// The connections with an unanswered Hello.
+        /// The connections whose Hello has no response.
         let unanswered = Locked<[CInt]>([])
     }
     private let arrivals = Arrivals()
@@ -22,7 +22,7 @@ import Synchronization
 
     @_spi(Extensions) public var greetings: Int { arrivals.unanswered.withLock { $0.count } }
 
-    /// Disconnects the connections with an unanswered Hello.
+    /// Disconnects the connections whose Hello has no response.
     @_spi(Extensions) public func hangUp() {
         // Under the lock, because the thread closes a connection after removing it from the list.
         arrivals.unanswered.withLock { for client in $0 { shutdown(client, CInt(SHUT_RDWR)) } }

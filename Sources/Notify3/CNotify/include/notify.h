@@ -27,7 +27,7 @@
  * posts and functions that need notifyd return NOTIFY_STATUS_SERVER_NOT_FOUND. Every function returns within 30
  * seconds.
  *
- * If a process posts, and then calls a function that waits for a reply (notify_register_check, notify_get_state),
+ * If a process posts, and then calls a function that waits for a response (notify_register_check, notify_get_state),
  * notify_check sees the post.
  *
  * When a process that has used the bus forks, the child has no tokens. It posts through a new connection. Until it

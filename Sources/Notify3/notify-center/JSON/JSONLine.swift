@@ -7,7 +7,7 @@ import NotifyCenter
 struct JSONLine {
     private var fields = ""
 
-    /// - Parameter type: The value of the first field, which tells what the others are.
+    /// - Parameter type: The value of the first field, `type`, which determines the other fields.
     init(_ type: String) { add("type", type) }
 
     var text: String { "{\(fields)}" }

@@ -78,7 +78,7 @@ enum Notifyd {
     ///
     /// - Parameters:
     ///   - startsIt: Whether the bus may start notifyd.
-    ///   - timeout: How long to wait for each reply.
+    ///   - timeout: How long to wait for each response.
     static func list(startsIt: Bool, timeout: Duration = .seconds(25)) throws(DBusError) -> Lists {
         let connection = try BusConnections.connection(to: .fromEnvironment)
         var (names, processes) = ([NameListing](), [ProcessListing]())

@@ -137,13 +137,13 @@ final class NotifyClient: Sendable {
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> NameLease {
         let rule = DarwinSignal.rule(name, from: NotifydProtocol.busName)
-        // After `disconnected`, the restoration requests the rule again and reports a refusal. Another error comes from
-        // a bus that is back already, and is reported here.
+        // After `disconnected`, the restoration of the connection requests the rule again and reports a refusal.
+        // Another error comes from a bus that is back already, so this closure reports it.
         let report = { @Sendable (error: DBusError?) in
             guard let error, error.code != .disconnected else { return }
             UnthrownFailures.report(error, in: "a registration in a handler, or during an outage of the bus")
         }
-        // Before the rule, so that the reply arrives before the posts.
+        // Before the rule, so that the response arrives before the posts.
         if !isOpen { try link.findOwner(connection, self) }
         do throws(DBusError) {
             if isOpen { return .open(try Self.center.lease(name, by: deadline)) }
@@ -154,7 +154,7 @@ final class NotifyClient: Sendable {
             return .reserved(try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now))
         } catch {
             guard error.code == .disconnected else {
-                // The status does not tell the remedy.
+                // The status does not contain the remedy.
                 if Self.center.isOutOfReach, !hasReportedSandbox.exchange(true, ordering: .relaxed) {
                     UnthrownFailures.report(error, in: "a registration with notify(3)")
                 }
@@ -364,7 +364,7 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
         guard !ProcessState.isSwitchedOff else { throw .disabled }
         guard try authorize(.write, name).isOpen(.write, name.rawValue) else {
-            // Receivers take a reserved name only from notifyd. The post is back before the reply.
+            // Receivers take a reserved name only from notifyd. The post is back before the response.
             return try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postByNotifyd(name) }
         }
         try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postUnchecked(name) }
@@ -375,9 +375,9 @@ extension NotifyClient {
         postsSent.wrappingAdd(1, ordering: .releasing)
     }
 
-    /// Waits until this process has received its own posts. So `notify_check` is true if a call that waits for a reply
-    /// follows a post (Rules, a.8). Costs nothing while no post is on its way. Does not wait for posts that were lost
-    /// in an outage.
+    /// Waits until this process has received its own posts. So `notify_check` is true if a call that waits for a
+    /// response follows a post (Rules, a.8). Costs nothing while no post is on its way. Does not wait for posts that
+    /// were lost in an outage.
     func fence(by deadline: ContinuousClock.Instant) throws(NotifyStatus) {
         let sent = postsSent.load(ordering: .acquiring)
         guard postsSeen.load(ordering: .acquiring) < sent else { return }
@@ -391,7 +391,7 @@ extension NotifyClient {
         sawPosts(until: sent)
     }
 
-    /// Notes that a reply of the bus came after these posts.
+    /// Notes that a response of the bus came after these posts.
     func sawPosts(until sent: UInt64) { postsSeen.max(sent, ordering: .releasing) }
 
     // MARK: State
@@ -405,7 +405,7 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return withTable { $0.setState(state, of: name) } }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.write, name)
-        // Remembered before the call, because notifyd may end right after its reply.
+        // Remembered before the call, because notifyd may end right after its response.
         let before = withTable { $0.exchangeState(state, of: name) }
         do throws(NotifyStatus) {
             _ = try call(Self.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
@@ -429,7 +429,7 @@ extension NotifyClient {
 
     // MARK: Calling notifyd
 
-    /// Calls notifyd and waits for the reply. The bus starts notifyd if it does not run.
+    /// Calls notifyd and waits for the response. The bus starts notifyd if it does not run.
     func call(_ method: NotifydProtocol.Method, _ arguments: [DBusValue] = []) throws(NotifyStatus) -> [DBusValue] {
         try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try NotifydProtocol.call(method, arguments)) }
     }

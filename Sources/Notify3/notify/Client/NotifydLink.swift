@@ -167,8 +167,8 @@ final class NotifydLink: Sendable {
     }
 
     /// Asks for notifyd's unique name if it is unknown. A registration of a reserved name needs it, because only
-    /// notifyd's posts count. Does not wait: the reply arrives before anything that the bus sends later. The rule that
-    /// tells of changes is requested already.
+    /// notifyd's posts count. Does not wait: the response arrives before anything that the bus sends later. The rule
+    /// that tells of changes is requested already.
     func findOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
         let presence = state.withLock { $0.presence }
         guard presence.value == .unknown else { return }

@@ -49,7 +49,7 @@ struct NotifyStatus: Error, Equatable {
     }
 }
 
-/// The bus's error behind a status, for the commands of this package: the status does not tell the remedy.
+/// The bus's error behind a status, for the commands of this package: the status does not contain the remedy.
 package enum StatusCause {
     private static let isKept = Atomic<Bool>(false)
     private static let last = Locked<(error: DBusError, status: UInt32)?>(nil)

@@ -58,8 +58,8 @@ struct Arrivals<Call> {
     /// The number of calls of one user that are carried out before it is another user's turn.
     static var lap: Int { 8 }
 
-    /// While so many calls and departures of one user wait, notifyd handles the next departure of that user at once,
-    /// out of order. A name that one process hands on to another may then lose its state.
+    /// The number of waiting calls and departures of one user from which on notifyd handles that user's next departure
+    /// at once, out of order. A name that one process hands on to another may then lose its state.
     static var longestLine: Int { 16_384 }
 
     /// Arrivals that are not sorted yet.
@@ -237,8 +237,8 @@ struct Arrivals<Call> {
                 desk.queue.append(arrival, of: user, pace: pace)
                 return nil
             }
-            // A departure is handled after the earlier calls of its user. Departures have no quota, so a flood of
-            // connections that come and go is handled at once.
+            // A departure waits for the earlier calls of its user. Departures have no quota, so in a flood of
+            // connections that come and go notifyd handles them at once.
             guard desk.queue.count(of: user) < Self.longestLine else { return step(arrival) }
             desk.queue.append(arrival, of: user, isFree: true, pace: limits(user).pace)
         } else {

@@ -247,7 +247,7 @@ extension DaemonService {
         case .superseded(let work): work.succeed()
         case .refuse(let work): refuse(work, Self.tooMuchWaits)
         case .refuseUnknown(let work):
-            refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is"))
+            refuse(work, Refusal(.notAuthorized, "the bus does not identify the caller; connect again"))
         case .askToReport(let connection): send(.tell, [.uint64(0)], to: connection)
         case .departure(of: let connection):
             state.gone(connection)
@@ -302,7 +302,7 @@ extension DaemonService {
         return rounds.awaits(work.sender, in: arguments.unsigned())
     }
 
-    /// Returns the values of the reply; `nil` if the reply comes later.
+    /// Returns the values of the response; `nil` if the response follows later.
     private func carryOut(
         _ request: Request,
         _ work: IncomingWork,
@@ -367,7 +367,7 @@ enum Request {
     case relay([String])
     case endRelay([String])
 
-    /// Reads the arguments of a call. Stops when they exceed what the caller may have.
+    /// Reads the arguments of a call. Stops at the first argument that exceeds the caller's limits.
     init(_ work: IncomingWork, _ limits: Limits) throws(ArgumentReader.TooMuch) {
         let limit = limits.connection
         var arguments = ArgumentReader(work.reply.arguments)
@@ -437,7 +437,7 @@ extension DaemonService {
                 case .statusFile: writeStatus(details: true)
                 }
             }
-            // A round asks only connections that read what notifyd sends: the others would not report.
+            // A round asks only connections that read notifyd's messages. Other connections would not report.
             let begun = rounds.begin { state.connections(in: $0).filter(reads) }
             for (number, awaited) in begun {
                 for connection in awaited { send(.tell, [.uint64(number)], to: connection) }
@@ -499,7 +499,7 @@ extension DaemonService {
 }
 
 // Admission of calls, before notifyd reads their arguments. It takes a call if the user has room for the call and the
-// caller reads the replies.
+// caller reads the responses.
 extension DaemonService: CallScheduler {
     static let tooMuchWaits = Refusal(
         .limitsExceeded,
@@ -507,8 +507,8 @@ extension DaemonService: CallScheduler {
     )
     private static let tooMuchUnread = Refusal(.limitsExceeded, UnreadAnswerGuard.remedy)
 
-    /// From this size on, a report is discarded if the bus has not yet told who the caller is. notifyd asks for a new
-    /// report later.
+    /// The size in bytes of the largest report that waits while the bus has not identified the caller. notifyd discards
+    /// a larger report, and asks for a new one later.
     private static let largeReport = CallAmount.ofStranger.bytes
 
     package nonisolated func admit(_ call: borrowing MessageHeader) -> CallPermission {

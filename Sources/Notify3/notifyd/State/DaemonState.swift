@@ -10,7 +10,7 @@ package struct DaemonState: Sendable {
         case keep(connection: String, [NameReport])
     }
 
-    /// The name whose state tells the server's process and protocol, as on Darwin (Rules, a.4).
+    /// The name whose state contains notifyd's process id and the version of its protocol, as on Darwin (Rules, a.4).
     static let versionName: NotificationName = "com.apple.system.notify.ipc_version"
     private static let version: UInt64 = 3
 
@@ -227,8 +227,8 @@ package struct DaemonState: Sendable {
 }
 
 extension DaemonState {
-    /// Replaces what is known about a connection by its report. Ignores names that it may not register, and states that
-    /// it may not set.
+    /// Replaces the registrations and states of a connection by those in its report. Ignores names that it may not
+    /// register, and states that it may not set.
     ///
     /// - Returns: The ignored names.
     /// - Throws: `limitsExceeded`; then nothing has changed.
@@ -273,7 +273,7 @@ extension DaemonState {
     /// Takes the suspension count from a connection's first report, because an earlier notifyd may have suspended the
     /// process.
     private mutating func learnSuspensions(of process: UInt32, _ count: UInt32, _ client: Client) {
-        // Any process can send any count, so it is limited. Process 0 means that the bus could not tell the process.
+        // Any process can send any count, so it is limited. Process 0 means that the bus does not know the process id.
         let count = min(count, limits(ofUser: client.identity.user).suspensions)
         if process != 0, count > suspensions[process] ?? 0 { suspensions[process] = count }
     }
@@ -419,7 +419,7 @@ extension DaemonState {
         for caller: Identity,
         _ silent: Set<String>
     ) throws(Refusal) -> [String] {
-        // 0 means that the bus could not tell the process.
+        // 0 means that the bus does not know the process id.
         let found = clients.filter { process != 0 && $0.value.identity.process == process && !$0.value.names.isEmpty }
         guard !found.isEmpty else {
             throw Refusal(.noSuchProcess, "process \(process) does not exist, or has no registrations")

@@ -2,7 +2,7 @@ import Basics
 import DBus
 package import NotifyCenter
 
-/// The limits of what notifyd stores: far above what programs need, and far below what would harm other users.
+/// The limits of notifyd's memory for its callers: far above the needs of programs, and too low to harm other users.
 package struct Limits: Sendable, Hashable {
     /// The limit for one connection, and for one report.
     package var connection = Amount(names: 100_000, bytes: 8 << 20, registrations: 1_000_000)

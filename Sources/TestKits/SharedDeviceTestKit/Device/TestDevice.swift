@@ -438,7 +438,7 @@ extension TestDevice {
         }
         let app = try app(identifier)
         let control = control
-        // The bus replies when the app owns the name. The app need not own it, so wait only until it runs.
+        // The bus responds when the app owns the name. The app need not own it, so wait only until it runs.
         let request = Task { try await control.activate(name) }
         let deadline = ContinuousClock.now + .seconds(30)
         while !app.isRunning {
