@@ -24,7 +24,7 @@ struct App: Sendable {
         }
     }
 
-    /// Signs in and stays signed in. It is ready when `others` apps have the account.
+    /// Signs in and stays signed in. Prints `ready` when `others` apps have the account.
     @concurrent
     func stay(_ credentials: Credentials, others: Int) async {
         let (holders, observation) = await observeHolders()

@@ -9,9 +9,9 @@ import Synchronization
 /// nor a ``TemporaryDirectory``. For programs that start a bus or a device. Without ``handle(by:adoptsOrphans:)`` a
 /// signal has its default effect.
 ///
-/// One lock orders everything: it is held while folders are created and processes started, and the thread that ends
-/// this process takes it and never releases it. Finally this process executes a shell, which ends all other threads at
-/// once: nothing can recreate a folder during its removal.
+/// A thread holds one lock while it creates a folder or starts a process. The thread that ends this process takes the
+/// lock and never releases it. Finally this process executes a shell, which ends all other threads at once: nothing can
+/// recreate a folder during its removal.
 @_spi(Extensions) public enum Interruption {
     private static let folders = Locked<Set<String>>([])
     private static let signals = [SIGINT, SIGTERM, SIGHUP]
@@ -42,7 +42,7 @@ import Synchronization
             while read(input, &signal, 1) != 1 {}
             end(by: name, because: CInt(signal))
         }
-        // A concurrent exit of this process waits here until it has become the shell.
+        // A concurrent exit waits here for the lock until this process has executed the shell.
         atexit { Interruption.folders.withLock { _ in } }
         for signal in signals { handle(signal) }
     }
@@ -85,7 +85,7 @@ import Synchronization
     private static func end(by name: String, because signal: CInt) {
         let status = 128 + signal
         folders.withLock { folders in
-            // The other threads see their processes end, and would write about it.
+            // The other threads would report that their processes have ended.
             let errors = dup(STDERR_FILENO)
             let nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)
             dup2(nowhere, STDOUT_FILENO)
@@ -106,8 +106,8 @@ import Synchronization
         }
     }
 
-    /// Unmounts what is mounted in the folders, removes them, clears a progress line, and writes a message. `$0` is the
-    /// program's name.
+    /// Unmounts the file systems in the folders, removes the folders, clears a progress line, and writes a message.
+    /// `$0` is the program's name.
     private static let script = #"""
         status=$1
         shift

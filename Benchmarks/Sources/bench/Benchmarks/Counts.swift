@@ -127,8 +127,8 @@ struct Counts: Benchmark {
     /// The posts that `ping` makes in addition to the requested number, see Peers/roles.c.
     private static let warmUpRoundTrips = 200
 
-    /// The total of a peer that registers and cancels a name. It does so a tenth more often than requested, which
-    /// cancels out in the ratio.
+    /// The total of a peer that registers and cancels a name. The peer does so a tenth more often than requested (see
+    /// `time_calls` in Peers/common.h), so its total is divided by 1.1.
     private func churn(
         _ contender: Contender,
         turns: Int,

@@ -76,7 +76,7 @@ enum Target: Equatable {
 
 struct Row: Equatable {
     enum Outcome: Equatable {
-        /// The target, if any, applies to the median of the ratios, or to the measured median if it says so.
+        /// The target, if any, applies to the median of the ratios; `figureAtMost` to the measured median.
         case compared(Comparison, Target?)
         /// A figure without a baseline. The target, if any, applies to the median, in the figure's unit.
         case measured(Figure, Target?)

@@ -1,9 +1,9 @@
 import DBus
 
 extension CallAmount {
-    /// The most that may wait of one connection whose user is not known yet.
+    /// The limit for the waiting calls of one connection whose user is not known yet.
     static let ofStranger = CallAmount(calls: 8192, bytes: 2 << 20)
-    /// The same for all these connections together.
+    /// The limit for the waiting calls of all these connections together.
     static let ofAllStrangers = CallAmount(calls: 32_768, bytes: 16 << 20)
 }
 

@@ -4,12 +4,11 @@ import NotifyCenter
 /// The connections that receive posts through notifyd, because their sandbox's proxy lets no broadcasts through. Pure.
 ///
 /// A connection without room for a post is paused on the post's interface. During the pause, the bus sends notifyd no
-/// posts for it. So a flood cannot cost notifyd more than this room.
+/// posts for the connection. So a flood costs notifyd no more memory than the room of the connection's user.
 ///
 /// - Parameter Rule: The lease of a match rule. While it exists, the bus sends notifyd the posts on an interface.
 struct RelayTable<Rule, Post> {
-    /// The number of interfaces that a connection may have, and all connections of a user. An interface has at most 255
-    /// bytes.
+    /// The highest number of interfaces of a connection, and of all connections of a user together.
     static var limits: (connection: Int, user: Int) { (4096, 16_384) }
     /// The longest interface that D-Bus allows, in bytes.
     private static var longestInterface: Int { 255 }

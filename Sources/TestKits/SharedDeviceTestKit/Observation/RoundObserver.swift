@@ -39,7 +39,7 @@ final class RoundObserver: Sendable {
                     Self.take($0, into: state)
                 }
                 if report?.isComplete == true { return }
-                // Without a broker or a bus, it retries.
+                // Retries, because the broker or the bus may come back.
                 try? await Task.sleep(for: .milliseconds(100))
             }
         }
