@@ -4,7 +4,7 @@ import NotifyCenter
 /// The connections that receive posts through notifyd, because their sandbox's proxy lets no broadcasts through. Pure.
 ///
 /// A connection without room for a post is paused on the post's interface. During the pause, the bus sends notifyd no
-/// posts for the connection. So a flood costs notifyd no more memory than the room of the connection's user.
+/// posts for the connection. So a flood costs notifyd no more memory than the limits of the connection's user.
 ///
 /// - Parameter Rule: The lease of a match rule. While it exists, the bus sends notifyd the posts on an interface.
 struct RelayTable<Rule, Post> {
