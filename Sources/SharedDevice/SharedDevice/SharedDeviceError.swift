@@ -119,7 +119,8 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
     public var description: String { "could not \(attempted): \(message) [\(code)]" }
 }
 
-/// The reason for a failure with a file, in the system's words. Without Foundation, its errors have no text for people.
+/// Returns the reason for a failure with a file, in the system's words. The errors of FoundationEssentials have a text
+/// for people only if a program also links Foundation.
 @_spi(Extensions) public func systemReason(_ error: any Error) -> String {
     let cause = (error as? CocoaError)?.underlying ?? error
     return (cause as? POSIXError).map { String(cString: strerror($0.code.rawValue)) } ?? "\(error)"

@@ -122,7 +122,7 @@ public final class SharedDeviceApplication: Sendable {
     }
 
     /// Reports that the app has begun to delete the data of `change.previousAccounts`, for display to people who wait.
-    /// It has no other effect. The broker does not reply: this function returns when the report is queued for sending.
+    /// It has no other effect. The report has no response: this function returns when the report is queued for sending.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     public func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) {
@@ -143,7 +143,8 @@ public final class SharedDeviceApplication: Sendable {
     ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` if the broker refuses the
     ///   report; the next request sends it again.
     public func cleanupDone(_ change: AccountChange, detail: String? = nil) async throws(SharedDeviceError) {
-        // The broker withheld the account until now: a new request makes the app learn of it.
+        // The broker withheld the account until now, or does not count the cleanup. A new request makes the app learn
+        // of it.
         if try await keeper.cleaned(change, detail: detail) { broker.nudge() }
     }
 
@@ -206,7 +207,7 @@ public final class SharedDeviceApplication: Sendable {
         let patience = min(max(parameters.patience, .zero), .seconds(60))
         guard let prompt = parameters.prompt else {
             // Wait before the prompt, so that a person does not type a password in vain. While an account is signed in,
-            // the provider asks for that account, whose data the app may hold.
+            // there is no wait: the provider asks for that account, whose data the app may hold.
             if try await keeper.current() == nil { try await waitUntilClean(for: patience, attempted: attempted) }
             return try await acquireTokenAtPrompt(parameters, patience: patience, attempted: attempted)
         }

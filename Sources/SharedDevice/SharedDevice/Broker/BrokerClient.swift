@@ -85,7 +85,7 @@ final class BrokerClient: Sendable {
         }
     }
 
-    /// Sends the broker a message without a reply. On return the message is queued for sending.
+    /// Sends the broker a message that has no response. On return the message is queued for sending.
     ///
     /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no bus. A missing broker goes unnoticed.
     func tell(
@@ -183,8 +183,8 @@ final class BrokerClient: Sendable {
     /// The reason why the bus refused this app its name; `nil` if it was not refused or not requested.
     var busNameProblem: SharedDeviceError? { state.withLock { $0.busNameProblem } }
 
-    /// The number of the broker's broadcasts and of the bus's announcements of its owner. A response is doubtful if
-    /// this changes during the request.
+    /// The number of the broker's broadcasts, plus the number of times that the owner of the broker's name may have
+    /// changed. A response is doubtful if this number changes during the request.
     var heardBroadcasts: UInt64 { state.withLock { $0.heardBroadcasts } }
 
     func nudge() {
@@ -230,7 +230,7 @@ final class BrokerClient: Sendable {
                 argument0: BrokerProtocol.busName
             )
         )
-        // On the same connection as the owner's announcements, so that both arrive in the bus's order.
+        // On the connection that receives the announcements of the owner, so that both arrive in the bus's order.
         let broadcast = try await DarwinNotifyCenter(connection: connection)
             .observeOwner(postsOf: .sharedModeCurrentAccountChanged, delivery: .immediate) {
                 [weak self] in self?.hear($0.sender)
@@ -249,7 +249,7 @@ final class BrokerClient: Sendable {
             switch error.code {
             // Another process of this app owns the name, so the bus need not start one.
             case .nameTaken: break
-            // If the bus cannot start this app, the app depends even more on hearing of changes.
+            // Continue without the name: an app that the bus cannot start depends even more on the broadcasts.
             case .refused, .limitsExceeded:
                 problem = SharedDeviceError(
                     .notPermitted,
@@ -371,7 +371,7 @@ extension NotificationName {
 @_spi(Extensions) public struct BrokerAdministration: Sendable {
     @_spi(Extensions) public let connection: DBusConnection
 
-    /// Connects to the broker's bus. Whether a broker is there shows with the first call.
+    /// Connects to the broker's bus. The first call shows whether a broker is running.
     ///
     /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no such bus.
     @_spi(Extensions) public init(bus: Bus) throws(SharedDeviceError) {

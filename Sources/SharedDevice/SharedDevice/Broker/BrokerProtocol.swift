@@ -26,7 +26,7 @@ import FoundationEssentials
         case acquireTokenSilently = "AcquireTokenSilently"
         case signOut = "SignOut"
         case reportCleanup = "ReportCleanup"
-        /// The state of a cleanup round. The reply comes when the state has changed, or after a while.
+        /// The state of a cleanup round. The response comes when the state has changed, or after a while.
         case getRound = "GetRound"
         case reportActivity = "ReportActivity"
         /// For the service that talks to the organisation's provider: sessions that have ended at the provider.
@@ -40,12 +40,12 @@ import FoundationEssentials
         case forgetAccount = "ForgetAccount"
         /// For administrators: the connected apps, and the apps that hold data of the open session.
         case getRunningApps = "GetRunningApps"
-        /// For administrators: the device's status for a console. The reply comes when it has changed, or after a
+        /// For administrators: the device's status for a console. The response comes when it has changed, or after a
         /// while.
         case getStatus = "GetStatus"
-        /// For administrators: entries of the log. The reply comes when there are some, or after a while.
+        /// For administrators: entries of the log. The response comes when there are some, or after a while.
         case getLog = "GetLog"
-        /// For the program that enforces cleanups: the overdue apps. The reply comes when there is one, or after a
+        /// For the program that enforces cleanups: the overdue apps. The response comes when there is one, or after a
         /// while.
         case getOverdue = "GetOverdue"
         case reportEnforcement = "ReportEnforcement"
@@ -190,7 +190,7 @@ extension Account {
     @_spi(Extensions) public let owed: [OwedSession]
     /// Whether an account is signed in that is withheld from this app until it has cleaned up.
     @_spi(Extensions) public let isWithheld: Bool
-    /// Whether an app must finish its pending cleanup first.
+    /// Whether the cleanup policy is `strict` or `enforced`: an app that owes a cleanup gets neither account nor token.
     @_spi(Extensions) public let isStrict: Bool
 
     @_spi(Extensions) public init(

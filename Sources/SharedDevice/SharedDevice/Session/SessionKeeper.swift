@@ -1,7 +1,7 @@
 import DBus
 
-/// Asks the broker and keeps the record, one request at a time: overlapping requests would report a change twice or
-/// lose it (edge case E10).
+/// Asks the broker for the current account, and keeps the app's record of the sessions whose data it may hold. Runs one
+/// request at a time: overlapping requests would report a change twice or lose it (edge case E10).
 actor SessionKeeper {
     private let application: String
     private let broker: BrokerClient
@@ -22,7 +22,8 @@ actor SessionKeeper {
     private var stale: [SessionRecord.Session] = []
     /// The sessions in the record before the last request.
     private var known: [SessionRecord.Session] = []
-    /// The state in the broker's response to the last receipt, and the number of broadcasts received before it.
+    /// The state in the broker's response to the last receipt, and the value of ``BrokerClient/heardBroadcasts`` when
+    /// the receipt was sent.
     private var fresh: (answer: SessionAnswer, heardBroadcasts: UInt64)?
 
     init(application: String, broker: BrokerClient, store: SessionStore) {
@@ -92,7 +93,8 @@ actor SessionKeeper {
             let held = keeper.held
             let stale = try await keeper.update { $0.enter(session, held: held) }
             keeper.hold(session)
-            // This cleanup became due during the request. It is not in the ledger if an administrator has waived it.
+            // This cleanup became due during the request. If an administrator has waived it, it is not in the ledger,
+            // and the broker did not refuse the token.
             let isStrict = keeper.isStrict == true
             guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
         }
@@ -102,8 +104,8 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in try await keeper.update { $0.session(of: account) } }
     }
 
-    /// Checks, before the app gets a token, that it holds no data of another session if the policy is strict. The
-    /// broker's ledger contains the same cleanups, except waived ones.
+    /// If the policy is strict, checks before a token request that the app holds no data of another session. The broker
+    /// checks the same by its ledger, which lacks waived cleanups.
     ///
     /// - Parameter account: the account of the token; `nil` for a sign-in that has not started.
     /// - Returns: the session that the app takes for the account's current one.
@@ -164,7 +166,7 @@ actor SessionKeeper {
         }
     }
 
-    /// Reports that a cleanup has begun. The report has no reply, so that the deletion need not wait.
+    /// Reports that a cleanup has begun. The report has no response, so that the deletion need not wait.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     func tellBegun(_ change: AccountChange) async throws(SharedDeviceError) {
@@ -263,7 +265,8 @@ actor SessionKeeper {
         return refused
     }
 
-    /// Returns the response to the last receipt if nothing has happened since.
+    /// Returns the state in the response to the last receipt, or `nil` if the broker may have a newer state or the app
+    /// owes a cleanup.
     private func takeFreshAnswer() -> SessionAnswer? {
         defer { fresh = nil }
         guard let fresh, fresh.heardBroadcasts == broker.heardBroadcasts, fresh.answer.owed.isEmpty else { return nil }
@@ -344,14 +347,14 @@ public struct AccountChange: Sendable {
     let stale: [SessionRecord.Session]
     /// The account that is signed in; `nil` if there is none.
     public let current: Account?
-    /// The device's change counter at ``current``: a later change has a larger one.
+    /// The number of the change that led to ``current``. A later change has a larger number.
     public let epoch: UInt64
     /// Whether this process may have stored some of the data. A cleanup by another process of the app does not count
     /// then.
     var isHeld = false
     /// Whether another process of the app may have stored some of the data, possibly while this process cleans up.
     var isShared = false
-    /// The broker's marks at the time of this change, by session epoch.
+    /// The broker's marks (``OwedSession/mark``) at the time of this change, by session epoch.
     var marks: [UInt64: UInt64] = [:]
 
     /// The accounts whose data the app has to delete: usually one, several if cleanups were missed, none at a first

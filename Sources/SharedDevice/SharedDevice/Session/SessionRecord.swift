@@ -30,7 +30,7 @@ import Glibc
     @_spi(Extensions) public struct Receipt: Codable, Equatable, Sendable {
         @_spi(Extensions) public let epoch: UInt64
         @_spi(Extensions) public let detail: String?
-        /// The broker's mark when the cleanup began; `nil` if there was none.
+        /// The broker's mark (``OwedSession/mark``) when the cleanup began; `nil` if there was none.
         @_spi(Extensions) public let mark: UInt64?
 
         @_spi(Extensions) public init(epoch: UInt64, detail: String?, mark: UInt64) {
