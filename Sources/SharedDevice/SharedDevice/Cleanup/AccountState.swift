@@ -24,8 +24,8 @@ public enum AccountState: Sendable, Hashable {
         case changing
         /// The data of previous users could not be removed. The cleanup will be retried.
         case cleanupFailed(CleanupFailure)
-        /// The current account is unknown: the broker does not respond, or the app's record is unusable. The app asks
-        /// again.
+        /// The current account is unknown: the broker does not respond, or the app's record is unusable. The library
+        /// asks again.
         case unknown(SharedDeviceError)
         /// The app's handler threw this error, as text, when it was told ``AccountState/open(_:)`` or
         /// ``AccountState/nobody``. It will be called again.
@@ -74,13 +74,14 @@ extension SharedDeviceApplication {
     /// - While a cleanup fails, the screen stays hidden. The cleanup is retried after 1 second at first, later after up
     ///   to 60 seconds (``CleanupCoordinator/Options``).
     /// - While the broker does not respond, the screen stays hidden: the account whose data may be shown is unknown.
-    /// - The handler is never told the same state twice in a row.
+    /// - The handler is not told the same state twice in a row, unless it has thrown an error.
     ///
     /// The handler runs on the caller's actor, one call at a time, and the next state waits for it. So it should return
     /// soon: start longer work for a user in a task, and cancel and await that task when the handler is told to hide.
     ///
     /// If the handler throws when it is told to hide, the cleanup runs, is not reported as done, and is retried
-    /// completely. If it throws in another state, it is told to hide, and is called again after the wait.
+    /// completely. If it throws in another state, it is told to hide, and is told the current state after the same wait
+    /// as for a failed cleanup.
     ///
     /// If the task is cancelled during a cleanup, this function returns only after all steps have run and the result is
     /// reported. A failed cleanup is not retried then; the next start does that. Last, the handler is told to hide with

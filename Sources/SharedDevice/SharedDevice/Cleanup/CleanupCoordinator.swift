@@ -153,8 +153,8 @@ public final class CleanupCoordinator: Sendable {
     }
 
     /// Removes the journal that a crash after the report has left. It names sessions that have ended and are cleaned
-    /// up. Keeping it would do no harm: no later session has the same account and epoch, and a session that the broker
-    /// has reopened is shared.
+    /// up. A journal that stays does no harm: no later session has the same account and epoch, and for a session that
+    /// the broker has reopened the journal is not used.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
     private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
@@ -228,7 +228,7 @@ public final class CleanupCoordinator: Sendable {
                 return summary
             case .fail(let failed):
                 let failure = CleanupFailure(steps: failed, report: nil)
-                // The next attempt reports the failure.
+                // If this report is lost, the next attempt sends another.
                 try? await reporter.cleanupFailed(change, reason: "\(failure)")
                 throw failure
             }

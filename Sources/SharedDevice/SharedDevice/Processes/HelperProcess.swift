@@ -37,7 +37,8 @@ import Synchronization
     private let isCollected = Locked(false)
     private static let started = Locked<Set<Int32>>([])
 
-    /// The processes that this one has started and not yet collected. Its other children were adopted.
+    /// The process ids of the programs that this process has started and whose status it has not collected yet. All
+    /// other children of this process were adopted.
     @_spi(Extensions) public static var own: Set<Int32> { started.withLock { $0 } }
 
     /// Starts the program, which is looked up in `PATH`.
@@ -123,10 +124,10 @@ extension HelperProcess {
 
     @_spi(Extensions) public struct Patience: Sendable {
         @_spi(Extensions) public let run: Duration
-        /// The time for it to end after SIGTERM; if zero, it is killed at once.
+        /// The time from SIGTERM to SIGKILL. Zero means SIGKILL at once.
         @_spi(Extensions) public let grace: Duration
-        /// The time for it to end after SIGKILL. A program that waits in the kernel for an unresponsive file system
-        /// ends only when the file system responds.
+        /// The time to wait for the end after SIGKILL. A program that waits in the kernel for an unresponsive file
+        /// system ends only when the file system responds.
         @_spi(Extensions) public let killed: Duration
 
         @_spi(Extensions) public init(_ run: Duration, grace: Duration = .zero, killed: Duration = .seconds(10)) {
@@ -203,7 +204,7 @@ extension HelperProcess {
     /// - Parameters:
     ///   - limit: the number of bytes to keep.
     ///   - patience: the time until the program is killed.
-    ///   - killed: the time for it to end after that.
+    ///   - killed: the time to wait for its end after that.
     /// - Throws: ``Failure`` if the program does not start.
     @_spi(Extensions) public static func output(
         of program: String,
@@ -268,7 +269,8 @@ extension HelperProcess {
             _ = end()
             Self.unended.withLock { $0[command] = nil }
         }
-        // Without a thread, the process is never collected: it keeps its id, and its end would go unnoticed.
+        // Without a thread, no code notices the end of the process. It stays uncollected and keeps its id, and the
+        // entry would refuse the command line for ever.
         if thread == nil { Self.unended.withLock { $0[command] = nil } }
     }
 
@@ -276,7 +278,7 @@ extension HelperProcess {
         if leadsGroup { killGroup(signal) } else { kill(signal) }
     }
 
-    /// Also ends a process that starts after its task was cancelled.
+    /// Ends the process when its task is cancelled, also a process that starts after the cancellation.
     private final class Cancellation: Sendable {
         private let state = Locked<(isCancelled: Bool, process: HelperProcess?)>((false, nil))
         private let grace: Duration
@@ -319,7 +321,7 @@ private struct ProgramOutput {
 
     init(descriptor: CInt) { self.descriptor = descriptor }
 
-    /// Reads until the process ends, and then what is already in the pipe.
+    /// Reads until the process ends, and then the bytes that are already in the pipe.
     ///
     /// - Returns: whether the process has ended by `deadline`.
     mutating func read(

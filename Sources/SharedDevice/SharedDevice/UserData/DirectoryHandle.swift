@@ -295,7 +295,8 @@ extension DirectoryHandle {
     }
 }
 
-/// Restores rights to the directories on the path to a user's own data, which that user could have removed.
+/// Restores the user's rights to the directories on the path to the user's own data. The user could have removed these
+/// rights.
 enum OwnDirectories {
     /// Restores the owner's rights to each directory of the path that belongs to this user and lacks them. Otherwise a
     /// person could keep their data for ever by removing the rights. Follows no link.
