@@ -52,7 +52,7 @@ public final class MSALClaimsRequest {
     /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` if the claim is not in the request.
     public func removeClaimRequest(withName name: String, target: MSALClaimsRequestTarget) throws {
         guard let index = requests[target]?.firstIndex(where: { $0.name == name }) else {
-            throw ClaimsJSON.invalid("“\(name)” is not asked for")
+            throw ClaimsJSON.invalid("“\(name)” is not in the request")
         }
         requests[target]?.remove(at: index)
     }

@@ -147,7 +147,7 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalErrorBrokerApplicationTokenWriteFailed = -42712
     /// Not raised here.
     case internalErrorBrokerApplicationTokenReadFailed = -42713
-    /// No broker serves the request. The broker does not respond, the device is not shared, the app has turned the
+    /// No broker serves the request: the broker does not respond, the device is not shared, the app has turned the
     /// broker off, or the broker does not serve the app's redirect URI.
     case internalBrokerNotAvailable = -42714
     /// Not raised here.

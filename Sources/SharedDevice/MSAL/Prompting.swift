@@ -52,7 +52,7 @@ public final class MSALWebviewParameters: Sendable {
         var presentationStyle = PresentationStyle.automatic
     }
 
-    /// Has `shared-device-sign-in` ask, on the terminal that the process was started from, or else in a window. If
+    /// Lets `shared-device-sign-in` ask, on the terminal that the process was started from, or else in a window. If
     /// there is neither, a sign-in fails with ``MSALInternalError/internalErrorNoViewController``.
     public init() {
         prompt = nil

@@ -156,7 +156,7 @@ public final class MSALTenantProfile: Sendable {
 public final class MSALDeviceInformation: Sendable {
     /// Whether the device is shared.
     public let deviceMode: MSALDeviceMode
-    /// Whether the broker responded. The broker stands for the SSO extension of iOS.
+    /// Whether the broker responded. The broker takes the place of the SSO extension of iOS.
     public let hasAADSSOExtension: Bool
     private let details: [String: String]
 

@@ -34,7 +34,9 @@ extension SharedDeviceApplication {
         guard parameters.signoutFromBrowser else { return .notRequested }
         guard let address else { return .notConfigured }
         guard EndSessionPage.isAllowed(address) else {
-            return .failed("the configured page is neither https nor http on this machine")
+            return .failed(
+                "the end-session page is neither https nor http on this machine; correct the device's endSessionURL"
+            )
         }
         let (results, continuation) = AsyncStream.makeStream(of: BrowserSignout.self)
         let opening = Task {

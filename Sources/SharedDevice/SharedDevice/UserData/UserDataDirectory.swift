@@ -324,7 +324,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         case EBUSY: "Unmount what is mounted there"
         case EXDEV: "Keep “users” and “tombstones” on one file system"
         case ENOSPC, EDQUOT: "Free some space on its file system"
-        case ENOSYS: "Allow the system call openat2, which needs Linux 5.6; RestrictSUIDSGID= takes it from a unit"
+        case ENOSYS: "Allow the system call openat2, which needs Linux 5.6; RestrictSUIDSGID= in a unit forbids it"
         case ENOTDIR, ELOOP: "Move the file or link away; a directory is needed there"
         case EMFILE, ENFILE: "Close files that are not needed, or raise the limit of open files"
         case EIO: "Check the disk"
