@@ -37,8 +37,8 @@ final class Browser {
             [
                 "run", "--app", ExampleApp.identifier(Self.name), "--bus", bus.address, "--data", dataDirectory,
                 "--preset", "chromium", "--start", "signed-in", "--", Self.program ?? Self.name, "--headless=new",
-                // The sandbox does not work for root and in many containers. It only opens the demonstration's own
-                // page.
+                // The sandbox does not work for root and in many containers. Here Chromium opens only the
+                // demonstration's own page.
                 "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
                 "file://\(page)",
             ],
@@ -71,7 +71,7 @@ final class Browser {
         try Files.write(Data(text.utf8), to: page)
     }
 
-    /// Waits until Chromium has written all of that to the disk.
+    /// Waits until Chromium has written the page's data to the disk.
     func waitUntilStored(_ markers: [Marker]) async throws {
         let search = ByteSearch(markers)
         try await eventually("“Chromium has stored the page's data”", within: .seconds(180)) {

@@ -14,9 +14,10 @@ struct DemoCommand: AsyncParsableCommand {
         commandName: "demo",
         abstract: "Plays a global sign-out across real processes, and proves that every app cleaned up.",
         discussion: """
-            Starts a private bus, the broker, three apps, and Chromium where it is installed. Prints its progress on standard error, and on standard output who \
-            cleaned up when, and the verdict. If it is interrupted, it leaves nothing behind.
-            Exit status: 0 if all of it holds; 1 if something of the first user is left, or a step failed; 130 after Ctrl-C.
+            Starts a private bus, the broker, three apps, and Chromium where it is installed. Prints its progress on \
+            standard error, and on standard output when each app cleaned up, and the verdict. \
+            If it is interrupted, it leaves nothing behind.
+            Exit status: 0 if every claim holds; 1 if a claim does not hold, or a step failed; 130 after Ctrl-C.
             """
     )
 

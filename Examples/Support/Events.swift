@@ -11,7 +11,8 @@ public struct Event: Codable, Sendable {
         case started
         /// The broker does not respond; `detail` says why. Recorded once until it responds again.
         case waitingForBroker
-        /// The account or the session has changed: `previous`, `current`, and the device's counter in `epoch`.
+        /// A change has made a cleanup due: `previous` and `current` name the users, `epoch` the change. Recorded when
+        /// the cleanup begins.
         case changed
         /// A change has ended the work in progress; `detail` says how far it came.
         case workStopped
@@ -46,7 +47,7 @@ public struct Event: Codable, Sendable {
     public var previous: [String]?
     /// The name of the signed-in user; absent if there is none.
     public var current: String?
-    /// The device's change counter.
+    /// The number of the change, from ``AccountChange/epoch``.
     public var epoch: UInt64?
     public var items: Int?
     /// The service's response to the app's token.

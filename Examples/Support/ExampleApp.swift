@@ -108,8 +108,8 @@ public struct ExampleApp: Sendable {
 public struct AppOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The directory of its data.",
-            discussion: "By default its identifier in $XDG_DATA_HOME or ~/.local/share.",
+            "The directory of the app's data.",
+            discussion: "By default the app's identifier in $XDG_DATA_HOME or ~/.local/share.",
             valueName: "dir"
         )
     )
@@ -133,13 +133,13 @@ public struct AppOptions: ParsableArguments {
     )
     public var service: String?
 
-    @Option(help: ArgumentHelp("Append what happens to this file, one JSON object a line.", valueName: "file"))
+    @Option(help: ArgumentHelp("Append the app's events to this file, one JSON object a line.", valueName: "file"))
     public var events: String?
 
     @Flag(help: "Go on after the end of standard input.")
     public var stay = false
 
-    @Flag(help: "Clean up what is owed, and end. The bus starts the app with this if it does not run at a sign-out.")
+    @Flag(help: "Do the pending cleanups, and end. The bus passes this if the app does not run at a sign-out.")
     public var cleanUp = false
 
     public init() {}
