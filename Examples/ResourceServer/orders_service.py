@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""A service that gives orders to clients that show a token of a shared device, or of its organisation's provider: orders_service.py [OPTION...].
+"""A service that returns orders to clients with a token of a shared device, or of its organisation's provider.
+
+orders_service.py [OPTION...]
 
 It verifies the tokens itself. The device's public keys are in a file, and the provider's keys are at an address. On Debian,
 the library is in the package python3-jwt.
@@ -17,11 +19,11 @@ import urllib.request
 import jwt
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--keys", default="/run/shared-device/keys.json", help="the JWK set of who signs the tokens")
-parser.add_argument("--issuer", help="the provider that signs them, in place of a file: its keys are read where it describes itself")
-parser.add_argument("--audience", help="what tokens call this service; by default the issuer")
-parser.add_argument("--scope", default="orders.read", help="what a token has to permit")
-parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; by default any that is free")
+parser.add_argument("--keys", default="/run/shared-device/keys.json", help="the JWK set with the device's public keys")
+parser.add_argument("--issuer", help="the provider that signs the tokens, if not the device")
+parser.add_argument("--audience", help="the audience of tokens for this service; by default the issuer")
+parser.add_argument("--scope", default="orders.read", help="the scope that a token must have")
+parser.add_argument("--port", type=int, default=0, help="the port on 127.0.0.1; by default any free port")
 options = parser.parse_args()
 
 
@@ -55,8 +57,8 @@ class Provider:
                     self.published["keys"] = [key for key in self.read(description["jwks_uri"])["keys"] if isinstance(key, dict)]
                     self.fresh_until = now + 3600
                 finally:
-                    # Counted from the end, also of a failure: the senders of tokens must not control the rate of requests, nor
-                    # keep the lock from tokens whose keys are known.
+                    # The pause begins at the end of the read, also after a failure. Otherwise the senders of tokens
+                    # could control the rate of requests, and hold the lock that tokens with known keys need.
                     self.next_read = time.monotonic() + (60 if now < self.fresh_until else 1)
             elif now >= self.fresh_until:
                 raise OSError("the last attempt failed less than a second ago")

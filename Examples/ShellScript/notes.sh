@@ -1,5 +1,5 @@
 #!/bin/sh
-# Notes of the signed-in user, on a shared device. The command keeps the record, deletes, and gives the receipt.
+# Notes of the signed-in user. `shared-device follow` keeps the app's record, runs the cleanup and sends the receipts.
 export NOTES="${XDG_DATA_HOME:-$HOME/.local/share}/shell-notes"
 mkdir -p "$NOTES"
 shared-device follow --app org.notifycenter.example.shell-notes --cleanup 'rm -rf "$NOTES/$SHARED_DEVICE_FOLDER" && sync "$NOTES"' |
