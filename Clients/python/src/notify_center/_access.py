@@ -52,7 +52,7 @@ def _read(path: str) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise PermissionError(errno.EPERM, "it is not a regular file", path)
         if status.st_uid not in owners or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise PermissionError(errno.EPERM, "another user than root and this one may have written it", path)
+            raise PermissionError(errno.EPERM, "a user other than root and this one may have written it", path)
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
         raise OSError(errno.EFBIG, f"it has more than {LARGEST_FILE} bytes", path)

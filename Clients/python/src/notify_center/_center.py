@@ -85,7 +85,8 @@ class Center:
     def observe(self, name: str, *, object: str | None = None, limit: int = 1000) -> Observation:
         """Observes a name; with `object`, only the notifications about it.
 
-        :param limit: how many notifications wait for the loop, at least 1. Beyond that, the oldest are dropped and counted.
+        :param limit: the maximum number of waiting notifications, at least 1. Beyond it, the oldest are dropped and
+            counted.
         """
         if object is not None:
             _wire.utf8(object, "the object of a notification")
@@ -170,7 +171,7 @@ def _is_reserved(name: str) -> bool:
         return is_reserved(name)
     except OSError as error:
         # An unusable file might reserve any name, so no name may be posted.
-        raise BusError(f"{DAEMON}.Error.AccessDenied", f"the configuration cannot be used: {error}") from error
+        raise BusError(f"{DAEMON}.Error.AccessDenied", f"the list of reserved names is unusable: {error}") from error
 
 
 def darwin(bus: str | None = None) -> Center:

@@ -123,7 +123,10 @@ async def _open(address: str) -> DBusConnection:
 
 
 async def _open_socket(socket: str) -> DBusConnection:
-    """Connects to one socket. Not by jeepney's own function, whose `Hello` fails if the next message is unreadable."""
+    """Connects to one socket. Does not send `Hello` yet.
+
+    jeepney's own function sends it, and fails if the message after the response is unreadable.
+    """
     reader, writer = await asyncio.open_unix_connection(socket)
     try:
         authenticator = Authenticator()
@@ -213,9 +216,9 @@ class _Link:
             raise _gone(error) from error
 
     async def _refuse(self, header: Header) -> None:
-        """Responds to a call with an error.
+        """Responds to a call: to `Ping` with success, to every other call with an error.
 
-        A service sends `Ping` to learn whether its responses are read. An error is a sufficient response.
+        A service sends `Ping` to learn whether its responses are read.
         """
         if header.flags & MessageFlag.no_reply_expected:
             return
@@ -378,7 +381,7 @@ class Connection:
     def tell(
         self, destination: str, path: str, interface: str, member: str, signature: str, body: list[Any]
     ) -> None:
-        """Calls a method of a service that knows this connection, without waiting.
+        """Calls a method without waiting for the response, which is ignored.
 
         If there is no connection, nothing is sent.
         """

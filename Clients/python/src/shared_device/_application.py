@@ -87,7 +87,7 @@ class Application:
 
         A function runs in a thread, a coroutine function on the event loop. Steps run one after the other, in the order
         of registration. A step that raises is tried again, three times in all, and later with the whole cleanup, so each
-        step must be idempotent. The administrator reads its return value, which must have amounts and never names.
+        step must be idempotent. The administrator reads its return value, which must contain amounts and no names.
 
         A thread cannot be interrupted. If `follow` is cancelled while a function runs, `follow` ends after that function,
         and so before a later `follow` shows the next user. A cancelled coroutine must not leave a deletion running
@@ -198,7 +198,7 @@ class Application:
         # The request names the session, so that a late one does not end another session.
         fields = self._fields(_of(account, await self._keeper.session_of(account)))
         await self._broker.call("SignOut", fields, "sign out")
-        # Does not wait for the broadcast, which comes, too.
+        # `follow` asks the broker now, before the broadcast arrives.
         self._broker.changed.set()
 
     def note_activity(self) -> None:
@@ -244,13 +244,13 @@ class Application:
             account = account_from_json(answer["account"])
             result = Token(str(token["value"]), list(token["scopes"]), float(token["expiresAt"]), account)
         except (KeyError, TypeError, ValueError) as error:
-            raise SharedDeviceError("broker_failed", attempted, f"its response has another form: {error!r}") from error
+            raise SharedDeviceError("broker_failed", attempted, f"malformed broker response: {error!r}") from error
         # The record is written first, because the app may store data for the account at once.
         await self._keeper.enter(session, attempted, self._broker.heard != heard)
         return result
 
     async def _wait_until_clean(self, patience: float) -> None:
-        """Waits, because the app's own cleanup may be under way in `follow`."""
+        """Waits until the app owes no cleanup: its own cleanup may be in progress in `follow`."""
         deadline = time.monotonic() + patience
         while True:
             try:

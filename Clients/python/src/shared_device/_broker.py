@@ -107,7 +107,7 @@ class Broker:
         try:
             await self._connection.request_name(name)
         except BusError as error:
-            # Goes on without the name: an app that the bus cannot start depends on the broadcasts even more.
+            # Continues without the name: an app that the bus cannot start depends even more on the broadcasts.
             self.bus_name_problem = str(error)
 
     def _receive(self, message: Signal) -> None:

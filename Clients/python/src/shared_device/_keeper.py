@@ -1,4 +1,4 @@
-"""Asks the broker and keeps the record.
+"""Asks the broker for the current account, and keeps the app's record of the sessions whose data it may hold.
 
 Sends one request at a time, because overlapping requests would lose a change or report it twice.
 """
@@ -64,11 +64,11 @@ class Answer:
             session = DeviceSession(account_from_json(account) if account else None, epoch(fields["epoch"]))
             return Answer(session, owed, fields.get("strict") is True)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise SharedDeviceError("broker_failed", attempted, f"its response has another form: {error!r}") from error
+            raise SharedDeviceError("broker_failed", attempted, f"malformed broker response: {error!r}") from error
 
 
 class Keeper:
-    """Keeps the sessions that the app owes a cleanup, in this process and on the disk."""
+    """Keeps the sessions for which the app owes a cleanup, in this process and on the disk."""
 
     def __init__(self, application: str, broker: Broker, store: SessionStore) -> None:
         self._application = application
@@ -122,12 +122,13 @@ class Keeper:
             held = list(self._held)
             stale = await self._update(lambda record: record.enter(session, held))
             self._hold(session)
-            # The debt arose during the request. The broker cannot know of it if an administrator waived it in the ledger.
+            # The debt arose during the request. If an administrator has waived it, it is not in the ledger, and the
+            # broker did not refuse the token.
             if stale and self._is_strict:
                 raise _cleanup_required(attempted)
 
     async def require_clean(self, account: Account | None, attempted: str) -> int | None:
-        """Checks before a request for a token that there is no data of another session, if the policy is strict.
+        """If the policy is strict, checks before a request for a token that the app holds no data of another session.
 
         Returns `session_of(account)`. Raises `cleanup_required`.
 
