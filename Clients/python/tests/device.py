@@ -25,7 +25,7 @@ logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 needs_programs = unittest.skipUnless(
     (PROGRAMS / "shared-device-broker").exists() and (PROGRAMS / "notify-center").exists() and shutil.which("dbus-daemon"),
-    f"there is no dbus-daemon, or no broker in {PROGRAMS}: swift build",
+    f"dbus-daemon is not installed, or shared-device-broker or notify-center is not in {PROGRAMS}; run “make build”",
 )
 
 

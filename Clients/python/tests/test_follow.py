@@ -107,7 +107,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         record = json.loads((self.device.folder / "record/shared-device-sessions.json").read_text())
         self.assertNotRegex(json.dumps(record), r"\bada\b")
 
-    async def test_an_app_that_is_killed_at_any_point_pays_before_it_shows_the_next_person(self) -> None:
+    async def test_an_app_that_is_killed_at_any_point_cleans_up_before_it_shows_the_next_person(self) -> None:
         before_sign_out = ["before the record is written", "after the record is written", "stored"]
         points = before_sign_out + [
             "before the first step", "before the deletion", "after the deletion", "before the record is forgotten",
@@ -170,7 +170,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
-    async def test_a_file_name_that_is_not_utf_8_ends_no_follow(self) -> None:
+    async def test_follow_continues_after_a_file_name_that_is_not_utf_8(self) -> None:
         class Unprintable(Exception):
             def __str__(self) -> str:
                 raise ValueError
@@ -284,7 +284,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
 
         def stop_broker() -> None:
             broker.send_signal(signal.SIGSTOP)
-            # Until then, its other threads may still answer.
+            # Waits until all threads of the broker have stopped: until then, one of them may still respond.
             os.waitid(os.P_PID, broker.pid, os.WSTOPPED)
 
         async def times_out() -> None:
@@ -352,7 +352,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         application, states = self.application("python"), list[State]()
         following = asyncio.create_task(self.collect(application, states))
         await eventually("no account", lambda: states and states[-1] == Nobody())
-        # Broadcasts of the broker also count until its connection is known.
+        # Until the app knows the broker's connection, it counts broadcasts of the broker as ignored, too.
         before = application.ignored_broadcasts
         stranger = darwin(self.device.address)
         await stranger.post("SHARED_MODE_CURRENT_ACCOUNT_CHANGED")

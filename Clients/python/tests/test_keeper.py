@@ -1,4 +1,4 @@
-"""What the client decides from the broker's responses, without a broker."""
+"""The client's decisions on the broker's responses, without a broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StandIn:
 
 
 class StrictPolicyTests(unittest.IsolatedAsyncioTestCase):
-    async def test_a_debt_that_arises_during_a_request_keeps_its_token_back_if_the_policy_is_strict(self) -> None:
+    async def test_a_strict_policy_withholds_the_token_if_a_debt_arises_during_the_request(self) -> None:
         for is_strict in (True, False):
             with self.subTest(is_strict), tempfile.TemporaryDirectory() as folder:
                 fields: dict[str, object] = {"strict": True} if is_strict else {}

@@ -1,4 +1,4 @@
-"""The centers in Python, and the Swift command `notify-center`, both ways."""
+"""Posts between the centers in Python and the Swift command `notify-center`, in both directions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WireTests(unittest.TestCase):
             self.assertEqual(_wire.interface_name(name, _wire.DARWIN), f"org.notifycenter.Darwin1.{tail}")
         self.assertRegex(_wire.interface_name("x" * 300, _wire.DARWIN), r"\.__h[0-9a-f]{16}$")
 
-    def test_what_is_encoded_is_decoded(self) -> None:
+    def test_an_encoded_notification_decodes_to_the_same_values(self) -> None:
         info: UserInfo = {
             "text": "ä\0b", "whole": -5, "large": (1 << 64) - 1, "half": 0.5, "yes": True, "data": b"\0\1",
             "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), "list": [1, "two", [3.0]], "in": {"a\0b": 1},
@@ -42,7 +42,7 @@ class WireTests(unittest.TestCase):
             signature, arguments = _wire.encode(name, object_, user_info, False)
             self.assertEqual(decoded(signature, arguments), (name, object_, user_info))
 
-    def test_what_no_receiver_takes_is_refused(self) -> None:
+    def test_a_user_info_beyond_the_bounds_of_receivers_is_refused(self) -> None:
         deep: UserInfo = {}
         for _ in range(25):
             deep = {"in": deep}
@@ -50,7 +50,7 @@ class WireTests(unittest.TestCase):
             with self.assertRaises(ValueError):
                 _wire.encode("n", None, info, False)
 
-    def test_a_value_that_cannot_travel_is_refused_by_its_name(self) -> None:
+    def test_the_error_names_the_value_that_cannot_be_sent(self) -> None:
         cases: list[tuple[Any, Any, Any, str]] = [
             (None, None, None, "the name of a notification is a text, not the NoneType None"),
             ("half \ud800", None, None, "the name of a notification has half of a surrogate pair.*half \\\\ud800"),
@@ -72,7 +72,7 @@ class WireTests(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "not the int 5"):
             distributed("unix:path=/").observe("n", object=cast(str, 5))
 
-    def test_what_is_no_notification_is_refused(self) -> None:
+    def test_a_signal_that_is_no_notification_is_refused(self) -> None:
         for arguments, signature in [([], ""), ([5], "i"), (["n", 5], "si"), (["n", "", 0, 5], "ssui"),
                                      (["\\x", "", 1 << 10], "ssu"), (["n", "", 0, {"a": ("(s)", ("x",))}], "ssua{sv}"),
                                      (["n", "", 0, {"a": ("a{is}", {})}], "ssua{sv}")]:
@@ -151,7 +151,7 @@ class AccessTests(unittest.TestCase):
                 for name in ["", "open", "closed.open.x", "twice", "comment", "bad", "long", "odd", "self.x", "after", "user.ui"]:
                     self.assertFalse(_access.is_reserved(name), name)
 
-    def test_a_configuration_that_others_may_have_written_reserves_no_name_and_opens_none(self) -> None:
+    def test_no_name_is_posted_while_other_users_can_write_the_configuration(self) -> None:
         with tempfile.NamedTemporaryFile() as file, patch.dict(os.environ, {"NOTIFY_CENTER_CONFIGURATION": file.name}):
             os.chmod(file.name, 0o666)
             with self.assertRaises(BusError) as raised:
@@ -274,7 +274,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             while await connections() != before:
                 await asyncio.sleep(0.01)
 
-    def test_an_event_loop_that_ends_takes_its_connection_along(self) -> None:
+    def test_the_end_of_an_event_loop_ends_its_connection(self) -> None:
         program = """if True:
             import asyncio, os, sys
             from notify_center import darwin, distributed
@@ -378,7 +378,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(ValueError):
             darwin(self.address).observe("com.example.hello", limit=0)
 
-    async def test_a_name_that_the_bus_refuses_keeps_nobody_from_coming_back_after_an_outage(self) -> None:
+    async def test_observations_are_restored_after_an_outage_even_if_the_bus_refused_a_name(self) -> None:
         observer = self.center()
         lost, back = asyncio.Event(), asyncio.Event()
         observer.connection.on_change.append(lambda is_there: (back if is_there else lost).set())
@@ -394,7 +394,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             await self.center().post("com.example.hello")
             self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
 
-    async def test_a_connection_that_is_asked_whether_it_reads_says_so(self) -> None:
+    async def test_a_connection_responds_to_ping_and_refuses_all_other_calls(self) -> None:
         asked = self.center()
         async with asked.observe("n"):
             names = (await asked.connection.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]
@@ -406,7 +406,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
                         await asker.call(name, "/", "i.i", "M", timeout=30)
                     self.assertEqual(refused.exception.name, f"{BUS}.Error.UnknownMethod")
 
-    async def test_the_first_address_that_answers_is_used(self) -> None:
+    async def test_the_first_address_that_responds_is_used(self) -> None:
         center = darwin(f"unix:path={self.socket}-none;unix:path={self.socket}-neither;{self.address}")
         self.addAsyncCleanup(center.close)
         self.assertTrue(await center.connection.owner(BUS))
@@ -448,7 +448,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             # The sender also receives these messages, and its calls still get responses.
             self.assertTrue(await hostile.owner(BUS))
 
-    async def test_of_too_many_the_oldest_are_dropped_and_counted(self) -> None:
+    async def test_the_oldest_of_too_many_notifications_are_dropped_and_counted(self) -> None:
         center = self.center(distributed)
         async with center.observe("n", limit=3) as posts:
             for number in range(10):
@@ -499,7 +499,7 @@ def decoded(
 
 
 class CountingBody(_body_module.Body):
-    """Counts the bytes that are read."""
+    """Counts the calls of `take`."""
 
     values = 0
 

@@ -1,4 +1,4 @@
-"""The record, with the test vectors for all languages; and its file, which other processes share."""
+"""The record, by the test vectors for all languages, and its file, which other processes share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VECTORS = ROOT / "Tests/SharedDevice/SharedDeviceTests/session-record.json"
 
 
 class VectorTests(unittest.TestCase):
-    def test_each_step_gives_what_the_file_says(self) -> None:
+    def test_each_step_of_the_vectors_gives_the_expected_result_and_record(self) -> None:
         file = json.loads(VECTORS.read_text())
         accounts = {name: account_from_json(fields) for name, fields in file["accounts"].items()}
         self.assertGreaterEqual(len(file["cases"]), 70)
@@ -103,7 +103,7 @@ class FileTests(unittest.TestCase):
         self.assertEqual(raised.exception.code, "record_unusable")
         self.assertEqual(pathlib.Path(store.path).read_text(), content)
 
-    def test_what_is_not_news_is_not_written(self) -> None:
+    def test_a_record_without_news_is_not_written(self) -> None:
         store = SessionStore(str(self.folder))
         store.update(lambda record: record.enter(self.ada))
         store.update(lambda record: record.cleaned(record.may_hold_data))
