@@ -67,7 +67,7 @@ function hide() {
     shown = null;
 }
 
-/** Deletes a session's folder, and then sends the receipt with the mark of the debt. */
+/** Deletes a session's folder, and then sends the receipt, which returns the debt's mark to the broker. */
 async function clean(session, mark) {
     hide();
     const number = {session: new GLib.Variant('t', session), mark: new GLib.Variant('t', mark)};

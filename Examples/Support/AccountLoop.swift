@@ -180,8 +180,8 @@ actor AccountLoop {
         Console.write(text.split(separator: "\n").map { "- \($0)\n" }.joined())
     }
 
-    /// - Parameter asked: The generation in which the command was given. The error may name that user, so it is not
-    ///   shown to a later user.
+    /// - Parameter asked: The generation in which the command was given. The error may name the user of that
+    ///   generation, so it is not shown to a later user.
     func fail(_ error: any Error, account: String?, asked: UInt64) {
         events.record(.failed, account: account, detail: "\(error)")
         if asked == generation { say("! \(error)") }

@@ -87,7 +87,6 @@ class Device:
         subprocess.run(command, check=True, capture_output=True, env=self.environment)
 
     def waive(self, application: str) -> None:
-        """Waives the application's cleanup."""
         command = [PROGRAMS / "shared-device", "apps", "waive", application, "--bus", self.address, "--reason", "a test"]
         subprocess.run(command, check=True, capture_output=True, env=self.environment)
 

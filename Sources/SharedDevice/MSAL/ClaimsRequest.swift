@@ -5,7 +5,8 @@ public import Foundation
 ///
 /// The broker passes no claims on to the organisation's provider. A request that demands claims fails with
 /// ``MSALInternalError/internalErrorInvalidParameter``: a token without them would not meet the claims challenge that
-/// the app responds to. Claims that only name the app's capabilities (`xms_cc`) demand nothing, and change nothing.
+/// the app responds to. The access token's claim `xms_cc`, which only names the app's capabilities, demands nothing and
+/// changes nothing.
 public final class MSALClaimsRequest {
     private var requests: [MSALClaimsRequestTarget: [MSALIndividualClaimRequest]] = [:]
 

@@ -35,11 +35,11 @@ public final class MSALDeviceTokenResult: Sendable {
 public typealias MSALDeviceTokenResultCompletionBlock = (_ result: MSALDeviceTokenResult?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Always fails, with ``MSALError/workplaceJoinRequired``: the device is not registered with a token service, so it
-    /// has no token. The block runs on a queue of the system's choice.
+    /// Always fails. The error's code is ``MSALError/workplaceJoinRequired``, because the device is not registered with
+    /// a token service and so has no token. The block runs on a queue of the system's choice.
     ///
-    /// The internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the broker, and
-    /// ``MSALInternalError/internalErrorInvalidParameter`` if the resource is empty.
+    /// Two checks come first. Their internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does
+    /// not use the broker, and ``MSALInternalError/internalErrorInvalidParameter`` if the resource is empty.
     public func getDeviceTokenForSharedDevice(
         withResource resource: String,
         scopes: [String]?,

@@ -1,4 +1,4 @@
-// As MSAL's module does: a file that imports MSAL alone finds `DispatchQueue`, `NSError` and `URL` too.
+// MSAL's module exports Foundation, too: a file that imports only MSAL finds `DispatchQueue`, `NSError` and `URL`.
 import Basics
 import DBus
 import Dispatch

@@ -11,9 +11,9 @@ public final class MSALResult: Sendable {
     public let scopes: [String]
     /// The account of the token.
     public let account: MSALAccount
-    /// The organisation's provider's signed statement of who has signed in. `nil` if there is no such provider, or if
-    /// the sign-in was granted a scope about the person that the app's manifest lacks. ``MSALAccount/accountClaims``
-    /// identifies the person in any case.
+    /// The ID token, in which the organisation's provider states and signs which person has signed in. `nil` if there
+    /// is no such provider, or if the sign-in was granted a scope about the person that the app's manifest lacks.
+    /// ``MSALAccount/accountClaims`` identifies the person in any case.
     public let idToken: String?
     /// The authority of the request, or of the configuration if the request has none.
     public let authority: MSALAuthority

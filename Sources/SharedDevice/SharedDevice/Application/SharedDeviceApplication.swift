@@ -154,7 +154,8 @@ public final class SharedDeviceApplication: Sendable {
         _ = try await keeper.cleaned(change, detail: "implied: the app went on to its next request", isImplied: true)
     }
 
-    /// Reports that the cleanup after `change.previousAccounts` failed. It stays pending, and the next request says so.
+    /// Reports that the cleanup after `change.previousAccounts` failed. The cleanup stays pending, and the next request
+    /// reports the change again.
     ///
     /// - Parameters:
     ///   - change: the change after which the app has tried to clean up.

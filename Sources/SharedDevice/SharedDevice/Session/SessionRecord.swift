@@ -93,8 +93,8 @@ import Glibc
         let forgotten = held.filter { $0 != current && !mayHoldData.contains($0) }
         if !forgotten.isEmpty { mayHoldData = (mayHoldData + forgotten).sorted { $0.epoch < $1.epoch } }
         shared.formUnion(forgotten.map(\.epoch))
-        // A later session that entered the record since may be the current one: another process of the app has learned
-        // of it.
+        // A session with a later epoch that entered the record during the request may be the current one: another
+        // process of the app has learned of it.
         let stale = mayHoldData.filter { $0 != current && ($0.epoch <= session.epoch || known.contains($0)) }
         guard let current else { return stale }
         if !mayHoldData.contains(current) {

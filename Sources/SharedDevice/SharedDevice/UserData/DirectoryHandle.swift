@@ -224,7 +224,8 @@ extension Account {
 extension DirectoryHandle {
     /// Removes everything in which one person could leave data for the next. These are access control lists, including
     /// the default list for new entries, and extended attributes (`user.*`), which hold arbitrary bytes. Set-ID bits,
-    /// the sticky bit, and the write rights of group and others go, too. The read rights of group and others stay.
+    /// the sticky bit, and the write rights of group and others are removed, too. The read rights of group and others
+    /// stay.
     func takeLeftovers() throws(UserDataError) {
         let mode = try status().st_mode & 0o7777
         var kept = mode & ~0o7022 | 0o700

@@ -229,8 +229,8 @@ struct TombstoneSweep {
 /// name. Directories in the lower layer of an overlay, contents of a btrfs subvolume, and encrypted entries without
 /// their key cannot be renamed.
 ///
-/// At most two directories are open at a time, whatever the depth of the tree. The way back up is `..`, but only if it
-/// is the directory from which the way led down: another program may have moved a directory.
+/// At most two directories are open at a time, whatever the depth of the tree. The sweep goes back up by `..`, and
+/// checks that this is the directory from which it descended: another program may have moved a directory.
 extension TombstoneSweep {
     private struct Level {
         let name: DirectoryHandle.Name
@@ -351,7 +351,7 @@ extension TombstoneSweep {
         return full
     }
 
-    /// Opens the parent directory, if it is the one from which the way led down.
+    /// Opens the parent directory. Fails if it is not the directory from which the sweep descended.
     private static func up(
         from directory: borrowing DirectoryHandle,
         to level: Level,

@@ -189,8 +189,8 @@ public struct UserDataDirectory: Sendable {
 
     // MARK: Removing
 
-    /// Removes the directories of these accounts, and the leftovers of earlier removals. On return none of it is on
-    /// disk. Succeeds if there is nothing to remove.
+    /// Removes the directories of these accounts, and the leftovers of earlier removals. On return they are no longer
+    /// on disk. Succeeds if there is nothing to remove.
     ///
     /// Readers by path find nothing once the removal has begun, even if the function throws later. There is one
     /// exception: if the file system cannot move a directory (it is full, or is a layer of an overlay), readers see the
