@@ -147,8 +147,8 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalErrorBrokerApplicationTokenWriteFailed = -42712
     /// Not raised here.
     case internalErrorBrokerApplicationTokenReadFailed = -42713
-    /// No broker serves the request: the broker does not respond, the device is not shared, the app has turned the
-    /// broker off, or the broker does not serve the app's redirect URI.
+    /// No broker serves the request: the broker does not respond, or the device is not shared. Or the app has turned
+    /// the broker off, or has a redirect URI that the broker does not serve.
     case internalBrokerNotAvailable = -42714
     /// Not raised here.
     case internalErrorInvalidASWebAuthenticationURL = -42745

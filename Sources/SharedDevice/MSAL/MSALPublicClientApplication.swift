@@ -166,10 +166,11 @@ extension MSALPublicClientApplication {
     /// ``cleanupDone(of:)``. Until a change is settled, the app is told of it again, also after a crash. A device with
     /// a strict policy accepts only ``cleanupDone(of:)`` as a receipt. A request that fails settles nothing.
     ///
-    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not respond,
-    /// ``MSALInternalError/internalErrorUnauthorizedClient`` if the device does not admit the app,
-    /// ``MSALInternalError/internalErrorUnexpected`` if the app's record of whose data it holds cannot be read or
-    /// written.
+    /// The error's internal code is one of these:
+    /// - ``MSALInternalError/internalBrokerNotAvailable``: the broker does not respond.
+    /// - ``MSALInternalError/internalErrorUnauthorizedClient``: the device does not admit the app.
+    /// - ``MSALInternalError/internalErrorUnexpected``: the app's record of whose data it holds cannot be read or
+    ///   written.
     public func getCurrentAccount(
         with parameters: MSALParameters?,
         completionBlock: @escaping MSALCurrentAccountCompletionBlock

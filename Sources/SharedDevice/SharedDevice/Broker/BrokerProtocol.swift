@@ -148,8 +148,8 @@ extension Account {
 @_spi(Extensions) public struct OwedSession: Sendable, Hashable {
     @_spi(Extensions) public let epoch: UInt64
     @_spi(Extensions) public let account: Account?
-    /// A number that changes when a process of the app that had the account ends without a report, and after that at
-    /// each start of the broker. 0 if no process ended that way.
+    /// A number that changes when a process of the app that had the account ends without a report. After the first such
+    /// end, it also changes at each start of the broker. 0 if no process ended that way.
     ///
     /// Such a process may have stored data after another one's cleanup. A receipt therefore returns the mark under
     /// which its cleanup began, and counts only under that mark.

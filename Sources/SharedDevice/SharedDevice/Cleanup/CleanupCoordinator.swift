@@ -153,8 +153,8 @@ public final class CleanupCoordinator: Sendable {
     }
 
     /// Removes the journal that a crash after the report has left. It names sessions that have ended and are cleaned
-    /// up. A journal that stays does no harm: no later session has the same account and epoch, and for a session that
-    /// the broker has reopened the journal is not used.
+    /// up. A journal that stays does no harm. No later session has the same account and epoch. If the broker has
+    /// reopened a session, the cleanup does not use the journal.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
     private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
