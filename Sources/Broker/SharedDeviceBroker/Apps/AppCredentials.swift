@@ -22,8 +22,8 @@ package struct AppCredentials: Sendable, Equatable {
 
     /// The user of the process, according to the bus.
     package let user: uid_t
-    /// The program of the process: an absolute path without symbolic links, to the same file as in the broker's view of
-    /// the file system.
+    /// The program of the process: an absolute path without symbolic links, which leads to the same file in the
+    /// broker's view of the file system.
     package let executable: String
     /// The system unit of the process; `nil` for a unit of a user's service manager, and for none.
     package let unit: String?
@@ -88,8 +88,8 @@ package enum ProcessView {
     /// file here. With its own mount namespace, a process can have any path for its program.
     ///
     /// An update removes the file of a running program. The path then counts if the file belonged to root, so that no
-    /// other user can have made it. A file that still has a link was not removed; its name merely ends like that of a
-    /// removed one.
+    /// other user can have made it. A file that still has a link was not removed: “ (deleted)” is then part of its
+    /// name.
     static func executable(of process: UInt32) -> String? {
         let link = "/proc/\(process)/exe"
         guard let target = destination(of: link) else { return nil }
@@ -289,7 +289,7 @@ extension ProcessLooks.State {
     }
 }
 
-/// An app that takes part.
+/// The identity of an app: its manifest, or else its program and user.
 package struct AppIdentity: Sendable, Equatable {
     /// The key of the app's entries. For an enrolled app it is the manifest's identifier. Otherwise it also contains
     /// the program and the user, so that it never equals an enrolled app's.

@@ -90,8 +90,8 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// The app of this caller, whether or not it takes part; `nil` if it is unknown. A caller that claims another app's
-    /// identifier keeps its key from before that app had a manifest, which contains the caller's program and user.
+    /// The app of this caller, whether or not it takes part; `nil` if it is unknown. A caller that falsely claims an
+    /// enrolled app's identifier gets the key of a caller without a manifest, which contains its program and user.
     func identityOfRefused(_ credentials: AppCredentials, claiming claimed: String?) -> AppIdentity? {
         do throws(EligibilityRefusal) {
             return try identity(of: credentials, claiming: claimed)

@@ -13,8 +13,8 @@ import Synchronization
 /// One effect may wait for the disk (`mayWait`), because later effects have to come after it. It runs on the
 /// engine's own queue, with the effects that follow it.
 ///
-/// A submitting thread hands the rest to that queue after a while, because it may be the thread that the disk waits
-/// for.
+/// A submitting thread processes a limited number of events and hands the rest to that queue. It may be the disk's
+/// thread, which has further batches to write.
 final class BrokerEngine: Sendable {
     private struct Box {
         var state: BrokerState
@@ -102,8 +102,8 @@ final class BrokerEngine: Sendable {
         rest.async { self.carryThrough(atMost: .max, mayWait: true) }
     }
 
-    /// Whether the engine is making progress: submits an event that changes nothing, and returns whether the one of the
-    /// previous call was processed. It stays unprocessed while an earlier effect blocks.
+    /// Whether the engine is making progress: submits an event that changes nothing, and returns whether the event of
+    /// the previous call was processed. That event stays queued while an earlier effect blocks.
     func hasGoneOn() -> Bool {
         let hasGoneOn = box.withLock { box in
             guard box.taken >= box.proof else { return false }

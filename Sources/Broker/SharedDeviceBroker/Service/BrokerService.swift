@@ -206,7 +206,7 @@ package final class BrokerService: Sendable {
             keep(ManagedConfiguration())
         case nil: break
         }
-        // Read only until the first valid content has arrived.
+        // The stored configuration counts only until the file has been valid once in this run.
         let last = update.inForce == nil ? kept : nil
         var policy = DevicePolicy(
             inForce: update.inForce,
@@ -333,7 +333,8 @@ package final class BrokerService: Sendable {
 }
 
 extension BrokerService {
-    /// Carries out an effect on the thread that submitted the event. Only the effect for the engine's own queue blocks.
+    /// Carries out an effect, on a thread that submits events or on the engine's own queue. Only
+    /// ``Effect/noteState(_:)`` blocks, and the engine runs it on its queue.
     func perform(_ effect: Effect) {
         switch effect {
         case .reply(let number, let result): interface.reply(number, result)

@@ -159,7 +159,7 @@ final class Callers: Sendable {
         }
         if let caller { return body(.success(caller)) }
         if isFirst { return ask(sender) }
-        // Wakes the reading thread, which looks for turns before it sleeps.
+        // Wakes the reading thread, which carries out queued calls before it sleeps.
         if !isReading { connection.perform {} }
     }
 
@@ -305,7 +305,8 @@ final class Callers: Sendable {
     }
 }
 
-// A bus stops reading from the broker altogether while it queues too much for callers that do not read.
+// A bus that has queued too much for callers that do not read stops reading from the broker. The limits below keep the
+// queue short.
 extension Callers: CallScheduler {
     /// The limit of unread responses for a connection and for a user: hundreds of the longest, thousands of ordinary
     /// ones.
@@ -314,7 +315,7 @@ extension Callers: CallScheduler {
     func admit(_ call: borrowing MessageHeader) -> CallPermission {
         guard let sender = call.sender else { return .drop }
         let (user, isFull) = state.withLock { state in (state.known[sender]?.user, state.isFull(sender)) }
-        // Calls beyond the quota are dropped unread.
+        // A call that expects no reply cannot be refused. Beyond the quota it is dropped unread.
         guard call.expectsReply else { return isFull ? .drop : .take }
         switch unread.standing(of: sender, user, user == nil ? .ofStrangers : Self.unreadRoom) {
         case .anything: return .take
@@ -422,7 +423,8 @@ extension Callers.State {
         waiting[caller.connection, default: 0] += 1
     }
 
-    /// A queued call had its turn. Returns whether its connection has ended and this was its last call.
+    /// Removes a call that had its turn from the count of its connection. Returns whether the connection has ended and
+    /// this was its last call.
     mutating func ended(_ call: Callers.WaitingCall) -> Bool {
         let connection = call.caller.connection
         waiting[connection, default: 1] -= 1
@@ -458,7 +460,7 @@ extension Callers.State {
         return true
     }
 
-    /// The bus has named the connection's user: charges its calls to that user. Returns the calls beyond the quota.
+    /// Charges a connection's calls to its user, whom the bus has named. Returns the calls beyond the quota.
     mutating func vouch(_ sender: String, _ user: UInt32) -> [Callers.Continuation] {
         guard let waiting = asking[sender] else { return [] }
         users[sender] = user
@@ -479,7 +481,7 @@ extension Callers.State {
         return refused
     }
 
-    /// A call was answered, or its caller no longer waits.
+    /// Ends the charge of a call that has its response, or whose caller no longer waits.
     mutating func end(_ number: UInt64, of sender: String) {
         if admitted[sender]?.number == number { admitted[sender] = nil }
         guard let charge = charges.removeValue(forKey: number) else { return }

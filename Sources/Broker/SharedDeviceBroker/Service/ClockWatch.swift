@@ -14,7 +14,7 @@ final class ClockWatch: @unchecked Sendable {
     private let source: any DispatchSourceRead
 
     /// - Parameter jumped: Called on the watch's own queue.
-    /// - Returns: `nil` if the kernel provides no such descriptor.
+    /// - Returns: `nil` if the kernel provides no descriptor that reports clock jumps.
     init?(jumped: @escaping @Sendable () -> Void) {
         let descriptor = CLinux_openClockEvents()
         guard descriptor >= 0 else { return nil }

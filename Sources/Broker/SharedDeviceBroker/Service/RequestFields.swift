@@ -10,7 +10,7 @@ struct RequestFields {
     static let longestWait = 60.0
     /// The longest accepted list of scopes, in bytes.
     static let longestScopes = 8192
-    /// The longest response of a browser, in bytes.
+    /// The longest query of a browser's redirect, in bytes.
     static let longestQuery = 8192
     /// The maximum of provider events in one call.
     static let mostEvents = 100

@@ -19,7 +19,7 @@ final class ShutdownDelay: Sendable {
 
     init(log: Logger) { self.log = log }
 
-    /// Takes the lock, unless it is already held.
+    /// Takes the lock, unless it is held or was released.
     func take(_ connection: DBusConnection) async {
         guard state.withLock({ $0.lock == nil && !$0.isReleased }) else { return }
         var (lock, problem): (DBusDescriptor?, String?) = (nil, nil)

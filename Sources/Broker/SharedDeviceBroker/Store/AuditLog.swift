@@ -10,9 +10,9 @@ package struct AuditEntry: Sendable, Equatable {
         case signedIn = "signed-in"
         case signedOut = "signed-out"
         case modeChanged = "mode-changed"
-        /// All apps were told to ask.
+        /// All apps were told to ask for the state.
         case announced
-        /// An app received the account of the session, and may hold its data from here on.
+        /// An app received the session's account, and may hold the session's data from here on.
         case held
         /// An app asked, and was told that it owes the cleanup.
         case told
@@ -92,8 +92,8 @@ package final class AuditLog: Sendable {
         /// The entry's number, in ascending order.
         package let sequence: Int64
         package let entry: AuditEntry
-        /// The account of the entry's session: its name, or “account #3” if it is no longer on the device. `nil` if the
-        /// entry names none.
+        /// The name of the account that the entry concerns, or “account #3” if the account is no longer on the device.
+        /// `nil` if the entry names none.
         package let account: String?
     }
 

@@ -21,7 +21,8 @@ package final class DeviceStore: Sendable {
         package var configuration: Data?
         /// The content of the last valid app manifests, by file name.
         package var manifests: [String: Data] = [:]
-        /// A newer state without an account that is noted in the reserved space but not in the database.
+        /// A state without an account that was noted (``SignOutNotes``) and is newer than the state in the database;
+        /// `nil` if there is none.
         package var noted: (state: DeviceState, date: Date)?
         /// The provider's record of the open session.
         package var provider: ProviderSession?
@@ -100,7 +101,8 @@ package final class DeviceStore: Sendable {
         return try database.read("read the device's state") { db in try device(db, path: path) }
     }
 
-    /// Writes the batch. On return it is on the disk, and so is any noted sign-out. On error nothing has changed.
+    /// Writes the batch in one transaction. On return it is on the disk. On error the database is unchanged, and the
+    /// note of a sign-out (``SignOutNotes``) is flushed to the disk instead.
     ///
     /// - Throws: ``StoreError``.
     package func commit(_ batch: Batch) throws(StoreError) {

@@ -10,7 +10,8 @@ enum LedgerRows {
         }
         var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
         for (number, participant, part) in try db.rows("SELECT * FROM part", as: { try part($0, path: path) }) {
-            // A duty without a session, or a session that is over without duties, would never be settled.
+            // An entry of an unknown session would never be settled, nor would an entry whose progress contradicts its
+            // session. An entry has a progress exactly when its session has ended.
             guard let session = sessions[number], (part.progress == nil) == (session.outcome == nil) else {
                 throw DeviceStore.nonsense("an app's row", path)
             }
