@@ -321,7 +321,7 @@ package struct DevicePolicy: Sendable, Equatable {
     /// The users who may see the device and sign out, in addition to its administrators, as the system knew them when
     /// the configuration was read.
     package var operators: Set<UInt32> = []
-    /// The names that these users come from.
+    /// The names in the configuration from which ``operators`` was looked up.
     package var operatorNames: [String] = []
 
     package init() {}

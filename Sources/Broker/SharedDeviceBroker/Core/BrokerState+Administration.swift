@@ -47,7 +47,8 @@ extension BrokerState {
 
     // MARK: Rights
 
-    /// Checks whether the caller has the right: root, the broker's user, operators, and users whom polkit permits it.
+    /// Checks whether the caller has the right. Root, the broker's user, operators and users whom polkit permits have
+    /// it.
     ///
     /// - Returns: `false` if polkit is asked or the operators are looked up. The request continues with the result.
     mutating func permit(_ right: Right, _ request: Request, _ caller: Caller) throws(Refusal) -> Bool {
@@ -275,7 +276,8 @@ extension BrokerState {
 }
 
 extension Request.Call {
-    /// The right that the caller needs; `nil` if the request is open to apps, or only to root.
+    /// The right that the caller needs; `nil` if the request is for apps or services, or only for root and the broker's
+    /// user.
     var right: BrokerState.Right? {
         switch self {
         case .runningApps, .status, .log, .round(_, _, _, _, isAdministration: true): .status

@@ -111,7 +111,7 @@ extension BrokerState {
     /// Records that each adapter holds data of the open sessions. An adapter's program never asks for the account, so
     /// it holds data from the beginning of the session, or from the time when its manifest appears.
     ///
-    /// For a new session the caller has to commit the change.
+    /// For a new session, call this before the change that the sign-in waits for, so that both are committed together.
     mutating func holdForAdapters() {
         for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
             for manifest in eligibility.adapters {

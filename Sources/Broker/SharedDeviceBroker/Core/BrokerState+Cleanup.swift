@@ -133,8 +133,8 @@ extension BrokerState {
         }
     }
 
-    /// Handles the end of the app's last process. It owes again the cleanups that it had begun, and the bus is asked to
-    /// start it.
+    /// Handles the end of the app's last process. The app owes again the cleanups that it was told of or had begun, and
+    /// the bus is asked to start it if it owes any.
     mutating func appEnded(_ participant: Participant) {
         for number in ledger.processEnded(participant) {
             enterRepeatable(.interrupted, "interrupted", number, participant)

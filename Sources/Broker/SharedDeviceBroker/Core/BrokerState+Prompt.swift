@@ -381,8 +381,8 @@ extension Request.Call {
         }
     }
 
-    /// How long the caller of a sign-in waits for the response. This is a little less than libraries (25 s) and prompts
-    /// (60 s) wait, so that no person is signed in after being told that it failed.
+    /// How long after its request a sign-in may still succeed. This is a little less than libraries (25 s) and prompts
+    /// (60 s) wait for the response, so that no person is signed in after being told that it failed.
     var signInPatience: Duration? {
         switch self {
         case .signIn(_, _, let patience, _): patience + .seconds(20)

@@ -76,7 +76,8 @@ extension BrokerState {
 
     // MARK: End
 
-    /// Closes the session on this device. The provider is told afterwards, whether or not that succeeds.
+    /// Closes the session on this device at once. The provider is told afterwards, and the session stays closed even if
+    /// the provider cannot be told.
     mutating func closeProviderSession() {
         guard let session = provider.session else { return }
         let isRenewed = isRenewed
@@ -136,8 +137,8 @@ extension BrokerState {
 
     // MARK: Without confirmation
 
-    /// When the session ends for lack of confirmation by the provider. It is `nil` if no check is overdue or has failed
-    /// and no person is needed, or if no grace is configured.
+    /// When the session ends for lack of confirmation by the provider. It is `nil` without a configured grace, and
+    /// while nothing is wrong: no check is overdue, the last check did not fail, and no person is needed.
     ///
     /// The grace counts from the last confirmation, whatever prevents the next one: the network, the provider, the
     /// configuration, a failing disk (without it no request is sent), or a person who has to authenticate again. There

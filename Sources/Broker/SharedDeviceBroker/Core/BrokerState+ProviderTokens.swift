@@ -59,7 +59,8 @@ extension BrokerState {
         return try handOver(request, token.participant, Grant(account: account, epoch: device.epoch, token: kept))
     }
 
-    /// The key of the app's request count. It counts until the next sign-in, which requires a person.
+    /// The key of the app's request count. The count starts again at the next sign-in, which an app cannot cause
+    /// without a person.
     func asker(_ participant: Participant) -> QuestionPace.Asker {
         QuestionPace.Asker(participant: participant, generation: provider.generation)
     }

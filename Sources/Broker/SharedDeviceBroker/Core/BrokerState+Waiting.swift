@@ -113,8 +113,8 @@ extension BrokerState {
     }
 }
 
-/// The waiting requests. Many of them may wait for the disk, and checking all of them at each event would be slow. They
-/// are stored separately, with the first change that any of them waits for.
+/// The waiting requests. Many of them may wait for the disk, and checking these at each event would be slow. So the
+/// requests that wait for the disk are stored separately, with the first change that any of them waits for.
 struct WaitingRequests: Sendable {
     private var onDisk: [UInt64: BrokerState.Waiting] = [:]
     private var others: [UInt64: BrokerState.Waiting] = [:]

@@ -11,8 +11,8 @@ import SharedDevice
 ///
 /// Two rules always hold (architecture, D9 and D10):
 ///
-/// - An app receives an account only after the ledger entry that it may hold its data is committed. A person is signed
-///   in only after the session is committed.
+/// - An app receives an account only after the ledger entry that the app may hold the account's data is committed. A
+///   person is signed in only after the session is committed.
 /// - A sign-out does not wait: account and tokens are withheld and all apps are told at once. The commit follows.
 package struct BrokerState: Sendable {
     // MARK: The device
@@ -121,8 +121,8 @@ package struct BrokerState: Sendable {
             enter(noted.state, cause: "what the broker had noted before this start")
             self.now = now
         }
-        // Keeps the entries for the journal, which has to match the log. Apps are told as soon as the broker has its
-        // name on the bus.
+        // Keeps only the entries for the journal, which has to match the log. Apps are told as soon as the broker has
+        // its name on the bus.
         effects = effects.filter { if case .journal = $0 { true } else { false } }
     }
 

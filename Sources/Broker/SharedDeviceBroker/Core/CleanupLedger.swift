@@ -63,8 +63,8 @@ package struct CleanupLedger: Sendable, Equatable {
         /// Merges another entry, so that this one also waits for its processes.
         mutating func take(_ other: Part) {
             connections.formUnion(other.connections)
-            // If both entries had such departures, the result differs from both marks, so that a receipt in flight does
-            // not count.
+            // Two different marks, neither of them 0, become a third one, so that a receipt in flight under either of
+            // them does not count.
             if mark != other.mark { mark ^= other.mark }
             reported = []
             if other.progress?.isSettled != true { isReported = isReported && other.isReported }
@@ -362,8 +362,9 @@ package struct CleanupLedger: Sendable, Equatable {
         return !theirs.isEmpty
     }
 
-    /// Keeps at most `count` ended rounds that are not complete. The debts of the oldest rounds move to a later round
-    /// of the same account. Otherwise an app that never reports would make the ledger grow with each sign-out.
+    /// Removes the oldest ended rounds that are not complete, beyond the latest `count`, and moves their debts to a
+    /// later round of the same account and outcome. A round without such a later round stays. Otherwise an app that
+    /// never reports would make the ledger grow with each sign-out.
     package mutating func fold(keeping count: Int) {
         let ended = unfinished.filter { sessions[$0]?.endedAt != nil }.sorted()
         for number in ended.dropLast(count) {

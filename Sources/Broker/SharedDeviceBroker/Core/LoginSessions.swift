@@ -33,7 +33,7 @@ package struct LoginSessions: Sendable {
         /// Whether the session is in the foreground.
         package var isActive: Bool
         package var isLocked: Bool
-        /// Whether it is a login over the network, for instance to a screen that a program provides.
+        /// Whether it is a login over the network, for instance to a virtual screen.
         package var isRemote: Bool
         /// Whether the person has logged out while processes of the session remain.
         package var isClosing: Bool

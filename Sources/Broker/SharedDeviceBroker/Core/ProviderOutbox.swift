@@ -16,7 +16,7 @@ package struct ProviderOutbox: Sendable {
         package let keepsSession: Bool
         /// When the entry was added. By the wall clock, because the waiting continues across restarts.
         package let addedAt: Date
-        /// How often the provider was told, at most ``ProviderOutbox/mostTries``.
+        /// The number of attempts to tell the provider, at most ``ProviderOutbox/mostTries``.
         package internal(set) var tries: Int
         var next: Duration
         /// Whether a renewal is in flight with this record. Its response may contain a newer record.

@@ -89,7 +89,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         (refusal.declinedScopes, refusal.grantedScopes) = (declined, granted)
         return refusal
     }
-    /// The provider granted scopes in a token that the app's manifest does not list.
+    /// The provider's token grants scopes that the app's manifest does not list.
     package static func excessScopes(_ scopes: [String]) -> Refusal {
         let names = scopes.joined(separator: " ").printable(200)
         return Refusal(
