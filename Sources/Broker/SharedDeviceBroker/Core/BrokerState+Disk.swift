@@ -154,7 +154,7 @@ extension BrokerState {
 
     static func recordProblem(_ reasons: [String]) -> String? {
         guard !reasons.isEmpty else { return nil }
-        return "what is kept of the sign-in with the organisation's provider cannot be opened ("
+        return "the stored record of the sign-in with the organisation's provider cannot be opened ("
             + Set(reasons).sorted().joined(separator: "; ")
             + "); start the broker with the key that it was sealed with (the credential token-key), or have the person sign in again"
     }

@@ -76,7 +76,7 @@ extension BrokerState {
         }
         switch event.kind {
         case .reauthenticate: needPerson()
-        default: endByProvider("the provider has ended its session, and told so")
+        default: endByProvider("the provider has ended its session, and reported that")
         }
         return provider.needsPerson
     }

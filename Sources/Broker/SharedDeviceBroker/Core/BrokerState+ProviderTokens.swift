@@ -179,7 +179,7 @@ extension Refusal {
         let seconds = pause.components.seconds + (pause.components.attoseconds > 0 ? 1 : 0)
         return Refusal(
             .tooManyAttempts,
-            "this app has the organisation's provider asked too often; try again in \(seconds) s, or keep tokens until they end"
+            "this app has caused too many requests to the organisation's provider; try again in \(seconds) s, or keep tokens until they expire"
         )
     }
 }

@@ -152,7 +152,7 @@ extension BrokerState {
     mutating func tellLater(_ record: ProviderRecord, keepsSession: Bool = false, isRenewed: Bool = false) {
         let (number, dropped) = provider.outbox.add(record, keepsSession: keepsSession, isHeld: isRenewed, at: now)
         if isRenewed { provider.renewal?.held = number }
-        if let dropped { noteEnd(dropped, .lost, "too many ends wait") }
+        if let dropped { noteEnd(dropped, .lost, "too many ended sessions wait to be reported") }
         needsDisk(within: .zero)
     }
 

@@ -170,7 +170,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func appNotEligible(_ reason: String) -> Refusal { Refusal(.appNotEligible, reason) }
     package static let tooManyNames = Refusal(
         .invalidRequest,
-        "this process has used too many app identifiers; give each app one identifier, and connect again"
+        "this process, or its user in this session, has used too many app identifiers; give each app one identifier, "
+            + "and connect again or wait for the next session"
     )
     package static let requestAbandoned = Refusal(
         .invalidRequest,

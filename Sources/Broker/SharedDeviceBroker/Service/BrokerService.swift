@@ -101,7 +101,9 @@ package final class BrokerService: Sendable {
         let content = try store.load(at: now)
         kept = content.configuration
         keptManifests = Locked(content.manifests)
-        for problem in content.recordProblems { log.error("not opened", metadata: ["reason": "\(problem)"]) }
+        for problem in content.recordProblems {
+            log.error("a record of the provider cannot be opened", metadata: ["reason": "\(problem)"])
+        }
         let engine = BrokerEngine(
             BrokerState(content, lastActivity: activity.date, requiresProof: options.hasManyUsers, at: now)
         )
@@ -114,7 +116,7 @@ package final class BrokerService: Sendable {
             connection: connection,
             arrived: { engine.submit(.arrived($0)) },
             left: { engine.submit(.left($0, mark: CleanupLedger.newMark())) },
-            leaves: { log.error("leaves the bus and comes back", metadata: ["reason": "\($0)"]) },
+            leaves: { log.error("the broker leaves the bus and comes back", metadata: ["reason": "\($0)"]) },
             hasRoom: { engine.hasRoom() }
         )
         engine.onRoom { [weak callers] in callers?.goOn() }
@@ -465,7 +467,7 @@ extension BrokerService {
             callers.announced()
         } catch {
             // Once the bus is back, all apps are told to ask.
-            log.warning("not announced", metadata: ["reason": "\(error)"])
+            log.warning("the apps are not told of a change yet", metadata: ["reason": "\(error)"])
         }
     }
 
@@ -481,7 +483,7 @@ extension BrokerService {
             let erase: @Sendable () -> Void = {
                 store.database.eraseRemnants()
                 guard let remnants = store.database.remnants else { return }
-                log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
+                log.warning("removed data is still in the store's files", metadata: ["reason": "\(remnants)"])
             }
             // Queued behind other work, because no request waits for it.
             if !disk.submit(erase) { erase() }
@@ -495,7 +497,7 @@ extension BrokerService {
             engine.submit(.logRead(number, Result { () throws(StoreError) in try log.lines(filter) }))
         }
         guard !isTaken else { return }
-        let problem = "too many others read it at this moment; ask again"
+        let problem = "too many requests for the log are pending; ask again"
         engine.submit(.logRead(number, .failure(StoreError(.busy, attempted: "read the audit log", message: problem))))
     }
 

@@ -51,7 +51,9 @@ struct RequestFields {
     /// A user's number; `nil` if the field is absent.
     func user() throws(Refusal) -> UInt32? {
         try number("user").map { number throws(Refusal) in
-            guard let user = UInt32(exactly: number) else { throw .malformed("user", "is not a user's number") }
+            guard let user = UInt32(exactly: number) else {
+                throw .malformed("user", "is too large, and has to be a user's number (uid)")
+            }
             return user
         }
     }

@@ -70,7 +70,7 @@ package final class DeviceStore: Sendable {
     /// - Throws: ``StoreError``; `damaged` if a row is invalid.
     package func load(at now: Moment) throws(StoreError) -> Content {
         var content = try Self.read(database, at: now)
-        try database.read("read what is kept of the provider") { try provider.read($0, at: now, into: &content) }
+        try database.read("read the stored records of the provider") { try provider.read($0, at: now, into: &content) }
         content.noted = notes.latest(after: content.device.epoch)
         return content
     }

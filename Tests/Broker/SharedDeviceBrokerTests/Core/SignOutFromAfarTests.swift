@@ -161,7 +161,7 @@ struct SignOutFromAfarTests {
         device.expectPersonWanted()
         try device.report(.of(.ended, session: "sid"))
         device.expectSignedOut()
-        #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session, and told so")
+        #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session, and reported that")
     }
 
     @Test("only the identity service may report, by its unit on a shared bus")
