@@ -16,8 +16,8 @@ package import DeviceConfiguration
 /// 6. With `Enable_SSO_On_All_ManagedApps`, all enrolled apps take part.
 /// 7. The remaining apps take part, unless enrolment is required, or there is an allow list or a prefix list.
 ///
-/// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: for other apps the enforcer
-/// would not know what to stop and delete. The prompt that comes with the broker needs no `cleanup`, because it
+/// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: for other apps the enforcement
+/// program would not know what to stop and delete. The prompt that comes with the broker needs no `cleanup`, because it
 /// receives neither account nor token.
 ///
 /// A process in a sandbox that does not name its Flatpak does not take part, because its app is unknown.

@@ -147,7 +147,7 @@ package enum Event: Sendable {
     case request(Request)
     /// A request was malformed, and was already refused.
     case malformed(connection: String, method: String, Refusal)
-    /// The identity provider has answered the request with this number.
+    /// The identity provider has responded to the request with this number.
     case authenticated(UInt64, Result<AuthenticatedIdentity, IdentityError>)
     case issued(UInt64, Result<AccessToken, IdentityError>)
     case committed(UInt64)

@@ -7,9 +7,9 @@ import Logging
 
 /// The state of enforced cleanup: the late apps, and the enforcement programs that stop them and delete their data.
 ///
-/// An app is handed over once its deadline has passed, unless a person is signed in. Until the report, sign-in is
-/// blocked and the app's own calls are refused: it neither cleans up nor starts again while its data is deleted. The
-/// app's own reports do not move the deadline.
+/// An app is handed over to such a program once its deadline has passed, unless a person is signed in. Until the
+/// program reports, sign-in is blocked and the app's own calls are refused: it neither cleans up nor starts again while
+/// its data is deleted. The app's own reports do not move the deadline.
 struct Enforcement: Sendable {
     struct Failure: Sendable {
         let problem: String

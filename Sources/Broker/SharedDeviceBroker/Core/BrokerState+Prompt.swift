@@ -339,7 +339,7 @@ extension BrokerState {
         default: prompts[name] = nil
         }
         if let handle = prompt.handle { effects.append(.cancelSignIn(handle)) }
-        // The result of the password check answers the request.
+        // A request that waits for the password check gets the result of the check as its response.
         if prompt.method != .password, let request = prompt.stage.request { refuse(request, refusal) }
     }
 

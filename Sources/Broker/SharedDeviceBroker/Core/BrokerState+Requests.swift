@@ -29,7 +29,7 @@ extension BrokerState {
         /// When the prompt began the sign-in.
         var beganAt = Duration.zero
         /// Whether the request for the password check was given up. The throttle counts it as a failure until the
-        /// provider has answered, and then by the result.
+        /// provider responds, and then goes by the result.
         ///
         /// So a caller that disconnects gains no free attempts, and an app that is killed locks out no user.
         var isAbandoned = false

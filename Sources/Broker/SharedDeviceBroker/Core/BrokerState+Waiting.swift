@@ -120,7 +120,7 @@ struct WaitingRequests: Sendable {
     private var others: [UInt64: BrokerState.Waiting] = [:]
     /// No request waits for an earlier change; `nil` if none waits for the disk.
     private var firstChange: UInt64?
-    /// The earliest time at which a request has to be answered; `nil` if no request has a time.
+    /// The earliest time at which a request has to get its response; `nil` if no request has a time.
     private(set) var deadline: Duration?
 
     subscript(number: UInt64) -> BrokerState.Waiting? {

@@ -17,7 +17,7 @@ package struct ProviderSession: Sendable, Equatable {
     package let beganAt: Date
     /// Whether the provider requires the person before it issues a token. A restart of the broker does not change this.
     package internal(set) var needsPerson = false
-    /// Whether every renewal with the record's token has been answered. It is set to `false` and committed before a
+    /// Whether every renewal with the record's token has a response. It is set to `false` and committed before a
     /// renewal is sent.
     ///
     /// If a start finds `true`, the token is valid: a refusal is the provider's decision, and not the effect of a token
@@ -89,7 +89,8 @@ extension BrokerState {
         /// How many renewals have failed in a row, and until when the provider is therefore not asked.
         var failures = 0
         var pausedUntil: Duration?
-        /// Whether a renewal was not answered, so that the record's token may be used up.
+        /// Whether the record's token may be used up, because a renewal got no response, or revoked with the tokens of
+        /// an earlier sign-in.
         var mayBeUsed = false
         /// Whether the broker is about to end. It then sends no renewals.
         var isEnding = false

@@ -116,8 +116,8 @@ final class Callers: Sendable {
     /// The methods that ask about the device as a whole.
     static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
 
-    /// The methods for administrators. From other users they count as questions, because refusing hundreds at once
-    /// costs as much time as answering them.
+    /// The methods of the enforcement program. From users who are not administrators they count as questions, because
+    /// refusing hundreds at once costs as much time as carrying them out.
     static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
     /// The quota of a connection whose user is not known yet. It is small, so that all connections of one user leave

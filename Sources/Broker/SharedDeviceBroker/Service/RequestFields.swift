@@ -158,7 +158,7 @@ struct RequestFields {
         return Set(scopes)
     }
 
-    /// The apps whose cleanup the enforcer has in progress.
+    /// The apps whose cleanup the enforcement program has in progress.
     func underWay() throws(Refusal) -> Set<Participant> {
         guard let value = fields["underWay"] else { return [] }
         guard case .array(let elements, of: "a{sv}") = value, elements.count <= Enforcement.mostClaims else {
