@@ -40,7 +40,8 @@ package final class Adapter: Sendable {
     /// - Parameters:
     ///   - start: when the program runs; with `nil` the adapter never starts it.
     ///   - stateDirectory: the directory of the adapter's record of the app. There the adapter saves the mounts above
-    ///     the paths at the session's beginning. With `nil` it does not detect that paths lead elsewhere since.
+    ///     the paths at the session's beginning. With `nil` it does not detect that a path leads elsewhere by the end
+    ///     of the session.
     ///   - log: takes a line for the administrator.
     ///   - shown: receives each state of the device: a sign-in before the program is started for it, other states
     ///     afterwards.
@@ -126,7 +127,7 @@ package final class Adapter: Sendable {
         )
     }
 
-    /// Deletes at all paths, but skips paths that lead elsewhere since the session began.
+    /// Deletes at all paths, but skips each path that leads elsewhere than at the beginning of the session.
     ///
     /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
     private func delete() async throws(AdapterFailure) -> UserDataDirectory.Removed {

@@ -24,7 +24,7 @@ struct ControlGroup: Sendable {
     /// - Throws: ``AdapterFailure`` if the kernel's files cannot be read.
     func isEmpty() throws(AdapterFailure) -> Bool {
         for directory in directories {
-            // Version 2 has a count by the kernel.
+            // In version 2 of the hierarchy the kernel itself says whether a group has processes.
             if let events = try Self.read("\(directory)/cgroup.events") {
                 guard events.split(separator: "\n").contains("populated 0") else { return false }
             } else if try !Self.processes(directory).isEmpty {

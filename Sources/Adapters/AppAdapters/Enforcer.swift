@@ -45,8 +45,8 @@ package final class Enforcer: Sendable {
         /// Whether the broker has the report, by app.
         private var apps: [Overdue.Key: Bool] = [:]
 
-        /// - Returns: whether to begin. An app in flight is not begun again: the broker hands it over later if it is
-        ///   still overdue, and its knowledge from before the report is out of date.
+        /// - Returns: whether to begin. An app in flight is not begun again, because the broker may have responded
+        ///   before it received the report. If the app is still overdue, the broker hands it over later.
         mutating func begin(_ key: Overdue.Key) -> Bool {
             guard apps[key] == nil else { return false }
             apps[key] = false
@@ -126,8 +126,8 @@ package final class Enforcer: Sendable {
         manifests.withLock { $0 = update.manifests }
     }
 
-    /// Requests overdue apps even while others are in flight, so that a deletion stuck in a file system does not delay
-    /// other apps.
+    /// Asks the broker for overdue apps even while others are in flight, so that a deletion stuck in a file system does
+    /// not delay other apps.
     ///
     /// - Parameter refused: called when the broker does not accept this process as the enforcement.
     private func serve(_ refused: (String) -> Void) async {
@@ -214,8 +214,9 @@ package final class Enforcer: Sendable {
                 user: cleanup.user.number,
                 hasAdapter: cleanup.cleaner == .adapter
             )
-            // Ends an adapter's process first, because a stuck adapter must not restart its program. An app's own
-            // program may exit by itself.
+            // Ends an adapter's process first, because a stuck adapter must not restart its program. Without an
+            // adapter, the app's program is stopped first: it may exit by itself, whereas a process with a connection
+            // is killed.
             let program = cleanup.program(mark: mark(overdue.app))
             let parts: [any ProgramControl] =
                 cleanup.cleaner == .adapter ? [connected, program] : [program, connected]

@@ -139,7 +139,8 @@ public final class OwnedCommand: ProgramControl {
         ended(status, time)
         guard settings.restarts else { return }
         try? await Task.sleep(for: pause)
-        // A failure recurs at the device's next state change.
+        // The error is dropped: at the device's next change of state the start is attempted again, and a failure is
+        // reported.
         try? launch(again: true)
     }
 

@@ -110,7 +110,7 @@ final class ProcessScan: Sendable {
             let (result, count) = scan.state.withLock { ($0.result, $0.count) }
             if let result { return try result.get() }
             if count == last, let process = scan.abandonSilent(count) { throw silent([process]) }
-            // After a suspend it is not yet known whether one process is the cause.
+            // The first pass has no earlier count to compare, so it cannot tell whether a single process is the cause.
             if last >= 0, SuspendingClock.now >= end, scan.abandon() { throw scan.slow }
             last = count
         }

@@ -282,8 +282,8 @@ extension ProcessTree {
     private static func told(_ identifier: pid_t, _ root: String, file: String) throws(Unreadable) -> [UInt8] {
         try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
             let bytes = try Self.bytes(of: "\(directory)/\(file)") ?? []
-            // The file is empty if the thread has ended, or if the program has cleared its own memory. Only the first
-            // has no `exe`.
+            // The file is empty if the thread has ended, or if the program has cleared its own memory. Only an ended
+            // thread has no `exe`.
             var byte: CChar = 0
             guard bytes.isEmpty, readlink("\(directory)/exe", &byte, 1) < 0 else { return bytes }
             return errno == ENOENT || errno == ESRCH ? nil : bytes
@@ -304,8 +304,8 @@ extension ProcessTree {
 
     /// - Throws: ``AdapterFailure`` if a root adapter cannot read another user's process, because its sandbox is too
     ///   narrow. An adapter that runs as the user cannot read processes that are not dumpable, such as key agents. Such
-    ///   processes count as unmarked, or the user of an agent could never be cleaned up. The command's own are found as
-    ///   its descendants.
+    ///   processes count as unmarked; otherwise no cleanup for a user with a key agent could succeed. Processes of the
+    ///   command that are not dumpable are found as its descendants.
     static func bears(
         _ mark: Mark,
         _ identifier: pid_t,

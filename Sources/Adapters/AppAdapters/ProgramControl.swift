@@ -34,7 +34,7 @@ public struct StopPatience: Sendable {
     public var asked: Duration = .seconds(5)
     /// From the kill, which takes effect unless the process waits for a device.
     public var killed: Duration = .seconds(10)
-    /// The interval of polling, where no event tells.
+    /// The interval of polling, where the kernel reports no event.
     static let look = Duration.milliseconds(10)
 
     public init() {}

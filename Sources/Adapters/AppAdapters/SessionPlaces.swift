@@ -5,9 +5,9 @@ import SharedDevice
 
 /// The mounts above the paths that an adapter deletes, and whether each path has a parent directory.
 ///
-/// Detects paths that lead elsewhere since the session began: a file system was mounted above one, or its directory was
-/// moved. Without this check there would be nothing to delete at the path, and the receipt would claim that all data is
-/// gone.
+/// Detects a path that leads elsewhere than at the beginning of the session: a file system was mounted above it, or its
+/// directory was moved. Without this check there would be nothing to delete at the path, and the receipt would claim
+/// that all data is gone.
 struct SessionPlaces: Codable, Sendable, Equatable {
     struct Mount: Codable, Sendable, Hashable {
         let point: String
@@ -31,7 +31,8 @@ struct SessionPlaces: Codable, Sendable, Equatable {
     /// Reads the file system.
     init(paths: [String]) throws(AdapterFailure) {
         let first = try Self.mounts()
-        // Looking at a directory triggers automounters, so this precedes the list of mounts that counts.
+        // Looking at a directory triggers automounters. So the mounts are listed again afterwards, and only the second
+        // list counts.
         let hasParent = paths.map { path in
             let isAnswered = !Self.above(path, first).contains(where: \.isAnsweredByProcess)
             return isAnswered && Self.isThere(Self.parent(of: path))
@@ -166,7 +167,7 @@ struct SessionRecord: Sendable {
     /// Removes the record when no data of the session is left.
     func end() throws(AdapterFailure) { try write(nil) }
 
-    /// The paths that lead elsewhere since the session began. Empty without a record.
+    /// The paths that lead elsewhere than at the beginning of the session. Empty without a record.
     func moved() throws(AdapterFailure) -> [(path: String, failure: AdapterFailure)] {
         guard let before = try read() else { return [] }
         return before.moved(try SessionPlaces(paths: paths))

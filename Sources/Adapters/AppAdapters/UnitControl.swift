@@ -64,7 +64,7 @@ package struct UnitControl: ProgramControl {
 
     package func isStopped() async throws(AdapterFailure) -> Bool { try await isStopped(nil) }
 
-    /// - Parameter former: the unit's control group while it ran, which a stopped unit does not tell.
+    /// - Parameter former: the unit's control group while it ran. systemd does not report the group of a stopped unit.
     private func isStopped(_ former: ControlGroup?) async throws(AdapterFailure) -> Bool {
         let now = try await look()
         guard !now.isActive else { return false }

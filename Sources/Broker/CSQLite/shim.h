@@ -3,16 +3,16 @@
 
 #include <sqlite3.h>
 
-/* What Swift does not import: functions with a variable number of arguments, and macros with a cast. */
+/* Wrappers for functions with a variable number of arguments and macros with a cast, which Swift does not import. */
 
-/* From now on a word in double quotes is a name, and never a string. */
+/* Makes the connection read a word in double quotes as a name, never as a string. */
 static inline int CSQLite_readDoubleQuotesAsNames(sqlite3 *connection)
 {
     int result = sqlite3_db_config(connection, SQLITE_DBCONFIG_DQS_DDL, 0, (int *)0);
     return result == SQLITE_OK ? sqlite3_db_config(connection, SQLITE_DBCONFIG_DQS_DML, 0, (int *)0) : result;
 }
 
-/* Says that SQLite makes a copy of what is bound. */
+/* The destructor value that makes SQLite copy a bound value. */
 static inline sqlite3_destructor_type CSQLite_transient(void) { return SQLITE_TRANSIENT; }
 
 #endif

@@ -95,7 +95,7 @@ public enum Form {
     }
 }
 
-/// An error that knows the exit status of a command that it ends (`<sysexits.h>`).
+/// An error that has the exit status of the command that it ends (`<sysexits.h>`).
 public protocol HasExitStatus: Error {
     var exitStatus: CInt { get }
 }
@@ -123,7 +123,7 @@ public func reportingFailure(_ body: () throws -> Void) throws {
     }
 }
 
-/// Replaces a file that only its owner may write and everyone may read, in one step.
+/// Replaces a file in one step. Only the owner may write the new file, and everyone may read it.
 ///
 /// - Parameter remedy: What the message ends with, after a semicolon.
 public func replaceFile(_ path: String, by content: String, remedy: String? = nil) throws(CommandFailure) {

@@ -7,7 +7,8 @@ struct AdministratorFile {
     let path: String
     /// The maximum size in bytes. A larger file is a mistake, or an attack on the broker's memory.
     let maximumSize: Int
-    /// The decision that a user who can write to the file could make, as the end of the error's sentence.
+    /// The decision that the file makes, such as “whether this device is shared”. The error about a user who may write
+    /// to the file ends with it.
     let decides: String
     /// Whether the file has to belong to root, because root acts on its content.
     var mustBeRoots = false

@@ -9,7 +9,7 @@ final class DirectoryWatcher: @unchecked Sendable {
     /// Called at the start and after each burst of changes.
     typealias Look = @Sendable () -> Void
 
-    /// Why the directory cannot be watched, with the remedy.
+    /// Why the directory cannot be watched.
     struct Failure: Error {
         let message: String
     }

@@ -14,7 +14,7 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var identity = IdentitySource.embedded
     /// The organisation's provider. Present if, and only if, ``identity`` is `oidc`.
     public var organisation: OrganisationSettings?
-    /// Whether apps may submit passwords that people typed into them; `nil` means yes. Only the device's own directory
+    /// Whether apps may submit passwords that people typed into them; `nil` means no. Only the device's own directory
     /// has passwords.
     public var passwordSignIn: Bool?
     /// Whether Microsoft's clients on Linux find the device's account.

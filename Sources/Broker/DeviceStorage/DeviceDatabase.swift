@@ -141,8 +141,8 @@ public final class DeviceDatabase: Sendable {
 
     /// Empties the write-ahead log, which contains earlier versions of changed pages, also the names of removed users.
     ///
-    /// Waits for readers in other processes, up to the busy timeout. `remnants` has a failure; the next removal or
-    /// opening tries again.
+    /// Waits for readers in other processes, up to the busy timeout. After a failure, `remnants` contains the error,
+    /// and the next removal or opening tries again.
     public func eraseRemnants() {
         let failure: StoreError?
         do {

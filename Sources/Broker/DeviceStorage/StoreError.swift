@@ -6,7 +6,7 @@ public struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
         /// The directory has no database, and none was to be created.
         case notFound
         case noPermission
-        /// Other users may write to the directory, or own something in it.
+        /// Other users may write to the directory, or a file in it is not a regular file.
         case insecure
         case cannotCreate
         /// The file is not a database, or is inconsistent. It was not changed.

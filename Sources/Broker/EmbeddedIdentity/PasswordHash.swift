@@ -63,7 +63,7 @@ public struct PasswordHash: Sendable {
 
     /// A stored hash.
     ///
-    /// - Throws: `PasswordError`: `malformedHash` if this program did not make it.
+    /// - Throws: `PasswordError`: `malformedHash` if it is not in the `$7$` form.
     public init(stored text: String) throws(PasswordError) {
         guard text.utf8.starts(with: Self.prefix), !text.utf8.contains(0) else { throw .malformedHash }
         self.text = text

@@ -36,7 +36,7 @@ public protocol OrganisationProvider: Sendable {
     /// Requests an access token, and so checks whether the person may still be signed in.
     ///
     /// - Parameters:
-    ///   - record: The record of ``ProviderSignIn/record`` or of the last renewal.
+    ///   - record: The record from ``ProviderSignIn/record`` or from the last renewal.
     ///   - scopes: The scopes of the token; empty for the scopes granted at the sign-in.
     ///   - mayBeUsed: Whether an earlier attempt had no response, so that the record's token may be used up.
     func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome

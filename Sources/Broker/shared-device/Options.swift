@@ -39,7 +39,7 @@ struct StateOptions: ParsableArguments {
     /// Opens the database as its owner. Root drops its rights permanently, so that every file that SQLite creates
     /// belongs to the broker's user, and that user cannot redirect root to another file by a link.
     func openDatabase(_ opening: DeviceDatabase.Opening) throws(StoreError) -> DeviceDatabase {
-        // Root's own path: the one of another user would be elsewhere.
+        // Computed before root drops its rights, because the default path depends on the user.
         let path = path
         var information = stat()
         if geteuid() == 0, stat(path, &information) == 0, information.st_uid != 0 {

@@ -108,7 +108,7 @@ final class TerminalPrompt {
     private func waitForInput() throws -> Bool {
         while true {
             var input = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
-            // Swift has no descriptor for signals, so they are polled at an interval that a person does not notice.
+            // Signals are polled every 50 ms, a delay that a person does not notice.
             let ready = poll(&input, 1, 50)
             guard ready >= 0 || errno == EINTR else {
                 return try Self.reported { () throws(TerminalFailure) in throw TerminalFailure("wait for a password") }

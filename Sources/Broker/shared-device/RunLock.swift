@@ -68,7 +68,7 @@ struct RunDirectories {
     /// - Parameter state: The directory of the app's record.
     init(state: String) { file = AtomicFile(path: "\(state)/run-directories.json") }
 
-    /// Empty if the file cannot be read: then the person is asked, and nothing is deleted.
+    /// Empty if the file cannot be read: then `run` refuses a directory with content, and deletes nothing.
     private var known: [String] {
         guard let content = FileManager.default.contents(atPath: file.path) else { return [] }
         return (try? JSONDecoder().decode([String].self, from: content)) ?? []

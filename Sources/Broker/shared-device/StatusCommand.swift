@@ -42,7 +42,8 @@ struct DeviceStatus: Encodable {
     struct Broker: Encodable {
         let answers: Bool
         let version: String?
-        /// Why there is no response, or why the current configuration is not in force.
+        /// Why there is no response; otherwise the first problem of the configuration, the store, the keys, the
+        /// enforcement or the login.
         let problem: String?
     }
 

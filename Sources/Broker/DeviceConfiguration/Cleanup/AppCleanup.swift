@@ -57,7 +57,8 @@ public struct AppCleanup: Sendable, Equatable {
     public let delete: [String]
     /// `nil` means that neither the adapter nor the enforcement starts the program.
     public let start: Start?
-    /// The directory in which the preset keeps the program's data.
+    /// The directory below which the program keeps its data. The variables of ``AdapterEnvironment`` name it to the
+    /// program, and so do the arguments of a preset.
     public let data: String?
     public let preset: AdapterPreset?
 

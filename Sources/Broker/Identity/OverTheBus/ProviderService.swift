@@ -32,7 +32,7 @@ public final class ProviderService: Sendable {
         broker = NameOwner(of: BrokerProtocol.busName, on: connection) { _ in abandoned() }
     }
 
-    /// Takes the service's name. On return the service answers calls.
+    /// Takes the service's name. On return the service responds to calls.
     ///
     /// - Parameter more: Further methods of the interface. Each checks its caller itself.
     /// - Throws: `DBusError`; `nameTaken` if another process serves this bus.

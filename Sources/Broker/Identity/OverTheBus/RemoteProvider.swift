@@ -7,7 +7,7 @@ public import DBus
 public final class RemoteProvider: OrganisationProvider {
     private let connection: DBusConnection
 
-    /// - Parameter connection: The connection that owns the broker's name. The process answers no other.
+    /// - Parameter connection: The connection that owns the broker's name. The process responds to no other.
     public init(connection: DBusConnection) { self.connection = connection }
 
     public func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
@@ -86,7 +86,7 @@ public final class RemoteProvider: OrganisationProvider {
 
 extension DBusError {
     /// Whether the process may have carried out the call, although there is no response: it hung or crashed, or the bus
-    /// did. An error response is sent before the provider is asked.
+    /// did. The process responds with an error only before it asks the provider.
     fileprivate var mayHaveArrived: Bool {
         switch code {
         case .timedOut, .disconnected, .closed, .cancelled, .malformed: true

@@ -70,7 +70,7 @@ extension AccountState.HiddenReason {
 /// Standard output, with a JSON object on each line. The command ends if the reader has gone, or reads nothing for a
 /// while.
 final class FollowOutput: Sendable {
-    /// The reader does not read, so it may show anything.
+    /// The reader does not read, so it may still show an earlier state.
     struct Hanging: Error, CustomStringConvertible {
         let description: String
     }
@@ -101,7 +101,7 @@ final class FollowOutput: Sendable {
         }
     }
 
-    /// Writes a state. A reader that has gone shows nothing: the state is not at fault, and the command ends.
+    /// Writes a state. Returns normally if the reader has gone: then no state is shown any more, and the command ends.
     ///
     /// - Throws: ``Hanging`` if the reader may show something other than this state.
     func show(_ state: AccountState) async throws {
