@@ -65,7 +65,7 @@ private struct ScopeMap: Decodable, WrittenForm {
         guard members.keys.allSatisfy(AccessToken.isScope), members.values.joined().allSatisfy(AccessToken.isScope)
         else {
             throw DecodingError.invalid(
-                "it has what is no scope",
+                "it has a text that is no scope",
                 remedy: "write each as one word of visible ASCII, or leave the key out",
                 at: decoder.codingPath
             )

@@ -34,7 +34,7 @@ public struct ServiceProcess: Sendable {
         _ = Array("ready\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
         manager?.follow(isAlive) { [log] problem in
             log.warning(
-                "the service manager is told again that the service is ready",
+                "could not tell the service manager that the service is ready; trying again",
                 metadata: ["reason": "\(problem)"]
             )
         }
@@ -42,7 +42,7 @@ public struct ServiceProcess: Sendable {
 
     public func isStopping() {
         guard let problem = manager?.tell("STOPPING=1") else { return }
-        log.warning("the service manager does not hear that the service ends", metadata: ["reason": "\(problem)"])
+        log.warning("could not tell the service manager that the service ends", metadata: ["reason": "\(problem)"])
     }
 
     /// Waits until the log is written, for a second at most.

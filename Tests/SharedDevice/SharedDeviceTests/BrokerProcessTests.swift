@@ -53,7 +53,7 @@ struct BrokerProcessTests {
         manager.fill()
         device.broker?.send(SIGTERM)
         #expect(await device.broker?.exitStatus(within: .seconds(30)) == 0)
-        #expect(device.broker?.errorText.contains("does not hear that the service ends") == true)
+        #expect(device.broker?.errorText.contains("could not tell the service manager that the service ends") == true)
     }
 
     @Test("without a watchdog for this process no sign of life is sent")
