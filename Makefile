@@ -11,7 +11,7 @@ DEBUG_BUILD := $(SWIFT) build -debug-info-format $(DEBUG_INFO)
 extension = $(SWIFT) build --package-path Extensions/$(1) --scratch-path .build --disable-build-manifest-caching $(2); status=$$?; rm -f .build/*.yaml; [ $$status = 0 ]
 debug_extension = $(call extension,$(1),-debug-info-format $(DEBUG_INFO) $(2))
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# Installs the missing ones of these packages: $(call need,purpose,packages).
+# Installs those of the packages that are missing: $(call need,purpose,packages).
 need = @SUDO='$(SUDO)' Packaging/setup '$(1)' $(2)
 # All that notifications need: libdbus, a bus for the tests, and the tools with which Swift compiles C and links.
 NOTIFY_PACKAGES := libdbus-1-dev dbus-daemon dbus-bin pkg-config gcc g++
@@ -45,7 +45,7 @@ help:
 	@echo 'make demo-live  starts the parts of the demo in one terminal each, to play with (tmux)'
 	@echo 'make check      tests the bus, the centers and notify(3) in seconds, for every save; FILTER=SUITE/TEST: only these, of any target'
 	@echo 'make test       runs all quick tests after one debug build, before a commit'
-	@echo 'make test-all   runs every test that needs no booted machine; it installs browsers, a provider, a second bus daemon'
+	@echo 'make test-all   runs test, test-long and the tests of dbus-broker, pages and release builds; it installs browsers, a provider, a second bus daemon'
 	@echo 'make test-long  runs the slow tests: attacks, all orders of steps, random schedules with real programs, a real provider'
 	@echo 'make test-dbus-broker  runs the tests that use a bus, on dbus-broker'
 	@echo 'make model      checks the protocol of broker and apps in every order of its steps (model checker SPIN)'
@@ -138,7 +138,7 @@ test: build-tests
 	wait $$! || status=1; cat "$$clients"; exit $$status
 	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
 
-# Every test that needs no booted machine and nothing from PyPI.
+# Leaves out the goals that need a booted machine, the programs of a desktop, PyPI or separate builds, and the load test.
 test-all: setup-tests
 	$(MAKE) test
 	$(MAKE) test-long
@@ -394,7 +394,7 @@ install-broker:
 install-console:
 	Packaging/install console
 
-# Not part of `all` and `install`, because this library needs the Swift toolchain to run and theirs do not.
+# Not part of `all` and `install`, because only this library needs the Swift toolchain to run.
 install-corefoundation:
 	STATIC_SCRATCH='$(COREFOUNDATION_SCRATCH)' Packaging/install corefoundation
 
