@@ -1,24 +1,26 @@
 /*
- * The protocol between the broker of a shared device and its apps, for the model checker SPIN. README.md explains it; ./check runs it.
+ * The protocol between the broker of a shared device and its apps, for the model checker SPIN. README.md explains the
+ * model and its terms; ./check runs it.
  *
- * A `d_step` is what is one step in reality: one commit, one message sent, one file replaced. Between two of them everything else
- * may happen, a crash included. A process that is slow, or stopped by a signal, is one whose next step comes late: that needs no
- * rule of its own.
+ * A `d_step` is one step in reality: one commit, one sent message, or one replaced file. Between two steps all other
+ * processes may take steps, and any process may crash. A process that is slow, or stopped by a signal, needs no rule:
+ * its next step comes late.
  */
 
-/* ---- What is checked; ./check sets these ---- */
+/* ---- Parameters, which ./check sets ---- */
 
 #ifndef APPS
-#define APPS 2          /* 2 or 3; each is one process */
+#define APPS 2          /* 2 or 3 apps of one process each */
 #endif
 #ifndef SHARED
-#define SHARED 0        /* 1: the two are processes of one app, with one record and one place for data; one that dies is gone */
+#define SHARED 0        /* 1: two processes of one app share record and data; a killed process stays gone */
 #endif
 #ifndef MAY_RETURN
-#define MAY_RETURN 0    /* 1, beside SHARED: one that dies may be followed by a third */
+#define MAY_RETURN 0    /* 1, only with SHARED: a third process may follow a killed one */
 #endif
 #ifndef CONFIGURATIONS
-#define CONFIGURATIONS 0    /* 1: the configuration may be broken at the first start, and be broken and mended while the broker runs or is away */
+/* 1: the configuration is broken at the first start. It is corrected, and may be broken once more, at any time. */
+#define CONFIGURATIONS 0
 #endif
 #ifndef SESSIONS
 #define SESSIONS 3      /* sign-ins in a run */
@@ -30,10 +32,10 @@
 #define APP_CRASHES 1   /* of all apps together */
 #endif
 
-/* The policies: does the next sign-in wait for the cleanup? */
-#define STRICT   1      /* as long as it takes */
-#define TIMEOUT  2      /* for a while */
-#define ADVISORY 3      /* no */
+/* The policies: how long the next sign-in waits for the cleanup. */
+#define STRICT   1      /* until all receipts are there */
+#define TIMEOUT  2      /* for a limited time */
+#define ADVISORY 3      /* not at all */
 #ifndef POLICY
 #define POLICY STRICT
 #endif
@@ -42,13 +44,13 @@
 #define TOKENS 1        /* token requests of all apps together */
 #endif
 #ifndef WAIVERS
-#define WAIVERS 0       /* how many duties an administrator may waive */
+#define WAIVERS 0       /* how often an administrator may waive the duties of an app */
 #endif
 #ifndef MAY_STAY_DOWN
 #define MAY_STAY_DOWN 0 /* 1: an app that crashed may never run again */
 #endif
 
-/* ---- Mutants: one broken rule each, which a property must catch ---- */
+/* ---- Mutants: the model with one broken rule, which a property must detect; see README.md ---- */
 
 #define M1A_BROADCAST_BEFORE_COMMIT     1
 #define M1B_ANSWER_BEFORE_HOLDS         2
@@ -85,16 +87,16 @@
 #endif
 #define IS(mutant) (MUTANT == mutant)
 
-/* ---- Words ---- */
+/* ---- Terms ---- */
 
-/* A session is one stay of a user: 1, 2, 3. Its sign-in made the epoch 2s-1, its end makes it 2s. */
+/* Sessions have the numbers 1, 2, 3. The sign-in of session s made the epoch 2s-1, and its end makes the epoch 2s. */
 #define EPOCH(s) (2 * (s) - 1)
 /* The first two sessions are of the same user. */
 #define USER(s)  (((s) + 1) / 2)
-/* Sets of sessions are bits; bit 0 stands for "nobody" and is in no set. */
+/* A set of sessions has one bit for each session. Bit 0 stands for "no user is signed in", and is in no set. */
 #define BIT(s)   (1 << (s))
 #define BELOW(s) (BIT(s) - 1)
-/* The app that a process is of: its record, data and duties are its processes' together. Elsewhere an app is one process. */
+/* The app of a process. With SHARED, both processes share record, data and duties; otherwise each app is a process. */
 #if SHARED
 #define OF(process) 0
 #else
@@ -102,38 +104,38 @@
 #endif
 
 mtype = { Ask, Receipt, SignIn, SignOut, Token };                      /* requests */
-mtype = { Answer, Granted, Done, Failed };                             /* replies; a refusal changes nothing, and needs none */
-mtype = { Ready, Asking, Hiding, Deleting, Forgetting, Reporting, AwaitingReceipt, Gone };  /* a library's phase */
-mtype = { Idle, Committed, HoldsLate, EndLate };                       /* the broker's step; the last two are of mutants */
+mtype = { Answer, Granted, Done, Failed };                             /* replies; a refusal changes nothing */
+mtype = { Ready, Asking, Hiding, Deleting, Forgetting, Reporting, AwaitingReceipt, Gone };  /* phases of a library */
+mtype = { Idle, Committed, HoldsLate, EndLate };                       /* the broker's steps; the last two: mutants */
 
 /* ---- The broker ---- */
 
-/* Durable: changed in commits only. */
-byte current;           /* the open session, 0 for none */
-byte opened;            /* how many there were */
+/* Durable: only commits change it. */
+byte current;           /* the open session; 0 if there is none */
+byte opened;            /* the number of sessions so far */
 byte epoch;
-bool holds[APPS];       /* has been given account or token of the open session */
-byte duty[APPS];        /* ended sessions whose data the app still has to report gone */
-byte expired;           /* ended sessions for which nobody waits any longer */
+bool holds[APPS];       /* whether the app was given the account or a token of the open session */
+byte duty[APPS];        /* the ended sessions for which the app still owes a receipt */
+byte expired;           /* the ended sessions that no sign-in waits for any longer */
 #if CONFIGURATIONS
-bool kept;              /* a valid configuration, for starts at which the file is broken */
+bool kept;              /* whether the broker has a copy of a valid configuration, for a start with a broken file */
 #endif
 
-/* Volatile: what is left to do for the request in work. */
+/* Volatile: the remaining work for the request in progress. */
 mtype step = Idle;
 bool announcing;        /* a broadcast is due */
-mtype replyTo, reply;   /* a reply is due, to this request; 0 for none */
+mtype replyTo, reply;   /* the request to reply to, and the reply; 0 if no reply is due */
 byte replyApp, replySession;
 #if SHARED
-byte waits[APPS];       /* of each process: the sessions for which its own receipt is waited for */
-byte asked[APPS];       /* of each process: those of `mustAsk` of which it has asked since */
-byte mustAsk;           /* sessions of which no receipt counts whose sender has not asked again */
-byte receipted;         /* ended sessions that one process has reported gone */
-bool left[APPS];        /* its connection has ended, which the broker is still to hear of */
+byte waits[APPS];       /* for each process: the sessions for which the broker waits for the receipt of this process */
+byte asked[APPS];       /* for each process: the sessions in `mustAsk` after whose entry it has asked the broker */
+byte mustAsk;           /* the sessions for which a receipt counts only if its sender has asked again */
+byte receipted;         /* the ended sessions for which a process has sent a receipt */
+bool left[APPS];        /* for each process: whether its connection has ended and the broker does not know this yet */
 #endif
 #if CONFIGURATIONS
-bool configured;        /* a valid configuration is in force, the file's or the last one */
-bool lax;               /* of a mutant: the next sign-in does not wait */
+bool configured;        /* whether a valid configuration is in force: the file or the kept copy */
+bool lax;               /* for a mutant: the next sign-in does not wait */
 
 /* ---- The administrator's file ---- */
 
@@ -144,50 +146,51 @@ byte typos = 1;
 /* ---- An app ---- */
 
 /* Durable. */
-byte record[APPS];      /* sessions whose data it may hold */
-byte data[APPS];        /* sessions of which there is data on disk */
+byte record[APPS];      /* the sessions whose data the app may hold */
+byte data[APPS];        /* the sessions whose data is on the disk */
 #if SHARED
-byte receipts;          /* in the record: cleanups that are done and that the broker has not confirmed */
+byte receipts;          /* in the record: the sessions that are cleaned up, with unconfirmed receipts */
 #endif
 
-/* Volatile: the library's. */
-bool ask[APPS] = true;  /* a reason to ask the broker came up */
+/* Volatile: the state of the library. */
+bool ask[APPS] = true;  /* whether there is a reason to ask the broker */
 mtype phase[APPS] = Ready;
-byte seen[APPS];        /* the newest epoch of an accepted answer */
-byte stale[APPS];       /* being cleaned: sessions whose data must go */
-byte due[APPS];         /* being cleaned: sessions to report */
-byte handed[APPS];      /* a session on its way from the library to the app's own code */
+byte seen[APPS];        /* the latest epoch of an accepted answer */
+byte stale[APPS];       /* in a cleanup: the sessions whose data has to be deleted */
+byte due[APPS];         /* in a cleanup: the sessions to send receipts for */
+byte handed[APPS];      /* the session on its way from the library to the app's code; 0 if there is none */
 #if SHARED
-byte held[APPS];        /* sessions that this process was told of and has not cleaned up */
+byte held[APPS];        /* the sessions that this process was told of and has not cleaned up */
 #endif
 
-/* Volatile: the app's own. */
-byte shows[APPS];       /* the session that it shows or works for */
+/* Volatile: the state of the app's code. */
+byte shows[APPS];       /* the session that the app shows or works for */
 
-/* For properties only. */
-byte reported[APPS];    /* sessions that it has reported gone */
-byte waived[APPS];      /* sessions whose duty was waived */
+/* Only for properties. */
+byte reported[APPS];    /* the sessions that the app has sent a receipt for */
+byte waived[APPS];      /* the sessions whose duty was waived */
 
 /* ---- Messages ---- */
 
-/* A request of the app's own code on its way: sign out, or get a token. It may take as long as it likes, and outlive its process.
- * Questions, receipts and sign-ins have no such place: they say the same whenever they are sent, so that the wait can be before that. */
+/* A request of the app's code in transit to the broker: a sign-out or a request for a token. The transit may take any
+ * time, and the process may be killed during it. Account requests, receipts and sign-ins have no transit: their content
+ * does not depend on the time at which they are sent, so the delay can precede the sending. */
 mtype sent[APPS];
 byte sentSession[APPS];
-bool orphaned[APPS];    /* its process has died: nobody hears the reply */
-/* Answers and replies wait here as long as they like; those to the library and those to the app's own code overtake each other. */
-chan answers[APPS] = [1] of { mtype, byte, byte, byte };    /* what, session, epoch, sessions owed */
-chan replies[APPS] = [1] of { mtype, mtype, byte, byte };   /* to what, what, session, epoch */
+bool orphaned[APPS];    /* whether the process was killed, so that the reply has no recipient */
+/* Answers to the library and replies to the app's code wait here for any time, and may overtake each other. */
+chan answers[APPS] = [1] of { mtype, byte, byte, byte };    /* kind, session, epoch, owed sessions */
+chan replies[APPS] = [1] of { mtype, mtype, byte, byte };   /* request, kind, session, epoch */
 #define WAITING(app) (sent[app] != 0 || len(replies[app]) > 0 || (step != Idle && replyTo != 0 && replyTo != Ask && \
     replyTo != Receipt && replyApp == app))
 
-/* How often something may happen. */
+/* How often each of these may still happen. */
 byte brokerCrashes = BROKER_CRASHES;
 byte appCrashes = APP_CRASHES;
 byte waivers = WAIVERS;
 byte tokens = TOKENS;
 
-/* Scratch of single steps; no part of the state. */
+/* Scratch variables within a step. They are not part of the state. */
 hidden byte which, stamp, owes, again, each;
 hidden mtype kind, about;
 
@@ -205,11 +208,11 @@ hidden byte P1_one_session = 1, P2_gone_is_gone = 1, P3_debtor_waits = 1, P4_deb
 #define UNION(set) (set[0] | set[1])
 #endif
 
-/* Nothing of an older session on disk, on screen, or on the way there; but for what an administrator let go. */
+/* No ended session has data on the disk, is shown or is on its way to the app's code, unless its duty was waived. */
 #define CLEAN(x) ((ENDED(data[OF(x)] | BIT(shows[x]) | BIT(handed[x])) & ~(waived[OF(x)] | BIT(0))) == 0)
-/* A debtor has nothing of a session later than its debt, nor was it given anything. */
+/* A debtor was not given the open session, and shows no session after the one that it owes a cleanup for. */
 #define POOR(x) ((duty[OF(x)] == 0 || !holds[OF(x)]) && (duty[OF(x)] & (BELOW(shows[x]) | BELOW(handed[x]))) == 0)
-/* Data of an ended session is owed. */
+/* The ledger or the record names each ended session whose data is on the disk. */
 #define OWED(x) ((ENDED(data[OF(x)]) & ~(duty[OF(x)] | record[OF(x)])) == 0)
 
 inline check() {
@@ -218,8 +221,8 @@ inline check() {
     P4_debt_no_leak = EACH(OWED); assert(P4_debt_no_leak)
 }
 
-/* What the app shows, or works for, it has not reported gone; it is of the last answer, or about to be hidden; and there is not at the
- * same time data of another session. */
+/* The app has sent no receipt for the session that it shows or works for, and has no data of another session. The
+ * session is the one in the last accepted answer. An app that is about to hide its screen is exempt. */
 inline check_use(session) {
     P2_gone_is_gone = !(reported[self] & BIT(session)) && (data[OF(self)] & ~BIT(session)) == 0 || phase[self] == Hiding;
     assert(P2_gone_is_gone);
@@ -227,7 +230,7 @@ inline check_use(session) {
     assert(P2_gone_is_gone)
 }
 
-/* ---- The broker's commits; each is part of one step ---- */
+/* ---- The broker's commits; each is part of a step ---- */
 
 inline end_session() {
     each = 0;
@@ -247,7 +250,7 @@ inline settle(app, sessions) {
     expired = expired & UNION(duty)
 }
 
-/* Sessions that the next sign-in waits for. */
+/* The sessions that the next sign-in waits for. */
 #define OPEN_DUTIES (UNION(duty) & ~expired)
 #define NO_CHANGE (IS(M7_SAME_USER_IS_NO_CHANGE) && opened > 0 && USER(opened) == USER(opened + 1))
 #define SIGN_IN_WAITS (POLICY != ADVISORY && OPEN_DUTIES != 0 && !IS(M4_SIGN_IN_WHILE_OWED) && !NO_CHANGE && !LAX)
@@ -259,7 +262,7 @@ inline settle(app, sessions) {
 #define CONFIGURED true
 #endif
 
-/* This process gets the open session's account. */
+/* Notes that this process is given the account of the open session. */
 inline give(app, isListed) {
     holds[OF(app)] = isListed;
 #if SHARED
@@ -286,7 +289,7 @@ inline open_session(app) {
 
 /* ---- The broker's messages ---- */
 
-/* "Changed", without content. */
+/* Tells all apps to ask. A broadcast contains no data. */
 inline broadcast() {
     each = 0;
     do
@@ -300,7 +303,7 @@ inline broadcast() {
     od
 }
 
-/* The reply to the request in work, as things stand. */
+/* Prepares the reply to the request in progress. */
 inline prepare(app, to, what, session) {
     replyApp = app; replyTo = to; reply = what; replySession = session
 }
@@ -316,16 +319,16 @@ inline send_reply() {
     forget_reply()
 }
 
-/* What changed nothing is replied to at once. */
+/* Only requests that change something need these. The others get their reply at once. */
 inline commit_then_reply() { step = Committed; announcing = false }
 inline commit_then_announce() { step = Committed; announcing = true }
 
-/* ---- The broker's requests: each decides and commits in one step, and none begins before the one before is done ---- */
+/* ---- Requests to the broker: each is decided and committed in one step, and ends before the next one begins ---- */
 
-/* What the app owes, without that which this process has reported: then another one of the app still owes it. */
+/* The duties of the app, without the sessions that this process has reported. Another process owes their receipts. */
 #if SHARED
 #define OWES(app) (duty[0] & ~(receipted & ~waits[app]))
-/* In an answer, beside what is owed: that of which a cleanup from before does not count. */
+/* The duties in an answer. The upper bits are the sessions for which an earlier cleanup does not count. */
 #define OWED(app) (OWES(app) | ((OWES(app) & again) << 4))
 #define OWED_BITS 15
 #define AGAIN(owed) ((owed) >> 4)
@@ -334,16 +337,16 @@ inline commit_then_announce() { step = Committed; announcing = true }
 #define OWED(app) duty[app]
 #endif
 
-/* "Who is signed in?" */
+/* A request for the account. */
 inline get_account(app) {
 #if SHARED
-    /* Receipts from before do not count for these: a process may have stored something since. */
+    /* Earlier receipts for the sessions in `mustAsk` do not count: a process may have stored something since. */
     again = mustAsk;
     waits[app] = waits[app] | (duty[0] & mustAsk & ~asked[app]); asked[app] = asked[app] | (duty[0] & mustAsk);
 #endif
     if
     :: OWES(app) != 0 ->
-        /* A debtor hears of its debt, and of nobody's account. */
+        /* A debtor is told its debt, and no account. */
         answers[app]!Answer, 0, epoch, OWED(app);
         if :: IS(M6B_LEDGER_FORGETS_ON_REPORT) -> duty[OF(app)] = 0 :: else fi
     :: else ->
@@ -360,9 +363,9 @@ inline get_account(app) {
     fi
 }
 
-/* "The data of this session is gone." Said again it changes nothing. */
+/* A receipt. A repeated receipt changes nothing. */
 inline take_receipt(app, session) {
-    /* Data of the open session is nobody's debt. */
+    /* No app owes a cleanup for the open session. */
     P4_debt_no_leak = session != current; assert(P4_debt_no_leak);
     prepare(app, Receipt, Done, session);
     if
@@ -370,7 +373,8 @@ inline take_receipt(app, session) {
 #if SHARED
         if
         :: mustAsk & ~asked[app] & BIT(session) ->
-            /* Since it asked, a process has ended that may have stored something. It is to ask again, and to clean again. */
+            /* Since the sender asked, a process has ended that may have stored something. The sender has to ask and
+             * clean up again. */
             commit_then_announce()
         :: else ->
             waits[app] = waits[app] & ~BIT(session); receipted = receipted | BIT(session);
@@ -389,7 +393,8 @@ inline take_receipt(app, session) {
 
 #if SHARED
 #define LEFT(app) left[app]
-/* The connection of a process has ended that was given something and has not reported. What it stored after another one's cleanup is there. */
+/* Handles the end of a connection. If the process was given a session and has sent no receipt, it may have stored data
+ * after the cleanup of another process. */
 inline hear_of_end(app) {
     left[app] = false;
     which = waits[app] & duty[0];
@@ -412,7 +417,7 @@ inline sign_in(app) {
     fi
 }
 
-/* It names the user, and brings the user's open session. */
+/* A request for a token. It names the user, and the reply contains the open session of this user. */
 inline get_token(app, session) {
     if
     :: current == 0 || USER(current) != USER(session) || (OWES(app) != 0 && !IS(M9_TOKEN_FOR_DEBTOR))
@@ -425,7 +430,7 @@ inline get_token(app, session) {
     fi
 }
 
-/* It ends the session that the app named, no later one of the same user. */
+/* A sign-out. It ends the session that the app named, and no later session of the same user. */
 inline sign_out(app, session) {
     if
     :: current == 0 || (current != session && !(IS(M11_SIGN_OUT_BY_USER) && USER(current) == USER(session)))
@@ -439,26 +444,26 @@ inline sign_out(app, session) {
     fi
 }
 
-/* ---- An app's library: asks, cleans up, reports ---- */
+/* ---- An app's library: it asks, cleans up and sends receipts ---- */
 
-/* Whose data is there is on disk before the app hears of it. */
+/* Hands the session to the app's code. The record contains the session before that. */
 inline enter(session) {
     if :: IS(M3_RECORD_AFTER_DATA) :: else -> record[OF(self)] = record[OF(self)] | BIT(session) fi;
     handed[self] = session
 }
 
 #if SHARED
-/* One update of the record, under its lock; `owes` is then what is to be deleted. What this process was told of comes back into the record, where
- * another one has taken it off, and what it is about to hear of enters. An answer says nothing of later sessions: another process may have heard
- * of one. */
+/* Updates the record once, under its lock. Afterwards `owes` contains the sessions whose data has to be deleted. If
+ * another process has removed a session that this process was told of, the session returns to the record. The session
+ * of the answer is added. An answer says nothing about later sessions, which another process may have been told of. */
 inline update_record(session, now) {
     record[0] = record[0] | (held[self] & ~BIT(session));
     owes = record[0] & ~BIT(session) & BELOW((now + 1) / 2 + 1);
     if :: session != 0 -> record[0] = record[0] | BIT(session); held[self] = held[self] | BIT(session) :: else fi
 }
 
-/* The record and the ledger together. A receipt in the record stands for a cleanup that was done, but not for one that is due again, and not for
- * that of a process which was told of the session itself. */
+/* Combines the record and the debts in the answer. A receipt in the record replaces a cleanup that was done. It
+ * replaces neither a cleanup that is due again, nor the cleanup of a process that was itself told of the session. */
 inline reconcile() {
     receipts = receipts & owes & ~record[0] & (IS(M27_AGAIN_IS_NOT_SAID) -> 255 : ~AGAIN(owes));
     owes = owes & OWED_BITS;
@@ -501,7 +506,7 @@ inline take_answer() {
 
 inline cleaned() {
     stale[self] = 0; due[self] = 0; phase[self] = Ready;
-    /* Who is signed in was not told to a debtor, and may have changed meanwhile. */
+    /* The broker did not tell the debtor who is signed in, and this may have changed. */
     if :: IS(M18_NO_QUESTION_AFTER_RECEIPT) :: else -> ask[self] = true fi
 }
 
@@ -517,7 +522,8 @@ inline take_receipt_reply() {
     answers[self]?kind, which, stamp, owes;
     if
     :: kind == Done -> due[self] = due[self] & ~BIT(which)
-    /* Whether it was heard is not known: the broker's next answer tells. The record keeps the receipts until then. */
+    /* It is unknown whether the broker received the receipt. The broker's next answer shows it, and until then the
+     * record keeps the receipts. */
     :: else -> due[self] = 0
     fi;
     if
@@ -533,17 +539,17 @@ end:
     :: d_step { step == Idle && ask[self] && phase[self] == Ready && !LEFT(self) ->
         ask[self] = false; phase[self] = Asking; get_account(self); check() }
 #if MUTANT == M1A_BROADCAST_BEFORE_COMMIT
-    /* Another thread of the broker reads what is committed. */
+    /* Another thread of the broker reads the committed state. */
     :: d_step { step == EndLate && holds[self] && ask[self] && phase[self] == Ready ->
         ask[self] = false; phase[self] = Asking; answers[self]!Answer, current, epoch, 0 }
 #endif
     :: d_step { phase[self] == Asking && len(answers[self]) > 0 -> take_answer(); check() }
-    /* The screen is empty and all work has ended before anything is deleted. */
+    /* The app hides its screen and stops all work before the deletion. */
     :: d_step { phase[self] == Hiding ->
         shows[self] = 0;
         if :: IS(M10_WORK_OUTLIVES_CLEANUP) :: else -> handed[self] = 0 fi;
         phase[self] = (IS(M2_RECEIPT_BEFORE_DELETION) || stale[self] == 0 -> Reporting : Deleting) }
-    /* One session after the other; a crash leaves what is not deleted yet. */
+    /* Deletes one session after another. A crash leaves the data of the remaining sessions. */
     :: d_step { phase[self] == Deleting ->
         if
         :: (data[OF(self)] & stale[self]) != 0 -> lowest(data[OF(self)] & stale[self]); data[OF(self)] = data[OF(self)] & ~BIT(which)
@@ -551,10 +557,10 @@ end:
         fi;
         if :: (data[OF(self)] & stale[self]) != 0 :: else -> phase[self] = Forgetting fi;
         check() }
-    /* Before the receipts: what is reported gone is named nowhere. */
+    /* Removes the sessions from the record before the receipts are sent. */
     :: d_step { phase[self] == Forgetting ->
 #if SHARED
-        /* Another process may have taken a session off the record; the broker waits for this one all the same. */
+        /* Another process may have removed a session from the record. The broker still waits for this process. */
         due[self] = stale[self] & (IS(M26_RECEIPT_ONLY_IF_RECORDED) -> record[0] | held[self] : 255);
         receipts = (receipts & ~stale[self]) | due[self]; held[self] = held[self] & ~stale[self];
 #endif
@@ -569,10 +575,10 @@ end:
     od
 }
 
-/* ---- An app's own code, and the person in front of it ---- */
+/* ---- An app's code, and the person who uses it ---- */
 
 inline serve_request() {
-    /* Scratch holds while the request is served. */
+    /* These scratch variables keep their values until the end of this step. */
     about = sent[self]; which = sentSession[self];
     sent[self] = 0; sentSession[self] = 0;
     if
@@ -592,7 +598,7 @@ inline take_reply() {
     replies[self]?about, kind, which, stamp;
     if
     :: kind == Granted ->
-        /* Not from an older epoch; and not while data of another session is to be cleaned up first. */
+        /* The app drops a reply of an older epoch, and any reply while it has data of another session. It then asks. */
 #if SHARED
         owes = BIT(0);
         if :: stamp >= seen[self] -> update_record(which, stamp) :: else fi;
@@ -635,7 +641,7 @@ active [APPS] proctype App() {
     byte self = _pid - APPS;
 end:
     do
-    /* What a person does, or not. That app 0 is the first to sign in is no loss where the apps are alike. */
+    /* The person signs in. The first sign-in is in app 0: as the apps are alike, no other order is lost. */
     :: d_step { step == Idle && MAY_REQUEST && !LEFT(self) && shows[self] == 0 && opened < SESSIONS &&
         (opened > 0 || self == 0 || MAY_STAY_DOWN) ->
         sign_in(self); check() }
@@ -643,15 +649,15 @@ end:
     :: d_step { MAY_REQUEST && shows[self] != 0 && tokens > 0 -> tokens--; sent[self] = Token; sentSession[self] = shows[self] }
     :: d_step { shows[self] != 0 && !(data[self] & BIT(shows[self])) ->
         check_use(shows[self]); data[self] = data[self] | BIT(shows[self]); check() }
-    /* Or a person does nothing. */
+    /* The person does nothing. */
     :: d_step { MAY_REQUEST && shows[self] != 0 -> skip }
-    /* The request gets to the broker. */
+    /* The request arrives at the broker. */
     :: d_step { step == Idle && sent[self] != 0 -> serve_request(); check() }
     /* The library takes one answer at a time. */
     :: d_step { phase[self] != Asking && len(replies[self]) > 0 -> take_reply(); check() }
     :: d_step { handed[self] != 0 -> check_use(handed[self]); shows[self] = handed[self]; handed[self] = 0; check() }
-    /* It is killed, and starts again: by D-Bus activation, or because somebody wants it. The first thing it does is to ask; before
-     * that it does nothing, so that its time away needs no state of its own. A request on its way is lost, or arrives all the same. */
+    /* The process is killed, and the bus or a person starts it again. It begins by asking the broker, and does nothing
+     * before that, so the model needs no state for the time in between. A request in transit is lost, or arrives. */
 #if !SHARED || MAY_RETURN
     :: d_step { appCrashes > 0 && phase[self] != Gone -> end_process(); sent[self] = 0; sentSession[self] = 0; check() }
 #endif
@@ -659,7 +665,7 @@ end:
     :: d_step { appCrashes > 0 && phase[self] != Gone && sent[self] != 0 -> end_process(); orphaned[self] = true; check() }
 #endif
 #if MAY_STAY_DOWN || SHARED
-    /* It never comes back. */
+    /* The process is killed and never starts again. */
     :: d_step { appCrashes > 0 && phase[self] != Gone ->
         end_process(); sent[self] = 0; sentSession[self] = 0; ask[self] = false; phase[self] = Gone; check() }
 #endif
@@ -674,18 +680,20 @@ end:
 active proctype Broker() {
 end:
     do
-    /* It is killed. The caller whose request was in work hears that there is no reply. Started again, by D-Bus activation or its
-     * supervisor, it tells all to ask; before that it does nothing, so that its time away needs no state of its own. */
+    /* The broker is killed. The bus tells the caller of the request in progress that there is no reply. After its
+     * restart, by the bus or a service manager, the broker tells all apps to ask. It does nothing before that, so the
+     * model needs no state for the time in between. */
     :: d_step { brokerCrashes > 0 && step != Idle ->
         brokerCrashes--;
         if :: replyTo != 0 -> reply = Failed; send_reply() :: else -> forget_reply() fi;
 #if SHARED
-        /* Who has asked is not known any more; the ledger has which connections were given what, and the bus says which of them are gone. */
+        /* The broker no longer knows which processes have asked. The ledger contains the connections that were given a
+         * session, and the bus reports which of these are closed. */
         asked[0] = 0; asked[1] = 0; receipted = 0;
         if :: IS(M22_RESTART_TRUSTS_RECEIPTS) -> mustAsk = 0 :: else fi;
 #endif
 #if CONFIGURATIONS
-        /* It reads the file anew. */
+        /* The broker reads the file again. */
         configured = !broken || (kept && !IS(M25_BROKEN_FORGETS_THE_LAST));
         lax = broken && IS(M23_BROKEN_IS_DEFAULT);
 #endif
@@ -694,10 +702,10 @@ end:
     :: d_step { step == Idle && left[0] -> hear_of_end(0); check() }
     :: d_step { step == Idle && left[1] -> hear_of_end(1); check() }
 #endif
-    /* The administrator or the device's timer ends the session; or not. */
+    /* The administrator or a timer of the device ends the session, or neither does. */
     :: d_step { step == Idle && current != 0 -> end_session(); commit_then_announce(); check() }
     :: d_step { step == Idle && current != 0 -> skip }
-    /* After a commit. */
+    /* The messages that follow a commit. */
     :: d_step { step == Committed ->
         if :: announcing -> broadcast() :: else fi;
         send_reply(); announcing = false; step = Idle }
@@ -718,8 +726,8 @@ end:
 active proctype Administrator() {
 end:
     do
-    /* A running broker takes up what is valid, and keeps it; what is broken changes nothing until the next start. Before the first valid
-     * configuration the administrator has to write one; a later typo may stay. */
+    /* A running broker applies a valid file, and keeps a copy. A broken file changes nothing until the next start. The
+     * administrator has to correct the file before the first valid configuration; a later mistake may stay. */
     :: d_step { step == Idle && broken -> broken = false; configured = true; kept = true; lax = false }
     :: d_step { step == Idle && broken && kept -> skip }
     :: d_step { !broken && typos > 0 -> typos--; broken = true }
@@ -737,12 +745,12 @@ end:
 }
 #endif
 
-/* ---- Properties of every run, where each process that can go on does so at some time ---- */
+/* ---- Properties of every run in which each process that can continue does so at some time ---- */
 
-/* P5: every round ends, or is given up by the timeout. */
+/* P5: each round ends, by receipts or by the timeout. */
 ltl rounds_end { [] (OPEN_DUTIES != 0 -> <> (OPEN_DUTIES == 0)) }
-/* P5: who wants to sign in comes to do so, as long as there are sessions left to model. */
+/* P5: while no session is open, a user signs in at some time, unless the run has had all its sessions. */
 ltl wishes_granted { [] (current == 0 && opened < SESSIONS -> <> (current != 0)) }
-/* P5: every app gets to show the open session, or it ends before. */
+/* P5: each app shows the open session at some time, or the session ends before. */
 #define SHOWN(x) (shows[x] == current)
 ltl all_follow { [] ((current != 0) -> <> (current == 0 || EACH(SHOWN))) }
