@@ -170,7 +170,7 @@ def tests_of_fleet(device, pages):
         picture(page, "fleet-narrow")
 
     def fleet_for_whom():
-        """CO-2: the controller answers only root and its own user; an operator of the device sees no fleet."""
+        """CO-2: the controller responds only to root and its own user; an operator of the device sees no fleet."""
         page = pages["operator"].context.new_page()
         watch_errors(page, pages["operator"].errors)
         page.goto(fleet_alone)
