@@ -214,7 +214,7 @@ test-session: build-tests
 	SWIFT='$(SWIFT)' Tests/swift-test --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
 	for check in Tests/Adapters/flatpak-check Tests/kiosk-check; do BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; done
 
-# playwright and axe come from PyPI, so this is not part of `test`. The check names what is missing.
+# playwright and axe come from PyPI, so this is not part of `test`. The check names missing programs.
 CONSOLE_VENV ?= .build/console-venv
 COCKPIT := cockpit-ws cockpit-bridge cockpit-system
 test-console:
@@ -225,7 +225,7 @@ test-console:
 	'$(CONSOLE_VENV)/bin/pip' install --quiet playwright axe-playwright-python
 	PYTHON='$(CONSOLE_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check
 
-# Microsoft's library is closed and comes from PyPI, so this is not part of `test`. The check names what is missing.
+# Microsoft's library is closed and comes from PyPI, so this is not part of `test`. The check names missing programs.
 MSAL_VENV ?= .build/msal-venv
 test-msal:
 	$(call need,`make test-msal`,$(PROGRAM_PACKAGES) gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv python3-cryptography)
@@ -234,7 +234,7 @@ test-msal:
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
 	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Extensions/Organisation/Tests/msal-check
 
-# Django OAuth Toolkit comes from PyPI, so this is not part of `test`. The check names what is missing. oauthlib stays at
+# Django OAuth Toolkit comes from PyPI, so this is not part of `test`. The check names missing programs. oauthlib stays at
 # version 3, because device codes fail with oauthlib 4.
 DJANGO_VENV ?= .build/django-venv
 test-django:

@@ -57,7 +57,7 @@ struct ProcessTree {
     ///   - mark: `nil` matches no process.
     ///   - user: the user whose processes are checked for the mark.
     ///   - root: the mount point of procfs.
-    ///   - patience: the read fails once a process has not answered for one to two times this long.
+    ///   - patience: the read fails once a process has not responded for one to two times this long.
     init(
         by mark: Mark?,
         user: UInt32,

@@ -54,8 +54,8 @@ struct Waterfall {
         }
     }
 
-    /// Draws the progress of an app: `·` until it heard of the sign-out, `╌` until it began, `━` until it ended, and a
-    /// letter at each of these events.
+    /// Draws the progress of an app: `·` until it was told of the sign-out, `╌` until it began, `━` until it ended, and
+    /// a letter at each of these events.
     func bar(of row: Row, columns: Int) -> String {
         let app = row.app
         // Clamped before the conversion, because times from another process may be of any size.

@@ -184,8 +184,8 @@ public struct AppManifestDirectory: Sendable {
         self.mustBeRoots = mustBeRoots
     }
 
-    /// Reads all manifests. An invalid one becomes a problem, and does not hide the others. Blocks its thread for the
-    /// file system.
+    /// Reads all manifests. An invalid manifest becomes a problem, and does not hide the valid manifests. Blocks its
+    /// thread for the file system.
     public func load() -> AppManifests {
         var monitor = AppManifestMonitor()
         return monitor.directoryWasRead(readings()) ?? AppManifests()

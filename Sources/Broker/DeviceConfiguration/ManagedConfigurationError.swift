@@ -5,7 +5,7 @@ public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomString
     public enum Code: String, Sendable {
         /// The file exists but cannot be read.
         case unreadable
-        /// A user may write to the file who must not.
+        /// An untrusted user may write to the file.
         case insecure
         case tooLarge
         /// The content is not a JSON object.

@@ -195,7 +195,7 @@ extension KeyedDecodingContainer {
 }
 
 extension OrganisationSettings {
-    /// The settings that affect sign-ins in progress. Defaults replace the others: the interval of checks, the
+    /// The settings that affect sign-ins in progress. Defaults replace the other settings: the interval of checks, the
     /// reactions to their results, and the provider's ways of reporting events.
     public var signInPart: OrganisationSettings {
         let usual = OrganisationSettings(issuer: issuer, clientIdentifier: clientIdentifier)

@@ -20,8 +20,8 @@ struct TokenClaims {
 
     /// - Parameter issuer: Also the audience of a token without a service. Any service on this device may accept such a
     ///   token.
-    /// - Throws: `IdentityError`: `invalidScope` for scopes of several services, because each could use the token at
-    ///   the others.
+    /// - Throws: `IdentityError`: `invalidScope` for scopes of several services, because each service could use the
+    ///   token at the other services.
     init(issuer: String, subject: String, scopes: Set<String>, at now: Date) throws(IdentityError) {
         let services = Set(scopes.compactMap(AccessToken.service(ofScope:))).sorted()
         guard services.count <= 1 else {

@@ -26,7 +26,7 @@ public struct ServiceOptions: ParsableArguments {
 
     public init() {}
 
-    /// The named bus; otherwise the one in the environment.
+    /// The named bus; otherwise the bus that the environment names.
     public var bus: Bus { busName.map(Bus.init(name:)) ?? .fromEnvironment }
 }
 

@@ -71,7 +71,7 @@ struct BusPolicyCommand: ParsableCommand {
 
     private static let mostRepetitions = 5
 
-    /// - Returns: The policy of the valid manifests, and the first problem of the others.
+    /// - Returns: The policy of the valid manifests, and the first problem of the invalid manifests.
     private func policy() throws -> (BusPolicy, ManagedConfigurationError?) {
         let source = ManagedConfigurationFile(path: file)
         let content = try source.load()

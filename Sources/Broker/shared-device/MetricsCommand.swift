@@ -23,7 +23,7 @@ struct MetricsCommand: ParsableCommand {
 
     func run() throws { try reportingFailure { try output.write(try metrics()) } }
 
-    /// - Throws: ``SharedDeviceError`` if the broker refuses to answer. A missing broker is a metric, not an error.
+    /// - Throws: ``SharedDeviceError`` if the broker refuses the request. A missing broker is a metric, not an error.
     private func metrics() throws(SharedDeviceError) -> String {
         do throws(SharedDeviceError) {
             let broker = try bus.connect()

@@ -47,7 +47,7 @@ struct DeviceStatus: Encodable {
         let problem: String?
     }
 
-    /// The mode; without a response of the broker, the one in the database.
+    /// The mode; if the broker does not respond, the mode in the database.
     let mode: String
     /// Whether the device has joined its organisation; `nil` if no broker responds.
     let joined: Bool?

@@ -14,7 +14,8 @@ struct PrintQueue: Sendable {
         return Self.finding(waiting.count, finished.count)
     }
 
-    /// Cancels pending jobs. By CUPS's default policy a user can cancel own pending jobs by name, but no finished ones.
+    /// Cancels pending jobs. By CUPS's default policy a user can cancel own pending jobs by name, but cannot remove
+    /// finished jobs.
     func cancelJobs() async throws(AdapterFailure) -> TraceFinding {
         if let reason = try await absence() { return .absent(reason) }
         let waiting = try await jobs("not-completed")

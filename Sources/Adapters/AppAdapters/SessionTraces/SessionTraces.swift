@@ -33,7 +33,7 @@ package struct SessionTraces: Sendable {
 
     /// - Parameters:
     ///   - user: the user of the session.
-    ///   - kept: a directory that must survive the deletion: the one with the app's record.
+    ///   - kept: the directory of the app's record, which must survive the deletion.
     package init(
         environment: [String: String] = ProcessInfo.processInfo.environment,
         user: SystemUser,

@@ -215,7 +215,7 @@ extension AppCleanup {
         return program
     }
 
-    /// The program to stop of an app that cleans up by itself: the one in the app's identity.
+    /// The program to stop for an app that cleans up by itself, as the app's identity names it.
     private static func program(
         ofAppItself written: WrittenCleanup,
         _ identity: AppManifest.Identity

@@ -1,4 +1,4 @@
-// Calls the broker from processes whose root directory never answers: stuck-root BUS DIRECTORY. The program mounts in
+// Calls the broker from processes whose root directory never responds: stuck-root BUS DIRECTORY. The program mounts in
 // DIRECTORY. It writes “ready” when the first process has its response, and “cannot …” if the system does not allow
 // this to an unprivileged process. It runs until it is killed.
 //
@@ -36,7 +36,7 @@ static void write_file(const char *path, const char *text) {
 
 // MARK: The file system
 
-// Answers the requests of a mount, but no lookup.
+// Responds to the requests of a mount, but to no lookup.
 static void serve(int device) {
     static char request[0x21000];
     for (;;) {
@@ -78,7 +78,7 @@ static void serve(int device) {
     }
 }
 
-/// Makes the directory that never answers. From here on the process has all capabilities in
+/// Makes the directory that never responds. From here on the process has all capabilities in
 /// a new user namespace, and keeps its user ID.
 static void make_root(const char *directory, char *root, size_t length) {
     char path[256], lower[256], options[1024], map[64];

@@ -102,7 +102,7 @@ static void ports(void) {
     EXPECT(file_of((int)port) != file);
 }
 
-// A caller may have closed a descriptor, and the next pipe may get its number. The number then means the new pipe.
+// A caller may have closed a descriptor, and the next pipe may get its number. The number then refers to the new pipe.
 static void numbers_come_again(void) {
     enum { ATTEMPTS = 200 };
     int lost_fd = -1, lost = -1, fd = -1, first = -1, second = -1;

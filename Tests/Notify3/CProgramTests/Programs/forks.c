@@ -82,7 +82,7 @@ enum { FILES = 64 };
 static int service_files[FILES];
 static ino_t service_inodes[FILES];
 
-// Each descriptor still means the file that it meant before this process was forked.
+// Each descriptor still refers to the file that it referred to before this process was forked.
 static int worker(void) {
     struct stat now;
     for (int i = 0; i < FILES; i++) {

@@ -1,7 +1,7 @@
 // Names: long, empty, in other alphabets, of a process, of a user.
 #include "expect.h"
 
-// Posts both names. Each token hears only its own name.
+// Posts both names. Each token receives only the posts of its own name.
 static void expect_apart(const char *one, const char *other) {
     int first = watch(one), second = watch(other), fd = -1, token = -1;
     EXPECT_OK(notify_post(one));
