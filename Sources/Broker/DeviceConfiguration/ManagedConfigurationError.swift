@@ -52,7 +52,7 @@ extension ManagedConfigurationError {
         ManagedConfigurationError(
             .insecure,
             file: path,
-            message: "anyone may write to it, and so decide \(decides)",
+            message: "every user may write to it, and so decide \(decides)",
             remedy: "run: chmod o-w \(path)"
         )
     }

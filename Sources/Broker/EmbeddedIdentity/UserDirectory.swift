@@ -200,7 +200,7 @@ extension UserDirectory {
             let hash: String = row["password_hash"], let isDisabled: Bool = row["disabled"],
             let seconds: Int64 = row["created_at"], let role = role.flatMap(UserRole.init)
         else {
-            throw StoreError.damaged(attempted: "read a user", message: "a user's row makes no sense")
+            throw StoreError.damaged(attempted: "read a user", message: "a user's row is incomplete or invalid")
         }
         let user = DirectoryUser(
             account: Account(identifier: identifier, username: username, displayName: row["display_name"]),

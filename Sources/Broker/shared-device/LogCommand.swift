@@ -44,7 +44,7 @@ struct LogCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Only entries since then: 2026-11-21T08:00:00Z, 2026-11-21, or so long ago: 90s, 10m, 2h, 3d.",
+            "Only entries since this time: 2026-11-21T08:00:00Z, 2026-11-21, or an age: 90s, 10m, 2h, 3d.",
             valueName: "time"
         )
     )

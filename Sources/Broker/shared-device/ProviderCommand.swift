@@ -8,7 +8,7 @@ import Identity
 struct ProviderCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "provider",
-        abstract: "About the organisation's identity provider.",
+        abstract: "Checks the organisation's identity provider.",
         subcommands: [ProviderCheckCommand.self]
     )
 }

@@ -142,7 +142,7 @@ extension AppCleanup {
         }
         guard user.number != 0 else {
             throw CleanupFlaw(
-                "root's programs take no part: what they keep is deleted as root",
+                "root's programs take no part, because their data would be deleted as root",
                 "run the app as a separate user"
             )
         }

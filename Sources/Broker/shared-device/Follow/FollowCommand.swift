@@ -21,14 +21,14 @@ struct FollowCommand: ParsableCommand {
             The data of people who signed out is deleted by COMMAND (--cleanup), a line of the shell. It is run once for each of \
             them, with SHARED_DEVICE_ACCOUNT, SHARED_DEVICE_USERNAME and SHARED_DEVICE_FOLDER (the account as the name of a \
             folder) in its environment. Exit status 0 is the receipt: the data is gone. Another one, or none within --timeout, is \
-            a failure, after which it is run again, at first at once and later after up to a minute. It must do no harm twice.
+            a failure, after which it is run again, at first at once and later after up to a minute. A second run must do no harm.
 
             Without --cleanup, the reader of the lines deletes the data. It responds to {"accounts":[…],"number":7,"state":"cleanup","step":…} \
             on standard input with {"done":7} or {"failed":7,"reason":"…"}.
 
             It ends with 0 when its standard input ends (with --cleanup: when the pipe is closed) and after SIGTERM or SIGINT, \
-            and with 74 when its output is not read. Whatever ends it, what is owed stays owed: the next start cleans up before \
-            it shows anything.
+            and with 74 when its output is not read. Whatever ends it, the app still owes its cleanups: the next start cleans up \
+            before it shows anything.
             """
     )
 
