@@ -8,7 +8,7 @@ import Glibc
 struct ControlGroup: Sendable {
     /// The possible mount points of the hierarchies.
     private static let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"]
-    /// The most processes to watch at a time. Each needs a descriptor.
+    /// The maximum number of processes to watch at a time. Each needs a descriptor.
     private static let mostWatched = 64
 
     /// Its directory in each hierarchy.

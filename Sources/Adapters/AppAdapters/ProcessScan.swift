@@ -18,7 +18,7 @@ final class ProcessScan: Sendable {
     /// The threads that are stuck on unresponsive processes.
     final class Stuck: Sendable {
         static let shared = Stuck()
-        /// The most unresponsive processes of one user.
+        /// The maximum number of unresponsive processes of one user.
         static let mostOfUser = 16
 
         private let threads = Locked<[UInt32: [Process: Int]]>([:])

@@ -34,9 +34,9 @@ struct ProcessTree {
 
     /// The environment variable of every process that an adapter starts.
     static let mark = "SHARED_DEVICE_ADAPTER"
-    /// The most rereads of the list, for a machine on which processes start all the time.
+    /// The maximum number of rereads of the list, for a machine on which processes start all the time.
     static let mostLooks = 100
-    /// The most processes to watch at a time. Each needs a descriptor.
+    /// The maximum number of processes to watch at a time. Each needs a descriptor.
     private static let mostWatched = 64
 
     let entries: [pid_t: Entry]

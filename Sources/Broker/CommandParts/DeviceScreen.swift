@@ -21,7 +21,7 @@ package struct DeviceScreen {
     /// - Parameters:
     ///   - now: The time by the device's clock.
     ///   - columns: The width of the screen, which no line exceeds.
-    ///   - rows: The maximum of lines; `nil` means no limit.
+    ///   - rows: The maximum number of lines; `nil` means no limit.
     ///   - clock: Formats a time by the local clock.
     package static func lines(
         _ view: DeviceView,

@@ -12,7 +12,7 @@ package struct DeviceView: Sendable, Equatable {
         case denied
     }
 
-    /// The maximum of log entries; the oldest are removed first.
+    /// The maximum number of log entries; the oldest are removed first.
     package static let mostEntries = 200
 
     package private(set) var link = Link.asking

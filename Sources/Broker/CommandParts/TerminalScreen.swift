@@ -4,9 +4,8 @@ import Glibc
 
 /// Takes over the whole screen of a terminal, and restores it afterwards.
 ///
-/// Uses ECMA-48 and four sequences that every current terminal knows. A library would not help: SwiftTUI 0.1 and TUIkit
-/// are frameworks in SwiftUI's style, with Foundation and a model of views, and the wrappers of curses are no longer
-/// maintained. This needs neither views nor input beyond a few keys.
+/// Uses ECMA-48, and three modes that every current terminal knows: the alternate screen, the cursor and the wrap of
+/// lines. The libraries for terminals bring Foundation and a model of views, or are no longer maintained.
 public struct TerminalScreen: Sendable {
     public struct Size: Equatable, Sendable {
         public let columns: Int

@@ -38,7 +38,7 @@ public enum BusPolicy: Sendable, Equatable {
     static let services = ["shared-device", "shared-device-identity"]
     /// The groups that polkit treats as administrators, by the defaults of the distributions.
     static let administrators = ["sudo", "wheel"]
-    /// The maximum of names. The bus checks every rule of a user for every message.
+    /// The maximum number of names. The bus checks every rule of a user for every message.
     static let mostNames = 1000
 
     /// - Parameters:

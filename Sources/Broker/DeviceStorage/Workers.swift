@@ -37,8 +37,8 @@ public final class Workers: Sendable {
     private let queue = Queue()
 
     /// - Parameters:
-    ///   - count: The most jobs that run at once.
-    ///   - capacity: The most jobs that wait.
+    ///   - count: The maximum number of jobs that run at once.
+    ///   - capacity: The maximum number of jobs that wait.
     public init(label: StaticString, count: Int, capacity: Int) {
         self.label = label
         self.count = count

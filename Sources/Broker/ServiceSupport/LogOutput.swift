@@ -13,7 +13,7 @@ import Synchronization
 /// It has its own thread for writing. While the journal is stalled, lines are dropped and counted, so that logging
 /// never blocks.
 public final class LogOutput: Sendable {
-    /// The maximum of queued lines. Each has at most 4,000 Unicode scalars.
+    /// The maximum number of queued lines. Each has at most 4,000 Unicode scalars.
     public static let capacity = 256
     private static let longestLine = 4000
 

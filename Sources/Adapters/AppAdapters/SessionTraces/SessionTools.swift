@@ -17,7 +17,8 @@ struct SessionTools: Sendable {
     /// Runs a tool to its end with `LC_ALL=C`.
     ///
     /// - Returns: its status and the text of both outputs.
-    /// - Throws: ``AdapterFailure`` if it does not start, or if it exceeds the timeout and is killed.
+    /// - Throws: ``AdapterFailure`` if a signal ends the tool, or if it exceeds the timeout and is killed. A missing
+    ///   tool has the status 127.
     func output(of name: String, _ arguments: [String]) async throws(AdapterFailure) -> (status: Int32, text: String) {
         let words = ([name] + arguments).joined(separator: " ")
         do throws(HelperProcess.Failure) {

@@ -16,7 +16,7 @@ public enum IdentityProtocol {
     public static let longestCall: Duration = .seconds(55)
     /// The largest body of a call, in bytes: a record and the members around it.
     public static let longestBody = ProviderRecord.longestContent + (32 << 10)
-    /// The most calls that may be in flight.
+    /// The maximum number of calls that may be in flight.
     public static let mostCalls = 32
 
     /// For administrators: tests what the device needs of its provider.
