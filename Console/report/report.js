@@ -8,7 +8,10 @@ import { span } from "../shared_device/words.js";
 const receipts = ["told", "begun", "failed", "finished", "waived", "enforced"];
 const others = ["device", "broker", "bus"];
 
-/** The rows of a sign-out. Times of a result are in milliseconds. names: the names shown for the lanes. */
+/**
+ * The rows of a sign-out: one for each app, the device, the broker and the bus. Times of a result are in milliseconds.
+ * names: the names shown for the rows.
+ */
 export function reportRows(round, names) {
     const times = kinds => round.events.filter(event => kinds.includes(event.kind)).map(event => event.milliseconds);
     const last = Math.max(0, ...times(receipts));
@@ -69,7 +72,7 @@ function absencesOf(events, begin, end) {
     return found.filter(each => each.from < end);
 }
 
-/** Draws the rounds into their places, and redraws them when the width or a choice changes. */
+/** Draws each round into its element of the page, and redraws it when the width or a choice changes. */
 export function drawReport(result) {
     followTheme();
     for (const [number, round] of result.rounds.entries()) {

@@ -15,13 +15,13 @@ export class BusService {
 
     /**
      * name: the bus name, which is also the name of the interface. waiting: how long a request waits for a change, in
-     * seconds. Without a response 5 s after that, the service counts as gone.
+     * seconds. If no response has come 5 s after that, the request fails, and the page treats the service as gone.
      */
     constructor(name, path, waiting = 10) {
         this.#name = name;
         this.#path = path;
         this.waiting = waiting;
-        // Cockpit's switch for administrative access changes the rights, which takes a new connection.
+        // Cockpit's switch for administrative access changes the rights. Only a new connection has the new rights.
         const permission = window.cockpit.permission({ admin: true });
         permission.addEventListener("changed", () => this.reconnect());
     }

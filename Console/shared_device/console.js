@@ -102,7 +102,7 @@ async function fillLog(first, run) {
             before = after + 1;
         }
     } catch {
-        // The day shows the time of missing entries as unknown.
+        // Ignored: the drawing of the day shows the time of missing entries as unknown.
     }
     if (run !== log.run)
         return;
@@ -295,7 +295,7 @@ at("round-choice").addEventListener("change", async () => {
 
 followTheme();
 new ResizeObserver(draw).observe(at("waterfall"));
-// Two durations grow without any event: of the session, and of a cleanup that an app owes.
+// Two durations grow without any event: how long the session lasts, and how long an app has owed a cleanup.
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
 (function tick() {
     const isGrowing = state.link === "known" && state.round?.apps.some(app => !isSettled(app));

@@ -1,4 +1,5 @@
-// Makes elements without parsing HTML: every text becomes a text node, so a foreign text cannot become markup.
+// Makes elements without parsing HTML: every text becomes a text node, so text from another process cannot become
+// markup.
 
 const svgSpace = "http://www.w3.org/2000/svg";
 
@@ -53,7 +54,7 @@ export function followTheme() {
         try {
             return localStorage.getItem("shell:style") ?? "auto";
         } catch {
-            // A page that has no storage throws here.
+            // Access to `localStorage` throws in a page that has no storage.
             return "auto";
         }
     };

@@ -1,6 +1,9 @@
 // A round of cleanup as rows on one time axis. Pure: does not draw.
 
-/** The signs. Each has a letter, because paper shows no colours. A device's log uses the first seven, a check the others. */
+/**
+ * The signs of events. Each has a character, because paper shows no colours. The log of a device has only the first
+ * seven events; a result of `shared-device check` has the others, too.
+ */
 export const signs = {
     told: { letter: "T", style: "told", meaning: "asks and is told" },
     begun: { letter: "B", style: "told", meaning: "begins to clean up" },

@@ -31,7 +31,7 @@ export function clock(seconds, now) {
 /** `1 app`, `3 apps`. */
 export const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
-/** The part of a broker's key before the parentheses: the identifier or the program. */
+/** The part before the parentheses of the key by which the broker names an app: the identifier or the program. */
 const identifier = key => key.endsWith(")") && key.includes(" (") ? key.slice(0, key.indexOf(" (")) : key;
 
 function short(key) {

@@ -1,4 +1,4 @@
-// The controller's reading methods, and the parsers of their responses. A response may contain texts of a foreign
+// The controller's reading methods, and the parsers of their responses. A response may contain texts of a hostile
 // device: a field that is missing or has another type becomes a default, never an error.
 
 import { plain, roundOf } from "../shared_device/answers.js";

@@ -27,7 +27,10 @@ const list = new DeviceList(now, name => openDevice(name, true));
 /** The least time between two requests, in seconds. A fleet that is cleaning up changes all the time. */
 const rest = 0.5;
 
-/** The least time, in seconds, between two requests for all devices when devices became late without an event. */
+/**
+ * The least time, in seconds, between two requests for all devices. Such a request is needed when devices became late,
+ * which happens without an event.
+ */
 const lateness = 20;
 
 /**
@@ -47,7 +50,8 @@ async function follow() {
                 revision = null;
             const orders = revision === null ? ordersOf(await controller.orders()) : state.orders;
             const order = chosen ?? orders[0]?.number ?? null;
-            // After a failed request about the open device this does not wait for a change, so that it is retried soon.
+            // If the last request about the open device failed, this request does not wait for a change, so that the
+            // page soon asks about the device again.
             const asked = pages(revision, order, !state.isStale && left === 0);
             // An abandoned request may fail later, which must not count as an unhandled rejection.
             asked.catch(() => {});
@@ -71,12 +75,12 @@ async function follow() {
             state.rows = restated(first.isWhole ? new Map(rows.map(row => [row.name, row])) : updated(state.rows, rows), progress?.rows ?? []);
             Object.assign(state, { link: "known", answeredAt: first.time, about: first, orders: news, progress });
             if (state.opened && first.isWhole && !state.rows.has(state.opened.name))
-                // It was taken off the list.
+                // The device was removed from the list.
                 Object.assign(state, { opened: null, isStale: false });
             if (state.opened && (state.isStale || first.isWhole || rows.some(row => row.name === state.opened.name)))
                 await openDevice(state.opened.name, false);
-            // An owing app becomes late by time alone, without a change of the device. The order's response counts all
-            // devices, but names only the worst.
+            // An app that owes a cleanup becomes late by time alone, without a change of the device. The response about
+            // the order counts all devices, but names only the worst.
             const row = state.opened && state.rows.get(state.opened.name);
             if (row && row.state !== state.opened.state)
                 state.opened = { ...state.opened, ...standingOf(row) };
@@ -101,7 +105,7 @@ async function follow() {
     }
 }
 
-/** A promise that ends a request which waits for a change. */
+/** A promise that makes `follow` abandon a request that waits for a change. */
 const wish = {
     renew() {
         this.promise = new Promise(resolve => { this.fulfil = () => resolve(null); });
@@ -139,7 +143,8 @@ async function openDevice(name, isAsked) {
             state.openRows = new Set();
         }
     } catch {
-        // The device left the list or the controller is gone: the next response tells. The shown data stays, marked stale.
+        // Either the device was removed from the list or the controller is gone; the next response tells which. The
+        // shown data stays, marked as outdated.
         if (state.opened?.name === name)
             state.isStale = true;
     }

@@ -5,13 +5,13 @@ import { clock, count, span } from "../shared_device/words.js";
 /** The states, worst first. `none`: no order includes the device. */
 export const states = {
     unknown: { sign: "?", style: "bad", meaning: "has never reported" },
-    refused: { sign: "✗", style: "bad", meaning: "does not do it" },
+    refused: { sign: "✗", style: "bad", meaning: "does not carry out the order" },
     unreachable: { sign: "⌁", style: "bad", meaning: "no report that counts" },
     stuck: { sign: "!", style: "bad", meaning: "apps owe for over a minute, or have failed" },
     cleaning: { sign: "◑", style: "waits", meaning: "signed out, apps owe" },
     nobody: { sign: "○", style: "good", meaning: "no account was signed in" },
     clean: { sign: "✓", style: "good", meaning: "signed out, all data deleted" },
-    none: { sign: "–", style: "dim", meaning: "no order is for it" },
+    none: { sign: "–", style: "dim", meaning: "no order includes the device" },
 };
 
 const order = Object.keys(states);
@@ -100,7 +100,10 @@ export const stuckOf = rows => [...rows.values()].filter(row => row.state === "s
 /** The fields of a row that an order's progress also has. */
 export const standingOf = ({ state, owing, owes, since, signsOutBy, detail }) => ({ state, owing, owes, since, signsOutBy, detail });
 
-/** Applies an order's progress to the rows of undone devices, whose state may have changed by time alone. */
+/**
+ * Applies an order's progress to the rows of devices that have not carried it out, because their state may have changed
+ * by time alone.
+ */
 export function restated(rows, undone) {
     for (const one of undone) {
         const row = rows.get(one.name);

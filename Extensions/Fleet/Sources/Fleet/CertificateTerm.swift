@@ -26,7 +26,7 @@ package enum CertificateTerm {
 
     /// The earlier end of a program's certificate and its authority's. Blocks the thread on the file system.
     ///
-    /// - Returns: seconds since 1970; `nil` if the files do not tell.
+    /// - Returns: seconds since 1970; `nil` if no end can be read from either file.
     package static func end(of configuration: FleetConfiguration) -> Double? {
         [configuration.certificate, configuration.authority].compactMap { path in
             (try? FleetFiles.read(path, atMost: FleetConfiguration.largest)).flatMap { $0 }.flatMap(end(inPEM:))

@@ -24,7 +24,7 @@ package protocol FleetService: Sendable {
 
     /// Starts serving. Returns when the service is ready.
     func start() async throws
-    /// Whether it runs without its unusable configuration and could do more with it.
+    /// Whether the configuration was unusable at the start, and the service runs without it until it can be used.
     var needsConfiguration: Bool { get }
     /// Whether it is working; does not return if it hangs. Called on a thread that may block.
     var isAlive: Bool { get }

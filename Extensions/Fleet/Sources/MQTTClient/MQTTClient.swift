@@ -213,7 +213,7 @@ final class MQTTLoop: Sendable {
         let hasRoom = state.withLock { state in
             state.pending.messages -= 1
             state.pending.bytes -= bytes
-            // Waits until half is free, so that many messages cause one event.
+            // Reports room only when half of the capacity is free, so that many messages cause one event.
             guard state.wasFull, state.pending.messages <= options.capacity.messages / 2 else { return false }
             state.wasFull = false
             return true

@@ -35,7 +35,7 @@ final class ControllerAnswers: Sendable {
     private let terms = Locked(Terms())
     /// How long the result is valid, in seconds: during a cleanup the state changes all the time.
     private static let termsAge = 5.0
-    /// The same while no device has reported. Not longer, because the ends come nearer.
+    /// How long the result is valid while no device reports, in seconds. It is bounded, because the ends come nearer.
     private static let longestTermsAge = 3600.0
 
     init(service: ControllerService) { self.service = service }
@@ -166,8 +166,8 @@ final class ControllerAnswers: Sendable {
         return ["devices": .array(names.prefix(FleetProtocol.mostDevices).map { .string($0) }, of: "s")]
     }
 
-    /// A page that follows a fleet shows the numbers of devices and does not need their names: 100 orders may name
-    /// 100,000.
+    /// Whether the response names devices. A page that follows a fleet shows only their numbers, and 100 orders may
+    /// name 100,000 devices.
     private static func wantsNames(_ request: Fields) -> Bool { request["names"]?.booleanValue ?? true }
 
     private static func fields(_ name: String, _ standing: Standing, _ device: FleetDevice?) -> Fields {

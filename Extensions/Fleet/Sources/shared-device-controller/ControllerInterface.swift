@@ -28,7 +28,8 @@ final class ControllerInterface: Sendable {
         answers = ControllerAnswers(service: service)
     }
 
-    /// The limits of callers. They are root or the controller's own user, and a faulty script must not delay orders.
+    /// The limits of callers. Every caller is root or the controller's own user, but a faulty script must not delay
+    /// orders.
     static var limits: CallLimits {
         var limits = CallLimits()
         limits.callsOfSender = 32
@@ -39,7 +40,7 @@ final class ControllerInterface: Sendable {
     /// The most orders and list changes of one connection that wait for the disk, and its most open requests about
     /// orders. Low, so that a script in an endless loop delays other callers by only a few writes per connection.
     private static let most = (writing: 2, counting: 16)
-    /// The most open requests about orders in all, because each change answers every one of them.
+    /// The most open requests about orders in all, because each change completes every one of them.
     private static let mostCounting = 64
 
     /// Decides on a call before its body is read.

@@ -310,7 +310,7 @@ package final class ControllerService: FleetService {
         do throws(FleetRefusal) {
             try store.withLock { store throws(FleetRefusal) in try store.store(devices) }
         } catch {
-            // Devices send their reports again. The progress of orders is in memory.
+            // Nothing is lost: devices send their reports again, and the progress of orders is in memory.
             problem = error.description
         }
         let isNews = core.withLock { [problem] core in

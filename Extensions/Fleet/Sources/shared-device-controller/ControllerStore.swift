@@ -48,7 +48,7 @@ package final class ControllerStore {
     package init(directory: String) throws(FleetRefusal) {
         path = directory + "/fleet.sqlite"
         do {
-            // Readable by its owner only: reports tell by number who uses which device when.
+            // Only its owner may read the file: the reports show at which times each device had which session.
             connection = try SQLiteConnection(path: path, .create, busyTimeout: .seconds(5))
             try connection.execute(
                 "PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;"

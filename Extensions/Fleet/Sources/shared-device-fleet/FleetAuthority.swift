@@ -29,8 +29,8 @@ struct FleetAuthority {
 
     /// Opens the authority in this folder and locks it until this process ends.
     ///
-    /// - Throws: ``CommandFailure`` if there is none, or if others may read its key; `StoreError` if others may write
-    ///   into the folder.
+    /// - Throws: ``CommandFailure`` if there is none, or if other users may read its key; `StoreError` if other users
+    ///   may write into the folder.
     init(folder: String) throws {
         self.folder = try Self.absolute(folder)
         guard access(self.folder + "/authority.key", F_OK) == 0 else {
@@ -39,7 +39,7 @@ struct FleetAuthority {
                 description: "\(folder) has no authority; make one with “fleet authority \(folder)”"
             )
         }
-        // Others could put settings there that make openssl sign or run anything.
+        // Another user could put settings there that make openssl sign or run anything.
         try PrivateFiles.checkDirectory(self.folder)
         if let objection = FleetFiles.objection(toKey: self.folder + "/authority.key") {
             throw CommandFailure(status: EX_NOPERM, description: objection)
@@ -49,8 +49,8 @@ struct FleetAuthority {
 
     /// Creates an authority in a folder that has none.
     ///
-    /// - Throws: ``CommandFailure``; `StoreError` if the folder cannot be created, or if others may write into it: they
-    ///   could make openssl write the key to their file.
+    /// - Throws: ``CommandFailure``; `StoreError` if the folder cannot be created, or if other users may write into it:
+    ///   they could make openssl write the key to their file.
     static func make(in folder: String) throws {
         try PrivateFiles.prepareDirectory(folder)
         let path = try absolute(folder)
@@ -360,8 +360,9 @@ struct OpenSSL {
         environment = ["FLEET_FOLDER": folder, "FLEET_NAMES": names ?? "DNS:localhost"]
     }
 
-    /// Runs openssl under a strict umask: openssl does not set the rights of its files, and a key must never be
-    /// readable by others. This process keeps its own umask, because others have to enter the folders that it creates.
+    /// Runs openssl under a strict umask: openssl does not set the rights of its files, and other users must never be
+    /// able to read a key. This process keeps its own umask, because other users have to enter the folders that it
+    /// creates.
     ///
     /// - Returns: The output.
     @discardableResult

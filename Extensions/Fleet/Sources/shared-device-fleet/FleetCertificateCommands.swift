@@ -75,7 +75,7 @@ struct FleetCertifyCommand: ParsableCommand {
             let text = try request.map { try PEM.read("CERTIFICATE REQUEST", 1, from: $0)[0] }
             let authority = try FleetAuthority(folder: folder)
             let answer = try authority.certify(name, server ? .server : .client, request: text)
-            // List the devices before the certificate is given out: its owner may report at once.
+            // List the device before the certificate is given out: with it the device may report at once.
             if add { try controller.connect().list([name], groups: groups) }
             if request == nil {
                 warn("wrote \(folder)/\(name).key and \(folder)/\(name).pem")

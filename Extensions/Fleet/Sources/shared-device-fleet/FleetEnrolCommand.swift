@@ -137,7 +137,7 @@ struct FleetEnrolCommand: ParsableCommand {
         guard own.number == 0 else { return own }
         if let user = try SystemUser(name: "shared-device-\(role)") { return user }
         warn(
-            "there is no user shared-device-\(role), so that the key is root's; install the package shared-device-fleet"
+            "there is no user shared-device-\(role), so the key belongs to root; install the package shared-device-fleet"
         )
         return own
     }

@@ -53,13 +53,13 @@ struct AgentLimitTests {
     func wrongClock() throws {
         let end = try Self.end(Self.signedIn, boot: "b") { $0 - 1000 }
         #expect(end.at == 300)
-        // A shorter limit is kept.
+        // A limit that is shorter than five minutes stays in force.
         let now = Moment.at(60, wall: 0, boot: "b")
         var agent = try Self.restarted(Self.signedIn, at: now, policy: .init(contactTimeout: 60))
         let effects = agent.handle(.device(.signedIn(7)), now: now)
         let text = "no contact since the machine was started, with a wrong clock"
         #expect(effects.contains(.signOut(session: 7, reason: text)))
-        // A corrected clock tells the elapsed time, and so does the controller.
+        // A corrected clock or a heartbeat settles the doubt, and the full limit counts from the last contact.
         let right = try Self.end(Self.signedIn, boot: "b") { $0 < 200 ? 0 : 6000 + $0 }
         #expect(right.at == 3600)
         var heard = try Self.restarted(Self.signedIn, at: .at(20, wall: 0, boot: "b"))

@@ -12,9 +12,9 @@ struct ControllerStandingTests {
         (report.contactTimeout, report.session) = (600, 9)
         // Presences, or a live report, which shows that the device is connected after all.
         let events: [(isOnline: Bool?, now: Double, endsBy: Double?)] = [
-            // The server has said nothing of it.
+            // The server has not sent the device's presence.
             (nil, 50, nil),
-            // It receives heartbeats until shortly before it is gone, long after its last report.
+            // The device receives heartbeats until shortly before it is gone, long after its last report.
             (true, 60, nil), (false, 5000, 5600), (true, 6000, nil), (false, 7000, 7600), (nil, 7100, nil),
             (false, 7200, 7800),
         ]
@@ -35,7 +35,7 @@ struct ControllerStandingTests {
             change(&other)
             var copy = controller
             other.sequence += 1
-            // As the server keeps it, which shows no connection.
+            // As a retained message, which shows no connection.
             copy.received(.reported(device: "a"), .reported(other), sent: nil, now: 7300)
             #expect(copy.devices["a"]?.isOnline == false && copy.devices["a"]?.endsBy == nil)
         }

@@ -239,7 +239,7 @@ struct ControllerTests {
         #expect(try !controller.standing().isDone)
         controller.hear(.done(seen: 101, sequence: 4), now: 3)
         #expect(try controller.standing() == .clean(waived: 0))
-        // It was done, so its absence changes nothing.
+        // The device has carried out the order, so its absence changes nothing.
         controller.hear("a", isOnline: false)
         #expect(try controller.standing().isDone)
         // A later session has its own cleanups.
@@ -293,11 +293,11 @@ struct ControllerTests {
         let right = try Self.firstReport(of: .nobody(3), at: 2000)
         let cases: [(report: DeviceReport, sent: Double?, now: Double, isHeard: Bool)] = [
             (far, 900_000_000, 1000, true),
-            // It is from before the last report.
+            // The report was sent before the last report arrived.
             (early, 990, 1001, false),
-            // The server had kept it.
+            // The report was retained by the server.
             (right, nil, 2000, false),
-            // Its time is wrong.
+            // The time of the message is wrong.
             (right, 5000, 2000, false),
             (right, 2000, 2001, true),
         ]

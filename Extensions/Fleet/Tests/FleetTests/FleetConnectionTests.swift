@@ -10,7 +10,7 @@ import Synchronization
 import Testing
 import shared_device_agent
 
-/// Covers when either side counts as gone, and which keys are used.
+/// Covers when a device or the server counts as gone, and which keys and certificates are accepted.
 @Suite("A fleet's connections")
 struct FleetConnectionTests {
     static let presence = MQTTMessage.fleet(.presence(device: "a"), .presence(isOnline: false))

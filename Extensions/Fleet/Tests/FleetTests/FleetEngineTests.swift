@@ -81,7 +81,7 @@ struct FleetEngineTests {
         let files = stage.files("a")
         let server = ["-V", "mqttv5", "-h", "localhost", "-p", "\(stage.port)", "--cafile", files.authority]
         let message = ["-q", "1", "-r", "-t", "sd/1/clinic/dev/a/reported", "-m", "text"]
-        // With the certificate nothing else is wrong.
+        // The second attempt shows that only the certificate was missing.
         for certificate in [[], ["--cert", files.certificate, "--key", files.key]] {
             let process = try ChildProcess("mosquitto_pub", server + message + certificate)
             let status = await process.exitStatus(within: .seconds(60))

@@ -77,16 +77,16 @@ struct FleetEnrolTests {
         #expect(rights == [0o755, 0o755, 0o600])
     }
 
-    /// Lets a device ask, and the authority answer.
+    /// Makes a request on a device, and certifies it at the authority.
     ///
-    /// - Returns: the device's request, and the answer.
+    /// - Returns: the file of the device's request, and the lines that the authority prints.
     private static func request(_ name: String, on stage: FleetStage) async throws -> (file: String, answer: [String]) {
         let request = try await stage.succeed(words(name, stage, "--request-only"))
         let file = try write(request, "\(name).csr", stage)
         return (file, try await stage.succeed("certify", stage.path("pki"), name, "--request", file))
     }
 
-    /// Gives the device a certificate.
+    /// Installs the authority's lines on the device.
     private static func enrol(
         _ name: String,
         _ answer: [String],
@@ -259,7 +259,8 @@ struct FleetEnrolTests {
         let stage = try await FleetStage()
         let folder = stage.path("pki")
         for name in ["ward-8", "ward-9"] { try await stage.succeed("certify", folder, name) }
-        // As older versions left it for a device that was named by the number. The copy by name is missing too.
+        // Older versions left the folder like this if a device had the number as its name. The copy by name is missing,
+        // too.
         let (lost, other) = ("\(folder)/issued/1003.pem", "\(folder)/issued/1002.pem")
         let certificate = try Data(contentsOf: URL(filePath: lost))
         try Data(contentsOf: URL(filePath: other)).write(to: URL(filePath: lost))

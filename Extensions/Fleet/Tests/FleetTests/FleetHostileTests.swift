@@ -131,7 +131,7 @@ struct FleetHostileTests {
         let hostile = try await stage.connected("a")
         let b = try await stage.device("b")
         let (isOver, sent) = (Counter(), Counter())
-        // Also if the test fails.
+        // Ends the flood, also if the test fails.
         defer { isOver.add() }
         let flood = Task { await onThread { Self.reportWithoutEnd(hostile.connection, until: isOver, sent) } }
         try await eventually("the flood is under way") { sent.value > 1000 }
@@ -157,7 +157,7 @@ struct FleetHostileTests {
                 report.sequence += 1
                 sent.add()
             } catch {
-                // As fast as the server acknowledges.
+                // The client takes no more until the server acknowledges.
                 usleep(500)
             }
         }

@@ -6,7 +6,7 @@ package struct DeviceView: Sendable, Hashable {
     package let isSignedIn: Bool
     /// The open rounds and the newest one.
     package let rounds: [DeviceReport.Round]
-    /// Whether the account is on the broker's disk. Until then a power cut may reopen a session that has ended.
+    /// Whether the present state is on the broker's disk. Until then a power cut may reopen a session that has ended.
     package let isStored: Bool
 
     package init(
@@ -35,14 +35,14 @@ package enum AgentEvent: Sendable, Hashable {
     /// An invalid message on a topic of the fleet.
     case foreign(String)
     case device(DeviceView)
-    /// The broker does not respond or refuses to.
+    /// The broker does not respond, or refuses the request.
     case deviceUnknown(String)
     /// The response to ``AgentEffect/signOut(session:reason:)``.
     case signOutAnswered(SignOutAnswer)
     /// The memory was stored; or it was not, with the reason.
     case stored(problem: String?)
     case clockSynchronised(Bool)
-    /// When the device's certificate ends, in seconds since 1970; `nil` if its file does not tell.
+    /// When the device's certificate ends, in seconds since 1970; `nil` if no end can be read.
     case certificate(end: Double?)
     case tick
 
@@ -64,7 +64,7 @@ package enum AgentEffect: Sendable, Hashable {
     /// Stores the memory. Later effects wait until it is stored.
     case store(AgentMemory)
     case signOut(session: UInt64, reason: String)
-    /// Asks the broker now. Only responses to this question or a later one may become ``AgentEvent/device(_:)`` or
+    /// Asks the broker now. Only responses to this request or a later one may become ``AgentEvent/device(_:)`` or
     /// ``AgentEvent/deviceUnknown(_:)`` events.
     case askDevice
     /// Writes to the administrator's log.
@@ -92,7 +92,7 @@ package struct AgentMemory: Sendable, Hashable {
     package var seen = DeviceReport.Seen()
     package var intents: [OrderScope: Intent] = [:]
     package var result: DeviceReport.Result?
-    /// The upper bound of sequence numbers used.
+    /// The upper bound of the sequence numbers that reports have used.
     package var sequenceLimit: UInt64 = 0
     /// When the controller was last heard.
     package var contact: Stopwatch?

@@ -38,17 +38,17 @@ package struct AgentState: Sendable {
     static let storeInterval = 1.0
     /// The wait after the server has rejected a report.
     static let refusalInterval = 60.0
-    /// The sequence numbers that are reserved at once, so that not every report needs a write.
+    /// How many sequence numbers are reserved with one write to the disk, so that most reports need no write.
     static let sequenceBlock: UInt64 = 1 << 20
 
     let policy: Policy
     var memory: AgentMemory
     var sequence: UInt64
     var isConnected = false
-    /// `nil` while the broker does not respond, and until it has answered the last question.
+    /// `nil` while the broker does not respond, and until it has responded to the last request.
     var view: DeviceView?
-    /// Whether a response of the broker is pending. Nothing is reported until then, because the known state may be from
-    /// before a sign-out.
+    /// Whether a response of the broker is pending. Until it arrives, the agent sends no report, because the known
+    /// state may be from before a sign-out.
     var isAsking = true
     /// The pending orders, the highest of each scope.
     var orders: [OrderScope: FleetOrder] = [:]
@@ -82,8 +82,8 @@ package struct AgentState: Sendable {
         sequence = max(memory.sequenceLimit, Self.sequence(by: now.wall))
     }
 
-    /// The sequence number that corresponds to the clock. After a lost disk the numbers continue above the old ones,
-    /// because no device sends a million reports a second.
+    /// The sequence number for a time of the wall clock. After the loss of the agent's file the numbers continue above
+    /// the old ones, because no device sends a million reports a second.
     static func sequence(by wall: Double) -> UInt64 { UInt64(min(max(wall, 0), 0x1p32)) * sequenceBlock }
 
     package mutating func handle(_ event: AgentEvent, now: Moment) -> [AgentEffect] {
@@ -143,8 +143,9 @@ package struct AgentState: Sendable {
     // MARK: What it hears
 
     private mutating func take(_ order: FleetOrder, _ scope: OrderScope) {
-        // Already carried out, and reported on this connection or about to be. An order that is repeated for one device
-        // must not make the whole fleet report.
+        // An order that was carried out is already reported on this connection, or is about to be. The controller
+        // repeats an order for all devices when one device has missed it, and that must not make the whole fleet
+        // report.
         guard order.number > memory.seen[scope], order.number > orders[scope]?.number ?? 0 else { return }
         orders[scope] = order
         // A user may have signed in since the broker's last response.
@@ -157,7 +158,7 @@ package struct AgentState: Sendable {
     }
 
     private mutating func hear(_ highest: UInt64, _ now: Moment) {
-        // Stored only now and then, to spare flash memory.
+        // Stores the contact only now and then, to spare flash memory.
         let step = (policy.contactTimeout ?? .infinity) / 10
         let isOld = memory.contact.map { $0.seconds(now) >= step || $0.begin.boot != now.boot } ?? true
         problems[.noContact] = nil
@@ -189,8 +190,8 @@ package struct AgentState: Sendable {
 
     // MARK: Reports
 
-    /// The agent may have started with a slow clock and without its old file. The controller would ignore numbers below
-    /// the known ones.
+    /// Raises the sequence number to that of the clock: the agent may have started with a slow clock and without its
+    /// old file, and the controller ignores numbers below the known ones.
     private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now.wall)) }
 
     /// Warns early, because the server accepts no report after the certificate's end.
@@ -378,7 +379,7 @@ extension AgentState {
             let session = memory.session
         else { return nil }
         let left = watches.map { $0.left(of: timeout, now) }.max() ?? -.infinity
-        // A session that began without contact gets the full timeout, unless contact is required.
+        // The timeout of a session that began without contact counts from its start, unless contact is required.
         return policy.requiresContact ? left : max(left, session.since.left(of: timeout, now))
     }
 

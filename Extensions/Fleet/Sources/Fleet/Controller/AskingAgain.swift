@@ -1,7 +1,7 @@
 /// The retry schedule for an action that may have had no effect: requesting devices' messages again, or publishing what
 /// the server rejected. The server drops messages that do not fit the queue to the controller, and the controller
-/// ignores those above the rate limit. The server still has the last message, and the device repeats it only after a
-/// change.
+/// ignores those above the rate limit. The server still retains each device's last message, which the device itself
+/// repeats only after a change.
 struct AskingAgain: Sendable {
     /// The longest wait, in seconds.
     static let longest = 600.0
@@ -55,12 +55,13 @@ package enum MessagesWanted: Sendable, Hashable {
     case all
     case devices([String])
 
-    /// With more devices than this it requests all.
+    /// The most names in ``devices(_:)``. For more devices the controller requests ``all``.
     package static let most = 500
 }
 
 extension ControllerState {
-    /// The devices to ask for reports: connected, listed, and pending by all that is known.
+    /// The devices to ask for reports: the listed and connected devices that, as far as the controller knows, have not
+    /// carried out their order.
     ///
     /// - Parameter most: how many devices to examine: there may be 100,000, and the state must not stay locked.
     /// - Returns: `nil` if there is no device to ask now, or while the search goes on (``isLooking``).
@@ -142,9 +143,9 @@ extension ControllerState {
         if refusals.isEmpty { sendingAgain = AskingAgain(first: Self.firstRepetition) }
     }
 
-    /// Why the server rejects an order; `nil` if it does not, as far as known.
+    /// Why the server rejects an order; `nil` if no rejection is known.
     ///
-    /// - Parameter recorded: the order; `nil` for any.
+    /// - Parameter recorded: the order; `nil` for any order.
     package func refusal(of recorded: RecordedOrder?) -> String? {
         guard let recorded else { return refusals.values.min() }
         switch recorded.target {

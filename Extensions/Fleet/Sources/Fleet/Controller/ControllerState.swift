@@ -16,7 +16,8 @@ package struct ControllerState: Sendable {
     package static let mostDevices = 250_000
     /// The seconds by which a correct clock may be off.
     static let clockTolerance = 60.0
-    /// The controller ignores higher numbers as a mistake or an attack.
+    /// The bound of the order numbers in reports. The controller ignores numbers from here on, as a mistake or an
+    /// attack.
     static let plausibleNumber: UInt64 = 1 << 52
 
     package internal(set) var devices: [String: FleetDevice] = [:]

@@ -113,8 +113,8 @@ extension JSONValue {
         return try whole(name)
     }
 
-    /// A printable text of at most so many characters. Invisible characters are replaced: a D-Bus message cannot
-    /// contain a NUL, and so one device could suppress the response about all.
+    /// A printable text of at most so many characters. Replaces invisible characters: a D-Bus message cannot contain a
+    /// NUL, so a NUL from one device would prevent the response about all devices.
     func words(_ name: String, atMost count: Int) throws(FleetMessageError) -> String {
         guard let text = self[name]?.string, text.unicodeScalars.count <= count else {
             throw FleetMessageError("“\(name)” is no text of at most \(count) characters")
