@@ -19,7 +19,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     ],
     targets: [
-        // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along; libmosquitto is mended by the distribution.
+        // MQTT 5 with client certificates. mqtt-nio would bring SwiftNIO and a second TLS library along. The
+        // distribution provides security updates for libmosquitto.
         .systemLibrary(
             name: "CMosquitto",
             path: "Sources/CMosquitto",

@@ -13,8 +13,9 @@ struct FleetAuthorityCommand: ParsableCommand {
         commandName: "authority",
         abstract: "Makes the authority that certifies a fleet's devices, controller and MQTT server.",
         discussion: """
-            The folder stays with the administrator. An organisation that has an authority uses its own.
-            Exit status, as of certify and revoke: 77 others may read its key, or write into its folder.
+            The folder stays with the administrator. An organisation that already has an authority uses that one \
+            instead.
+            Exit status, also of certify and revoke: 77 other users may read its key, or write into its folder.
             """
     )
 
@@ -105,9 +106,10 @@ struct FleetCertificatesCommand: ParsableCommand {
         commandName: "certificates",
         abstract: "Lists an authority's certificates, and when they expire.",
         discussion: """
-            The newest certificate of each name, the authority's own and its revocation list, sorted by expiry. To renew: “fleet enrol” \
-            again on a device, “fleet certify --server” for the MQTT server, and “fleet revoke” without a name for the list.
-            Exit status: 0 all of them hold for 30 days or more; 75 some do not.
+            The newest certificate of each name, the authority's own and its revocation list, sorted by expiry. To \
+            renew: “fleet enrol” again on a device, “fleet certify --server” for the MQTT server, and “fleet revoke” \
+            without a name for the list.
+            Exit status: 0 all of them are valid for 30 days or more; 75 some are not.
             """
     )
 
@@ -157,8 +159,8 @@ struct FleetRevokeCommand: ParsableCommand {
         commandName: "revoke",
         abstract: "Revokes all certificates of a device, and renews the list that the MQTT server reads.",
         discussion: """
-            Then copy authority.crl to the server, and restart it. The list holds for ten years, after which the server refuses every device: \
-            without a name it is only renewed.
+            Then copy authority.crl to the server, and restart the server. The list is valid for ten years, after \
+            which the server refuses every device. Without a name, the command only renews the list.
             """
     )
 

@@ -12,7 +12,7 @@ struct FleetCommand: ParsableCommand {
         commandName: "shared-device-fleet",
         abstract: "Signs out many devices, and shows which of them have done it.",
         discussion:
-            "Asks shared-device-controller, on the machine that it runs on. The last five set up a fleet, and do not ask it.",
+            "Asks shared-device-controller on its machine. The last five commands set up a fleet, and do not ask it.",
         version: ProjectVersion.line(of: "shared-device-fleet"),
         subcommands: [
             FleetSignOutCommand.self, FleetStatusCommand.self, FleetOrdersCommand.self, FleetDevicesCommand.self,
@@ -27,12 +27,15 @@ struct FleetSignOutCommand: ParsableCommand {
         commandName: "sign-out",
         abstract: "Orders devices to sign their users out.",
         discussion: """
-            Prints the order's number once it is recorded, then counts as they change, then who is not done, the worst first; with --json, \
-            {"recorded": NUMBER} in a line, and then the whole as one object. The order stands until a later one takes its place, also for devices \
-            that are off.
-            Exit status: 0 each device has reported that the session is over and that each app has deleted its data, or was waived, or was stopped \
-            and its data deleted in its place; 75 the time is over and some have not; 69 it is recorded, but the MQTT server is out of reach or does \
-            not take it, or no controller responds; 65 the controller does not take the request, such as a device that is not listed; 77 not permitted.
+            Prints the order's number once it is recorded, then the counts each time they change, then the devices \
+            that have not carried out the order, the worst first. With --json it prints {"recorded": NUMBER} in a \
+            line, and at the end the whole as one object. The order stays in force until a later order replaces it, \
+            also for devices that are off.
+            Exit status: 0 each device has reported that the session is over and that each app has deleted its data, \
+            was waived, or was stopped and its data deleted in its place; 75 the time is over and some devices have \
+            not; 69 the order is recorded, but the MQTT server is out of reach or rejects it, or no controller \
+            responds; 65 the controller refuses the order, for example because a device is not listed; 77 not \
+            permitted.
             """
     )
 
@@ -162,12 +165,12 @@ struct FleetStatusCommand: ParsableCommand {
         commandName: "status",
         abstract: "Shows how far the devices are with an order.",
         discussion: """
-            With --watch it shows each change until all are done; of the last order, where none is named, until it is ended (Ctrl-C): then also the \
-            orders that come after it. On a terminal each change takes the place of what was shown, and as many devices are named as there is room for, the worst \
-            first; elsewhere, and with --json (an object in a line each), \
-            it follows.
-            Exit status: 0 all are done; 75 some are not, also while the MQTT server is out of reach; 65 there is no such order; 69 no controller \
-            responds; 77 not permitted.
+            With --watch it shows each change until all devices have carried out the order. If no order is named, it \
+            shows the last order and all later orders, until it is interrupted (Ctrl-C). On a terminal each change \
+            replaces what was shown, and as many devices are shown as fit, the worst first. Elsewhere, and with --json \
+            (one object in a line), each change follows the last one.
+            Exit status: 0 all devices have carried out the order; 75 some have not, also while the MQTT server is out \
+            of reach; 65 there is no such order; 69 no controller responds; 77 not permitted.
             """
     )
 

@@ -13,9 +13,11 @@ struct FleetEnrolCommand: ParsableCommand {
         commandName: "enrol",
         abstract: "Makes this machine a device of a fleet, or its controller: key, certificate, configuration.",
         discussion: """
-            Prints a request for a certificate, and then reads the response of “fleet certify --request” from standard input or --certificate. \
-            The key never leaves the machine. Done again, it renews the certificate for the same key.
-            Exit status: 0 enrolled; 65 the response is not for this key and name, or from another authority than before; 77 others may read the key.
+            Prints a request for a certificate, and then reads the response of “fleet certify --request” from standard \
+            input or --certificate. The key never leaves the machine. If the command is run again, it renews the \
+            certificate for the same key.
+            Exit status: 0 enrolled; 65 the response is not for this key and name, or from another authority than \
+            before; 77 other users may read the key.
             """
     )
 

@@ -50,7 +50,7 @@ struct FleetSimulationTests {
             case 6: fleet.cutPower(index)
             case 7 where second % 3 == 0:
                 try give()
-                // Before the publication, because the order is stored first.
+                // The kill comes before the publication: the order is stored first, so it must survive.
                 if fleet.random.chance(20) { fleet.killController() }
             default: break
             }

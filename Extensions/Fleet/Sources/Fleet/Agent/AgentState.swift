@@ -140,7 +140,7 @@ package struct AgentState: Sendable {
         return times.min()
     }
 
-    // MARK: What it hears
+    // MARK: Events
 
     private mutating func take(_ order: FleetOrder, _ scope: OrderScope) {
         // An order that was carried out is already reported on this connection, or is about to be. The controller

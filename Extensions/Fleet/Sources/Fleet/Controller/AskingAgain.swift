@@ -112,7 +112,7 @@ extension ControllerState {
     }
 }
 
-// MARK: - What the server refuses
+// MARK: - Rejected orders
 
 extension ControllerState {
     /// The first wait before a rejected order is published again, in seconds.

@@ -10,27 +10,27 @@ struct LoadCommand: AsyncParsableCommand {
         abstract:
             "Simulates a fleet with a real MQTT server and the built controller, and prints the costs.",
         discussion: """
-            Exit status: 0 what is promised held; 1 it did not. A time that is too long because other programs have used the processors is no failure; it \
-            is said.
+            Exit status: 0 the guarantees held; 1 they did not. If the time limit is exceeded because other programs \
+            have used the processors, the program reports that, and it is no failure.
             """
     )
 
-    @Option(help: "How many devices; they are states behind few connections.")
+    @Option(help: "The number of simulated devices, which share few connections.")
     var devices = 100_000
 
-    @Option(help: "Behind how many connections they are.")
+    @Option(help: "The number of connections that the simulated devices share.")
     var connections = 100
 
-    @Option(help: "Decides who is away, who comes and goes, and how long apps take.")
+    @Option(help: "The seed, which decides which devices are offline or flap, and how long apps take.")
     var seed: UInt64 = 1
 
-    @Option(help: "In how many seconds all devices that are states have to be done, on two processors.")
+    @Option(help: "The time limit for all simulated devices in seconds, on two idle processors.")
     var within = 60.0
 
-    @Option(help: "Instead: so many devices with a connection and a certificate each.")
+    @Option(help: "Instead: the number of devices that each have a connection and a certificate.")
     var certified: Int?
 
-    @Option(help: "In how many processes these are: one may have 5000, at four of 20,000 open files each.")
+    @Option(help: "The number of processes for these devices. One process has room for 5000, with 20,000 open files.")
     var processes = 4
 
     @Option(help: .hidden)
