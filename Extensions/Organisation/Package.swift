@@ -21,8 +21,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
     targets: [
-        // Not async-http-client, which would bring a dozen packages and a second BoringSSL along: libcurl is on every Linux, and its flaws are mended
-        // by the distribution.
+        // Not async-http-client, which would bring a dozen packages and a second BoringSSL along. Every Linux has
+        // libcurl, and the distribution provides security updates for it.
         .systemLibrary(
             name: "CCurl",
             path: "Sources/CCurl",
@@ -30,7 +30,7 @@ let package = Package(
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
         .target(name: "HTTPClient", dependencies: ["CCurl", root("Identity")], path: "Sources/HTTPClient"),
-        // Serves what strangers on the network, and the browser of a sign-in, ask for.
+        // An HTTP server for logout tokens of the provider and for the pages of a sign-in. Its clients are untrusted.
         .target(name: "HTTPListening", dependencies: [root("DBus")], path: "Sources/HTTPListening"),
         // An organisation's provider: its requests, and the meaning of its responses.
         .target(name: "OpenIDConnect", dependencies: ["HTTPClient"], path: "Sources/OpenIDConnect"),
@@ -40,7 +40,7 @@ let package = Package(
             dependencies: ["HTTPListening", "OpenIDConnect"],
             path: "Sources/OrganisationIdentity"
         ),
-        // The only program of the device that speaks to the network.
+        // The only program here that sends requests over the network.
         .executableTarget(
             name: "shared-device-identity",
             dependencies: ["OrganisationIdentity", root("ServiceSupport")],
@@ -70,7 +70,7 @@ let package = Package(
             dependencies: ["MicrosoftBroker", root("AppAdapters"), argumentParser],
             path: "Sources/shared-device-microsoft-broker"
         ),
-        // A provider that makes mistakes, a real one, and who signs in there.
+        // For tests: a provider with deliberate mistakes, a real provider, and the people who sign in there.
         .target(
             name: "TestProviders",
             dependencies: ["OpenIDConnect", root("NotifyCenterTestKit")],

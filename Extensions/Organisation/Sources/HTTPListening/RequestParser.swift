@@ -74,7 +74,7 @@ package struct RequestParser: Sendable {
     package enum Progress: Sendable, Hashable {
         case incomplete
         case complete(ReceivedRequest)
-        /// To be answered with this status.
+        /// The request is invalid, and the response has this status.
         case refused(Int)
     }
 

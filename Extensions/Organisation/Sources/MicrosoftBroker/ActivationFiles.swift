@@ -2,7 +2,7 @@ import FoundationEssentials
 import Glibc
 
 /// The service files of the session bus. If one of them gives our name to another program, the bus could start that
-/// program instead, and clients would reach either.
+/// program instead, and clients would reach either program.
 package enum ActivationFiles {
     /// The directories that a session bus reads (D-Bus specification, “Message Bus Starting Services”).
     package static func directories(environment: [String: String]) -> [String] {

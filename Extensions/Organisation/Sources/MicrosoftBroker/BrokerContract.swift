@@ -8,7 +8,7 @@ package enum BrokerContract {
     /// This program's app identifier at the device's broker.
     package static let application = "com.microsoft.identity.broker1"
     static let interface = "com.microsoft.identity.Broker1"
-    /// The version reported to clients, the first from which they accept a list of cookies.
+    /// The version reported to clients. From this version on, clients accept a list of cookies.
     static let version = "3.0.1"
 
     /// The limits of a request, far above what clients send.

@@ -2,7 +2,7 @@ import DeviceConfiguration
 import Identity
 import SharedDevice
 
-/// The requests that a client may make, by the manifest of this program.
+/// The requests that a client may make, according to the manifest of this program.
 struct ClientRights: Sendable {
     let rights: TokenRights
 

@@ -16,8 +16,8 @@ package final class MicrosoftBroker: Sendable {
         package var prompt: SignInProgram?
         /// Deletes the clients' secrets from the keyring and returns a summary. An error fails the cleanup.
         package var removeSecrets: @Sendable () async throws -> String
-        /// Called when another program took the name while a cleanup released it. The owner must then retry
-        /// ``regainName()`` until it succeeds.
+        /// Called when another program took the name while a cleanup released it. The creator of this object must then
+        /// retry ``regainName()`` until it succeeds.
         package var nameLost: @Sendable () -> Void
 
         package init(
@@ -254,7 +254,7 @@ package final class MicrosoftBroker: Sendable {
         let scopes = try ClientRights(rights: rights.withLock { $0 }).scopes(for: request.scopes)
         switch try await ask(prompter, correlation, for: scopes, client) {
         case .signedIn: return try await token(request)
-        // Another app was faster; its user is signed in here too.
+        // Another app was faster, and its user is signed in for this app, too.
         case .failed(let error) where error.code == .accountAlreadySignedIn: return try await token(request)
         // No prompt was possible. Clients must not read this status as a request to ask the user.
         case .failed(let error) where error.code == .interactionRequired:
@@ -266,8 +266,8 @@ package final class MicrosoftBroker: Sendable {
         }
     }
 
-    /// Asks the user while the client is connected. The response to a dead client would be lost, and its place would
-    /// stay taken.
+    /// Asks the user while the client is connected. Otherwise the request of a dead client would keep its place, and
+    /// its response would be lost.
     private func ask(
         _ prompter: Prompter,
         _ correlation: String,

@@ -108,7 +108,7 @@ final class Prompter: Sendable {
 extension Prompter {
     /// Asks with `shared-device-sign-in`. Ends the program with SIGTERM, so that it closes its browser.
     ///
-    /// - Parameter patience: returns after the time limit of a user, which covers repeated prompts.
+    /// - Parameter patience: returns after the user's time limit, which covers all prompts of one run.
     static func program(
         _ program: SignInProgram,
         patience: @escaping @Sendable () async throws -> Void = { try await Task.sleep(for: .seconds(600)) }

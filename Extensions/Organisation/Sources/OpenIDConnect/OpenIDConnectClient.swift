@@ -125,7 +125,9 @@ package final class OpenIDConnectClient: Sendable {
         _ limits: HTTPLimits,
         fields: [String: String] = [:]
     ) async throws(SignInError) -> HTTPResponse {
-        guard let address else { throw .misconfigured(issuer, "has an address that none can be made of") }
+        guard let address else {
+            throw .misconfigured(issuer, "is an address to which no path can be added; correct oidcIssuer")
+        }
         let fields = ["Accept": "application/json"].merging(fields) { $1 }
         do throws(HTTPError) {
             return try await http.send(HTTPRequest(address, fields: fields, limits: limits))
@@ -181,7 +183,7 @@ package final class OpenIDConnectClient: Sendable {
         do throws(SignatureError) {
             return try CompactSignature(parsing: text)
         } catch {
-            // An unreadable message may come from anyone, so it is not called the provider's fault.
+            // An unreadable message may come from any sender, so the error does not blame the provider.
             if need == .answer, error.isUnreadable { throw .badToken(issuer, "its \(name): \(error)") }
             throw .notSigned(name, by: issuer, error.description)
         }

@@ -80,7 +80,11 @@ extension OpenIDConnectClient {
             return ProviderCheckStep(.tls, .unknown, "none is needed: the provider is on this machine")
         }
         guard let address = issuer.configurationAddress else {
-            return ProviderCheckStep(.tls, .fails, "\(issuer) has an address that none can be made of")
+            return ProviderCheckStep(
+                .tls,
+                .fails,
+                "\(issuer) is an address to which no path can be added; correct oidcIssuer"
+            )
         }
         switch await send(HTTPRequest(address)) {
         case .failure(let error) where ![.redirected, .cancelled].contains(error.reason):

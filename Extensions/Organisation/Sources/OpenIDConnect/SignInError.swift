@@ -152,7 +152,7 @@ extension SignInError {
         }
     }
 
-    /// A transport error as a reason to retry, whatever it is.
+    /// Maps every transport error to `providerUnavailable`, so that the caller retries.
     static func outage(_ error: HTTPError, _ issuer: Issuer) -> SignInError {
         switch error.reason {
         case .tooLarge, .encoded, .redirected: .unusableNow(issuer, error.description)

@@ -77,7 +77,8 @@ struct HTTPClientTests {
         for (listener, client) in [
             ("stranger", server.client()), ("elsewhere", server.client()), ("expired", server.client()),
             ("old", server.client()),
-            // Only the configured authority is trusted, not the system's. Without the file none is.
+            // Only the configured authority is trusted, not the system's. If its file is missing, no authority is
+            // trusted.
             ("good", HTTPClient()), ("good", HTTPClient(trustAnchors: "/nonexistent/authority.pem")),
         ] {
             let reason = await refusal(HTTPRequest(try server.address("echo", listener: listener)), by: client)

@@ -239,7 +239,7 @@ struct BridgeTests {
                 }
             }
             #expect(try await group.next() == 15)
-            // No request waits under this name.
+            // No waiting request has this correlation ID.
             #expect(try await device.call("cancelInteractiveFlow", .object([:]), correlation: "three") == .object([:]))
             #expect(try await device.call("cancelInteractiveFlow", .object([:]), correlation: "one") == .object([:]))
             #expect(try await one.value == 8)

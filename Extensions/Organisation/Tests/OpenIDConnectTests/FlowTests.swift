@@ -173,7 +173,7 @@ struct DeviceGrantTests {
     func refusals() throws {
         for (answer, code) in [
             (oauthError("access_denied"), SignInError.Code.userCanceled),
-            // Entra's word for it.
+            // Entra's word for `access_denied`.
             (oauthError("authorization_declined"), .userCanceled), (oauthError("expired_token"), .loginExpired),
             (oauthError("invalid_client", status: 401), .providerMisconfigured),
             (oauthError("other"), .providerMisconfigured),

@@ -160,7 +160,8 @@ struct SignalsTests {
         try await receiver.receive(until: "the refusals") { [expected] in
             try await Set(receiver.list("errors")) == expected
         }
-        // A rejected token of the provider leads to a question to the provider, a stranger's token does not.
+        // For a rejected token that the provider has signed, the broker is told to ask the provider. A stranger's token
+        // has no effect.
         #expect(receiver.told == (isStrangers ? [] : mistakes.map { _ in receiver.event(.doubt) }))
         #expect(try await receiver.list("acknowledged").isEmpty)
     }

@@ -162,7 +162,8 @@ struct NetworkTests {
             directory: device.directory.path
         )
         try await link.up()
-        // The service has reported the first link by now. The rest of the test is about the second time.
+        // The service has reported by now that the link is up. The rest of the test is about the second time that it
+        // comes up.
         try await eventually("the way to the provider") { (try? await device.signIn()) != nil }
         _ = try await device.token()
         try await link.down()

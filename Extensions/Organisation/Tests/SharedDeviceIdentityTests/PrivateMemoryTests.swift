@@ -126,7 +126,8 @@ struct PrivateMemoryTests {
             #expect(try await user.reads(file, of: others), "\(file)")
             for process in [broker, identity, bridge] { #expect(try await !user.reads(file, of: process), "\(file)") }
         }
-        // The kernel writes no core of a process that it protects so. The limits are the second reason.
+        // The kernel writes no core of a process whose memory it protects in this way. The limits are a second
+        // protection.
         let none = CoreLimits(soft: "0", hard: "0")
         let limits = [broker, identity, bridge].map { CoreLimits(of: $0.identifier) }
         #expect(limits == [none, none, CoreLimits.ofPrompts])

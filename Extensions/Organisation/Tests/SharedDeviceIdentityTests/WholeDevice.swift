@@ -198,7 +198,7 @@ final class WholeDevice: Sendable {
         try await exchange(LogoutDevice.request("logout_token=\(token)"), port: port)
     }
 
-    /// Starts the prompt in a separate session, with this program as its browser.
+    /// Starts the prompt in a separate session, with the given program as its browser.
     ///
     /// - Parameters:
     ///   - arguments: the arguments of the browser.

@@ -174,7 +174,7 @@ final class PromptInBrowser {
         for number in 1...2 {
             let prompt = try prompt()
             #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
-            // The browser's standard output is not mixed into it.
+            // The browser's standard output is not mixed into the prompt's.
             #expect(try PromptResult(prompt) == PromptResult(username: "ada", epoch: 7), "\(prompt.lines)")
             #expect(try await visit(number) == "visit -")
             let query = try #require(broker.asked(.completeSignIn).last?["query"]?.stringValue)

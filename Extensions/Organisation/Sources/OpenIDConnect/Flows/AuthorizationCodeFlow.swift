@@ -176,7 +176,7 @@ package struct AuthorizationCodeFlow: Sendable {
         case .granted(let json): return try TokenAnswer(json, issuer: client.issuer)
         case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
         // The code was used before, is too old, or belongs to another request. `invalid_code` is glewlwyd's word for
-        // it.
+        // `invalid_grant`.
         case .error("invalid_grant", _), .error("invalid_code", _), .empty: throw .anotherSignIn
         case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
         case .error(let word, _): throw .misconfigured(client.issuer, "refuses the code (\(word.printable(64)))")

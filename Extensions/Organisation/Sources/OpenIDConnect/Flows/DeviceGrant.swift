@@ -193,7 +193,7 @@ package struct DeviceGrant: Sendable {
                 return [.finished(.success(try TokenAnswer(json, issuer: client.issuer)))]
             case .error("authorization_pending", _): break
             case .error("slow_down", _): interval += Self.slowDown
-            // `authorization_declined` is Entra's word for it.
+            // `authorization_declined` is Entra's word for `access_denied`.
             case .error("access_denied", _), .error("authorization_declined", _): throw .cancelled
             case .error("expired_token", _): throw .expired
             case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)

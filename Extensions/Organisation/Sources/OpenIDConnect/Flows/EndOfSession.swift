@@ -50,7 +50,7 @@ extension ProviderClient {
         do throws(HTTPError) {
             response = try result.get()
         } catch {
-            // Any transport failure, also a redirect or the end of this process, may have passed at the next attempt.
+            // Any transport failure, also a redirect or the end of this process, may be over at the next attempt.
             throw .outage(error, issuer)
         }
         // The body has no meaning here (RFC 7009, section 2.2).
@@ -82,8 +82,9 @@ extension ProviderClient {
         }
     }
 
-    /// Checks the response to the end of a session. Some providers end it at once. Others return a page that asks the
-    /// person first, and no person sees it. Both are final. The tokens are revoked afterwards in any case.
+    /// Checks the response to the end of a session. Some providers end the session at once. Other providers return a
+    /// page that asks the person first, which no person sees. Both responses are final, because the tokens are revoked
+    /// afterwards in any case.
     ///
     /// - Throws: `SignInError`: `providerUnavailable` if the provider did not respond, or does not work at the moment.
     package func checkEndOfSession(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) {
@@ -102,7 +103,8 @@ extension ProviderClient {
     /// Throws if the request failed.
     fileprivate typealias Check = (Result<HTTPResponse, HTTPError>) throws(SignInError) -> Void
 
-    /// The session ends first: after a revocation, Keycloak sends no logout tokens for it.
+    /// The requests to send, each with the check of its response. The end of the session comes first: after a
+    /// revocation, Keycloak sends no logout tokens for the session.
     fileprivate func stepsToEnd(_ tokens: IssuedTokens) -> [(HTTPRequest, Check)] {
         var steps: [(HTTPRequest, Check)] = []
         if let request = tokens.idToken.flatMap(endOfSession) { steps.append((request, checkEndOfSession)) }
@@ -115,7 +117,7 @@ extension ProviderClient {
 }
 
 extension OpenIDConnectClient {
-    /// The time limit of ``end(_:)``. The caller was promised a minute.
+    /// The time limit of ``end(_:)``. The broker expects the response within a minute.
     private static let longestEnd: Duration = .seconds(50)
 
     /// Ends the provider's own session if it has an endpoint for that, and revokes the tokens if it has one for that.
@@ -169,7 +171,8 @@ extension OpenIDConnectClient {
         }
     }
 
-    /// Without its metadata, the provider has refused nothing. So every such error becomes `providerUnavailable`.
+    /// The provider with its metadata. An error without the metadata is no refusal to end the session, so every such
+    /// error becomes `providerUnavailable`.
     private func providerToEnd() async throws(SignInError) -> ProviderClient {
         do throws(SignInError) {
             return try await provider()

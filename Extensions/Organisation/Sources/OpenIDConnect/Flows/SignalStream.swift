@@ -157,8 +157,7 @@ package struct SignalStream: Sendable {
         let passed = begun.map { now - $0 } ?? .zero
         pause = max(.zero, Self.shortestPause - passed)
         guard tokens.isEmpty else { return .tokens(tokens) }
-        // A provider that responds at once although it should wait does not mind frequent requests, but this device
-        // does.
+        // Limits the requests even if the provider responds at once although it should wait, to spare this device.
         if !waits || passed < Self.patience / 2 { pause = max(pause, Self.quietPause - passed) }
         if shortQuestions >= Self.shortQuestions { (waits, shortQuestions) = (true, 0) }
         return .quiet

@@ -57,7 +57,7 @@ package struct MetadataCache: Sendable {
     package mutating func forgetFailure() { failure = nil }
 }
 
-/// The purpose that keys are needed for. Each purpose has its own pause between two attempts to read the keys. So
+/// The purpose for which keys are needed. Each purpose has its own pause between two attempts to read the keys. So
 /// messages from strangers do not delay the check of a token that the provider has just issued.
 package enum KeyNeed: Sendable, Hashable, CaseIterable {
     /// To check a token from a source that strangers can use as well.

@@ -2,7 +2,8 @@ package import Basics
 package import Cryptography
 package import FoundationEssentials
 
-/// The person who has signed in, according to the provider (OpenID Connect Core, section 2). All of it is checked.
+/// The person who has signed in, according to the provider (OpenID Connect Core, section 2). An initialiser that takes
+/// a provider's claims checks all of them.
 package struct IDToken: Sendable, Hashable {
     package let issuer: Issuer
     /// 1 to 255 bytes of ASCII.

@@ -25,8 +25,8 @@ package final class BackChannelLogout: Sendable {
     /// token.
     private let keyRequests = Locked(RequestRate(perSecond: keyRequestsPerSecond, at: .now))
     private let seen = Locked(SeenIdentifiers())
-    /// Requests that anyone can send and tokens that the provider has signed are counted apart, so that a flood of the
-    /// first does not hide the second.
+    /// Requests that any client can send and tokens that the provider has signed are counted separately, so that a
+    /// flood of such requests does not hide a rejected token of the provider.
     private let refusals = Locked(RefusalTally())
     private let refusalsOfSigned = Locked(RefusalTally())
     /// Called with the reason of a rejected request, without any of its content, or with the number of further ones.
@@ -73,7 +73,8 @@ package final class BackChannelLogout: Sendable {
             date: logout.date
         )
         do {
-            // The session has ended, even if the provider does not wait for the response.
+            // The report runs in a separate task, so that it continues if the provider disconnects: the session has
+            // ended in any case.
             try await Task { [report] in try await report(event) }.value
             return ListenerResponse(200)
         } catch {

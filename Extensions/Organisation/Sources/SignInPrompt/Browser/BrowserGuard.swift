@@ -6,7 +6,8 @@ import Glibc
 @_spi(Extensions) package import SharedDevice
 
 /// A process that cleans up after a prompt with a browser. If the prompt is killed with SIGKILL, the guard ends the
-/// browser and deletes its profile. Otherwise the user's pages would stay open until the next prompt does so.
+/// browser and deletes its profile. Without the guard, the user's pages would stay open until the next prompt ends the
+/// browser.
 ///
 /// It detects the end by a pipe whose other end only the prompt has, so it cannot mistake another process for the
 /// prompt. `PR_SET_PDEATHSIG` is not enough: its signal comes when the starting thread ends, reaches only one process

@@ -62,7 +62,8 @@ package final class BrowserProfile: Sendable {
         let all = open(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard all >= 0 else { return }
         defer { close(all) }
-        // A user with write access could replace a directory with a link, and have this process delete files elsewhere.
+        // Another user with write access could replace a directory with a link, and make this process delete files
+        // elsewhere.
         var status = stat()
         guard fstat(all, &status) == 0, isOwn(status) else {
             let remedy = "nothing is removed there; set XDG_RUNTIME_DIR"
@@ -70,7 +71,7 @@ package final class BrowserProfile: Sendable {
         }
         guard await isAlone(all) else { return }
         await removeLeftovers(in: root, warn)
-        // Fails if a prompt uses it.
+        // The call fails if a prompt uses the directory.
         if isSubstitute { rmdir(root) }
     }
 
@@ -113,7 +114,7 @@ package final class BrowserProfile: Sendable {
         return "file://\(file)"
     }
 
-    // MARK: What is left
+    // MARK: Remains
 
     private static func removeLeftovers(in root: String, _ warn: @Sendable (String) -> Void) async {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? [] {

@@ -53,8 +53,8 @@ package struct PromptRunner: Sendable {
         _ broker: BrokerConversation,
         interrupted: @escaping @Sendable () async -> Void
     ) async -> SignInPrompt.Outcome {
-        // Bounded by its sources: at most 32 visitors with one request each, one event per call, and the ends of
-        // brokers.
+        // The stream needs no limit, because its sources have limits: at most 32 visitors with one request each, one
+        // event per call, and the ends of brokers.
         let (events, continuation) = AsyncStream.makeStream(of: SignInPrompt.Event.self)
         let happens: @Sendable (SignInPrompt.Event) -> Void = { continuation.yield($0) }
         let signals = Task {

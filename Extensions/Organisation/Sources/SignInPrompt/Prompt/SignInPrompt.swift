@@ -148,7 +148,7 @@ package struct SignInPrompt: Sendable {
         username = wishes.loginHint ?? ""
     }
 
-    // MARK: What happens
+    // MARK: Events
 
     /// Returns the effects of an event; none for a late event.
     package mutating func handle(_ event: Event) -> [Effect] {
