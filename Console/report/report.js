@@ -88,7 +88,7 @@ export function drawReport(result) {
             };
             const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
             const save = html("button", { type: "button", class: "small", "data-key": "save", click: () => savePicture(rows, round) }, "Save as a picture");
-            box.replaceChildren(waterfall(rows, track, opened, 0, { toggle, waive: null, name: `round-${number}`, noLines: "Nothing of it was seen." }), save);
+            box.replaceChildren(waterfall(rows, track, opened, 0, { toggle, waive: null, name: `round-${number}`, noLines: "The check has seen no event here." }), save);
             if (focused)
                 [...box.querySelectorAll("button")].find(button => button.dataset.key === focused)?.focus();
         };

@@ -26,7 +26,7 @@ function scaleOf(rows, width) {
  * The drawing offers waiving if `waive` is given. noLines: the text of a row without lines. name: identifies this
  * drawing on a page with several.
  */
-export function waterfall(rows, width, opened, now, { toggle, waive, noLines = "The log that is loaded has no line of it.", name = "lines" }) {
+export function waterfall(rows, width, opened, now, { toggle, waive, noLines = "The loaded part of the log has no entry of this app.", name = "lines" }) {
     const scale = scaleOf(rows, width);
     const head = html("div", { class: "row axis", "aria-hidden": "true" }, html("span"), svg("svg", { height: 20, width: "100%" }, ...scale.labels));
     const items = rows.map((row, index) => item(row, `${name}-${index}`, scale, { opened, now, toggle, waive, noLines }));
@@ -69,7 +69,7 @@ function details(row, now, waive, noLines) {
     const lines = row.lines.map(line => logLine(line, now));
     return [
         html("p", { class: "dim" }, `${row.identifier}${row.user === null ? "" : `, uid ${row.user}`}`),
-        row.detail ? html("p", {}, `${row.app.progress === "waived" ? "The administrator’s reason" : "Its words"}: ${row.detail}`) : null,
+        row.detail ? html("p", {}, `${row.app.progress === "waived" ? "The administrator’s reason" : "Its message"}: ${row.detail}`) : null,
         lines.length ? html("ul", {}, ...lines) : html("p", { class: "dim" }, noLines),
         waiver(row, waive),
     ].filter(Boolean);

@@ -97,7 +97,7 @@ export class LogList {
             return row;
         }));
         if (!this.#shown.length)
-            this.#space.replaceChildren(html("li", { class: "dim" }, this.#entries.length ? "No entry fits." : "No entry yet."));
+            this.#space.replaceChildren(html("li", { class: "dim" }, this.#entries.length ? "No entry matches." : "No entry yet."));
         at("log-lines").setAttribute("aria-label", `Entries of the log, newest first, ${count(this.#shown.length, "row")}`);
     }
 }

@@ -85,7 +85,7 @@ export function tableOf(rows, span) {
     const time = value => value === null ? "–" : span(value);
     const besides = row => row.marks.filter(mark => !["told", "begun", "finished"].includes(mark.kind)).map(mark => `${signs[mark.kind].meaning} after ${span(mark.at)}`).join(", ");
     return {
-        heads: ["App", "User", "State", "Told after", "Began after", "Ended after", "Besides", "Its words", "Log"],
+        heads: ["App", "User", "State", "Told after", "Began after", "Ended after", "Besides", "Its message", "Log"],
         cells: rows.map(row => [
             row.name, row.user === null ? "–" : String(row.user), `${row.sign} ${row.word}`, time(row.app.told), time(row.app.begun), time(row.app.finished),
             besides(row) || "–", row.detail ? (row.app.progress === "waived" ? `The administrator’s reason: ${row.detail}` : row.detail) : "–",

@@ -83,7 +83,7 @@ export class DeviceList {
         this.#box.setAttribute("aria-rowcount", String(this.#shown.length + 1));
         const rows = this.#shown.slice(first, end).map((row, index) => this.#row(row, first + index, height, now));
         if (!rows.length)
-            rows.push(html("div", { role: "row", class: "grid-row empty dim" }, html("span", { role: "gridcell" }, this.#rows.size ? "No device fits." : "No device is in the list.")));
+            rows.push(html("div", { role: "row", class: "grid-row empty dim" }, html("span", { role: "gridcell" }, this.#rows.size ? "No device matches." : "No device is in the list.")));
         this.#space.replaceChildren(...rows);
         const active = rows.find(row => row.dataset.name === this.#active);
         if (active)

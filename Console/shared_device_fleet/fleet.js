@@ -185,7 +185,7 @@ function drawNotice() {
     const notice = at("notice");
     const { link, answeredAt, about } = state;
     const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem,
-        about.refusal && `The MQTT server does not take an order, and gets it again until it does: ${about.refusal}`, about.warning].filter(Boolean);
+        about.refusal && `The MQTT server rejects an order; the controller repeats it until the server accepts it: ${about.refusal}`, about.warning].filter(Boolean);
     notice.hidden = link === "asking" || link === "known" && !problems.length;
     const time = answeredAt ? `Its last response is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not responded since this page was opened.";
     if (link === "gone" || link === "busy") {
@@ -266,7 +266,7 @@ function drawRound(round, time, box) {
     // Without the time of the sign-out it is unknown how long an app has owed its cleanup.
     const end = round.hasTime ? time : round.endedAt;
     const summary = round.apps.length ? summaryOf(round, end, span) : round.outcome === "complete" ? { style: "good", text: "✓ No app owes a cleanup." } : { style: "waits", text: "◑ Apps owe a cleanup." };
-    write(at("round-summary"), `${summary.text}${round.hasTime ? ` The session ended at ${clock(round.endedAt, time)}.` : ""}${round.more ? ` ${count(round.more, "more app")} not told by the device.` : ""}`);
+    write(at("round-summary"), `${summary.text}${round.hasTime ? ` The session ended at ${clock(round.endedAt, time)}.` : ""}${round.more ? ` ${count(round.more, "more app")} not reported by the device.` : ""}`);
     at("round-summary").className = summary.style;
     const rows = rowsOf(round, [], end, namesOf(round.apps.map(app => app.identifier)), span);
     const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
@@ -274,7 +274,7 @@ function drawRound(round, time, box) {
     if (key === drawnRounds)
         return;
     drawnRounds = key;
-    const noLines = "The device’s own log has its lines.";
+    const noLines = "The device’s own log has the entries.";
     drawing.replace(box, state.isTable ? drawing.table(rows, time, { waive: null, noLines }) : drawing.waterfall(rows, track, state.openRows, time, { toggle, waive: null, noLines }));
 }
 

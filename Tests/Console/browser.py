@@ -228,7 +228,7 @@ def tests(device, browser):
         # Searches all entries, not only those in view.
         for name in ("ada", "lovelace"):
             page.fill("#log-text", name)
-            expect(page.locator("#log-lines")).to_have_text("No entry fits.")
+            expect(page.locator("#log-lines")).to_have_text("No entry matches.")
         page.fill("#log-text", "")
         page.select_option("#log-event", "finished")
         expect(page.locator("#log-count")).to_contain_text(" of ")

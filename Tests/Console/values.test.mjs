@@ -87,8 +87,8 @@ test("the table has the content of the drawing: marks, words and lines of the lo
     const cell = (row, head) => cells[row][heads.indexOf(head)];
     assert.deepEqual(cells.map(row => row.length), [heads.length, heads.length]);
     assert.equal(cell(0, "Besides"), "ended before it was done after 3.0 s, could not clean up after 9.0 s");
-    assert.deepEqual([cell(0, "State"), cell(0, "Its words"), cell(0, "Log")], ["✗ failed", "disk", "interrupted it was killed; failed disk"]);
-    assert.deepEqual([cell(1, "State"), cell(1, "Its words"), cell(1, "Log")], ["W waived", "The administrator’s reason: lost in repair", "–"]);
+    assert.deepEqual([cell(0, "State"), cell(0, "Its message"), cell(0, "Log")], ["✗ failed", "disk", "interrupted it was killed; failed disk"]);
+    assert.deepEqual([cell(1, "State"), cell(1, "Its message"), cell(1, "Log")], ["W waived", "The administrator’s reason: lost in repair", "–"]);
     for (const [index, row] of rows.entries()) {
         const all = cells[index].join(" ");
         for (const mark of row.marks.filter(each => !["told", "begun", "finished"].includes(each.kind)))

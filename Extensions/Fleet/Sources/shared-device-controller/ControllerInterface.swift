@@ -106,7 +106,7 @@ final class ControllerInterface: Sendable {
         do {
             user = try await connection.credentials(of: call.sender).userID
         } catch {
-            throw failure(.failed, "the user who asks cannot be determined: \(error)")
+            throw failure(.failed, "the caller's user cannot be determined: \(error)")
         }
         guard user == 0 || user == geteuid() else {
             throw failure(.notPermitted, "only root and the controller's own user may do this; run it as one of them")

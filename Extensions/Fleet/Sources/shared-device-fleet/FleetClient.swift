@@ -136,7 +136,7 @@ struct OrderProgress: Encodable, Equatable {
             return "order \(order) is recorded, but the MQTT server is out of reach; devices get it when it is back"
         }
         return refusal.map {
-            "order \(order) is recorded, but the MQTT server does not take it, and gets it again until it does: \($0.printable)"
+            "order \(order) is recorded, but the MQTT server rejects it; the controller repeats it until the server accepts it: \($0.printable)"
         }
     }
 

@@ -62,7 +62,7 @@ struct FleetMetrics {
             "Reports since the start that were older than the last known report.",
             Double(fleet.old)
         )
-        metrics.add("store_problem", "Whether the disk does not take reports.", fleet.hasStoreProblem ? 1 : 0)
+        metrics.add("store_problem", "Whether the disk rejects reports.", fleet.hasStoreProblem ? 1 : 0)
         let ends = [("controller", fleet.certificateEnd), ("devices", fleet.devicesCertificateEnd)]
             .compactMap { of, end in end.map { ([("of", of)], $0) } }
         if !ends.isEmpty {

@@ -187,12 +187,12 @@ struct FleetEngineTests {
             let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "2")
             return outcome.status == 69 && outcome.errors.contains("check its access list")
         }
-        #expect(try await stage.fleet("status").errors.contains("does not take it"))
+        #expect(try await stage.fleet("status").errors.contains("server rejects it"))
         #expect(try await stage.fleet("devices").errors.contains("check its access list"))
         try permit(rights)
         try await eventually("the order arrives on the same connection") { !a.orders.isEmpty }
         try await eventually("nothing is refused any more") {
-            try await !stage.fleet("status").errors.contains("does not take it")
+            try await !stage.fleet("status").errors.contains("server rejects it")
         }
     }
 }

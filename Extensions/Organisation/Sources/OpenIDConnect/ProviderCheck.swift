@@ -182,12 +182,7 @@ package struct ProviderCheck: Sendable {
         }
         switch (name, EndpointAnswer(response)) {
         case (_, .error("invalid_client", _)), (.client, .error("unauthorized_client", _)):
-            return ProviderCheckStep(
-                name,
-                .fails,
-                "\(SignInError.unknownClient(issuer)); compare oidcClientID and the credential oidc-client-secret with what is "
-                    + "registered"
-            )
+            return ProviderCheckStep(name, .fails, "\(SignInError.unknownClient(issuer))")
         case (.deviceCode, .granted(let json)):
             do throws(SignInError) {
                 _ = try DeviceGrant.code(json, issuer)

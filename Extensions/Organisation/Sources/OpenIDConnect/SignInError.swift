@@ -106,7 +106,10 @@ extension SignInError {
     }
 
     static func redirectRefused(_ redirect: String, _ issuer: Issuer) -> SignInError {
-        SignInError(.providerMisconfigured, "register \(redirect) with \(issuer)")
+        SignInError(
+            .providerMisconfigured,
+            "\(issuer) does not know the redirect address of this device; register \(redirect) there"
+        )
     }
 
     package static let cancelled = SignInError(.userCanceled, "the sign-in was cancelled")
@@ -123,14 +126,18 @@ extension SignInError {
     }
 
     static func unknownClient(_ issuer: Issuer) -> SignInError {
-        SignInError(.providerMisconfigured, "\(issuer) does not know this device's client ID or secret")
+        SignInError(
+            .providerMisconfigured,
+            "\(issuer) does not know this device's client ID or secret; compare oidcClientID and the credential oidc-client-secret "
+                + "with what is registered there"
+        )
     }
 
     static func scopesRefused(_ issuer: Issuer) -> SignInError {
         SignInError(
             .invalidScope,
-            "\(issuer) refuses the scopes of the sign-in (invalid_scope); have the client allowed them, or take them out of oidcScopes "
-                + "or the app's manifest"
+            "\(issuer) refuses the scopes of the sign-in (invalid_scope); allow the client these scopes, or remove them from "
+                + "oidcScopes or the app's manifest"
         )
     }
 

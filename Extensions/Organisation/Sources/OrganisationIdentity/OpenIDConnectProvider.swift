@@ -254,7 +254,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             return .misconfigured(
                 IdentityError(
                     .providerMisconfigured,
-                    "\(issuer) gives this device no refresh token; allow the client to have some, or set oidcOfflineAccess to always"
+                    "\(issuer) gives this device no refresh token; allow the client refresh tokens, or set oidcOfflineAccess to always"
                 )
             )
         }

@@ -126,9 +126,9 @@ struct FaultyProviderTests {
     func registration() async throws {
         let redirect = try await error("authorize-error-redirect-uri-mismatch")
         #expect(redirect.code == .providerMisconfigured)
-        #expect(redirect.description.hasPrefix("register http://127.0.0.1:8976/callback with https://localhost:"))
+        #expect(redirect.description.hasSuffix("; register http://127.0.0.1:8976/callback there"))
         let secret = try #require(try await FaultyProvider.client("none", secret: "wrong").refusal())
-        #expect(secret.description.hasSuffix("does not know this device's client ID or secret"))
+        #expect(secret.description.contains("does not know this device's client ID or secret; compare oidcClientID"))
     }
 
     @Test("a code is accepted once, and only with its own verifier")

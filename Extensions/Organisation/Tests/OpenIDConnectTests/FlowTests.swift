@@ -235,7 +235,7 @@ struct UnusableResponseTests {
                 "“scope” is a list, and not a text of scopes"
             ),
             (#"{"access_token":"a","token_type":"bearer","expires_in":-1}"#, "“expires_in” is no time"),
-            ("\u{FEFF}{}", "status 200, and what is not JSON: a byte order mark at byte 0"),
+            ("\u{FEFF}{}", "status 200, and a body that is not JSON: a byte order mark at byte 0"),
         ]
     )
     func tokens(text: String, flaw: String) throws {

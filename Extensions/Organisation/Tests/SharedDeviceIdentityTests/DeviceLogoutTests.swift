@@ -38,7 +38,7 @@ struct DeviceLogoutTests {
         for _ in 0..<100 { #expect(try await device.post("a").hasPrefix("HTTP/1.1 400")) }
         device.recorder.refuse(true)
         #expect(try await device.post(token).hasPrefix("HTTP/1.1 400"))
-        try await eventually("it is in the log") { device.log.contains("the broker does not take it") }
+        try await eventually("it is in the log") { device.log.contains("the broker does not accept it") }
         device.recorder.refuse(false)
         #expect(try await device.post(token).hasPrefix("HTTP/1.1 200"))
         #expect(device.events.first?["session"] == nil && device.events.first?["subject"] == "ada")

@@ -216,7 +216,7 @@ extension DeviceReport {
         self.seen = Seen(all: try seen.whole("all"), own: try seen.whole("own"))
         if let result = json["result"], result != .null {
             guard let outcome = result["outcome"]?.string.flatMap(Outcome.init(rawValue:)) else {
-                throw FleetMessageError("“outcome” is none that is known")
+                throw FleetMessageError("“outcome” has an unknown value")
             }
             self.result = Result(order: try result.whole("order"), outcome: outcome, ended: try result.whole("ended"))
         }

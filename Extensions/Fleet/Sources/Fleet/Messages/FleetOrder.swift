@@ -33,7 +33,7 @@ package struct FleetOrder: Sendable, Hashable {
     }
 
     package init(_ json: JSONValue) throws(FleetMessageError) {
-        guard json["action"]?.string == "sign-out" else { throw FleetMessageError("it orders something unknown") }
+        guard json["action"]?.string == "sign-out" else { throw FleetMessageError("“action” has an unknown value") }
         self.init(
             number: try json.whole("order"),
             session: try json.wholeIfThere("session"),

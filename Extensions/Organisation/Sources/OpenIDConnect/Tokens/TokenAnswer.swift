@@ -75,11 +75,11 @@ package enum EndpointAnswer: Sendable, Hashable {
 
     package init(_ response: HTTPResponse) {
         let json: JSONValue?
-        var flaw = "JSON that means nothing"
+        var flaw = "JSON without the expected members"
         do throws(JSONError) {
             json = try JSONValue(parsing: response.body, limits: JSONLimits(size: 1024 * 1024))
         } catch {
-            (json, flaw) = (nil, "what is not JSON: \(error)")
+            (json, flaw) = (nil, "a body that is not JSON: \(error)")
         }
         switch (response.status, json) {
         case (429, _), (500..., _): self = .unusable("status \(response.status)")

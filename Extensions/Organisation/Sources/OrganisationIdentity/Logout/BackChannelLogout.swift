@@ -50,7 +50,7 @@ package final class BackChannelLogout: Sendable {
         guard type == FormFields.contentType else { return ListenerResponse(415) }
         guard let text = String(validating: request.body, as: UTF8.self),
             let token = FormFields.decode(text)?["logout_token"]
-        else { return refuse("there is no logout_token", refusals) }
+        else { return refuse("the request has no logout_token", refusals) }
         let logout: LogoutToken
         do throws(SignInError) {
             if let known = try client.logoutTokenByKnownKeys(token) {
@@ -63,7 +63,7 @@ package final class BackChannelLogout: Sendable {
             return refuse(error.description, refusals)
         }
         guard seen.withLock({ $0.take(logout.identifier, at: .now) }) else {
-            return refuse("the token came twice", refusalsOfSigned)
+            return refuse("the token was received before", refusalsOfSigned)
         }
         let event = ProviderEvent(
             .ended,
@@ -80,7 +80,7 @@ package final class BackChannelLogout: Sendable {
         } catch {
             // A retry must not count as a duplicate.
             seen.withLock { $0.forget(logout.identifier) }
-            return refuse("the broker does not take it: \(error)", refusalsOfSigned)
+            return refuse("the broker does not accept it: \(error)", refusalsOfSigned)
         }
     }
 

@@ -235,7 +235,7 @@ package final class SharedSignals: Sendable {
             do {
                 try await report(event)
             } catch {
-                return "the broker does not take what the provider tells: \(error)"
+                return "the broker does not accept the provider's event: \(error)"
             }
         }
         return nil
