@@ -100,7 +100,7 @@ def check(device):
     expect("and so does the next one: the new refresh token was kept", device.tokens()["refresh"] == 1 and device.tokens()["used"] == after["used"] + 1)
 
     latest = device.token()
-    expect("the token counts before the sign-out", device.person_of(latest) is not None)
+    expect("the token is valid before the sign-out", device.person_of(latest) is not None)
     device.sign_out()
     until("the revocation of all tokens", lambda: device.tokens()["refresh"] == 0 and device.person_of(latest) is None)
     expect("a sign-out revokes refresh token and access token at the provider", device.account() == {})
@@ -129,12 +129,12 @@ def check(device):
         found = device.ask("AwaitSignIn", request=begun["request"], wait=("d", 10.0))
         return None if found.get("pending", ("b", False))[1] else found
     until("the sign-in by code", answer)
-    expect("by a code on another device, where it issues no ID token, its userinfo says who she is", device.account()["username"] == ("s", "ada"))
+    expect("by a code on another device it issues no ID token, and its userinfo endpoint says who she is", device.account()["username"] == ("s", "ada"))
     token = device.token()
-    expect("her token counts", device.person_of(token) is not None)
+    expect("her token is valid", device.person_of(token) is not None)
     device.sign_out()
     until("the revocation", lambda: device.person_of(token) is None)
-    expect("and not after the sign-out", device.tokens()["refresh"] == 0)
+    expect("no refresh token is valid after the sign-out", device.tokens()["refresh"] == 0)
 
 
 def main():

@@ -150,7 +150,7 @@ def check(device, library, calls):
         expect(f"signed out elsewhere: no token without a person ({name}), in the same process", "access_token" not in answer, answer)
     # Before the receipt the bridge responds that it still owes the deletion.
     answer = until("the receipt", lambda: (answer := library.ask("interactive")) and "UserDataRemovalRequired" not in str(answer) and answer)
-    expect("and none with one who is not there", "access_token" not in answer and "no display" in answer["error_description"], answer)
+    expect("an interactive request gets no token either, because there is no display", "access_token" not in answer and "no display" in answer["error_description"], answer)
 
     device.sign_in()
     answer = library.ask("interactive")
@@ -171,7 +171,7 @@ def check(device, library, calls):
     expect("a client that no manifest names gets none, and reads why", "IncorrectConfiguration" in answer["error_description"]
            and "microsoftClientIDs" in answer["error_description"], answer)
     asked = library.ask("asked") + other.ask("asked")
-    expect("its Python part asked nothing of Microsoft's servers", not asked, asked)
+    expect("the library's Python part sent no request to Microsoft's servers", not asked, asked)
 
 
 main()

@@ -47,8 +47,8 @@ struct FleetConnectionTests {
         try await eventually("a is connected") { a.isConnected }
         #expect(auditor.messages.isEmpty)
         relay.cut()
-        try await eventually("the will is told") { !auditor.messages.isEmpty }
-        try await eventually("a knows it, too") { !a.losses.isEmpty }
+        try await eventually("the will arrives") { !auditor.messages.isEmpty }
+        try await eventually("a notices the loss, too") { !a.losses.isEmpty }
         #expect(auditor.messages.map(\.topic) == [Self.presence.topic])
     }
 
@@ -92,14 +92,14 @@ struct FleetConnectionTests {
         }
         try await eventually("neither trusts the other") { !client.losses.isEmpty }
         chmod(copies.key, 0o640)
-        try await eventually("the key is objected to") {
+        try await eventually("the key is rejected") {
             client.losses.contains {
                 if case .objection(let text) = $0.reason { text.contains("chmod 600") } else { false }
             }
         }
         #expect(!client.isConnected)
         try place(files)
-        try await eventually("the new ones are taken") { client.isConnected }
+        try await eventually("the new files are used") { client.isConnected }
     }
 
     private static func agent(on stage: FleetStage, environment: [String: String] = [:]) throws -> ChildProcess {

@@ -127,7 +127,7 @@ struct FleetEngineTests {
         let number = try await stage.order("--all")
         #expect(number < 1 << 40, "the controller ignores numbers that leave no room")
         try b.publish(.report(of: "b", seen: number, sequence: 1))
-        try await eventually("b counts") {
+        try await eventually("b is counted") {
             try await stage.fleet("status", "--json").lines.joined().contains("\"nobody\" : 1")
         }
         let status = try await stage.fleet("status")

@@ -173,7 +173,7 @@ struct FleetHostileTests {
         for sequence: UInt64 in 1...100 {
             try device.publish(.report(of: "a", seen: sequence == 100 ? number : 0, sequence: sequence))
         }
-        try await eventually("what is too much is passed over") {
+        try await eventually("the excess reports are ignored") {
             stage.controllerText.contains("too many messages for an agent")
         }
         try await eventually("the device is done", within: .seconds(60)) { try await stage.fleet("status").status == 0 }

@@ -138,7 +138,7 @@ struct FleetOnDevicesTests {
             _ = await agent.exitStatus()
             let again = try await stage.startAgent("ward-1", bus: device.bus.address)
             // Standard output and standard error are read separately, so “ready” may arrive first.
-            try await eventually("it says what helps") {
+            try await eventually("the agent names the remedy") {
                 again.errorText.contains("remove it, and start the agent again")
             }
             #expect(try stage.memory(of: "ward-1").session?.epoch == old.session?.epoch)
@@ -152,7 +152,7 @@ struct FleetOnDevicesTests {
             #expect(await agent.exitStatus() == 0, "it ends, to be started again")
         }
         guard what != "no server" else { return }
-        try await eventually("it says what is to be mended") {
+        try await eventually("the agent names the problem") {
             agent.errorText.contains(what == "key" ? "chmod 600" : "receives no orders")
         }
     }

@@ -29,9 +29,9 @@ struct FleetViewTests {
         try a.publish(.report(of: "a", seen: first, sequence: 1))
         #expect(await one.exitStatus() == 0)
         #expect(shows(one, first, "\"nobody\":1"))
-        try await eventually("so does the other") { shows(all, first, "\"nobody\":1") }
+        try await eventually("the other command shows it, too") { shows(all, first, "\"nobody\":1") }
         let second = try await stage.order("--all")
-        try await eventually("and the next order") { shows(all, second, "\"undoneCount\":1") }
+        try await eventually("the other command shows the next order") { shows(all, second, "\"undoneCount\":1") }
         #expect(all.isRunning && zip(all.lines, all.lines.dropFirst()).allSatisfy { $0 != $1 }, "\(all.lines)")
         all.kill()
     }

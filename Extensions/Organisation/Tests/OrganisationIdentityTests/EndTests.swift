@@ -164,7 +164,7 @@ extension OpenIDConnectProviderTests {
         let (provider, test) = try await make("exchange-after-2-s.cancelled")
         let (handle, query) = try await begin(provider, test)
         async let outcome = provider.complete(handle, query: query)
-        try await eventually("the answer is checked") { provider.pending.withLock { $0.isCompleting(handle) } }
+        try await eventually("the response is being checked") { provider.pending.withLock { $0.isCompleting(handle) } }
         await provider.cancel(handle)
         try await provider.end(try await outcome.record)
         #expect(try await test.page("ended") == allEnded)

@@ -190,7 +190,7 @@ struct SignalsTests {
         }
         receiver.clock.advance(by: RefusalTally.window)
         try await receiver.add("event=verification")
-        try await eventually("the rest") {
+        try await eventually("the number of further refusals") {
             receiver.notes.withLock { $0 }.contains(.refusedMore(20 - RefusalTally.lines))
         }
         #expect(told().count == RefusalTally.lines)
@@ -257,7 +257,7 @@ struct SignalsTests {
     @Test("a token whose check is cancelled is neither acknowledged nor refused")
     func cancelled() async throws {
         let (receiver, signals, identifier) = try await rotated("keys-wait.signals")
-        try await receiver.receive(signals, until: "the question for keys") {
+        try await receiver.receive(signals, until: "the request for the keys") {
             try await receiver.test.page("key-requests") == "2"
         }
         _ = try await receiver.test.page("free-keys")
@@ -272,7 +272,7 @@ struct SignalsTests {
     @Test("a stream with unusable responses is polled more rarely, and logged once")
     func nonsense() async throws {
         let receiver = try await Receiver("signals-refuse")
-        try await receiver.receive(until: "eight questions") { try await receiver.polls() >= 8 }
+        try await receiver.receive(until: "eight requests") { try await receiver.polls() >= 8 }
         #expect(receiver.told.isEmpty)
         let pauses = [5, 10, 20, 40, 80, 160, 300].map { Duration.seconds($0) }
         #expect(Array(receiver.clock.waited.prefix(7)) == pauses)
@@ -306,7 +306,7 @@ struct SignalsTests {
         let task = Task { await signals.run() }
         defer { task.cancel() }
         for number in 1...3 {
-            try await eventually("question \(number)") { try await receiver.polls() >= number }
+            try await eventually("request \(number)") { try await receiver.polls() >= number }
             signals.wake()
         }
         #expect(receiver.notes.withLock { $0 }.allSatisfy { $0 == .works })

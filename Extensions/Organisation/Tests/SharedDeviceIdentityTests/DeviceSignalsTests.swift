@@ -111,7 +111,7 @@ struct WholeSignalsTests {
     private func judgeHanging() async throws {
         let fault = "signals-hang"
         let device = try await IdentityDevice(fault: fault, more: stream(fault))
-        try await eventually("the first question") { try await device.test.page("signals/polls") != "0" }
+        try await eventually("the first request") { try await device.test.page("signals/polls") != "0" }
         let start = ContinuousClock.now
         _ = try await device.signIn()
         #expect(ContinuousClock.now - start < .seconds(40))
@@ -119,7 +119,7 @@ struct WholeSignalsTests {
         let later = try await FaultyProvider.client("signals.later")
         let issuer = try await FaultyProvider.shared.value.issuer("signals.later")
         try await device.configure(issuer: issuer, more: stream("signals.later"))
-        try await eventually("a question to the other stream") {
+        try await eventually("a request to the other stream") {
             try await Int(later.page("signals/polls")) ?? 0 > 0
         }
     }

@@ -87,7 +87,7 @@ struct LeakTests {
         let device = try await WholeDevice(fault: fault)
         try await device.signIn()
         try await device.signOut()
-        try await eventually("the log has how it went") { device.log.contains("revo") || device.log.contains("end") }
+        try await eventually("the log has the outcome") { device.log.contains("revo") || device.log.contains("end") }
         try await check(device, "after the end", kinds: ["refresh-token", "id-token"])
         // Pending tokens are on the disk, sealed, and are read again at the start.
         try await device.kill(.broker)

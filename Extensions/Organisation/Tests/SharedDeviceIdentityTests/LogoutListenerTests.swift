@@ -55,7 +55,7 @@ struct LogoutListenerTests {
     func taken() async throws {
         let other = try SilentServer()
         let device = try await LogoutDevice(fault: "backchannel-none.taken", port: other.port)
-        try await eventually("it is said") { device.log.contains("cannot listen for logouts") }
+        try await eventually("the failure is logged") { device.log.contains("cannot listen for logouts") }
         let token = try await device.token()
         other.stop()
         try await eventually("a process listens") {
@@ -191,7 +191,7 @@ struct LogoutListenerTests {
                 calls.most = max(calls.most, calls.running)
             }
             // The wait goes on even if the handler is cancelled.
-            await Task { try? await eventually("it is let go") { handlers.isOpen.withLock { $0 } } }.value
+            await Task { try? await eventually("the handlers may return") { handlers.isOpen.withLock { $0 } } }.value
             handlers.calls.withLock { $0.running -= 1 }
         }
         for number in 1...20 {

@@ -131,7 +131,7 @@ struct NetworkTests {
         let begin = ContinuousClock.now
         try await ip((1...5).flatMap { _ in up + ["link set way0 down"] } + up, in: process)
         let start = ContinuousClock.now
-        try await eventually("the word to the broker") { !kinds().isEmpty }
+        try await eventually("the broker is told") { !kinds().isEmpty }
         #expect(ContinuousClock.now - start < .seconds(60))
         let told = kinds().count
         // One event in ten seconds. More are permitted only if the machine took that long.
@@ -142,7 +142,7 @@ struct NetworkTests {
             "link set way1 up",
         ]
         try await ip(second, in: process)
-        try await eventually("the second word") { kinds().count > told }
+        try await eventually("the broker is told again") { kinds().count > told }
         #expect(kinds().allSatisfy { $0 == "networkUp" })
         withExtendedLifetime((bus, directory)) {}
     }
@@ -164,7 +164,7 @@ struct NetworkTests {
         try await link.up()
         // The service has reported by now that the link is up. The rest of the test is about the second time that it
         // comes up.
-        try await eventually("the way to the provider") { (try? await device.signIn()) != nil }
+        try await eventually("the provider can be reached") { (try? await device.signIn()) != nil }
         _ = try await device.token()
         try await link.down()
         _ = try await device.test.page("sign-everybody-out")

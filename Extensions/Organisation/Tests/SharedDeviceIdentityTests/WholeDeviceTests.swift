@@ -14,11 +14,11 @@ struct WholeDeviceTests {
         let device = try await WholeDevice(fault: "kept-session")
         try await device.signIn()
         try await device.signOut()
-        try await eventually("the provider's being told") { try await device.test.page("ended") == allEnded }
+        try await eventually("the provider has ended Ada's session") { try await device.test.page("ended") == allEnded }
         let error = await #expect(throws: (any Error).self) { try await device.signIn(as: "grace") }
         #expect("\(try #require(error))".contains("took an earlier person's sign-in; close its pages and try again"))
         #expect(try await device.account() == nil)
-        try await eventually("the tokens' being revoked") {
+        try await eventually("the tokens of the rejected sign-in are revoked") {
             try await device.test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
         }
     }
@@ -84,7 +84,7 @@ struct InterruptedRefreshTests {
         await #expect(throws: SharedDeviceError.self) { try await lost.value }
         try await device.start(victim)
         // After the restart a refresh in flight is repeated. If there was none, an app's request causes one.
-        try await eventually("the question for the person") {
+        try await eventually("the device asks for a new sign-in") {
             _ = try? await device.token()
             return try await device.needsSignIn()
         }

@@ -86,7 +86,7 @@ struct BrowserTests {
         let refusal = FakeBroker.refusal(.providerMisconfigured, "register the address with the provider")
         let signIn = try await PromptInBrowser(refusal: refusal)
         let prompt = try signIn.prompt()
-        try await eventually("the reason is said") { prompt.errorText.contains("register the address") }
+        try await eventually("the prompt prints the reason") { prompt.errorText.contains("register the address") }
         // The page stays until the user closes it. Here the prompt is ended instead.
         prompt.send(SIGTERM)
         #expect(await prompt.exitStatus() == EX_CONFIG)

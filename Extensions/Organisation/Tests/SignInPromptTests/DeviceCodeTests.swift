@@ -49,7 +49,7 @@ struct DeviceCodeTests {
             ChildProcess.built("shared-device-sign-in"), "--bus", bus.address, "--method", "device-code",
             "--scope=orders.read", "--scope", "openid",
         ])
-        try await eventually("it asks again") { broker.asked(.awaitSignIn).count >= 2 }
+        try await eventually("the prompt polls again") { broker.asked(.awaitSignIn).count >= 2 }
         let screen = prompt.lines.joined(separator: "\n")
         for text in [
             "https://login.example/device", "a page of login.example", "WDJB-MJHT",

@@ -44,7 +44,7 @@ struct FirefoxTests {
         let reason = "register the address with the provider"
         let signIn = try await PromptInBrowser(.firefox, refusal: FakeBroker.refusal(.providerMisconfigured, reason))
         let prompt = try signIn.prompt()
-        try await eventually("the reason is said") { prompt.errorText.contains(reason) }
+        try await eventually("the prompt prints the reason") { prompt.errorText.contains(reason) }
         #expect(try await signIn.visit(1) == "visit -")
         #expect(try signIn.profiles.count == 1 && !signIn.browsers().isEmpty)
         prompt.kill()
@@ -53,7 +53,7 @@ struct FirefoxTests {
         #expect(try signIn.profiles == [] && signIn.browsers() == [])
         let next = try signIn.prompt()
         #expect(try await signIn.visit(2) == "visit -")
-        try await eventually("the reason is said again") { next.errorText.contains(reason) }
+        try await eventually("the next prompt prints the reason") { next.errorText.contains(reason) }
         next.send(SIGTERM)
         #expect(await next.exitStatus() == EX_CONFIG)
         #expect(signIn.profiles == [])

@@ -111,7 +111,7 @@ package struct ConnectionLoad: Sendable {
         for client in clients { try client.write("count") }
         var lines: [String] = []
         for (client, before) in zip(clients, known) {
-            try await eventually("a process of clients answers") {
+            try await eventually("a client process responds") {
                 guard client.isRunning else { throw StateLoad.Violation(description: client.errorText) }
                 return client.lines.count > before
             }

@@ -29,7 +29,7 @@ package final class FleetStage: Sendable {
     ///
     /// - Parameters:
     ///   - isSimulation: whether connections with the certificate `simulation` may act for all devices.
-    ///   - options: the bus of the controller.
+    ///   - options: the options of the controller's bus.
     ///   - names: the agents to enrol.
     package init(
         isSimulation: Bool = false,

@@ -25,7 +25,7 @@ package final class Glewlwyd: Sendable {
     package func run(_ command: String) async throws -> String {
         let before = answers.count
         try process.write(command)
-        try await eventually("an answer of glewlwyd's harness") { answers.count > before || !process.isRunning }
+        try await eventually("a response of glewlwyd's harness") { answers.count > before || !process.isRunning }
         guard answers.count > before else { throw HarnessEnded(text: process.errorText) }
         return String(answers[before].dropFirst("done ".count))
     }
