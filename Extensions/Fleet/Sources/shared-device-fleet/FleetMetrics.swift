@@ -49,7 +49,7 @@ struct FleetMetrics {
         let devices = [("yes", fleet.listed), ("no", fleet.unlisted)]
         metrics.add(
             "devices",
-            "Devices that are listed, and others that report.",
+            "Devices that are listed, and devices that report without being listed.",
             devices.map { ([("listed", $0.0)], Double($0.1)) }
         )
         metrics.add(

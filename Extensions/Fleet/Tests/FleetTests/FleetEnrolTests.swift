@@ -156,7 +156,7 @@ struct FleetEnrolTests {
         }
     }
 
-    @Test("FL-10: an authority in a folder that others can write to is refused")
+    @Test("FL-10: an authority in a folder that other users can change is refused")
     func othersFolder() async throws {
         let stage = try await FleetStage()
         let (folder, pki) = (stage.path("others"), stage.path("pki"))

@@ -44,7 +44,7 @@ struct FleetHostileTests {
         for _ in 0..<100 {
             for number: UInt64 in [100, 99, 1] { try order(.allDesired, number) }
         }
-        // The server keeps the order of a topic and its neighbours: once this one is seen, the others were handled.
+        // The server keeps the order of messages, so once this order is seen, the agent has handled the earlier ones.
         try order(.desired(device: "ward-1"), 101, session: first)
         try await eventually("the last order is seen") { controller.reports.last?.seen.own == 101 }
         #expect(controller.reports.last?.result == .init(order: 101, outcome: .sessionOver, ended: (second ?? 0) - 1))

@@ -231,7 +231,7 @@ private struct ListenerLoop {
             let news = mailbox.take()
             for (number, response) in news.responses {
                 if let response { write(response, to: number) } else { end(number) }
-                // This also applies if the connection has already ended: its handler has returned.
+                // Also for a connection that has already ended: its handler has returned.
                 abandoned.remove(number)
             }
             if news.isClosing, listener >= 0 { stopAccepting() }

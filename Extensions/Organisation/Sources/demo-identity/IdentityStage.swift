@@ -153,8 +153,8 @@ enum DemoBrowser: String, CaseIterable {
         switch self {
         case .chromium:
             let headless = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0"]
-            // The browser's sandbox does not work for root and in many containers. It only opens the demonstration's
-            // own pages.
+            // The browser's sandbox does not work for root and in many containers. Here the browser only opens the
+            // demonstration's own pages.
             return isShown ? (geteuid() == 0 ? ["--no-sandbox"] : []) : headless + ["--no-sandbox"]
         case .firefox: return isShown ? [] : ["--headless", "--remote-debugging-port=0"]
         }

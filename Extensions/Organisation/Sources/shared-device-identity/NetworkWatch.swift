@@ -52,7 +52,8 @@ final class NetworkWatch: @unchecked Sendable {
     deinit { source.cancel() }
 
     private func hasEvents(_ descriptor: CInt) {
-        // The kernel may have truncated a burst. It counts as any event, and the comparison of addresses decides.
+        // The kernel may have truncated a burst. A truncated burst counts as any event, and the comparison of addresses
+        // decides.
         let events = CLinux_readNetworkEvents(descriptor)
         guard events != 0 else { return }
         if events & CLINUX_NEW_ROUTE != 0 { hasNewRoute = true }

@@ -143,7 +143,7 @@ struct KeyReadingTests {
         #expect(try await test.refresh(signedIn).kind == .renewed)
     }
 
-    @Test("a network change lets failed reads retry at once; others keep their pause")
+    @Test("a network change lets failed reads retry at once; other reads keep their pause")
     func networkIsBack() async throws {
         let clock = TestClock()
         let test = try await client("discovery-retry-after.network", clock: clock)

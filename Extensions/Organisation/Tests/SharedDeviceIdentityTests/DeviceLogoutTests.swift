@@ -30,7 +30,7 @@ struct DeviceLogoutTests {
         #expect(!device.log.contains(token.suffix(20)))
     }
 
-    @Test("a refused logout is logged despite a flood of others, and can be repeated")
+    @Test("a refused logout is logged despite a flood of requests, and can be repeated")
     func later() async throws {
         let start = ContinuousClock.now
         let device = try await LogoutDevice(fault: "backchannel-sub-only")

@@ -99,7 +99,7 @@ struct LeakTests {
     func prompt() async throws {
         let device = try await WholeDevice(fault: "leaks.prompt")
         let provider = try await FaultyProvider.shared.value
-        // The browser records what others can see of it and of its parent process.
+        // The browser records what other users can see of its process and of its parent process.
         let browser = try device.directory.writeScript(
             "chromium",
             """

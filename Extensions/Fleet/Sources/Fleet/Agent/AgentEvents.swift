@@ -99,7 +99,7 @@ package struct AgentMemory: Sendable, Hashable {
     package var session: Session?
     /// The newest session that the agent ended for lack of contact.
     package var ended: UInt64 = 0
-    /// The policy of the last readable configuration. It applies while there is none.
+    /// The policy of the last readable configuration. It applies while the configuration cannot be read.
     package var policy: AgentState.Policy?
     /// Why this memory replaced an unreadable one, whose orders are unknown. The agent then keeps its time limits but
     /// receives no orders.

@@ -100,7 +100,7 @@ extension ProviderClient {
         }
     }
 
-    /// Throws if the request failed.
+    /// Checks the response to a request, and throws if the request failed.
     fileprivate typealias Check = (Result<HTTPResponse, HTTPError>) throws(SignInError) -> Void
 
     /// The requests to send, each with the check of its response. The end of the session comes first: after a

@@ -78,7 +78,7 @@ package final class LoopbackListener: Sendable {
     /// Stops accepting visitors, and returns when the pending responses are sent or timed out.
     package func close() async { await listener.close() }
 
-    // MARK: Who may connect
+    // MARK: Permitted clients
 
     private final class Flag: Sendable {
         let value = Locked(false)
