@@ -33,7 +33,7 @@ struct CryptographyTests {
 
     @Test("a PSS signature without its leading zero is rejected")
     func shortPSS() throws {
-        // Made for this test. OpenSSL alone would accept it.
+        // This vector was made for this test. OpenSSL itself would accept the shortened signature.
         let vector = try #require(try Vector.read().first { $0.name == "short-PSS" })
         #expect(vector.result.first == 0 && vector.accepts(vector.result))
         #expect(!vector.accepts(Array(vector.result.dropFirst())))

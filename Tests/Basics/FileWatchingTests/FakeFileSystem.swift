@@ -1,6 +1,6 @@
 @testable import Basics
 
-/// A tree of directories, files and links in memory. The number of a watch stands for a path.
+/// A tree of directories, files and links in memory. A watch is the index of its path in ``watched``.
 struct FakeFileSystem: FileSystemLook {
     enum Node: Hashable {
         case directory
@@ -53,7 +53,7 @@ struct FakeFileSystem: FileSystemLook {
 }
 
 extension PathResolution {
-    /// Returns the interests as texts: `place:interest`.
+    /// Returns the interests as texts, `path:entry`. An exclamation mark follows an entry that is the last of its path.
     func texts(_ fileSystem: FakeFileSystem) -> Set<String> {
         var texts: Set<String> = []
         for (watch, interests) in interests {

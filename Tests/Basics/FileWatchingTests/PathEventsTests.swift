@@ -24,7 +24,7 @@ import Testing
         #expect(FileSnapshot.difference(file, changed { $0.inode = 3 }) == [.delete, .create, .rename])
     }
 
-    @Test func whatStatTellsIsMapped() {
+    @Test func changesInStatAreMapped() {
         let changes: [(FileSnapshot, PathEvents)] = [
             (changed { $0.size = 11 }, .extend), (changed { $0.size = 9 }, .write),
             (changed { $0.mode = 0o600 }, .attrib), (changed { $0.user = 1 }, .attrib),
@@ -34,7 +34,7 @@ import Testing
         for (after, events) in changes { #expect(FileSnapshot.difference(file, after) == events) }
     }
 
-    @Test func whatInotifyTellsIsMapped() {
+    @Test func eventsOfInotifyAreMapped() {
         func inotify(target: Int = 0, inside: Int = 0, last: Int = 0) -> WatchEvents {
             WatchEvents(target: UInt32(target), inside: UInt32(inside), last: UInt32(last))
         }

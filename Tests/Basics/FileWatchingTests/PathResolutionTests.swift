@@ -80,7 +80,7 @@ import Testing
         #expect(resolve("/a/f", nodes) == Found(["/:a", "/a:f!", "/a writes:f!"], present))
     }
 
-    @Test func whatCannotBeWatchedIsCompared() {
+    @Test func pathsThatCannotBeWatchedAreCompared() {
         func isCompared(_ path: String, _ nodes: [String: Node]) -> Bool {
             var fileSystem = FakeFileSystem()
             fileSystem.nodes.merge(nodes) { $1 }

@@ -41,7 +41,7 @@ import Testing
         #expect(later == [])
     }
 
-    @Test mutating func otherEntriesOfADirectoryAreNobodysBusiness() {
+    @Test mutating func eventsOfOtherEntriesOfADirectoryAreIgnored() {
         add(1, "/f")
         table.take(event("/", Int(IN_CREATE), "g"), at: start)
         #expect(table.nextDue == nil)
@@ -49,7 +49,7 @@ import Testing
         #expect(table.nextDue != nil)
     }
 
-    @Test mutating func onlyWhatIsWantedFires() {
+    @Test mutating func onlyRequestedEventsFire() {
         fileSystem.nodes["/f"] = .file(inode: 1)
         add(1, "/f", .delete)
         add(2, "/f", [.delete, .write])
@@ -84,7 +84,7 @@ import Testing
         #expect(fires)
     }
 
-    @Test mutating func watchesThatNobodyNeedsAreGivenBack() {
+    @Test mutating func unusedWatchesAreRemoved() {
         fileSystem.nodes.merge(["/d": .directory, "/d/f": .file(inode: 1)]) { $1 }
         add(1, "/d/f")
         add(2, "/d/g")
@@ -96,7 +96,7 @@ import Testing
         #expect(table.watchCount == 0)
     }
 
-    @Test mutating func aRemovedPathTellsNothingMore() {
+    @Test mutating func aRemovedPathReportsNothing() {
         add(1, "/f")
         add(2, "/f")
         table.take(event("/", Int(IN_CREATE), "f"), at: start)
@@ -145,7 +145,7 @@ import Testing
         #expect(table.nextDue == start + .milliseconds(100))
     }
 
-    @Test mutating func changesOfFilesInADirectoryAreToldIfTheyAreWanted() {
+    @Test mutating func requestedChangesOfFilesInADirectoryAreReported() {
         fileSystem.nodes["/d"] = .directory
         add(1, "/d")
         table.take(event("/d", Int(IN_MODIFY), "f"), at: start)

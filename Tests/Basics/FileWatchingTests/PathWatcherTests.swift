@@ -7,7 +7,7 @@ import Testing
 @testable import Basics
 
 @Suite struct PathWatcherTests {
-    /// Otherwise paths would accumulate behind a slow path.
+    /// Otherwise removed paths would accumulate behind a slow path.
     @Test func aRemovedPathDoesNotWaitForItsTurn() async throws {
         let watcher = try await freeWatcher()
         let (begun, goOn) = (SharedLines(), DispatchSemaphore(value: 0))
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(.enabled(if: SilentFileSystem.isAllowed, "this user may not mount a file system by /dev/fuse"))
-    func aFileSystemThatDoesNotAnswerHoldsUpACallerForItsPatienceAndNoLonger() async throws {
+    func aCallerWaitsForASilentFileSystemNoLongerThanItsPatience() async throws {
         let watcher = try await freeWatcher(patience: .milliseconds(200))
         let silent = try #require(SilentFileSystem())
         let path = FilePath("\(silent.directory.path)/directory/file")
@@ -41,7 +41,7 @@ import Testing
             return
         }
         #expect(reason.contains("does not respond"))
-        // Other paths wait behind it, and are watched when it fails.
+        // Other paths wait behind the silent path, and are watched when its lookup fails.
         let watched = SharedLines()
         watcher.add(2, .root, .all) { watched.append("\($0)") }
         #expect(watched.lines.isEmpty)

@@ -145,7 +145,7 @@ struct JSONWebSignatureTests {
     @Test("a coordinate without its leading zeros is accepted")
     func zerosInFront() throws {
         var signer = signer
-        // On average one key in 256.
+        // On average, one key in 256 begins with a zero.
         while signer.p256.publicPoint.first != 0 { signer.p256 = P256PrivateKey() }
         let point = signer.p256.publicPoint
         let key = signer.key("ES256").with("kid", "1").with("x", Base64URL.encode(point[1..<32]))

@@ -47,7 +47,7 @@ struct Signer {
         case "RS256": rsa.signature(of: bytes, digest: EVP_sha256(), padding: RSA_PKCS1_PADDING)
         case "PS256": rsa.signature(of: bytes, digest: EVP_sha256(), padding: RSA_PKCS1_PSS_PADDING)
         case "EdDSA": ed25519.signature(of: bytes, digest: nil)
-        // A forgery: the public key is the shared secret.
+        // A forgery that uses the public key as the shared secret.
         case "HS256": hmac(of: bytes, key: Array("-----BEGIN PUBLIC KEY-----".utf8) + rsa.number("n"))
         default: try p256.signature(of: bytes)
         }
