@@ -54,8 +54,8 @@ struct BusRestartTests {
                     .unsignedValue
             }
         }
-        // Connections that return to the new bus take the first names there with each attempt. The extra connections
-        // give the caller a later name.
+        // On the new bus, the attempts of returning connections take the first names. These extra connections give the
+        // caller a later name, which is then still free for the stranger.
         for _ in 0..<20 { try DBusConnection.open(bus.bus).close() }
         var caller: DBusConnection? = try DBusConnection.open(bus.bus)
         let callerName = try #require(caller?.uniqueName)
@@ -79,10 +79,10 @@ struct BusRestartTests {
         try await eventually("the second call is under way") { gates.withLock { $0.count } == 2 }
         gates.withLock { $0.first }?.resume()
         for _ in 0..<50 { _ = try await stranger.owner(of: callerName) }
-        // A response to the first call would have been taken as the response to this call.
+        // The stranger would have taken a response to the first call as the response to its own call.
         let marker = Task { await waiting.value }
         gates.withLock { gates in
-            // The third entry distinguishes the second call's response from the first call's.
+            // A third entry makes 3 the response to the second call. The response to the first call was 2.
             if let second = gates.last { gates.append(second) }
         }
         gates.withLock { $0[1] }.resume()

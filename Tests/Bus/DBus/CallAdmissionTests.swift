@@ -72,9 +72,9 @@ struct CallAdmissionTests {
         func isTaken(_ bytes: Int, _ sender: String) -> Bool { (try? budget.take(bytes, of: sender)) != nil }
         #expect(isTaken(10, "a") && isTaken(10, "a") && !isTaken(10, "a"), "two calls of a sender")
         #expect(!isTaken(101, "b") && isTaken(100, "b"), "100 bytes of a sender")
-        #expect(!isTaken(0, "b"), "three calls of all")
+        #expect(!isTaken(0, "b"), "three calls in total")
         budget.giveBack(10, of: "a")
-        #expect(!isTaken(41, "a") && isTaken(40, "a"), "150 bytes of all")
+        #expect(!isTaken(41, "a") && isTaken(40, "a"), "150 bytes in total")
         #expect(!isTaken(.max, "d"))
         for (bytes, sender) in [(10, "a"), (100, "b"), (40, "a")] { budget.giveBack(bytes, of: sender) }
         #expect(budget.isUnused)

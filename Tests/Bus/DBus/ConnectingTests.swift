@@ -20,11 +20,11 @@ struct ConnectingTests {
     private func judgeConnectingTasks() async throws {
         let bus = try PrivateBus()
         bus.suspend()
-        // More than the task pool has threads. A separate process, so that no other test's tasks take part.
+        // More tasks than the pool has threads, in a separate process, so that no task of another test takes part.
         let count = 4 * sysconf(CInt(_SC_NPROCESSORS_ONLN))
         let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "connect-in-tasks", "\(count)"])
         try await probe.line { $0 == "others" }
-        #expect(probe.lines == ["others"], "while the first wait, for 25 seconds at most")
+        #expect(probe.lines == ["others"], "the connecting tasks still wait, for 25 seconds at most")
         bus.resume()
         try await probe.line { $0 == "connected" }
         #expect(!probe.lines.contains("failed"))

@@ -20,8 +20,9 @@ struct MessageReaderTests {
         var unknownField: Character?
         var replySerial: UInt32?
         var descriptors: UInt32?
-        /// Replaces the true length; so does the next property.
+        /// Replaces the true length of the body.
         var bodyLength: UInt32?
+        /// Replaces the true length of the header fields.
         var fieldsLength: UInt32?
 
         var bytes: [UInt8] {
@@ -151,7 +152,7 @@ struct MessageReaderTests {
 
     @Test("an overlong message is skipped as it arrives")
     func tooLong() throws {
-        // They claim to be longer than the maximum.
+        // Their headers claim lengths above the maximum.
         let overlong = [
             RawCall(fieldsLength: 64 << 20 + 1), RawCall(fieldsLength: .max), RawCall(bodyLength: .max),
             RawCall(bodyLength: 128 << 20), RawCall(isBigEndian: true, bodyLength: .max, fieldsLength: .max),

@@ -329,7 +329,7 @@ extension OutageTests {
         @Test("a connection whose rules become few again receives only what it asked for")
         func fewerRules() async throws {
             let (bus, connection) = try connect(20)
-            // It counts pings, which the connection did not ask for.
+            // The counter adds no rule, so it counts pings that the connection did not ask for.
             let others = try Counter(connection, nil)
             var leases = try await addMatches(40, "N", on: connection)
             leases.removeLast(36)

@@ -92,10 +92,10 @@ struct FairQueueTests {
     @Test("a crowd at its pace gets at most the share of eight users", arguments: [8, 9, 15, 100, 1000])
     mutating func crowd(users: UInt32) {
         let pace = CallPace(atOnce: 64, interval: .milliseconds(10))
-        // The calls that each user may make at once.
+        // Each user first uses up the calls that it may make at once.
         for user in 1...users { add(80, of: user, pace: pace) }
         _ = taken(pace: pace)
-        /// The calls of so many intervals in which each turn comes a little late.
+        /// Returns the number of calls in this many intervals. Each turn comes a little late.
         func calls(intervals: Int) -> Int {
             let end = now + pace.interval * intervals
             var count = 0

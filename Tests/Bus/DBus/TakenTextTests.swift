@@ -18,7 +18,7 @@ struct TakenTextTests {
         ),
         // The last occurrence counts.
         (secrets("one", "two"), "two", secrets("", "")),
-        // Neither a value that is not text, nor anything but a dictionary of variants.
+        // Only text in a dictionary of variants is taken.
         (.fields(["secret": .uint32(7)]), nil, .fields(["secret": .uint32(7)])),
         (.fields([:]), nil, .fields([:])),
         (.string("secret"), nil, .string("secret")),

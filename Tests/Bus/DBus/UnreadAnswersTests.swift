@@ -20,14 +20,14 @@ import Testing
         #expect(asks == [false, true, false, true, false, false])
     }
 
-    @Test mutating func noUserTakesAllQuestionsThatTheBusAllows() {
+    @Test mutating func oneUserCannotUseUpTheRequestsThatTheBusAllows() {
         let much = UnreadAnswers.questionAfter
         var asked = 0
         for number in 0..<200 where unread.sent(much, to: "hostile \(number)", 1) { asked += 1 }
         #expect(asked == 16)
         let asksHonest = unread.sent(much, to: "honest", 2)
         let early = unread.overdue()
-        // It is asked when another connection of its user has responded.
+        // A connection beyond these is asked when another connection of its user has responded.
         let asksAgain = unread.read("hostile 0")
         let overdue = unread.overdue()
         #expect(asksHonest && early.isEmpty && !asksAgain && overdue.count == 1)
@@ -44,11 +44,11 @@ import Testing
         #expect(asked == 28)
     }
 
-    @Test mutating func aConnectionWhoseQuestionFailedIsAskedAgainWhenItGoesOnCalling() {
+    @Test mutating func afterAFailedRequestAConnectionIsAskedAgainWithBackOff() {
         let asks = unread.sent(100_000, to: "a", 1)
         #expect(asks && standing("a") == .nothing)
         let whileAsked = unread.dropped("a")
-        #expect(!whileAsked, "one question at a time")
+        #expect(!whileAsked, "one request at a time")
         unread.failedToAsk("a")
         var asked: [Int] = []
         for call in 2..<40 where unread.dropped("a") {
@@ -63,12 +63,12 @@ import Testing
         #expect(!ofStranger)
     }
 
-    @Test mutating func whoReadsIsAnsweredWithoutEnd() {
+    @Test mutating func aConnectionThatReadsGetsEveryResponse() {
         for _ in 0..<1000 { if unread.sent(1000, to: "a", 1) { _ = unread.read("a") } }
         #expect(standing("a") == .anything)
     }
 
-    @Test mutating func whoDoesNotReadIsRefusedAndThenToldNothing() {
+    @Test mutating func aConnectionThatDoesNotReadGetsRefusalsAndThenNothing() {
         for _ in 0..<80 { _ = unread.sent(1000, to: "a", 1) }
         #expect(standing("a") == .refusals)
         for _ in 0..<20 { _ = unread.sent(1000, to: "a", 1) }
@@ -87,7 +87,7 @@ import Testing
         #expect(standing("a") == .anything)
     }
 
-    @Test mutating func whatANewcomerDoesNotReadCountsForItsUserWhenThatIsKnown() {
+    @Test mutating func unreadResponsesOfANewcomerCountForItsUserOnceThatIsKnown() {
         _ = unread.sent(160_000, to: "a", nil)
         #expect(standing("b") == .anything)
         _ = unread.sent(1, to: "a", 1)
@@ -96,7 +96,7 @@ import Testing
         #expect(standing("b") == .anything)
     }
 
-    @Test mutating func aQuestionThatFailedIsAskedAgain() {
+    @Test mutating func aFailedRequestIsRepeated() {
         var asks = [unread.sent(20_000, to: "a", 1)]
         unread.failedToAsk("a")
         asks.append(unread.sent(1, to: "a", 1))
@@ -105,7 +105,7 @@ import Testing
         #expect(asks == [true, true, false])
     }
 
-    @Test mutating func oneThatMayBeGoneIsAskedAtOnce() {
+    @Test mutating func aConnectionThatMayBeGoneIsAskedAtOnce() {
         let asks = unread.sent(1, to: "a", nil, isLate: true)
         #expect(asks)
     }
@@ -157,7 +157,7 @@ import Testing
     }
 
     // The response may be queued behind thousands of messages from other senders.
-    @Test mutating func aBusThatReadsIsNotTriedHoweverLateItsAnswerIs() {
+    @Test mutating func aBusThatReadsIsNotProbedEvenIfItsResponseIsLate() {
         _ = bus.sent()
         let steps = [
             step(0), step(10, unread: 0), step(19, unread: 9), step(20, unread: 9), step(22, unread: 8),
@@ -166,7 +166,7 @@ import Testing
         #expect(steps == ["ask", "wait 10.0", "wait 1.0", "wait 2.0", "wait 10.0", "wait 2.0", "probe"])
     }
 
-    @Test mutating func whereNoAnswerComesTheBusIsTriedAfterASecondLook() {
+    @Test mutating func withoutAResponseTheBusIsProbedAfterASecondLook() {
         _ = bus.sent()
         var steps = [step(0), step(9), step(600), step(601), step(602), step(603)]
         // The bus does not respond, so the probe is repeated.
@@ -175,7 +175,7 @@ import Testing
         #expect(steps == ["ask", "wait 1.0", "wait 2.0", "wait 1.0", "probe", "wait", "wait 1.0", "probe"])
     }
 
-    @Test mutating func anAnswerThatWasThereWhenTheServiceWentOnIsSeenByTheSecondLook() {
+    @Test mutating func aResponseThatArrivedDuringAPauseIsSeenByTheSecondLook() {
         _ = bus.sent()
         var steps = [step(0), step(600)]
         bus.answered()
@@ -183,7 +183,7 @@ import Testing
         #expect(steps == ["ask", "wait 2.0", "wait"])
     }
 
-    @Test mutating func anAnswerDuringAProbeEndsItAndALaterQuestionIsProbedAgain() {
+    @Test mutating func aResponseEndsAProbeAndALaterRequestIsProbedAgain() {
         _ = bus.sent()
         var steps = [step(0), step(10), step(12)]
         let isProbing = bus.isProbing
