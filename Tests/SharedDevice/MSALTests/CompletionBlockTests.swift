@@ -119,7 +119,7 @@ struct CompletionBlockTests {
         #expect(await model.name == "ada")
     }
 
-    // A program with Swift's import of MSAL crashed here.
+    // With Microsoft's own MSAL, the async form crashed if the account was nil (common-objc#1141).
     @Test("the async function returns when no account is or was signed in")
     func nobody() async throws {
         let device = try await DeviceOnPrivateBus()

@@ -48,7 +48,7 @@ struct RequestTests {
         let signedOut = try await other.signout(with: result.account, signoutParameters: MSALSignoutParameters())
         #expect(signedOut)
         #expect(try other.allAccounts() == [])
-        // It got the account with the token and never asked for it; MSAL would report no previous account.
+        // The app got the account with its token and never asked for it. MSAL would report no previous account.
         #expect(try await one.told() == "- ada")
         #expect(await codes { _ = try await one.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
     }

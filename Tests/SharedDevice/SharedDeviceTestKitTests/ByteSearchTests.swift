@@ -47,7 +47,7 @@ struct ByteSearchTests {
         #expect(found.map(\.path) == ["link", "of-ada", "of-ada/ada.txt"] && found.map(\.offset) == [6, nil, nil])
     }
 
-    // Foundation's copy did not end: Firefox's test hung in one of many runs.
+    // Foundation's copy did not end in this case: Firefox's test hung in one of many runs.
     @Test("a copy ends when the file is truncated during the copy", .timeLimit(.minutes(5)))
     func shrinking() throws {
         let directory = try TemporaryDirectory("directory-copy")

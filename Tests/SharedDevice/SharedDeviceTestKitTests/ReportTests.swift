@@ -16,7 +16,7 @@ struct ReportTests {
         #expect(script.contains("waterfall, "))
         let lines = script.split(separator: "\n")
         #expect(!lines.contains { $0.hasPrefix("import ") || $0.hasPrefix("export ") })
-        #expect(!script.contains("]]>") && !script.contains("</script"), "it ends not what it is in")
+        #expect(!script.contains("]]>") && !script.contains("</script"), "it does not close the element around it")
     }
 
     @Test("apps are shown by the shortest unique name and found by it")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Automatic sign-outs")
 struct AutomaticSignOutTests {
-    /// A device that follows logind, with a logind.
+    /// A device whose broker follows a fake logind.
     private func deviceWithLogin(_ configuration: String) async throws -> (DeviceOnPrivateBus, FakeLogin) {
         let device = try await DeviceOnPrivateBus(starts: false, configuration: configuration)
         device.brokerArguments = ["--login-bus", device.bus.address]
@@ -34,7 +34,7 @@ struct AutomaticSignOutTests {
         let follower = ControlApp(on: device, name: "listener")
         try await device.application().signIn("ada")
         try await follower.hears("ada")
-        // Only now, because the time counts from the sign-in and the listener may be told late.
+        // Set only now, because the time counts from the sign-in and the listener may be told late.
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "inactivityTimeout": 0.3}"#)
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["inactivity for 0.3 s"])

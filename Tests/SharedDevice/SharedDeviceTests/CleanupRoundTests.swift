@@ -35,8 +35,8 @@ struct CleanupRoundTests {
             let settled = Set(earlier.apps.filter { $0.progress.isSettled }.map(\.identifier))
             #expect(settled.isDisjoint(with: later.owing.map(\.identifier)))
         }
-        for app in apps { #expect(app.files.isEmpty, "reported gone, and is not") }
-        // A request about the round learns of its end before it is on disk.
+        for app in apps { #expect(app.files.isEmpty, "the app has reported its data deleted, and still has files") }
+        // The broker reports the end of the round before the log entry is on disk.
         try await eventually("the log has it") {
             try await device.command("log", "--event", "completed").lines.count == 1
         }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Joining and leaving the organisation")
 struct EnrolmentTests {
-    // 833511: a registration by a user without the administrator's role is refused.
+    // Test 833511 of MSAL for Android: a registration by a user without the administrator's role is refused.
     @Test("only an administrator joins and leaves; leaving signs out, and all apps are told")
     func join() async throws {
         let device = try await DeviceOnPrivateBus()

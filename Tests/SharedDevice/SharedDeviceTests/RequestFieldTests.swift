@@ -40,7 +40,7 @@ struct RequestFieldTests {
                 refusal = error
             }
             #expect(refusal?.message.contains(text) == true, "\(String(describing: refusal))")
-            // The log has the refusal, and a request's text may name a person.
+            // The log contains the refusal, which must not repeat the request's text: that may name a person.
             #expect(refusal?.message.contains("done") == false)
         }
     }

@@ -108,7 +108,7 @@ struct CleanupCoordinatorTests {
 
     // The removed file proves that the step ran; the log shows the number of runs.
     @Test(
-        "after a kill at any point, the data goes, then the report; no noted step reruns",
+        "after a kill, data is deleted before the report, and no noted step runs again",
         arguments: [
             ("begun", []), ("within one", []), ("before two", ["one"]), ("after two", ["one"]),
             ("before done", ["one", "two", "three"]), ("after done", ["one", "two", "three"]),

@@ -95,7 +95,7 @@ struct CleanupEdgeCaseTests {
             // Wait, so that repeated broadcasts belong to this round and not to the next.
             try await app.wait(user.map { "open \($0)" } ?? "nobody", after: mark)
             guard let ended else { continue }
-            // Then no app is reminded any more.
+            // After the last receipt the broker reminds no app.
             try await control.waitUntilComplete(ended)
         }
     }

@@ -11,7 +11,8 @@ struct SessionEdgeCaseTests {
         arguments: [
             // The user returns, also after another user, of whom the app learns nothing.
             (false, [], "ada"), (false, ["grace"], "ada"),
-            // The app does not run. Then there is no user, another one, or one who has left again.
+            // The app misses the sign-out because it does not run. At its next start no user is signed in, or
+            // another user, or another user has signed in and out.
             (true, [], nil), (true, [], "grace"), (true, ["grace"], nil),
         ] as [(Bool, [String], String?)]
     )
