@@ -45,7 +45,7 @@ import Testing
         ])
     }
 
-    /// Access through any of the three is enough, unlike with files.
+    /// A right as owner, as member of the group or as another user is enough, unlike with files.
     @Test func theOwnerMayDoWhatOthersMay() {
         let rules = AccessRules(reservations: [.init(prefix: "a.", user: 501, group: 20, access: 0x300)])
         #expect(rules.allows(.write, "a.b", by: Identity(user: 501, groups: [20])))

@@ -1,4 +1,5 @@
-/* CFNotificationCenter in C, as in existing projects: each form once. Prints a line for each received notification, and exits. */
+/* CFNotificationCenter in C, as in existing projects: each form once. Prints a line for each received notification, and
+   exits. */
 #include <CoreFoundationNotifications.h>
 #include <pthread.h>
 #include <stdio.h>
