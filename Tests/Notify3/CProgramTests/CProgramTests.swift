@@ -29,8 +29,7 @@ struct CProgramTests {
         try await installation.run(installation.build(source), on: bus)
     }
 
-    // Posts across an outage or the end of a process.
-    @Test func whatAProgramPostedArrivesWhereItReturnsFromMainAtOnce() async throws {
+    @Test func postsArriveEvenIfMainReturnsAtOnce() async throws {
         let program = try await installation.build("ends.c")
         let center = DarwinNotifyCenter(bus: bus.bus)
         let observation = try await center.observe("org.example.ends", delivery: .immediate) { _ in }

@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func aPrefixThatCouldNotBeNamedAndAPartThatThereIsNotAreRefused() async throws {
+    @Test func invalidPrefixesAndUnknownPartsAreRefused() async throws {
         let prefixes = ["/a\"b", "/a%b", "/a$b", "/a|b", "/a\\b", "relative"].map { ("notify", $0) }
         for (part, prefix) in prefixes + ["", "--remove", "notifyd"].map({ ($0, "/usr") }) {
             #expect(try await install(part, prefix) == 64, "\(part) in \(prefix)")

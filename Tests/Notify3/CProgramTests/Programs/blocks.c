@@ -54,7 +54,7 @@ static void null_arguments(void) {
     notify_handler_t handler = ^(int t) {
         (void)t;
     };
-    // a.1, a.8: a status reports the error, without a crash.
+    // a.1, a.8: the status reports the error, and nothing crashes.
     EXPECT_EQUAL(notify_register_dispatch(NULL, &token, queue, handler), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, NULL, handler), NOTIFY_STATUS_NULL_INPUT);
     EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, queue, NULL), NOTIFY_STATUS_NULL_INPUT);

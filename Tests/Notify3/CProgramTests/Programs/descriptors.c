@@ -59,8 +59,7 @@ static void several_tokens_share_one(void) {
 
 static void a_slow_reader_loses_repetitions_only(void) {
     // a.9, unlike on Darwin: a full descriptor is never closed, and each token is written once more after the last
-    // post.
-    // Private names cost no time on the bus.
+    // post. Private names cost no time on the bus.
     enum { POSTS = 40000 };
     int fd = -1, first = -1, second = -1;
     EXPECT_OK(notify_register_file_descriptor("self.slow.1", &fd, 0, &first));

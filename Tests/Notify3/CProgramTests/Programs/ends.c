@@ -1,5 +1,5 @@
-// Registers a name, posts it COUNT times, and returns from main at once, without reading its own posts: ends [NAME
-// COUNT]
+// ends [NAME [COUNT]]: registers a name, posts it COUNT times, and returns from main at once, without reading its own
+// posts.
 #include <notify.h>
 #include <stdlib.h>
 

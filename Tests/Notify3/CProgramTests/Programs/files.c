@@ -24,8 +24,8 @@ int main(int argc, char **argv) {
     EXPECT_OK(notify_register_check("self.file", &own));
     EXPECT_EQUAL(notify_monitor_file(own, path, 0), NOTIFY_STATUS_INVALID_REQUEST);
     EXPECT_EQUAL(notify_monitor_file(token, (char *)"relative", 0), NOTIFY_STATUS_INVALID_REQUEST);
-    // It need not exist yet.
-    // The kernel grants few inotify instances, and gives back those of ended processes with a delay.
+    // The path need not exist yet. The kernel grants few inotify instances, and frees those of ended processes with a
+    // delay.
     EVENTUALLY(notify_monitor_file(token, path, 0) == NOTIFY_STATUS_OK);
     EXPECT_EQUAL(notify_monitor_file(token, other, 0), NOTIFY_STATUS_INVALID_REQUEST);
     EXPECT_OK(notify_monitor_file(asked, path, 0));

@@ -1,5 +1,5 @@
-// Calls exit inside a signal handler that interrupts these functions, as many programs end at SIGTERM: handler_exits
-// [ROUNDS]
+// handler_exits [ROUNDS]: calls exit inside a signal handler that interrupts these functions, as many programs do at
+// SIGTERM.
 #include "expect.h"
 
 static void exit_here(int signal) {

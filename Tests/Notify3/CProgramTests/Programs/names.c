@@ -84,7 +84,7 @@ static void expect_all(const char *name, uint32_t status) {
 
 static void user_names(uid_t user) {
     // a.4: the owner and root may use a user's name, other users may not. `user.uid.5010` does not belong to user 501.
-    // All other names there belong to root.
+    // Names after `user.uid.` without the number of a user belong to root.
     char own[64], below[64], longer[64];
     snprintf(own, sizeof own, "user.uid.%u", (unsigned)user);
     snprintf(below, sizeof below, "user.uid.%u.settings", (unsigned)user);

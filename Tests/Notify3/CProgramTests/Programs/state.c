@@ -33,7 +33,7 @@ static void in_one_process(void) {
     EXPECT_EQUAL(seen_anew("org.example.state"), 0);
 }
 
-// Another process. Either sets the state and holds the name until it is killed, or sets the state 1 higher and ends.
+// A process that sets the state, and holds the name until it is killed.
 static int hold_role(const char *name, const char *value) {
     int token = -1;
     EXPECT_OK(notify_register_check(name, &token));
@@ -44,6 +44,7 @@ static int hold_role(const char *name, const char *value) {
     return failures;
 }
 
+// A process that sets the state 1 higher, and ends.
 static int increment_role(const char *name) {
     int token = -1;
     EXPECT_OK(notify_register_check(name, &token));

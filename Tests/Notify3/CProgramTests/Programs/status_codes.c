@@ -45,7 +45,7 @@ static void pointers(void) {
     EXPECT_EQUAL(notify_monitor_file(token, NULL, 0), NOTIFY_STATUS_INVALID_REQUEST);
     EXPECT_OK(notify_cancel(token));
 
-    // a.3: there are no events here, and NULL is allowed.
+    // a.3: this implementation has no events, and every pointer may be NULL.
     int event = 5, length = 5;
     char text[1];
     EXPECT_OK(notify_get_event(token, &event, text, &length));
