@@ -14,15 +14,15 @@ import Testing
 struct NotifydHostileTests {
     /// The most memory that notifyd may use, in bytes.
     static let memory = 64 << 20
-    /// The same while notifyd gets messages of 30 MB. libdbus reads a message before notifyd can refuse it, and has up
-    /// to three copies: in its buffer, in the message, and as the beginning of the next one.
+    /// The same limit while notifyd gets messages of 30 MB. libdbus reads a message before notifyd can refuse it, and
+    /// has up to three copies: in its buffer, in the message, and as the beginning of the next one.
     static let memoryForLargeMessages = 128 << 20
     /// The longest median time of an operation that depends on notifyd.
     static let time = Duration.milliseconds(100)
-    /// The same while notifyd gets messages of 30 MB on dbus-broker, which does not check their content. libdbus checks
-    /// it before notifyd sees the message, for 250 ms if there are millions of values. Several such messages may
-    /// precede a call, and there is time for two to four rounds. Their median was between 4 ms and 3 s, so this shows
-    /// only that the delay is bounded.
+    /// The same limit while notifyd gets messages of 30 MB on dbus-broker, which does not check their content. libdbus
+    /// checks it before notifyd sees the message, for 250 ms if there are millions of values. Several such messages may
+    /// precede a call, and there is time for two to four rounds. Their median was between 4 ms and 3 s, so this limit
+    /// shows only that the delay is bounded.
     static let timeForLargeMessages = PrivateBus.Daemon.chosen == .broker ? .seconds(8) : time
 
     private static let isReleased: ConditionTrait = .enabled(

@@ -40,8 +40,8 @@ struct AccessTests {
             (other, "GetState s:secret.x", refused), (other, "GetState s:user.uid.0.x", refused),
             (member, "SetState s:g.x t:5 t:1", done), (other, "SetState s:g.x t:6 t:2", refused),
             (other, "SuspendProcess u:\(getpid())", refused),
-            // notifyd posts only names that not every user may post: its connection may post what the bus's policy
-            // forbids to the caller.
+            // notifyd posts no name that every user may post: its connection would evade what the bus's policy forbids
+            // to the caller.
             (other, "Post s:open", refused), (other, "Post s:r.x", refused), (other, "Post s:user.uid.0.x", refused),
             (other, "Post s:user.uid.65534.x", done),
             // Only names that the user may read are relayed, because a process in a sandbox does not see the

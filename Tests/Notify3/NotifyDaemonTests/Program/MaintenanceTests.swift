@@ -35,7 +35,7 @@ import Testing
         #expect(try String(contentsOfFile: victim, encoding: .utf8) == "precious")
     }
 
-    @Test func theRunningOneTellsItsStatus() async throws {
+    @Test func aRunningNotifydReportsItsStatus() async throws {
         let daemon = try await Daemon()
         let status = try await run(["--status"], daemon.bus.environment)
         #expect(status.status == 0 && status.lines.first == "notifyd, process \(daemon.process.identifier)")

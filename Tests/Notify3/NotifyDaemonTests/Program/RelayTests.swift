@@ -42,7 +42,7 @@ import Testing
         receiver.suspend()
         try await flood()
         #expect(try await dropped() > 0)
-        // Each name of the Darwin center is heard once more.
+        // The receiver gets each Darwin name once more, however often it is posted meanwhile.
         let darwin = DarwinNotifyCenter(bus: daemon.bus.bus)
         for _ in 0..<3 { try darwin.post("a") }
         try await darwin.flush()

@@ -70,7 +70,7 @@ import Testing
     }
 
     // A process that only uses the bus, and does not even read, has nothing to report.
-    @Test func anIdleConnectionDelaysNobody() async throws {
+    @Test func anIdleConnectionDoesNotDelayTheStart() async throws {
         let bus = try PrivateBus()
         let idle = try await ChildProcess.notifydClient(on: bus)
         idle.suspend()

@@ -62,7 +62,7 @@ import Testing
     }
 
     /// For example a stopped process.
-    @Test func aProcessThatDoesNotAnswerIsListedWithWhatIsKnown() async throws {
+    @Test func aProcessThatDoesNotReportIsListedWithItsKnownNames() async throws {
         client.answers(nil)
         try await client.enter("a")
         #expect(try await client.list().processes.first?.report.names.map(\.name) == ["a"])

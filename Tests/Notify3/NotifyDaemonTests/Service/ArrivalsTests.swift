@@ -52,7 +52,7 @@ import Testing
         arrivals.identified(connection)
     }
 
-    @Test mutating func aNewcomersCallHoldsUpWhatCameAfterIt() {
+    @Test mutating func laterCallsWaitForANewcomersCall() {
         arrivals.gathered()
         take("1 of a", "2 of new", "3 of a", "a left", "4 of newer")
         expectSteps("who is new", "1 of a")
@@ -61,7 +61,7 @@ import Testing
         expectSteps("who is newer", "2 of new", "3 of a", "a left")
     }
 
-    @Test mutating func callsOfOneThatTheBusDoesNotKnowAreGivenBack() {
+    @Test mutating func callsOfAConnectionThatTheBusDoesNotKnowAreGivenBack() {
         arrivals.gathered()
         take("1 of new", "2 of a", "3 of new")
         _ = steps()
@@ -69,7 +69,7 @@ import Testing
         expectSteps("1 of nobody", "3 of nobody", "2 of a")
     }
 
-    @Test mutating func theBusIsNotAskedAboutOneThatIsGone() {
+    @Test mutating func theBusIsNotAskedAboutAConnectionThatIsGone() {
         arrivals.gathered()
         take("1 of new", "2 of a", "new left", "a left")
         expectSteps("1 of nobody", "new left", "2 of a", "a left")
@@ -90,13 +90,13 @@ import Testing
         expectSteps("c left", "get of a", "a left")
     }
 
-    @Test mutating func nobodyIsWaitedForWhereNobodyIs() {
+    @Test mutating func callsDoNotWaitIfNoProcessHasToReport() {
         take("get of a")
         arrivals.awaiting([])
         expectSteps("get of a")
     }
 
-    @Test mutating func aReportTakesThePlaceOfWhatItsSenderSaidBefore() {
+    @Test mutating func aReportReplacesEarlierRegistrationsOfItsSender() {
         take("enter of a", as: .registration)
         take("get of a")
         take("leave of b", as: .registration)
@@ -117,7 +117,7 @@ import Testing
     }
 
     // A user that calls without end waits only for its own calls.
-    @Test mutating func manyCallsOfOneUserHoldUpNobodyElse() {
+    @Test mutating func manyCallsOfOneUserDelayNoOtherUser() {
         arrivals.gathered()
         limits.waiting.calls = 200
         for _ in 0..<100 { take("many of a") }
@@ -129,7 +129,7 @@ import Testing
     }
 
     // In dbus-daemon's queue for notifyd, the calls of one user would come before those of other users.
-    @Test mutating func whoCallsFasterThanItsPaceIsAnsweredLater() {
+    @Test mutating func callsBeyondAUsersPaceWait() {
         arrivals.gathered()
         limits.waiting.calls = 200
         limits.pace = CallPace(atOnce: 3, interval: .milliseconds(1))
@@ -147,7 +147,7 @@ import Testing
         #expect(arrivals.timeOfNext(now: now) == now + .milliseconds(1))
     }
 
-    @Test mutating func theEndOfAConnectionKeepsItsPlaceAndTakesNothingOfThePace() {
+    @Test mutating func theEndOfAConnectionKeepsItsPlaceAndDoesNotCountForThePace() {
         arrivals.gathered()
         limits.pace = CallPace(atOnce: 1, interval: .milliseconds(1))
         take("1 of a", "a left", "a left", "a left", "2 of a")
@@ -172,7 +172,7 @@ import Testing
         arrivals.hasRoom(for: bytes, of: connection, user, limits.waiting)
     }
 
-    @Test mutating func whatWaitsCountsForItsUserUntilItsTurn() {
+    @Test mutating func waitingCallsCountForTheirUserUntilTheirTurn() {
         for number in 1...2 { arrivals.called("\(number)", .other, bytes: 40, by: "a", user: 1) }
         #expect([hasRoom(20, "c", 1), hasRoom(21, "c", 1), hasRoom(100, "b", 2)] == [true, false, true])
         arrivals.called("3", .other, bytes: 10, by: "a", user: 1)
@@ -182,7 +182,7 @@ import Testing
         #expect(hasRoom(100, "a", 1))
     }
 
-    @Test mutating func whatANewcomerSentCountsForItsUserWhenTheBusHasAnswered() {
+    @Test mutating func callsOfANewcomerCountForItsUserOnceTheBusHasIdentifiedIt() {
         arrivals.called("1", .other, bytes: 60, by: "a", user: 1)
         for number in 2...3 { arrivals.called("\(number)", .other, bytes: 40, by: "new") }
         #expect([hasRoom(21, "new", nil), hasRoom(40, "a", 1)] == [false, true])
@@ -216,7 +216,7 @@ import Testing
         #expect(hasRoom(large, "later"))
     }
 
-    @Test mutating func oneWhoseReportWasTooLargeIsAskedForItWhenItIsKnown() {
+    @Test mutating func aNewcomerWhoseReportWasTooLargeIsAskedForItOnceIdentified() {
         arrivals.reportedTooMuch("new")
         take("1 of new")
         expectSteps("who is new")
@@ -224,7 +224,7 @@ import Testing
         expectSteps("report, new")
     }
 
-    @Test mutating func theEndOfTheStartDoesNotLoseTheNewcomerThatIsAskedAbout() {
+    @Test mutating func theEndOfTheStartDoesNotLoseANewcomerThatTheBusIsIdentifying() {
         take("get of a", "1 of new")
         expectSteps("who is new")
         arrivals.gathered()

@@ -21,7 +21,7 @@ import Testing
         #expect([early, over, none] == [[], [1], []])
     }
 
-    @Test mutating func timeEndsItsOwnRoundOnly() {
+    @Test mutating func aTimeLimitEndsOnlyItsOwnRound() {
         rounds.want(1, .user(501))
         rounds.want(2, .user(502))
         let begun = begin([":1.1"])
@@ -31,7 +31,7 @@ import Testing
         #expect(over == [2])
     }
 
-    @Test mutating func whoComesDuringARoundSharesTheNext() {
+    @Test mutating func requestsDuringARoundShareTheNextRound() {
         rounds.want(1, .all)
         _ = begin([":1.1"])
         rounds.want(2, .all)

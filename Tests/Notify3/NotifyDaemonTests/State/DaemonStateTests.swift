@@ -36,7 +36,7 @@ import Testing
     }
 
     // Rules, a.11 and a.12
-    @Test mutating func theNewestStateWinsWhoeverComesLater() throws {
+    @Test mutating func theNewestStateWinsInAnyOrderOfCalls() throws {
         try set("a", 5, at: 20)
         try set("a", 6, at: 10, by: ":1.2")
         #expect(state.state(of: "a") == 5)
@@ -88,7 +88,7 @@ import Testing
         #expect([none, handovers] == [[], [keep(":1.4", "r.x", 5, at: 1)]])
     }
 
-    @Test mutating func namesAreToldApartByTheirBytes() throws {
+    @Test mutating func namesAreComparedByBytes() throws {
         try set("caf\u{E9}", 1, at: 1)
         try set("cafe\u{301}", 2, at: 2)
         #expect(state.state(of: "caf\u{E9}") == 1)
@@ -130,7 +130,7 @@ import Testing
     }
 
     // Rules, a.5
-    @Test mutating func whoMayNotRegisterANameIsNotToldItsState() throws {
+    @Test mutating func aUserThatMayNotRegisterANameDoesNotGetItsState() throws {
         state.configure(reserved: ["secret.": 0x003, "open.": 0x113], permanent: ["secret.x": 3, "open.x": 4])
         for name in ["secret.x", "user.uid.502"] {
             let refusal = state.refusal { _ = try $0.state(of: name, for: user) }
@@ -186,7 +186,7 @@ import Testing
         #expect(state.amounts.isEmpty)
     }
 
-    @Test mutating func whoIsUnknownHasNothing() throws {
+    @Test mutating func callsOfAnUnknownConnectionChangeNothing() throws {
         _ = try state.enter(":1.9", ["a"])
         state.leave(":1.9", ["a"])
         state.gone(":1.9")
@@ -196,7 +196,7 @@ import Testing
     }
 
     // Rules, a.5
-    @Test func onlyReservedNamesArePostedAndForThoseWhoMay() {
+    @Test func onlyReservedNamesArePostedForUsersThatMayPostThem() {
         func refusal(_ name: String, _ user: UInt32) -> NotifydProtocol.ErrorName? {
             state.refusal { try $0.checkPost(name, by: Identity(user: user)) }
         }

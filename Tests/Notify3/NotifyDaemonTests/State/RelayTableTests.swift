@@ -56,7 +56,7 @@ import Testing
         #expect(table.isIdle && table.pauses.isEmpty)
     }
 
-    @Test mutating func whatAUserIsOwedIsBoundedInBytes() {
+    @Test mutating func postsOwedToAUserAreBoundedInBytes() {
         let size = RelayTable<Int, Int>.bytesOfMessage
         let most = RelayTable<Int, Int>.mostOwedBytes / (2 * size)
         for number in 0...most {

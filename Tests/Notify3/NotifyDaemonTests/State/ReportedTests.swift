@@ -17,13 +17,13 @@ import Testing
     }
 
     /// Each suspension would be a message to the next connection of the process.
-    @Test mutating func suspensionsWithoutEndAreNotBelieved() throws {
+    @Test mutating func reportedSuspensionsAreLimited() throws {
         try report([], suspensions: .max)
         let actions = state.arrived(":1.3", user)
         #expect(actions == [.suspend(connection: ":1.3", times: 255)])
     }
 
-    @Test mutating func aProcessThatTheBusCannotTellSuspendsNoOther() throws {
+    @Test mutating func aProcessThatTheBusCannotIdentifySuspendsNoOther() throws {
         _ = state.arrived(":1.3", Identity(user: 501, process: 0))
         try report([], suspensions: 2, by: ":1.3")
         let actions = state.arrived(":1.4", Identity(user: 502, process: 0))
@@ -31,7 +31,7 @@ import Testing
     }
 
     // Rules, a.12
-    @Test mutating func aReportTakesThePlaceOfWhatWasKnown() throws {
+    @Test mutating func aReportReplacesTheRecordsOfItsSender() throws {
         _ = try state.enter(":1.1", ["old", "both"])
         try state.setState(":1.1", "both", StateReport(value: 5, time: 5), now: 1000)
         let monitor = MonitorReport(token: 2, path: "/a", flags: 0)
@@ -56,14 +56,14 @@ import Testing
         }
     }
 
-    @Test mutating func aReportedStateThatMayNotBeSetIsPassedOver() throws {
+    @Test mutating func aReportedStateThatMayNotBeSetIsIgnored() throws {
         state.configure(reserved: ["r.": 0x113])
         try report([NameReport(name: "r.x", state: StateReport(value: 7, time: 7))])
         #expect(state.state(of: "r.x") == 0)
         #expect(state.firstReport?.names.map(\.name) == ["r.x"])
     }
 
-    @Test mutating func onlyTheFirstReportTellsOfSuspensions() throws {
+    @Test mutating func suspensionsCountOnlyInTheFirstReport() throws {
         try report([NameReport(name: "n")], suspensions: 2)
         #expect(state.firstReport?.suspensions == 2)
         let actions = try state.resumeProcess(10, by: user)
@@ -73,7 +73,7 @@ import Testing
     }
 
     // Rules, a.14
-    @Test func aReportOfTooMuchChangesNothing() throws {
+    @Test func aReportOverTheLimitsChangesNothing() throws {
         var limits = Limits()
         limits.connection = Amount(names: 2, bytes: 8, registrations: 1)
         var state = DaemonState(process: 1, user: 501, limits: limits)

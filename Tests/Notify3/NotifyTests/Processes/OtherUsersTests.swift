@@ -105,7 +105,7 @@ struct OtherUsersTests {
     }
 
     // Another user's process that owns the name of the queue of registered processes gains nothing, and does no harm.
-    @Test func whoOwnsTheNameOfTheQueueHarmsNobody() async throws {
+    @Test func theOwnerOfTheQueuesNameDoesNoHarm() async throws {
         _ = try await stranger.register("check", "menu")
         let connection = try DBusConnection.open(bus.bus)
         try await eventually("it is the first") {

@@ -202,7 +202,7 @@ struct SandboxTests {
         func end() async throws { try await connection.releaseName(NotifydProtocol.busName) }
     }
 
-    @Test func aNameThatTheNextNotifydRefusesKeepsNoOtherOneAway() async throws {
+    @Test func aNameThatTheNextNotifydRefusesBlocksNoOtherName() async throws {
         let isNext = Locked(false)
         let relay = try Relay(bus.bus) { isNext.withLock { $0 } && $0.contains(".bad") ? .notAuthorized : nil }
         try await relay.begin()

@@ -36,10 +36,10 @@ import Testing
     }
 
     // Rules, a.11: the process sends nothing to notifyd only if notifyd's name has no owner.
-    @Test func aNotifydThatRefusesAnAnswerIsStillTold() async throws {
+    @Test func aNotifydThatRefusesCallsIsStillTold() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus, isRefusing: true)
         _ = try await probe.register("check", "menu")
-        // The refusal arrives before the reply to this call.
+        // The refusal arrives before the replies to these calls.
         for index in 0..<20 { _ = try await probe.register("check", "order.\(index)") }
         try await eventually { notifyd.words.contains(.enter("order.19")) }
     }

@@ -3,7 +3,7 @@ import Testing
 @testable import notify
 
 @Suite struct NotifydPresenceTests {
-    @Test func anAnswerCountsOnce() {
+    @Test func aResponseCountsOnce() {
         var presence = NotifydPresence()
         let question = presence.question
         let isNews = presence.learn(.present(":1.7"), answering: question)
@@ -13,7 +13,7 @@ import Testing
     }
 
     /// On another bus, the same names belong to other processes.
-    @Test func anAnswerFromBeforeAnOutageDoesNotCountAfterIt() {
+    @Test func aResponseFromBeforeAnOutageDoesNotCountAfterIt() {
         var presence = NotifydPresence()
         let question = presence.question
         presence.learn(.unknown)
@@ -23,7 +23,7 @@ import Testing
         #expect(isNewsOfTheNextBus && presence.value == .present(":1.2"))
     }
 
-    @Test func aChangeThatTheBusReportsIsNewerThanAnAnswer() {
+    @Test func aChangeThatTheBusReportsIsNewerThanAResponse() {
         var presence = NotifydPresence()
         let question = presence.question
         presence.learn(.absent)

@@ -52,7 +52,7 @@ import Testing
         TokenTable.remove(page + CInt(TokenTable.tokensPerPage))
     }
 
-    @Test func whatIsNoTokenIsNone() {
+    @Test func numbersThatAreNoTokensAreInvalid() {
         for number in [-1, -2, CInt.min, 0, CInt.max] {
             #expect(TokenTable.check(number) == nil && !TokenTable.isValid(number), "\(number)")
             TokenTable.remove(number)
