@@ -119,7 +119,7 @@ struct CallAdmissionTests {
         #expect(await refusal(try take(), of: other) == nil)
         #expect(await refusal(try readAll(), of: other) == nil)
         gate.open()
-        try await eventually("all are answered") { answers.all.count == limit }
+        try await eventually("all calls have a response") { answers.all.count == limit }
         #expect(await refusal(try take()) == nil)
         #expect(try isUnused())
     }

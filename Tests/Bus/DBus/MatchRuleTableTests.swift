@@ -125,12 +125,12 @@ struct MatchRuleTableTests {
         #expect(kept.retention.name == "disconnected" && kept.actions.isEmpty)
         let actions = rules.table.reconnected()
         let answer = try rules.answer(rule, of: actions)
-        #expect(answer.waiters == [] && rules.table.notInForceCount == 0, "it was told already")
+        #expect(answer.waiters == [] && rules.table.notInForceCount == 0, "the waiter was told already")
     }
 
     @Test("a late bus fails the waiters, and its response still counts")
     mutating func lateBus() throws {
-        let late = DBusError(.timedOut, message: "no answer", attempted: "add a rule")
+        let late = DBusError(.timedOut, message: "no response", attempted: "add a rule")
         let first = rules.retain(rule, waiter: 1)
         #expect(try rules.answer(rule, of: first.actions, error: late).waiters == [1])
         let second = rules.retain(rule, waiter: 2)
@@ -279,7 +279,7 @@ struct MatchRuleTableTests {
     @Test("a spare with a late response is released, and not confused with an earlier one")
     mutating func lateSpare() throws {
         let filling = fill()
-        let late = DBusError(.timedOut, message: "no answer", attempted: "add a rule")
+        let late = DBusError(.timedOut, message: "no response", attempted: "add a rule")
         _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: late)
         _ = rules.lost()
         let again = rules.table.reconnected()

@@ -144,7 +144,7 @@ struct OutageTests {
             #expect(error?.code == .timedOut)
         }
         bus.resume()
-        try await eventually("they are given back") { connection.statistics.matchRules == 0 }
+        try await eventually("the rules are given back") { connection.statistics.matchRules == 0 }
         let lease = try await connection.addMatch(.ping)
         #expect(connection.statistics.matchRulesNotInForce == 0)
         withExtendedLifetime(lease) {}
@@ -216,7 +216,7 @@ struct OutageTests {
         bus.resume()
         #expect(await sender.value == .closed)
         let told = sent.withLock { $0 }
-        try await eventually("all that was said to be sent arrives") { counter.arrived >= told }
+        try await eventually("every message that was reported as sent arrives") { counter.arrived >= told }
         #expect(told > 0)
     }
 
@@ -242,7 +242,7 @@ struct OutageTests {
         for reply in replies.withLock({ $0 }) { reply.send(.success([.bytes(Array(repeating: 1, count: 1_000_000))])) }
         #expect(ContinuousClock.now - start < .seconds(20), "each would have waited 30 s")
         bus.resume()
-        try await eventually("all answers arrive") { answers.withLock { $0 } == 32 }
+        try await eventually("all responses arrive") { answers.withLock { $0 } == 32 }
         withExtendedLifetime(object) {}
     }
 }
@@ -290,7 +290,7 @@ extension OutageTests {
                 let add = { () throws(DBusError) in try connection.addMatchInOrder(.pong) { failures.note($0.code) } }
                 if let lease = try? add() { added.note(lease) }
             }
-            try await eventually("it is refused") { failures.all == [.limitsExceeded] }
+            try await eventually("the rule is refused") { failures.all == [.limitsExceeded] }
             #expect(connection.statistics.matchRules == 2)
             #expect(connection.statistics.matchRulesNotInForce == 1)
             withExtendedLifetime((bus, lease)) {}

@@ -5,7 +5,7 @@ import Testing
 @testable import Basics
 @testable import DBus
 
-/// A private bus, with a connection that serves objects and one that calls them.
+/// A private bus, with a connection that serves objects and another that calls them.
 struct ServedBus {
     let bus: PrivateBus
     let server: DBusConnection

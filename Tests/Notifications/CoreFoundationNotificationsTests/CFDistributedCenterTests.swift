@@ -96,7 +96,7 @@ struct CFDistributedCenterTests {
     func noBus() async throws {
         app.bus.stop()
         try await app.perform("post distributed n - - false", "add distributed 1 n - 2")
-        try await eventually("both are said") {
+        try await eventually("both failures are reported") {
             app.failures.contains("CFNotificationCenterPostNotification: could not")
                 && app.failures.contains("CFNotificationCenterAddObserver: could not")
         }

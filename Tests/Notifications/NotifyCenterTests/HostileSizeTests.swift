@@ -54,7 +54,7 @@ struct HostileSizeTests {
         let before = listener.lines.count
         try listener.write(command)
         var line: String?
-        try await eventually("an answer to \(command)") {
+        try await eventually("a response to \(command)") {
             line = listener.lines.dropFirst(before).first(where: answer)
             return line != nil
         }

@@ -86,7 +86,7 @@ struct OutageTests {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
         bus.stop()
         let hanging = try HangingUpBus(inPlaceOf: bus)
-        try await eventually("it is asked again and again") { hanging.connections.count > 2 }
+        try await eventually("the center connects again and again") { hanging.connections.count > 2 }
         #expect(center.statistics.matchRulesNotInForce == 1)
         try await judgeHangingUp(center)
         // A post sent before the loss is noticed is lost.
