@@ -22,7 +22,7 @@ final class Places: Sendable {
 
     /// Waits until the block was called, and expects that neither it nor an earlier one was called twice or elsewhere.
     func expect(_ request: String, on place: String) async throws {
-        try await eventually("\(request) is answered") { entries.withLock { $0[request] } != nil }
+        try await eventually("the block of \(request) is called") { entries.withLock { $0[request] } != nil }
         let wanted = expected.withLock { expected -> [String: String] in
             expected[request] = place
             return expected

@@ -134,7 +134,7 @@ struct SequenceTests {
         // This task is still deleting ada's data.
         _ = try await Task { try await app.signIn("grace") }.value
         #expect(try await device.msalApplication().told() == "grace ada")
-        #expect(try await app.told() == "grace grace", "its next question settles it")
+        #expect(try await app.told() == "grace grace", "the app's next request settles the change")
     }
 
     @Test("an app that reports cleanups is told until it has reported")

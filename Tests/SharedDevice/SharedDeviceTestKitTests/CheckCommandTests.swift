@@ -105,7 +105,7 @@ struct CheckCommandTests {
         #expect(cases.count("testcase") == 4 && cases.count("failure") == 3 && cases.count("error") == 0)
         #expect(cases.text.contains("<script>]]>"))
         let text = try String(contentsOfFile: html, encoding: .utf8)
-        // Only the page's own two scripts, and none that an app has written. A browser would not run those, either.
+        // The page has only its own two scripts, and its policy forbids a browser to run any other.
         #expect(text.components(separatedBy: "<script").count == 3)
         #expect(text.contains("content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-"))
         let page = try XMLReader(text)

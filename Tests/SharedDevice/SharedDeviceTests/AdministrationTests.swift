@@ -123,7 +123,7 @@ struct AdministrationTests {
         }
         let json = try outcome.json(Outcome.self)
         #expect(json.round.session == json.session && json.round.outcome == "open")
-        #expect(json.round.apps.first?.running != nil, "the broker answers, and says which apps run")
+        #expect(json.round.apps.first?.running != nil, "the broker responds, and says which apps run")
         let again = try await device.command("sign-out")
         #expect(again.status == EX_NOINPUT && again.errors.contains("no account is signed in"))
     }

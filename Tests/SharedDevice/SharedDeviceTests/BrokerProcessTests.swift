@@ -17,7 +17,7 @@ import Testing
 struct BrokerProcessTests {
     // MARK: The service manager
 
-    /// A device whose broker has a service manager; with `fills`, one that does not read.
+    /// A device whose broker has a service manager. With `fills`, the service manager does not read.
     private func deviceWithManager(
         _ variables: String...,
         fills: Bool = false
@@ -33,23 +33,23 @@ struct BrokerProcessTests {
     @Test("it tells the service manager that it is ready, alive and stopping")
     func notifications() async throws {
         let (device, manager) = try await deviceWithManager("WATCHDOG_USEC=60000")
-        try await eventually("it lives") { manager.words.filter { $0 == "WATCHDOG=1" }.count > 2 }
+        try await eventually("the broker lives") { manager.words.filter { $0 == "WATCHDOG=1" }.count > 2 }
         #expect(manager.words.first == "READY=1")
         device.broker?.send(SIGTERM)
         // Read repeatedly: the kernel queues ten messages and drops further ones.
-        try await eventually("it ends") { manager.words.contains("STOPPING=1") }
+        try await eventually("the broker tells of its end") { manager.words.contains("STOPPING=1") }
         #expect(await device.broker?.exitStatus() == 0)
     }
 
     @Test("a service manager that does not read blocks nothing and gets “ready” later")
     func fullQueue() async throws {
         let (device, manager) = try await deviceWithManager("WATCHDOG_USEC=60000", fills: true)
-        try await eventually("it says so") { device.broker?.errorText.contains("is told again") == true }
+        try await eventually("the failure is logged") { device.broker?.errorText.contains("is told again") == true }
         let application = device.application()
         try await application.signIn("ada")
         try await application.signOutCurrent()
         try await eventually("it is ready") { manager.words.contains("READY=1") }
-        try await eventually("it lives") { manager.words.contains("WATCHDOG=1") }
+        try await eventually("the broker lives") { manager.words.contains("WATCHDOG=1") }
         manager.fill()
         device.broker?.send(SIGTERM)
         #expect(await device.broker?.exitStatus(within: .seconds(30)) == 0)
@@ -91,17 +91,17 @@ struct BrokerProcessTests {
         } failed: {
             Issue.record("not ready: \($0)")
         }
-        try await eventually("it lives") { manager.words.count > 2 }
+        try await eventually("the engine lives") { manager.words.count > 2 }
         Thread.detachNewThread { while !isIn.withLock({ $0 }) { engine.submit(.busRestored) } }
-        try await eventually("it is blocked") { isIn.withLock { $0 } }
+        try await eventually("the effect is blocked") { isIn.withLock { $0 } }
         // The request in progress may still find the engine alive.
         let before = asked.withLock { $0 }
-        try await eventually("it is asked again") { asked.withLock { $0 } > before + 2 }
+        try await eventually("the engine is asked again") { asked.withLock { $0 } > before + 2 }
         let words = manager.words.count
         try await eventually("and again") { asked.withLock { $0 } > before + 12 }
         #expect(manager.words.count == words)
         exit.signal()
-        try await eventually("it lives again") { manager.words.count > words }
+        try await eventually("the engine lives again") { manager.words.count > words }
     }
 
     // MARK: The journal

@@ -40,11 +40,11 @@ struct BrokerStartTests {
         try device.configure(
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "another.example"}"#
         )
-        try await eventually("the disk does not take it", within: .seconds(60)) {
+        try await eventually("the configuration cannot be saved", within: .seconds(60)) {
             device.broker?.errorText.contains("is not kept for the next start") == true
         }
         try database.execute("DROP TRIGGER fails")
-        try await eventually("it is tried again", within: .seconds(60)) {
+        try await eventually("the configuration is saved", within: .seconds(60)) {
             device.broker?.errorText.contains("is kept for the next start") == true
         }
         device.killBroker()
@@ -134,7 +134,7 @@ struct BrokerStartTests {
         try await device.startBroker()
         let app = device.application()
         try await app.signIn("ada")
-        // A regular end, so that everything is in the files.
+        // The broker ends regularly, so that everything is in the files.
         device.broker?.send(SIGTERM)
         device.broker?.waitUntilExit()
         let before = device.directory.path + "/before"
@@ -142,7 +142,7 @@ struct BrokerStartTests {
         try await device.startBroker()
         #expect(try await app.getCurrentAccount().current?.username == "ada")
         try await app.signOutCurrent()
-        try await eventually("it is noted") {
+        try await eventually("the sign-out is in the small file") {
             (try? String(contentsOfFile: memory.path + "/signed-out", encoding: .utf8))?.hasPrefix("nobody ") == true
         }
         device.killBroker()
@@ -151,7 +151,7 @@ struct BrokerStartTests {
         try await device.startBroker()
         #expect(try await device.application("control").getCurrentAccount().current == nil)
         try FileManager.default.removeItem(atPath: memory.path + "/signed-out")
-        try await eventually("it is written") {
+        try await eventually("the sign-out is in the database") {
             try device.database().value("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1
         }
         try await device.restartBroker()

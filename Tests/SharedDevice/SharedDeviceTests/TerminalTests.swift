@@ -51,7 +51,7 @@ struct TerminalTests {
     func interruptedStart() async throws {
         let directory = try TemporaryDirectory("demo-live")
         let folder = try temporaryFolder(in: directory)
-        // It blocks at its last step before the panes.
+        // This stand-in for tmux blocks demo-live at its last step before the panes.
         let reached = "\(directory.path)/reached"
         _ = try directory.writeScript("tmux", "case $* in *kill-server*) exit;; esac; : > \(reached); exec sleep 600")
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""

@@ -163,12 +163,12 @@ struct WatchCommandTests {
         try await app.signIn("ada")
         try await eventually("ada is in a line") { try lines().last?.device?.account == "Ada" }
         try await app.signOutCurrent()
-        try await eventually("her round is") { try lines().contains { $0.round?.outcome == "open" } }
+        try await eventually("her round is in a line") { try lines().contains { $0.round?.outcome == "open" } }
         device.killBroker()
-        try await eventually("the broker's end is") { try lines().last?.broker == "gone" }
-        // The state is unchanged during the outage, although the command keeps asking.
+        try await eventually("the broker's end is in a line") { try lines().last?.broker == "gone" }
+        // The outage gets one line, although the command may send a second request during it.
         try await device.startBroker()
-        try await eventually("its return is") { try lines().last?.broker == "answers" }
+        try await eventually("the broker's return is in a line") { try lines().last?.broker == "answers" }
         #expect(try lines().filter { $0.broker == "gone" }.count == 1)
         let revisions = try lines().prefix { $0.broker == "answers" }.compactMap(\.device?.revision)
         #expect(revisions == revisions.sorted())
@@ -196,7 +196,7 @@ struct WatchCommandTests {
             try await eventually("the monitor has seen the mark") { marks() > before }
         }
         try await watch.line { $0.contains("\"answers\"") }
-        try await eventually("the monitor sees questions") { questions() > 0 }
+        try await eventually("the monitor sees requests") { questions() > 0 }
         device.killBroker()
         try await watch.line { $0.contains("\"gone\"") }
         try await monitorCatchesUp()

@@ -67,7 +67,7 @@ struct CleanupEdgeCaseTests {
             environment: device.bus.environment
         )
         #expect(await spoofer.exitStatus() == 0)
-        try await eventually("it is counted") { try await app.ask("device").detail == "shared 1" }
+        try await eventually("the app counts the broadcast") { try await app.ask("device").detail == "shared 1" }
         #expect(app.story(after: mark) == [] && app.files == files)
     }
 
@@ -85,7 +85,7 @@ struct CleanupEdgeCaseTests {
             // At a sign-in, the log may now contain a response to a reminder of the previous round. If the response to
             // the only broadcast is wrong, no right one follows. At a sign-out no reminder is pending, so the first
             // response counts.
-            try await eventually("round \(round): the new answer") {
+            try await eventually("round \(round): the new response") {
                 answers().contains { $0.account == user && $0.code == nil }
             }
             if user == nil {
@@ -144,7 +144,7 @@ struct CleanupEdgeCaseTests {
             try app.tell("current 50")
             try await control.signIn("grace")
             try app.tell("current 50")
-            try await eventually("all are answered") {
+            try await eventually("all requests have a response") {
                 app.events(after: mark).filter { $0.event == "currents" }.count == 3
             }
             // If an older response had arrived last, the app would have kept it.

@@ -36,7 +36,7 @@ struct SessionEdgeCaseTests {
         if isKilled {
             // The broker does not forget the cleanup, either.
             try await device.restartBroker()
-            try await eventually("it answers") { await control.application.getDeviceInformation().problem == nil }
+            try await eventually("it responds") { await control.application.getDeviceInformation().problem == nil }
             try app.start("--hold")
             try await app.wait("cleanup ada → \(name)", after: mark)
             let answer = try await app.ask("current")
