@@ -63,8 +63,8 @@ struct CProgramTests {
             try ChildProcess(tool, [$0, "news", "weather"], environment: variables)
         }
         for listener in listeners { try await listener.line { $0 == "listening" } }
-        // The first call starts notifyd, which asks all processes for their registrations. It keeps the value if a
-        // process reports the name.
+        // The first call starts notifyd, which asks all processes for their registrations. notifyd keeps the value if
+        // a process reports the name.
         for value in ["1", "15"] { try await installation.run(tool, ["state", "weather", value], on: bus) }
         try await installation.run(tool, ["post", "news"], on: bus)
         for listener in listeners { try await listener.line { $0 == "news" } }

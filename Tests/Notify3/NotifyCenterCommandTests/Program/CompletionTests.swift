@@ -48,7 +48,7 @@ struct CompletionTests {
         let watcher = try await bus.startReady("-w", names[0], "-w", names[1], "-w", "$(odd) \"name\"")
         for name in names { try await bus.waitUntilListed(name) }
         for option in ["-p", "-w", "-3", "-g", "-s"] {
-            // The completion waits at most one second for notifyd, so a slow answer is tried again.
+            // The completion waits at most one second for notifyd, so after a slow response the test tries again.
             try await eventually("\(option)") { try await bash([option, "com.e"], on: bus) == names }
         }
         // readline separates words at these characters.

@@ -12,7 +12,7 @@ struct ListTests {
         for name in ["com.example.a", "com.example.b"] { try await bus.waitUntilListed(name) }
         var table = try await bus.run("list", "com.example.")
         // On a busy machine a process may not report in time. The list then has what notifyd knows.
-        try await eventually("both have told of their kinds") {
+        try await eventually("both kinds are in the list") {
             let text = table.lines.joined()
             if text.contains("port"), text.contains("check") { return true }
             table = try await bus.run("list", "com.example.")

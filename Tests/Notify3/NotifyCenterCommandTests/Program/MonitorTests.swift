@@ -65,9 +65,9 @@ struct MonitorTests {
             return monitor.lines.contains { $0.contains(" a darwin \(getpid()) ") }
         }
         try bus.bus.restart()
-        // Other processes now have the same unique names. The first may have posted before the monitor was back.
+        // Other processes now have the same unique names. The first may post before the monitor is back.
         var watchers: [ChildProcess] = []
-        try await eventually("it names a process of now") {
+        try await eventually("the monitor names a watcher") {
             watchers.append(
                 try bus.with("notifyutil").start(["-w", "x"] + (0..<300).flatMap { _ in ["-p", "b"] })
             )

@@ -99,7 +99,7 @@ import Testing
             return await client.refusal { try await client.call(.list, .uint64(0)) } == "LimitsExceeded"
         }
         #expect(try await client.state("a") == 0)
-        try await eventually("the answers have been read") {
+        try await eventually("the responses have been read") {
             await client.refusal { try await client.call(.list, .uint64(0)) } == nil
         }
     }

@@ -53,7 +53,7 @@ import Testing
         #expect(posts(Self.darwin) == 1)
         // All earlier posts have arrived.
         let before = posts(Self.interface)
-        try await eventually("it is sent posts again") {
+        try await eventually("the receiver gets posts again") {
             try center.post("flood")
             return posts(Self.interface) > before
         }

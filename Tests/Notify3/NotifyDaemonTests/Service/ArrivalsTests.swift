@@ -156,7 +156,7 @@ import Testing
         expectSteps("2 of a")
     }
 
-    // They count for no limit, so a user that connects and disconnects without end would fill the queue.
+    // Ends count for no limit, so a user that connects and disconnects without end would fill the queue.
     @Test mutating func endsOfConnectionsDoNotWaitWithoutBound() {
         arrivals.gathered()
         limits.pace = CallPace(atOnce: 1, interval: .seconds(1))

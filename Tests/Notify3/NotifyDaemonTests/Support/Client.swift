@@ -122,7 +122,7 @@ extension ChildProcess {
         func answers() -> [String] { lines.filter { $0.hasPrefix("ok") || $0.hasPrefix("refused") } }
         let before = answers().count
         try write("call \(call)")
-        try await eventually("an answer to \(call)") { answers().count > before }
+        try await eventually("a response to \(call)") { answers().count > before }
         return answers()[before]
     }
 }

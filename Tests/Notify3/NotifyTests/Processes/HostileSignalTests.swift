@@ -115,7 +115,7 @@ struct HostileSignalTests {
         // Genuine signals show that the other ones have arrived.
         try notifyd.connection.send(try signal("Tell", [.uint64(1)]))
         let heard = notifyd
-        try await eventually("it reports") { heard.words.count { $0 == .report } == before + 1 }
+        try await eventually("the process reports again") { heard.words.count { $0 == .report } == before + 1 }
         try notifyd.connection.send(try signal("Suspend"))
         try await notifyd.connection.flush()
         let calls = probe.calls(token)

@@ -60,7 +60,7 @@ import Testing
         let next = try await startNotifyd(on: bus)
         defer { next.kill() }
         // notifyd waits for the processes, but on a busy machine the time limit may end that wait.
-        try await eventually("it knows both states") {
+        try await eventually("notifyd knows both states") {
             let states = (try await second.ask("get \(tokens.1)"), try await second.ask("get \(order)"))
             return states == ("state 3", "state 4")
         }
@@ -86,7 +86,7 @@ import Testing
         let next = try await startNotifyd(on: bus)
         defer { next.kill() }
         // notifyd waits for the processes, but on a busy machine the time limit may end that wait.
-        try await eventually("it knows the state") { try await second.ask("get \(token)") == "state 5" }
+        try await eventually("notifyd knows the state") { try await second.ask("get \(token)") == "state 5" }
     }
 
     // Rules, a.8: holds even if notifyd posts the name.

@@ -99,7 +99,7 @@ struct OtherUsersTests {
         chmod(folder.path, 0o755)
         mkdir("\(folder.path)/private", 0o700)
         let token = try await owner.register("dispatch", "menu")
-        try await eventually("it is refused") {
+        try await eventually("the path is refused") {
             try await owner.ask("monitor \(token) \(folder.path)/private/file 0") == "status 7"
         }
     }
@@ -108,7 +108,7 @@ struct OtherUsersTests {
     @Test func theOwnerOfTheQueuesNameDoesNoHarm() async throws {
         _ = try await stranger.register("check", "menu")
         let connection = try DBusConnection.open(bus.bus)
-        try await eventually("it is the first") {
+        try await eventually("the stranger owns the name") {
             try await connection.owner(of: NotifydProtocol.clientsBusName) != nil
         }
         stranger.process.suspend()

@@ -128,7 +128,7 @@ import Testing
             for (probe, command) in zip(probes + newcomers, commands + ["post menu", "check menu"]) {
                 group.addTask {
                     let answer = try? await probe.ask(command, within: .seconds(50))
-                    return "\(command.split(separator: " ")[0]) \(answer ?? "no answer")"
+                    return "\(command.split(separator: " ")[0]) \(answer ?? "no response")"
                 }
             }
             return await group.reduce(into: []) { $0.append($1) }

@@ -101,12 +101,12 @@ struct SandboxTests {
             heard.append("\($0.object ?? "") \($0.userInfo?["n"] == 1) \($0.sender == poster.uniqueName)")
         }
         try DistributedNotifyCenter(connection: poster).post("a.b", object: "o", userInfo: ["n": 1])
-        try await eventually("it hears") { heard.lines == ["o true true"] }
+        try await eventually("the observer hears") { heard.lines == ["o true true"] }
         // Its own post arrives once, and posts from inside arrive outside.
         let back = SharedLines()
         let outer = try await outside.observe("a.b", delivery: .immediate) { back.append($0.object ?? "") }
         try inside.post("a.b", object: "mine")
-        try await eventually("it goes out") { back.lines == ["mine"] }
+        try await eventually("the post from inside arrives outside") { back.lines == ["mine"] }
         try await inside.flush()
         #expect(heard.lines == ["o true true", "mine false false"])
         observation.cancel()
@@ -138,7 +138,7 @@ struct SandboxTests {
         let observation = try await inside.observe(nil, delivery: .immediate) { heard.append($0.name.rawValue) }
         try outside.post("darwin")
         try DistributedNotifyCenter(bus: bus.bus).post("distributed")
-        try await eventually("it hears") { heard.lines == ["distributed"] }
+        try await eventually("the observer hears") { heard.lines == ["distributed"] }
         withExtendedLifetime((observation, notifyd, filtered)) {}
     }
 
@@ -167,7 +167,7 @@ struct SandboxTests {
             if isBusLost { try bus.start() }
             notifyd = try await startNotifyd(on: bus)
             let before = listener.heard.lines.count
-            try await eventually("it hears again") {
+            try await eventually("the listener hears again") {
                 // The poster may not have noticed the new bus.
                 try? outside.post("a.b")
                 return listener.heard.lines.count > before
@@ -214,7 +214,7 @@ struct SandboxTests {
         let before = relay.calls.lines.count
         try await relay.begin()
         let each = Set(["good", "bad"].map { "\(RelayedCenter.darwin.rawValue).n.\($0)" })
-        try await eventually("each is asked for alone") { each.isSubset(of: relay.calls.lines.dropFirst(before)) }
+        try await eventually("each name is requested alone") { each.isSubset(of: relay.calls.lines.dropFirst(before)) }
         try await eventually("the refusal is told") { failures.lines.contains { $0.contains("n.bad") } }
         #expect(!failures.lines.contains { $0.contains("n.good") })
         withExtendedLifetime((listener, observer)) {}
@@ -235,7 +235,7 @@ struct SandboxTests {
         try await relay.end()
         refusals.withLock { $0 = 2 }
         try await relay.begin()
-        try await eventually("it is registered") { refusals.withLock { $0 } < 0 }
+        try await eventually("the listener is registered") { refusals.withLock { $0 } < 0 }
         withExtendedLifetime((listener, observer)) {}
     }
 
@@ -329,7 +329,7 @@ struct SandboxTests {
     @Test func aProxyThatDoesNotFilterNeedsNoNotifyd() async throws {
         let listener = try await Listener(on: ProxiedBus(bus), "a.b")
         try outside.post("a.b")
-        try await eventually("it hears") { listener.heard.lines == ["a.b"] }
+        try await eventually("the observer hears") { listener.heard.lines == ["a.b"] }
         withExtendedLifetime(listener) {}
     }
 }
