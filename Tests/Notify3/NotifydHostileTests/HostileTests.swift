@@ -190,7 +190,7 @@ struct NotifydHostileTests {
 
 @Suite struct UnitTests {
     // Otherwise nothing would start notifyd for the configured paths. The bus needs longer to restart than the
-    // manager's 100 ms.
+    // manager's default of 100 ms.
     @Test("notifyd is restarted after it has lost the bus", arguments: ["systemd-system", "systemd-user"])
     func restarts(folder: String) throws {
         let unit = try Unit(contentsOf: shippedFile("\(folder)/notifyd.service"))

@@ -206,7 +206,7 @@ struct RequestTests {
         profile.returnOnlySignedInAccounts = false
         #expect(try await app.accountsFromDevice(for: profile) == [ada] && app.accounts(for: profile) == [ada])
         #expect(try app.accounts(for: MSALAccountEnumerationParameters(tenantProfileIdentifier: identifier)) == [])
-        // After its removal the account is unknown here until a request names it again. It stays signed in.
+        // The removed account stays signed in, and is unknown to this app until a request names it again.
         try app.remove(ada)
         #expect(try app.allAccounts() == [])
         #expect(try await app.accountsFromDevice(for: everybody) == [ada])

@@ -72,8 +72,8 @@ struct AutomaticSignOutTests {
 
     @Test("a broker that was down when a session should have ended ends it when it starts")
     func whileDown() async throws {
-        // Far from now, so that no shift ends during this test; a session from two days ago is older than one shift
-        // end.
+        // The shift ends in twelve hours, so that none ends during this test. A session from two days ago is older than
+        // the last shift end.
         let time = Calendar.current.dateComponents([.hour, .minute], from: Date(timeIntervalSinceNow: 12 * 3600))
         let end = String(format: "%02d:%02d", try #require(time.hour), try #require(time.minute))
         for (setting, reason) in [

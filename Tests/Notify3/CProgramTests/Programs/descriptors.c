@@ -105,8 +105,8 @@ static void ports(void) {
 static void numbers_come_again(void) {
     enum { ATTEMPTS = 200 };
     int lost_fd = -1, lost = -1, fd = -1, first = -1, second = -1;
-    // The next pipe needs three numbers, and the caller's is the last of them. Another thread may take one of the
-    // three.
+    // The next registration needs three numbers, and the closed one is the last of them. Another thread may take one of
+    // the three, so there are several attempts.
     for (int i = 0; i < ATTEMPTS; i++) {
         int low[2] = {open("/dev/null", O_RDONLY), open("/dev/null", O_RDONLY)};
         EXPECT_OK(notify_register_file_descriptor("org.example.again", &lost_fd, 0, &lost));

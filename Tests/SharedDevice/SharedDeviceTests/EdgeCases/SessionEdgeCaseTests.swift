@@ -157,7 +157,7 @@ struct SessionEdgeCaseTests {
         let (_, control, app) = try await deviceWithListener(showing: "ada")
         app.kill()
         let session = try await control.signOut()
-        // It deletes everything, and ends before it has reported that. Then its record is deleted.
+        // The app deletes everything, and ends before it has reported that. Then the test deletes its record.
         var mark = app.mark
         try app.start("--crash", "end")
         try await app.wait("cleaned", after: mark)
