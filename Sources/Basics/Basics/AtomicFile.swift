@@ -16,8 +16,8 @@ public struct AtomicFile: Sendable {
     ///
     /// - Parameters:
     ///   - readers: Who may read the file. Only its owner may write to it.
-    ///   - isOwnDirectory: Whether only this user may write to the directory. Then a draft that an earlier process left is
-    ///     removed first. Elsewhere anything at the draft's name is an error: another user may have placed it.
+    ///   - isOwnDirectory: Whether only this user may write to the directory. If so, a draft that an earlier process
+    ///     left is removed first. Otherwise any file at the draft's name is an error: another user may have placed it.
     public init(path: String, readers: Readers = .owner, isOwnDirectory: Bool = true) {
         self.path = path
         self.readers = readers
@@ -43,8 +43,8 @@ public struct AtomicFile: Sendable {
 
     public var directory: String { parentDirectory(of: path) }
 
-    /// Writes a draft, forces it to the disk, renames it, and forces the directory to the disk. After an error the old
-    /// content is still there, unless the directory could not be forced to the disk.
+    /// Writes a draft, forces it to the disk, and renames it. If only this user may write to the directory, this also
+    /// forces the directory to the disk. After an error the old content is still there, unless that last step failed.
     public func write(_ content: some Sequence<UInt8>) throws(Failure) {
         if isOwnDirectory { unlink(draft) }
         // O_EXCL and O_NOFOLLOW refuse a link at this name.
@@ -76,7 +76,7 @@ public struct AtomicFile: Sendable {
         if removed { try syncDirectory() }
     }
 
-    /// In its own directory the name is fixed, so that the next writer finds a draft that was left.
+    /// In a directory of this user alone the name is fixed, so that the next writer finds the draft that a crash left.
     private var draft: String { isOwnDirectory ? path + ".new" : "\(path).\(getpid())" }
 
     private func syncDirectory() throws(Failure) {

@@ -18,6 +18,6 @@ public struct Backoff: Sendable {
         return upcoming
     }
 
-    /// After a success.
+    /// Returns to the first wait, after a success.
     public mutating func reset() { upcoming = first }
 }

@@ -4,8 +4,9 @@ public import Glibc
 
 /// The signals that ask a program to end, as an awaitable event. A program makes one instance and keeps it.
 ///
-/// The handlers write into an eventfd that exists before they do, so no signal is lost. A dispatch source would become
-/// active some time after its creation, and a signalfd misses a signal if any thread does not block it.
+/// The handlers write into an eventfd that is open before they are installed, so no signal is lost. A dispatch source
+/// for signals becomes active some time after its creation, and a signalfd misses a signal if any thread does not block
+/// it.
 public struct EndSignals {
     private let stream: AsyncStream<Void>
     private let source: any DispatchSourceRead

@@ -1,7 +1,7 @@
 public import Glibc
 
-/// A file that is open for reading. A check of its ``status()`` also holds for its content, even if another file has come
-/// to its path.
+/// A file that is open for reading. A check of its ``status()`` also holds for its content, even if another file has
+/// come to its path.
 public struct ReadableFile: ~Copyable {
     private let descriptor: CInt
 
@@ -45,7 +45,7 @@ public struct ReadableFile: ~Copyable {
     }
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 public enum FileReadError: Error, Hashable, Sendable {
     /// The error number of a system call.
     case system(CInt)

@@ -5,12 +5,12 @@ public import Synchronization
 // MARK: The lock
 
 #if NOTIFY_CENTER_TSAN
-/// The project's only lock type, in a form that ThreadSanitizer understands: it reports false races for
-/// `Synchronization.Mutex`.
+/// The project's lock, in a form that ThreadSanitizer understands. For `Synchronization.Mutex`, ThreadSanitizer reports
+/// false races.
 public typealias Locked = PosixLocked
 #else
-/// The project's only lock type. No code of callers runs while it is held. A forked child does not use it: see
-/// ``PosixLocked``.
+/// The project's lock, except for state that a forked child uses (``PosixLocked``). No code of callers runs while it is
+/// held.
 public typealias Locked = Mutex
 #endif
 
@@ -19,7 +19,7 @@ public typealias Locked = Mutex
 /// for the lock.
 public final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
     // Unchecked: `value` is accessed only with `mutex` held, and neither address changes. On the heap, because a stored
-    // value of size zero would share its address with a neighbour, which looks like a race.
+    // value of size zero would share its address with a neighbour, which ThreadSanitizer would report as a race.
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
 

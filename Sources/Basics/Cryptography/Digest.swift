@@ -38,7 +38,7 @@ public enum ConstantTime {
             }
         }
         if let areEqual = areEqual ?? nil { return areEqual }
-        // Copies of the secrets, so that the collections' own storage does not decide which comparison is made.
+        // Without contiguous storage the bytes are copied, so that this comparison, too, takes constant time.
         return CRYPTO_memcmp(Array(left), Array(right), left.count) == 0
     }
 }

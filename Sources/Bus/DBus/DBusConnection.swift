@@ -308,7 +308,7 @@ public final class DBusConnection: Sendable {
     /// Whether this is the reading thread, for an actor that lives there.
     public var isOnReadingThread: Bool { core.isOnReadingThread }
 
-    // MARK: Looking in
+    // MARK: Counters
 
     /// A connection's counters.
     public struct Statistics: Sendable, Hashable {
@@ -710,7 +710,7 @@ extension DBusConnection.PeerCredentials {
         guard let fields = answer.first?.fieldsValue,
             let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
         else {
-            throw DBusError(.malformed, message: "the bus does not say whose it is", attempted: "identify \(name)")
+            throw DBusError(.malformed, message: "the bus did not report its user", attempted: "identify \(name)")
         }
         var groups: [UInt32] = []
         if case .array(let elements, "u") = fields["UnixGroupIDs"] {

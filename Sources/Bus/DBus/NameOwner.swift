@@ -16,7 +16,7 @@ public final class NameOwner: Sendable {
     private let changed: @Sendable (String?) -> Void
     private let state = Locked(State())
 
-    /// - Parameter changed: called for each change, on the reading thread or on the requesting thread.
+    /// - Parameter changed: called for each change, on the reading thread or in the task that asked the bus.
     public init(of name: String, on connection: DBusConnection, changed: @escaping @Sendable (String?) -> Void) {
         self.name = name
         self.connection = connection

@@ -4,9 +4,9 @@ import Glibc
 typealias Watch = Int32
 
 enum WatchFailure: Error, Hashable, Sendable {
-    /// It does not exist, or is not a directory although one is needed.
+    /// There is no such file, or it is not a directory although one is needed.
     case missing
-    /// This process may not read it.
+    /// This process may not read the file or directory.
     case denied
     /// The kernel has no watches left, or another error occurred; in words.
     case impossible(String)
@@ -25,7 +25,7 @@ enum FileEntry: Hashable, Sendable {
 protocol FileSystemLook {
     /// Watches a directory; a link is not followed.
     mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch
-    /// Watches a directory, and writes to its entries.
+    /// Watches a directory, and reports writes to its entries as well.
     mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch
     /// Watches a file that is not a directory; a link is not followed.
     mutating func watch(file: FilePath) throws(WatchFailure) -> Watch
@@ -73,8 +73,8 @@ struct PathResolution: Hashable, Sendable {
     /// The number of links that the kernel follows.
     private static let maximumLinks = 40
 
-    /// The number of parts in two of the longest paths. The kernel follows more, but such a path would only delay the
-    /// others.
+    /// The limit of the parts that are looked at: as many as two paths of the greatest length have. The kernel follows
+    /// more, but such a path would only delay the others.
     private static let maximumParts = 4096
 
     /// - Parameter contents: Whether to watch the files in the directory at the path as well.
@@ -189,7 +189,7 @@ struct InotifyLook: FileSystemLook {
     }
 
     mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch {
-        // The end of writing too: the kernel does not report writes through a memory mapping.
+        // IN_CLOSE_WRITE as well, because the kernel does not report writes through a memory mapping.
         try watch(directory, Self.directoryEvents | UInt32(IN_MODIFY | IN_CLOSE_WRITE))
     }
 

@@ -13,7 +13,7 @@ struct WatchEvent: Hashable, Sendable {
 /// Events of a path are merged for ``mergePeriod`` from the first event on, in constant memory. Then the path is looked
 /// at again.
 struct PathTable {
-    // Rules, a.13
+    // Rule a.13 of notify(3), on the page “Rules” of the module notify.
     static let mergePeriod = Duration.milliseconds(100)
     /// The delay before the next attempt if the kernel had no resources for a watch.
     static let retryPeriod = Duration.seconds(1)
@@ -123,7 +123,7 @@ struct PathTable {
         return due.sorted()
     }
 
-    /// Takes another look at a path. Returns whether a wanted event happened, and the watches that are no
+    /// Takes the result of another look at a path. Returns whether a wanted event happened, and the watches that are no
     /// longer in use.
     mutating func settle(
         _ id: UInt64,
@@ -178,7 +178,7 @@ struct PathTable {
     var watchCount: Int { users.count }
 }
 
-/// The events at a path, in the bits of `notify_private.h` (Rules, a.13).
+/// The events at a path, in the bits of `notify_private.h` (rule a.13 of notify(3)).
 ///
 /// | event | reported for |
 /// | --- | --- |

@@ -2,12 +2,12 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Watches paths with one inotify instance on its own thread, which blocks all signals (Rules, a.13).
+/// Watches paths with one inotify instance on its own thread, which blocks all signals (rule a.13 of notify(3)).
 ///
 /// Releasing the watcher ends the thread.
 public final class PathWatcher: Sendable {
     public enum Outcome: Hashable, Sendable {
-        /// From now on, changes are reported. Also the result if the path was removed first.
+        /// From now on, changes are reported. Also the outcome if ``remove(_:)`` was called before the thread began.
         case watched
         /// This process may not search a directory of the path.
         case denied
@@ -53,7 +53,7 @@ public final class PathWatcher: Sendable {
         deinit { close(inotify) }
     }
 
-    /// The kernel has no inotify instance or thread left.
+    /// The kernel has no inotify instance, descriptor or thread left.
     public struct Failure: Error {
         /// The reason, and the remedy.
         public let message: String

@@ -4,9 +4,10 @@ public protocol JSONParsable {
     static func json(array elements: [Self]) -> Self
     static func json(string text: String) -> Self
     static func json(boolean value: Bool) -> Self
-    /// - Parameter text: By JSON's grammar. `nil` if the number is out of range.
+    /// - Parameter text: A number in JSON's grammar.
+    /// - Returns: `nil` if the number is out of range.
     static func json(number text: String) -> Self?
-    /// The value of `null`; `nil` refuses it.
+    /// The value of `null`; `nil` if the parser rejects a text with `null`.
     static var jsonNull: Self? { get }
 }
 
@@ -230,7 +231,7 @@ private struct JSONParser<Value: JSONParsable> {
     }
 }
 
-/// Why a text is not JSON, and where.
+/// The reason why a text is not JSON, and the place of the flaw.
 public enum JSONFlaw: Sendable {
     /// The same depth as `JSONDecoder`. The text is already in memory, and its size was checked when it was read.
     private static let limits = JSONLimits(size: .max, depth: 512, values: .max)

@@ -62,7 +62,7 @@ extension JSONValue {
     }
 }
 
-/// The limits of a JSON text. A larger text is rejected before it uses memory.
+/// The limits of a JSON text, which bound the memory that a stranger's text can use.
 public struct JSONLimits: Sendable, Hashable {
     /// In bytes.
     public var size: Int

@@ -112,7 +112,7 @@ int CLinux_isForkTorn(void);
 /// child.
 int CLinux_noticeFork(void);
 
-// State of the four functions above. They are inline, because each post calls them several times.
+// State of the four inline functions above. They are inline, because each post calls them several times.
 extern _Thread_local unsigned CLinux_depths[2] __attribute__((tls_model("initial-exec")));
 extern unsigned long CLinux_generation;
 extern int CLinux_isUsed;

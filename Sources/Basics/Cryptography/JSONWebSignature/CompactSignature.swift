@@ -1,7 +1,7 @@
 import Basics
 
-/// The accepted signature algorithms (RFC 7518, RFC 8037). Rejected are `none`, algorithms with a shared secret (HS256
-/// …), which would turn a public key into a secret, and algorithms that no provider needs.
+/// The accepted signature algorithms (RFC 7518, RFC 8037). All others are rejected: `none`, algorithms with a shared
+/// secret (HS256 …), which would turn a public key into a secret, and algorithms that no provider needs.
 public enum SignatureAlgorithm: String, Sendable, Hashable, CaseIterable {
     /// RSA with PKCS #1 1.5 and SHA-256.
     case rs256 = "RS256"

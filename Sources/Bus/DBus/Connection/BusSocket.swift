@@ -290,7 +290,7 @@ private final class WatchList: @unchecked Sendable {
         ProcessExit.unsentSockets.wrappingAdd(isCountedAsUnsent ? 1 : -1, ordering: .relaxed)
     }
 
-    /// Reads up to a limit what has arrived, and writes what the socket accepts. libdbus itself reads only the
+    /// Reads what has arrived, up to a limit, and writes what the socket accepts. libdbus itself reads only the
     /// authentication, and is told of the end when nothing is left to read.
     func transfer(_ ready: CShort, _ reader: MessageReader) {
         defer { noteUnsentMessages() }

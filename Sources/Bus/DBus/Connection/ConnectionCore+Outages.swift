@@ -260,7 +260,8 @@ extension ConnectionCore {
 }
 
 extension DBusConnection {
-    /// Finds out on a separate thread whether the bus accepts a new connection. Waits for a stopped bus.
+    /// Finds out on a separate thread whether the bus accepts a new connection. That thread waits for a stopped bus, 25
+    /// seconds at most.
     ///
     /// - Parameter found: called on the reading thread, unless the connection was closed.
     func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {

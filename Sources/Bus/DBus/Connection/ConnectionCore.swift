@@ -6,8 +6,8 @@ import Synchronization
 /// The state of a connection, shared by callers on any thread and the reading thread.
 ///
 /// Separate from ``DBusConnection``, so that the thread does not keep the public handle alive: the handle's
-/// deallocation closes the connection. Its files: sending (here), calls and match rules (`+Calls`), the reading thread
-/// (`+Reading`), outages (`+Outages`), method calls from peers (`+Objects`).
+/// deallocation closes the connection. Its files: sending and the reading thread (here), calls and match rules
+/// (`+Calls`), outages (`+Outages`), method calls from peers (`+Objects`).
 final class ConnectionCore: Sendable {
     typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
     typealias Job = @Sendable () -> Void
@@ -324,8 +324,8 @@ public final class HeldMessage: Sendable {
 
 // MARK: - The reading thread
 
-/// The one thread that reads a connection (architecture, D3): it polls the socket and an event descriptor, lets libdbus
-/// transfer without waiting, dispatches each message, and restores the connection after a loss of the bus.
+/// The one thread that reads a connection (architecture, D3). It polls the socket and an event descriptor, lets libdbus
+/// transfer without waiting, and dispatches each message. After a loss of the bus it restores the connection.
 extension ConnectionCore {
     var isOnReadingThread: Bool { readingThread.load(ordering: .relaxed) == UInt(pthread_self()) }
 
@@ -439,8 +439,8 @@ extension ConnectionCore {
             case .none(let standing): return standing
             case .message(let arrival, let last):
                 handle(arrival.message, arrival.ticket, from: socket, &turn)
-                // Does not ask the socket again: peers that this message woke are sending by now, and this thread would
-                // wait for the lock. Code that leaves work for this thread wakes it.
+                // Does not ask the socket again: threads that this message woke are sending by now, and this thread
+                // would wait for the lock. Code that leaves work for this thread wakes it.
                 if let last { return last }
             }
         }

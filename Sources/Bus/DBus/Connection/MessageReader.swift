@@ -144,8 +144,8 @@ final class MessageReader: @unchecked Sendable {
         return needed <= capacity || move(to: count < wanted ? wanted : count + Self.pieceBytes)
     }
 
-    /// Moves the contents to a zeroed buffer of this size, so that the buffer holds no remains of other memory. `realloc`
-    /// would leave a copy behind.
+    /// Moves the contents to a zeroed buffer of this size, so that the buffer holds no remains of other memory.
+    /// `realloc` would leave a copy behind.
     ///
     /// - Returns: false if there is no memory. Large buffers are cheap, because unwritten memory is not resident.
     private func move(to size: Int) -> Bool {

@@ -37,7 +37,7 @@ enum ProcessExit {
     private static func waitForBus() {
         ForkedChild.notice()
         let deadline = ContinuousClock.now + timeout
-        // If so, a handler on the reading thread ends the process.
+        // Set only on a reading thread: one of its handlers ends the process.
         if let core = pthread_getspecific(readConnection) {
             Unmanaged<ConnectionCore>.fromOpaque(core).takeUnretainedValue().writeAtExit(by: deadline)
         }

@@ -1,6 +1,6 @@
 import Basics
 
-// Inlinable for the same reason as the fair queue: services use it for each call.
+// Inlinable, because services use these types for each call.
 
 public struct CallAmount: Sendable, Hashable {
     public var calls: Int
@@ -323,7 +323,8 @@ public struct TurnOrder {
         if let pace {
             let start = max(taken[user] ?? now, now)
             // Above eight, users at their pace share the rate of eight users, so that many users together do not take
-            // all of this service's time. Half of what a user may do at once: turns come late, never on time.
+            // all of this service's time. A user counts as being at its pace when half of its burst is used up: turns
+            // come late, so a user never uses up all of it.
             let isAtPace = start - now >= pace.interval * pace.atOnce / 2
             let crowd = isAtPace ? max(lines.count, Self.usersAtFullPace) : Self.usersAtFullPace
             taken[user] = start + pace.interval * crowd / Self.usersAtFullPace

@@ -20,7 +20,8 @@ public struct UnreadAnswers {
             self.user = user
         }
 
-        /// The limit for a connection whose user has not been looked up. A bus has 2048 connections.
+        /// The limit for a connection whose user has not been looked up. A bus has at most 2048 connections, so all of
+        /// them together leave at most 64 MiB unread.
         public static let ofStrangers = Room(connection: 32 << 10, user: .max)
     }
 
@@ -169,7 +170,8 @@ struct BusQuestions {
         /// When to look again; `nil` for after the next event.
         case wait(Duration?)
         case ask
-        /// The response is missing. If the bus accepts a new connection, it holds up this one.
+        /// The response is missing: find out whether the bus accepts a new connection. If so, it runs, but no longer
+        /// reads this connection.
         case probe
     }
 

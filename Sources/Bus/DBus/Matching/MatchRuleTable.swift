@@ -231,7 +231,7 @@ struct MatchRuleTable {
         entries[handle]?.standing = standing
     }
 
-    // MARK: Answers of the bus
+    // MARK: Responses of the bus
 
     /// Handles the bus's response to an ``Action/add(_:_:)``; `nil` is success.
     ///

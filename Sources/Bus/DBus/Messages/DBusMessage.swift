@@ -380,8 +380,8 @@ extension DBusMessage {
 /// its names.
 public final class MessageTemplate: Sendable {
     private let message: DBusMessage
-    /// Made before other threads see the message: libdbus caches the positions of its fields at the first access, even
-    /// if threads share it.
+    /// Made before other threads see the message: libdbus caches the positions of its fields at the first access, which
+    /// would be a race between threads.
     private let attempted: String
 
     /// - Parameter message: a message without arguments that was not sent.

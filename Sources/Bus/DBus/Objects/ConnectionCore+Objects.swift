@@ -20,7 +20,8 @@ extension ConnectionCore {
                     "a message header may have \(MessagePrefix.mostFieldBytes) bytes at most"
                 )
             }
-            // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's limit.
+            // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's
+            // limit.
             guard !call.hasDescriptors else {
                 throw .standard("InvalidArgs", "no method here takes file descriptors")
             }
@@ -168,7 +169,7 @@ public struct CallReply: Sendable {
 
     /// Sends the output arguments, or a refusal. Callable from any thread.
     public func send(_ result: Result<[DBusValue], MethodFailure>) {
-        // Before the response is sent: a caller that has it may call again.
+        // Before the response is sent: the caller may call again as soon as it has the response.
         admitted.end()
         core.answer(call, result, on: socket)
     }
