@@ -592,7 +592,11 @@ extension DBusConnection {
         // Never sent: making it checks the path.
         _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
         guard path.utf8.count <= ObjectTable.longestPath else {
-            throw DBusError(.invalidArgument, message: "the path is too long", attempted: "serve \(path.prefix(80))…")
+            throw DBusError(
+                .invalidArgument,
+                message: "the path has more than \(ObjectTable.longestPath) bytes",
+                attempted: "serve \(path.prefix(80))…"
+            )
         }
         try core.startReading()
         let object = ServedObject(interfaces, limits, admit)

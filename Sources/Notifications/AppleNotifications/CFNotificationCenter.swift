@@ -191,7 +191,7 @@ extension CFNotificationCenter {
         keeping strings: [KeptString]
     ) -> CallbackCenter.Handler {
         let observer = observer.map { UInt(bitPattern: $0) }
-        // Unsafe for the compiler: on Apple this is a C function, which any thread may call; see
+        // Unsafe: the compiler does not know that any thread may call it, as on Apple, where it is a C function; see
         // `CFNotificationCallback`.
         nonisolated(unsafe) let callback = callback
         return { notification in

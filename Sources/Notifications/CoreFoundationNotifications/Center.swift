@@ -15,7 +15,7 @@ final class Center: Sendable {
     }
 
     var kind: CallbackCenter.Kind { callbacks.kind }
-    /// The CoreFoundation object. Unsafe for the compiler: it is never freed and never changes.
+    /// The CoreFoundation object. Unsafe: it is never freed and never changes.
     nonisolated(unsafe) let reference: UnsafeMutableRawPointer
     private let callbacks: CallbackCenter
 

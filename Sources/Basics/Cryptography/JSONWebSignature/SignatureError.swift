@@ -36,16 +36,17 @@ public enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The reason as the end of a sentence about the token, with the algorithm and the key if the token names them.
+    /// “Its keys” are those of the signer.
     public var description: String {
         switch self {
         case .tooLarge(let limit): "it has more than \(limit) bytes"
         case .malformed(let reason): "it is no signed token: \(reason)"
         case .refusedHeader(let member): "its header has \(member.quoted), which is refused"
         case .refusedAlgorithm(let name): "alg \(name.quoted), which is refused"
-        case .unknownKey(let algorithm, let key): "alg \(algorithm.rawValue), \(Self.text(key)), which is no key of its"
+        case .unknownKey(let algorithm, let key): "alg \(algorithm.rawValue), \(Self.text(key)): none of its keys fits"
         case .unusableKey(let algorithm, let flaw): "alg \(algorithm.rawValue), \(flaw)"
         case .ambiguousKey(let algorithm, let key):
-            "alg \(algorithm.rawValue), \(Self.text(key)), which several of its keys fit"
+            "alg \(algorithm.rawValue), \(Self.text(key)): several of its keys fit"
         case .wrongSignature(let algorithm, let key): "alg \(algorithm.rawValue), \(Self.text(key))"
         }
     }

@@ -388,7 +388,7 @@ final class ServedObject: Sendable {
         let (sender, bytes, size) = (call.sender ?? "", call.bodyBytes, call.bytes)
         let limit = method.maximumBodyBytes ?? budget.withLock { $0.limits.bodyBytes }
         guard bytes <= limit else {
-            throw .standard("LimitsExceeded", "\(method.name) takes \(limit) bytes, not \(bytes)")
+            throw .standard("LimitsExceeded", "\(method.name) takes at most \(limit) bytes, not \(bytes)")
         }
         try budget.withLock { budget throws(MethodFailure) in try budget.take(size, of: sender) }
         guard let decide else { return AdmittedCall(self, sender, size, nil) }

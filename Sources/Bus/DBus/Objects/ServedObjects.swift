@@ -25,7 +25,9 @@ struct ObjectTable {
 
     /// Returns the path that a call names, if there is an object at it or below it.
     func node(of call: borrowing MessageHeader) throws(MethodFailure) -> String {
-        guard let path = call.path else { throw .standard("UnknownObject", "the object path is too long") }
+        guard let path = call.path else {
+            throw .standard("UnknownObject", "the object path has more than \(Self.longestPath) bytes")
+        }
         guard isNode(path) else { throw .standard("UnknownObject", "there is no object \(path)") }
         return path
     }

@@ -16,8 +16,8 @@
 // post waits while the bus does not keep up, and with a reserved name of the Darwin center for notifyd: 30 seconds at
 // most.
 //
-// Two notes for Swift 6. A closure literal at the top level of a program, passed as callback, belongs to the main
-// actor, and traps when a local post calls it on another thread: write a function, or a global of type
+// Two notes for Swift 6. A closure literal that is passed as callback at the top level of a program belongs to the main
+// actor. It traps when a local post calls it on another thread. Write a function instead, or a global of type
 // CFNotificationCallback in another file. CFNotificationCenter is not Sendable: call the getter each time instead of
 // keeping a global.
 
@@ -26,7 +26,7 @@
 CF_IMPLICIT_BRIDGING_ENABLED
 CF_EXTERN_C_BEGIN
 
-/// The distributed center: notifications with an object and a payload, between the processes of a login session.
+/// The distributed center: notifications with an object and a userInfo, between the processes of a login session.
 ///
 /// The function always returns the same object; there is nothing to retain or release. It connects to the bus
 /// (`NOTIFY_CENTER_BUS`: `session`, `system` or an address) with its first use.

@@ -14,7 +14,7 @@ public struct DarwinNotification: Sendable, Hashable {
     public let sender: String?
 }
 
-/// A center for names between all processes of a bus, without payload and without history: “something changed, go and
+/// A center for names between all processes of a bus, without content and without history: “something changed, go and
 /// look”.
 ///
 /// A post reaches every observer of its name in every process, including the poster's own. It always goes through the
@@ -55,15 +55,15 @@ public final class DarwinNotifyCenter: Sendable {
     /// `flush(timeout:)` guarantees that the bus has read the post, however the process ends. No report tells who
     /// receives the post (CF-P11).
     ///
-    /// The observers of notify(3) take a reserved name only from notifyd: a name that `/etc/notify.conf` reserves or
-    /// that begins with `user.uid.`. notifyd therefore posts such a name for this process, if the process may post it.
-    /// The call blocks until notifyd has responded, for at most 25 seconds. In a forked child, a post of any name
-    /// returns when the bus has read it, after at most 10 seconds (<doc:Outages>).
+    /// A name is reserved if `/etc/notify.conf` reserves it, or if it begins with `user.uid.`. The observers of
+    /// notify(3) take such a name only from notifyd. notifyd therefore posts it for this process, if the process may
+    /// post it. The call blocks until notifyd has responded, for at most 25 seconds. In a forked child, a post of any
+    /// name returns when the bus has read it, after at most 10 seconds (<doc:Outages>).
     ///
-    /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; ``DBusError/Code/refused``
-    ///   for a reserved name that this process may not post, or if no notifyd is installed or the configuration cannot
-    ///   be read; ``DBusError/Code/wouldDeadlock`` for a reserved name in a handler with immediate delivery;
-    ///   ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed`` and
+    /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB or more, before anything is sent;
+    ///   ``DBusError/Code/refused`` for a reserved name that this process may not post, or if no notifyd is installed or
+    ///   the configuration cannot be read; ``DBusError/Code/wouldDeadlock`` for a reserved name in a handler with
+    ///   immediate delivery; ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed`` and
     ///   ``DBusError/Code/noResources`` if the bus cannot be reached; ``DBusError/Code/timedOut`` and
     ///   ``DBusError/Code/limitsExceeded`` if it does not read. After ``DBusError/Code/timedOut``, a bus that resumes
     ///   may still deliver the post.
@@ -100,7 +100,7 @@ public final class DarwinNotifyCenter: Sendable {
     /// Waits until the bus has read everything that this process sent earlier on this connection, including the posts
     /// of other centers. Blocks the calling thread.
     ///
-    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s: a
+    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s. A
     /// post that the bus has not read by then may be lost. `_exit` and signals do not wait. A flush before the process
     /// ends makes sure that no post is lost.
     ///

@@ -38,7 +38,7 @@ public struct PostingOptions: OptionSet, Sendable, Hashable {
     public static let postToAllSessions = PostingOptions(rawValue: 1 << 1)
 }
 
-/// A center for notifications with an object and a payload, between all processes of a bus.
+/// A center for notifications with an object and a userInfo, between all processes of a bus.
 ///
 /// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any
 /// (CF-M1). Objects are compared as text, byte by byte. The poster's own process receives the post too, through the bus
@@ -96,7 +96,7 @@ public final class DistributedNotifyCenter: Sendable {
     /// Waits until the bus has read everything that this process sent earlier on this connection, including the posts
     /// of other centers. Blocks the calling thread.
     ///
-    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s: a
+    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s. A
     /// post that the bus has not read by then may be lost. `_exit` and signals do not wait. A flush before the process
     /// ends makes sure that no post is lost.
     ///

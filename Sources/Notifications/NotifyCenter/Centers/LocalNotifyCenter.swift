@@ -45,7 +45,7 @@ public final class LocalNotifyCenter: Sendable {
     /// - Parameters:
     ///   - name: the name; `nil` for any.
     ///   - object: the object, by identity; `nil` for any. It is not retained (CF-P3). End the observation before the
-    ///     object is freed: another object may then get its address.
+    ///     object is freed: afterwards another object may get its address.
     ///   - handler: called on the poster's thread.
     public func observe(
         _ name: NotificationName?,

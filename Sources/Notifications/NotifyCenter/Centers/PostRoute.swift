@@ -231,7 +231,7 @@ final class PostRoute: Sendable {
             if let finding { return finding }
             let task = Task {
                 await withCheckedContinuation { continuation in
-                    // On a queue, because it blocks for the bus and must not hold a thread of the task pool.
+                    // On a queue, because it blocks for the bus and must not hold a thread of the concurrency pool.
                     DispatchQueue(label: "org.notifycenter.route").async {
                         continuation.resume(
                             returning: Result { () throws(DBusError) in

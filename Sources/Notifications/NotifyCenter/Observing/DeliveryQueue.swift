@@ -206,8 +206,8 @@ public struct Delivery: Sendable {
 
     let kind: Kind
 
-    /// On a thread of the system's choice. A slow handler delays only itself, while fewer than 255 are busy in the
-    /// process. The default.
+    /// On a thread of the system's choice. A slow handler delays only itself, while fewer than 255 handlers are busy in
+    /// the process. The default.
     public static let background = Delivery(kind: .background)
 
     /// On the thread that reads the bus, without a queue in between: the fastest delivery, for handlers that return at
@@ -232,7 +232,7 @@ public struct Delivery: Sendable {
     public static func executor(_ executor: any TaskExecutor) -> Delivery { Delivery(kind: .executor(executor)) }
 }
 
-// MARK: - How much waits
+// MARK: - Buffering
 
 /// How many notifications wait for an observer that is slower than the posts, and which are dropped. The process keeps
 /// reading from the bus (architecture, D4), and ``DeliveryCounts/dropped`` counts the dropped notifications.

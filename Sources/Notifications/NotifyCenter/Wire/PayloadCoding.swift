@@ -12,12 +12,13 @@ enum FormError: Error {
     case malformed
 }
 
-/// The size of a notification. It limits the poster, who gets an error, each receiver, which ignores the notification,
-/// and an observer's ``Buffering``. All three count alike, so that everything that can be posted is also received.
+/// The size of a notification. Above ``maximum`` the poster gets an error, and a receiver ignores the notification.
+/// Poster and receiver count alike, so that everything that can be posted is also received. An observer's
+/// ``Buffering`` counts in the same way.
 ///
-/// The size is 64 bytes for the notification, for each key, and for each value of its userInfo, dictionaries and arrays
-/// included, plus the UTF-8 of all texts and keys, plus all data. A receiver counts before it copies, so the size
-/// limits the memory that an untrusted sender can claim.
+/// The notification itself, each key of its userInfo and each value of it count 64 bytes; dictionaries and arrays are
+/// values too. The UTF-8 of all texts and keys and the bytes of all data are added. A receiver counts before it copies,
+/// so the size limits the memory that an untrusted sender can claim.
 struct NotificationSize {
     /// The largest notification. Larger data belongs in a file; post its name.
     static let maximum = 1 << 20

@@ -61,7 +61,7 @@ final class OperationSeries: Sendable {
 }
 
 /// An operation that ignores `cancelAllOperations()` of its queue. The center counts pending jobs, and each must run to
-/// keep that count right. Tokens remove observers.
+/// keep that count right. Only its token removes an observer.
 private final class NotificationOperation: Operation, @unchecked Sendable {
     // Unchecked: the job never changes.
     private let job: @Sendable () -> Void

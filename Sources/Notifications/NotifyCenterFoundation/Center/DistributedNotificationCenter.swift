@@ -41,8 +41,8 @@ import Synchronization
 /// - “The main thread” is the main queue, and so the main actor. `RunLoop.main.run()`, `dispatchMain()` and an `async`
 ///   main serve it; `Thread.isMainThread` is true there only with the first.
 /// - Only the program itself suspends the center. On macOS, AppKit does so too when the app is deactivated (CF-S2).
-/// - If macOS raises an exception (an object that is not text, a userInfo that is not a property list), the call does
-///   nothing and reports to `UnthrownFailures`, as it does if the bus cannot be reached.
+/// - Where macOS raises an exception (an object that is not text, a userInfo that is not a property list), the call
+///   does nothing and reports to `UnthrownFailures`. A call also reports a bus that cannot be reached.
 public final class DistributedNotificationCenter: DefaultDistributedNotificationCenter, Sendable {
     let center: DistributedNotifyCenter
     /// Keeps the observations, so that a registration lasts until it is removed, even if its token is released.
@@ -303,9 +303,9 @@ extension DistributedNotificationCenter {
     ///   - name: the name; `nil` for any. On macOS a name must be given.
     ///   - object: the object, a `String`; `nil` for any.
     ///
-    /// If the object is not text (CF-X6), the function reports to `UnthrownFailures`, and the sequence is empty. If the
-    /// bus cannot be reached or refuses the match rule, the function reports that, and the sequence gets the posts made
-    /// after the bus is there and has accepted the rule.
+    /// If the object is not text (CF-X6), the function reports to `UnthrownFailures`, and the sequence is empty. The
+    /// function also reports if the bus cannot be reached or refuses the match rule. Then the sequence gets the posts
+    /// made after the bus is there and has accepted the rule.
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         var base: NotificationSequence<DistributedNotification>?
         report {

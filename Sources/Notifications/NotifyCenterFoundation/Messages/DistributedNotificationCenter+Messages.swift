@@ -1,7 +1,8 @@
 public import NotifyCenter
 
 extension DistributedNotificationCenter {
-    /// Posts a message to the observers of its type in all processes (SF-0011, CF-X10).
+    /// Posts a message to the observers of its type in all processes (CF-X10), like the messages of Foundation's
+    /// proposal SF-0011.
     ///
     /// ```swift
     /// struct OrderPlaced: DistributedNotificationCenter.AsyncMessage {
@@ -19,10 +20,10 @@ extension DistributedNotificationCenter {
     ///   - message: a value whose `Codable` form has named values, such as a struct with properties.
     ///   - subject: the subject of the message; with `nil`, only observers of any subject receive it (CF-P2).
     ///   - options: the options of ``postNotificationName(_:object:userInfo:options:)``.
-    /// - Throws: `EncodingError` for a message that cannot be encoded, or that encodes as a single value or an array,
-    ///   or that contains the text `$null` where the type has no `nil`, because `$null` stands for `nil` in a property
-    ///   list; ``PropertyListError`` for a message that is nested too deep; `DBusError` for a message that is too
-    ///   large, and if the bus cannot be reached.
+    /// - Throws: `EncodingError` for a message that cannot be encoded, that encodes as a single value or an array, or
+    ///   that contains the text `$null` where the type has no `nil`: this text stands for `nil` in a property list.
+    ///   ``PropertyListError`` for a message that is nested too deep. `DBusError` for a message that is too large, and
+    ///   if the bus cannot be reached.
     public func post<M: Message>(_ message: M, subject: String? = nil, options: Options = []) throws {
         try center.post(
             NotificationName(M.name),

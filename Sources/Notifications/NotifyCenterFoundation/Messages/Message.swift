@@ -5,16 +5,16 @@ import NotifyCenter
 import Synchronization
 
 extension DistributedNotificationCenter {
-    /// A notification with a Swift type: the payload is the type's `Codable` form. Conform to ``AsyncMessage`` or
+    /// A notification with a Swift type: the userInfo is the type's `Codable` form. Conform to ``AsyncMessage`` or
     /// ``MainActorMessage``, which say where the center calls observers.
     ///
     /// It is modelled on `NotificationCenter.AsyncMessage`, but crosses processes. The subject is a text. Every process
     /// that declares a type of the same ``name`` and form takes part, and so does every observer of the plain
     /// notification.
     ///
-    /// Do not use `IndexSet` and `CharacterSet` as properties: on Linux these types end the process when they decode
-    /// bytes that no `IndexSet` or `CharacterSet` encoded, and any process may post anything under the name (CF-U8).
-    /// Send their elements.
+    /// Do not use `IndexSet` and `CharacterSet` as properties. On Linux these types end the process when they decode
+    /// bytes that no `IndexSet` or `CharacterSet` encoded. Any process may post such bytes under the name (CF-U8). Send
+    /// the elements of the set instead.
     public protocol Message: Codable, Sendable {
         /// The notification's name.
         ///

@@ -27,14 +27,15 @@ package import DBus
 /// | `Suspend()`, `Resume()` | hold back all deliveries; counted |
 /// | `Keep(a(stt) states)` | report these states, whose setters are gone, to the next notifyd |
 ///
-/// Receivers accept signals, and posts of reserved names, from the connection that owns notifyd's name.
-///
 /// Receivers accept signals, and posts of reserved names, only from the connection that owns notifyd's name.
 ///
 /// A relayed post is the posted signal, sent by notifyd to one process, with a path that names the poster
 /// (``relayPath(ofPostsBy:)``). An interface is that of one name, or ``RelayedCenter`` for all names of a center.
-/// notifyd does not relay the receiver's own posts; its own posts, which pass the sandbox's proxy; posts of names that
-/// the receiver may not register; and posts of reserved names, which only notifyd may post.
+///
+/// notifyd does not relay these posts:
+/// - the receiver's own posts and notifyd's own posts: both pass the sandbox's proxy
+/// - posts of names that the receiver may not register
+/// - posts of reserved names by other processes: only notifyd may post such names
 package enum NotifydProtocol {
     package static let busName = "org.notifycenter.Notifyd1"
     package static let path = "/org/notifycenter/Notifyd"
@@ -164,7 +165,7 @@ package enum NotifydProtocol {
 
 /// How a registration is notified, in the terms of notifyutil.
 package enum RegistrationKind: String, Sendable, Hashable, CaseIterable {
-    /// Not at all; `notify_check` reads it in the process.
+    /// Not at all; `notify_check` responds within the process.
     case check
     /// Not at all; Darwin's server responds to its `notify_check`.
     case plain
