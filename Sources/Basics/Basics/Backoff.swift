@@ -1,4 +1,5 @@
-/// The wait before the next attempt. It doubles after each failure, up to a limit. Pure.
+/// The wait before the next attempt. It doubles after each failure, up to a limit. Pure: it
+/// only computes the wait.
 public struct Backoff: Sendable {
     private let first: Duration
     private let longest: Duration

@@ -91,7 +91,7 @@ public enum ProgramStart {
         return result
     }
 
-    /// Waits on this thread for the end of a child, without reaping it: its ID is not reused yet.
+    /// Waits on this thread for the end of a child, without reaping it: its ID is not reused before ``collect(_:)``.
     public static func waitForEnd(of identifier: Int32) {
         var information = siginfo_t()
         while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}

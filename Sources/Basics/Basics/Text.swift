@@ -14,8 +14,8 @@ extension Unicode.Scalar {
         }
     }
 
-    /// Whether this is a control or formatting character. It could make a name look like another, or control a
-    /// terminal.
+    /// Whether this is a control, formatting, private-use or unassigned character. It could make a name look like
+    /// another, or control a terminal.
     public var isInvisible: Bool {
         switch properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: true
@@ -89,7 +89,7 @@ public struct TextTable: Sendable {
 /// - Parameters:
 ///   - waits: whether to wait for room in a non-blocking pipe or terminal.
 ///   - deadline: the end of the wait; `nil` to wait without limit.
-/// - Returns: 0, or the error number of the write that failed.
+/// - Returns: 0, or the error number of the write that failed; `ETIMEDOUT` at the deadline.
 public func writeAll(
     _ text: String,
     to descriptor: CInt,

@@ -28,8 +28,8 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         public static let cancelled = Code(kind: .cancelled)
         /// The bus or the peer responded with an error; see ``DBusError/name``.
         public static let refused = Code(kind: .refused)
-        /// A limit of the bus or the peer for one connection or user is reached, or the bus has left 64 MiB of this
-        /// connection unread.
+        /// A limit of the bus or the peer for one connection or user is reached, the bus has left 64 MiB of this
+        /// connection unread, or a response is larger than its call permits.
         public static let limitsExceeded = Code(kind: .limitsExceeded)
         /// A value that D-Bus cannot carry, or a name that it does not accept. Nothing was sent.
         public static let invalidArgument = Code(kind: .invalidArgument)

@@ -6,7 +6,7 @@ import Synchronization
 public final class NameOwner: Sendable {
     private struct State {
         var owner: String?
-        /// Incremented with each announcement of the bus, to recognise an outdated response.
+        /// Incremented each time the owner is set, to recognise an outdated response.
         var generation: UInt64 = 0
         var watch: (tokens: [Observation], lease: MatchRuleLease)?
     }

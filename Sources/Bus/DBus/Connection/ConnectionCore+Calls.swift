@@ -166,7 +166,7 @@ extension ConnectionCore {
     /// - Parameters:
     ///   - deadline: the time at which the wait ends in any case. The reading thread, which reports timeouts, may be
     ///     inside a handler that waits for this very thread.
-    ///   - late: the value to return then.
+    ///   - late: returns the value for a wait that ends at the deadline.
     func wait<Value: Sendable>(
         until deadline: ContinuousClock.Instant,
         late: () -> Value,

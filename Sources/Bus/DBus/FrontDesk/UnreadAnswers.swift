@@ -41,7 +41,8 @@ public struct UnreadAnswers {
     static let questionAfter = 16 << 10
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
     /// A bus allows a service 128 pending calls, and a connection that does not read never responds. So one user gets
-    /// 16 pings, users with several pings share 96, and the rest is for the first ping of each user.
+    /// 16 open pings at most. A second ping of a user begins only while fewer than 96 are open in total: the rest is
+    /// for the first ping of each user.
     private static let mostQuestions = (ofUser: 16, ofUsersWithSeveral: 96, all: 124)
 
     /// Connections with unread bytes.
@@ -58,7 +59,7 @@ public struct UnreadAnswers {
     func standing(of connection: String, _ user: UInt32?, _ room: Room) -> Standing {
         let (own, all) = (uses[connection]?.bytes ?? 0, user.flatMap { users[$0] } ?? 0)
         if own < room.connection, all < room.user { return .anything }
-        // An eighth more for refusals, which tell the caller why.
+        // A seventh more for refusals, which tell the caller why.
         if own - own / 8 < room.connection, all - all / 8 < room.user { return .refusals }
         return .nothing
     }

@@ -301,7 +301,7 @@ struct CallBudget {
             )
         }
         // Beyond the total limits a sender has its share of them. A sender without calls in progress always has room
-        // for one.
+        // for one small call.
         let count = senders.parties + (own.calls == 0 ? 1 : 0)
         let share = CallAmount(
             calls: max(1, limits.calls / count),

@@ -61,8 +61,8 @@ public final class DarwinNotifyCenter: Sendable {
     /// name returns when the bus has read it, after at most 10 seconds (<doc:Outages>).
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB or more, before anything is sent;
-    ///   ``DBusError/Code/refused`` for a reserved name that this process may not post, or if no notifyd is installed or
-    ///   the configuration cannot be read; ``DBusError/Code/wouldDeadlock`` for a reserved name in a handler with
+    ///   ``DBusError/Code/refused`` for a reserved name that this process may not post, if no notifyd is installed, or
+    ///   if the configuration cannot be read; ``DBusError/Code/wouldDeadlock`` for a reserved name in a handler with
     ///   immediate delivery; ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed`` and
     ///   ``DBusError/Code/noResources`` if the bus cannot be reached; ``DBusError/Code/timedOut`` and
     ///   ``DBusError/Code/limitsExceeded`` if it does not read. After ``DBusError/Code/timedOut``, a bus that resumes

@@ -26,7 +26,7 @@ final class PostRoute: Sendable {
         /// Whether a thread is registering everything anew, and whether it must start over afterwards.
         var isRestoring = false
         var isRestorationWanted = false
-        /// The pause before the next attempt, if notifyd is over its limits.
+        /// The pause before the next attempt, if notifyd has no room or does not respond in time.
         var backoff = Backoff(first: .milliseconds(250), longest: .seconds(32))
         /// Observes notifyd.
         var owners: (signals: Observation, lease: MatchRuleLease)?
@@ -249,6 +249,7 @@ final class PostRoute: Sendable {
     }
 
     /// Whether the bus reports this process as the owner of the connection, so that there is no proxy in between.
+    /// Always false in a Flatpak.
     private func isOwn(_ connection: DBusConnection, by deadline: ContinuousClock.Instant) throws(DBusError) -> Bool {
         if connection.uniqueName == nil { try connection.flush(timeout: deadline - .now) }
         guard access("/.flatpak-info", F_OK) != 0, let name = connection.uniqueName else { return false }

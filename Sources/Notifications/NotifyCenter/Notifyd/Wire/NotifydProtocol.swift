@@ -16,7 +16,7 @@ package import DBus
 /// | `SetState(s name, t value, t time)` | library | also enters the name; the newest time wins |
 /// | `GetState(s name) → t` | anyone | |
 /// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | only the process's own user, or root |
-/// | `List(t cursor) → a(…) names, a(…) processes, t cursor` | anyone | ``ListPage``: the caller's own processes; for root, all |
+/// | `List(t cursor) → a(…) names, a(…) processes, t cursor` | anyone | ``ListPage``: the processes of the caller's user; for root, all |
 /// | `Status() → s` | anyone | notifyd's own figures, for people |
 /// | `Relay(as interfaces)` | library, in a sandbox | sends it the posts on these interfaces; responds once it does |
 /// | `EndRelay(as interfaces)` | library, in a sandbox | |

@@ -118,7 +118,7 @@ package struct NameListing: Sendable, Hashable {
 
 /// A part of notifyd's lists. A process with many names is on several pages.
 package struct ListPage: Sendable, Hashable {
-    /// The names of the page's processes. The first page also has the names of the configuration.
+    /// The names of the page's processes. The first page also has the permanent names that the caller may read.
     package var names: [NameListing] = []
     package var processes: [ProcessListing] = []
     /// The cursor of the next page; 0 after the last page.
