@@ -540,7 +540,7 @@ extension DBusConnection {
     ///
     /// - Throws: as ``call(_:timeout:)``; the name is released even then.
     public func releaseName(_ name: String) async throws(DBusError) {
-        try core.checkProcess("give the bus name \(name) back")
+        try core.checkProcess("release the bus name \(name)")
         core.state.withLock { $0.names.release(name) }
         _ = try await callBus("ReleaseName", [.string(name)])
     }

@@ -8,7 +8,7 @@ import Synchronization
 
 extension Unmanaged where Instance == CFString {
     /// Does the same as the standard library's function for any object. This module also keeps the string until 64
-    /// others have followed it, and while a registration has its pointer as observer or object.
+    /// other strings have followed it, and while a registration has its pointer as observer or object.
     ///
     /// `Unmanaged.passUnretained("…" as CFString).toOpaque()` is the usual way to pass the object of a distributed
     /// notification. On Apple the string still exists when the pointer is used, because the system keeps such strings.

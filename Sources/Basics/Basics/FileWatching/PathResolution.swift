@@ -74,7 +74,7 @@ struct PathResolution: Hashable, Sendable {
     private static let maximumLinks = 40
 
     /// The limit of the parts that are looked at: as many as two paths of the greatest length have. The kernel follows
-    /// more, but such a path would only delay the others.
+    /// more, but such a path would only delay the other paths.
     private static let maximumParts = 4096
 
     /// - Parameter contents: Whether to watch the files in the directory at the path as well.

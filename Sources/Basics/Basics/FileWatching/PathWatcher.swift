@@ -98,7 +98,7 @@ public final class PathWatcher: Sendable {
     /// Watches a path, and blocks the calling thread until the path is watched or cannot be.
     ///
     /// Waits for `patience` at most, and not beyond `deadline`: a path may be on a file system that does not respond,
-    /// and then delays the others.
+    /// and then delays the other paths.
     public func addAndWait(
         _ id: UInt64,
         _ path: FilePath,

@@ -319,7 +319,7 @@ extension ConnectionCore {
     /// Requests a name from the bus.
     ///
     /// - Parameter waiter: called once, on the reading thread, or here if the request cannot be sent; with `nil` if the
-    ///   name is owned, queued for, or was given back since.
+    ///   name is owned, queued for, or was released since.
     func send(_ request: OwnedNames.Request, waiter: @escaping @Sendable (DBusError?) -> Void) {
         let attempted = "own the bus name \(request.name)"
         do throws(DBusError) {

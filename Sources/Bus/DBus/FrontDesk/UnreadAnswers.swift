@@ -162,7 +162,7 @@ public struct UnreadAnswers {
 /// receiver may leave 127 MB of them unread, and dbus-daemon then reads nothing more from the service. The clock stands
 /// still while the machine sleeps.
 struct BusQuestions {
-    /// The shortest time between two questions. Without a message in between there is no question.
+    /// The shortest time between two requests. Without a message in between there is no second request.
     static let pause = Duration.seconds(1)
     /// How long a response may take.
     static let patience = Duration.seconds(10)
@@ -186,12 +186,12 @@ struct BusQuestions {
     /// The wait before a second look: the service itself may have been stopped, and the response may have arrived
     /// since.
     private var secondLook: Duration { patience / 5 }
-    /// Whether the open question is late, and a probe of the bus is in progress.
+    /// Whether the response is late, and a probe of the bus is in progress.
     private(set) var isProbing = false
 
     init(patience: Duration = Self.patience) { self.patience = patience }
 
-    /// The service has sent a message. Returns whether it is the first since the last question.
+    /// The service has sent a message. Returns whether it is the first since the last request.
     mutating func sent() -> Bool {
         defer { hasSent = true }
         return !hasSent
@@ -299,7 +299,7 @@ public final class UnreadAnswerGuard: Sendable {
         if bus.withLock({ $0.sent() }), let connection, !connection.isOnReadingThread { connection.perform {} }
     }
 
-    /// Asks the bus for a sign of life, at most once a second and only after a message was sent.
+    /// Asks the bus whether it still reads, at most once a second and only after a message was sent.
     ///
     /// If the bus does not respond for ten seconds but accepts a new connection, the service leaves the bus and
     /// reconnects: the bus holds no unread messages of the new connection. For ``CallScheduler/carryOut()``; called on

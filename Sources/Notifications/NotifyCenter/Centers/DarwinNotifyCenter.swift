@@ -1,6 +1,6 @@
 public import DBus
 
-// The two names of the transport that this module's API uses. Users of the module need not import another.
+// The two names of the module DBus that this module's API uses. A program then needs to import this module only.
 @_exported public import enum DBus.Bus
 @_exported public import struct DBus.DBusError
 
@@ -56,9 +56,9 @@ public final class DarwinNotifyCenter: Sendable {
     /// receives the post (CF-P11).
     ///
     /// A name is reserved if `/etc/notify.conf` reserves it, or if it begins with `user.uid.`. The observers of
-    /// notify(3) take such a name only from notifyd. notifyd therefore posts it for this process, if the process may
-    /// post it. The call blocks until notifyd has responded, for at most 25 seconds. In a forked child, a post of any
-    /// name returns when the bus has read it, after at most 10 seconds (<doc:Outages>).
+    /// notify(3) take such a name only from notifyd, the service of notify(3). notifyd therefore posts it for this
+    /// process, if the process may post it. The call blocks until notifyd has responded, for at most 25 seconds. In a
+    /// forked child, a post of any name returns when the bus has read it, after at most 10 seconds (<doc:Outages>).
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB or more, before anything is sent;
     ///   ``DBusError/Code/refused`` for a reserved name that this process may not post, if no notifyd is installed, or

@@ -64,7 +64,7 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     }
 }
 
-/// The source of a sequence's notifications. They wait in a registration, under the same rules as others. Each iterator
+/// The source of a sequence's notifications. They wait in a registration, like those of other observers. Each iterator
 /// has a stream that holds at most one wake-up, which says that notifications are ready. A stream ends with the task
 /// that waits for it.
 struct NotificationInlet: Sendable {

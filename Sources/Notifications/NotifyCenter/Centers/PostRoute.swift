@@ -4,8 +4,8 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// The way that posts of other processes reach a connection: from the bus, or from notifyd if a sandbox's proxy filters
-/// the bus (<doc:Sandboxes>).
+/// The way that posts of other processes reach a connection: from the bus, or from notifyd, the service of notify(3).
+/// notifyd relays them if a sandbox's proxy filters the bus (<doc:Sandboxes>).
 ///
 /// Such a proxy lets a broadcast through if its sender owns a bus name that the sandbox may talk to. Most posters own
 /// none. The first registration of a connection therefore asks the bus which process owns the connection. If that is
