@@ -1,5 +1,4 @@
-/// The wait before the next attempt. It doubles after each failure, up to a limit. Pure: it
-/// only computes the wait.
+/// The wait before the next attempt. It doubles after each failure, up to a limit. Pure: it only computes the wait.
 public struct Backoff: Sendable {
     private let first: Duration
     private let longest: Duration

@@ -50,8 +50,8 @@ extension String {
     /// The text in quotes on one line, with unprintable characters escaped.
     public var quotedOnOneLine: String { "“\(printable)”" }
 
-    /// Formats an untrusted text for a message: in quotation marks, at most 64 Unicode scalars, with invisible
-    /// ones replaced.
+    /// Formats an untrusted text for a message: in quotation marks, at most 64 Unicode scalars, with invisible ones
+    /// replaced.
     public var quoted: String { "“" + printable(64) + "”" }
 }
 

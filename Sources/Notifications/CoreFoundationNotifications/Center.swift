@@ -15,7 +15,7 @@ final class Center: Sendable {
     }
 
     var kind: CallbackCenter.Kind { callbacks.kind }
-    /// The CoreFoundation object. Unsafe: it is never freed and never changes.
+    /// The CoreFoundation object. Unsafe: the pointer is constant, and the object is never freed.
     nonisolated(unsafe) let reference: UnsafeMutableRawPointer
     private let callbacks: CallbackCenter
 

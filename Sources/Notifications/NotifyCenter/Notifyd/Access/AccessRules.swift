@@ -37,7 +37,7 @@ package struct Identity: Sendable, Hashable {
     }
 }
 
-/// The rules that say who may register and post which names (Rules, a.5). Pure.
+/// The rules that say who may register and post which names (rule a.5 of notify(3)). Pure.
 package struct AccessRules: Sendable, Hashable {
     /// The use of a name that a process asks for.
     package enum Access: Sendable {
@@ -115,7 +115,7 @@ package struct AccessRules: Sendable, Hashable {
     }
 }
 
-/// The owner of a name, according to its form (Rules, a.4).
+/// The owner of a name, according to its form (rule a.4 of notify(3)).
 package enum NameScope: Sendable, Hashable {
     /// `self.…`: this process. The name stays within it.
     case process

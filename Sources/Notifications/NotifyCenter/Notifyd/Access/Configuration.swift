@@ -17,7 +17,7 @@ package enum ConfigurationFile {
         ProcessEnvironment.value(environmentVariable) ?? standardPath
     }
 
-    /// Returns the bytes of a file that only root or this process's effective user can have written (Rules, a.5).
+    /// Returns the bytes of a file that only root or this process's effective user can have written (rule a.5 of notify(3)).
     package static func read(_ path: String) throws(ConfigurationFileError) -> [UInt8] {
         let status: stat
         let bytes: [UInt8]
@@ -118,7 +118,7 @@ package final class MachineRules: Sendable {
     }
 }
 
-/// The contents of `/etc/notify.conf`, for notifyd, and for the access rules of every process (Rules, a.5).
+/// The contents of `/etc/notify.conf`, for notifyd, and for the access rules of every process (rule a.5 of notify(3)).
 package struct NotifyConfiguration: Sendable, Hashable {
     /// A name that is posted whenever something changes at a path.
     package struct Monitor: Sendable, Hashable {
@@ -166,7 +166,7 @@ package struct NotifyConfiguration: Sendable, Hashable {
     }
 }
 
-/// Parses the text of `notify.conf` (Rules, a.5). Pure.
+/// Parses the text of `notify.conf` (rule a.5 of notify(3)). Pure.
 ///
 ///     # comment
 ///     reserve PREFIX [UID [GID [ACCESS]]]    ACCESS: rwrwrw, for user, group and others
