@@ -17,7 +17,8 @@ package enum ConfigurationFile {
         ProcessEnvironment.value(environmentVariable) ?? standardPath
     }
 
-    /// Returns the bytes of a file that only root or this process's effective user can have written (rule a.5 of notify(3)).
+    /// Returns the bytes of a file that only root or this process's effective user can have written (rule a.5 of
+    /// notify(3)).
     package static func read(_ path: String) throws(ConfigurationFileError) -> [UInt8] {
         let status: stat
         let bytes: [UInt8]
