@@ -288,7 +288,7 @@ public final class DBusConnection: Sendable {
         let observation = Observation { [weak core] in
             core?.discard { $0.eventHandlers.removeValue(forKey: id) }
         }
-        // Last, so that the handler learns of the first connection that the reading thread makes.
+        // Started last, so that the handler learns of the first connection that the reading thread makes.
         try core.startReading()
         return observation
     }
@@ -318,7 +318,7 @@ public final class DBusConnection: Sendable {
         public let coveredMatchRules: Int
         /// The number of rules that are not in force: the bus is lost, has refused them, or has not responded yet.
         public let matchRulesNotInForce: Int
-        /// How often the bus was lost and found again.
+        /// The number of times that the connection was made again after the bus was lost.
         public let reconnections: UInt64
 
         static let none = Statistics(
@@ -428,8 +428,8 @@ extension DBusConnection {
         let core = core
         let deadline = ContinuousClock.now + timeout
         try await core.connectAside("add the match rule \(rule)")
-        // Otherwise the rule's own timeout of 25 seconds comes first, and ten thousand simultaneous registrations need
-        // no timers.
+        // With more time, the rule's own timeout of 25 seconds comes first. So ten thousand simultaneous registrations
+        // need no timers.
         let needsTimer = deadline - .now < .seconds(25)
         let held = Locked<MatchRuleLease?>(nil)
         let error = await withCheckedContinuation { continuation in

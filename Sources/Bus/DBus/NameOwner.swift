@@ -28,8 +28,8 @@ public final class NameOwner: Sendable {
 
     /// Starts to watch. On return the current owner is known.
     public func start() async throws(DBusError) {
-        // First, and without holding a thread of the concurrency pool: otherwise `onEvent` connects, and blocks this
-        // thread.
+        // Connects first, and without holding a thread of the concurrency pool: otherwise `onEvent` would connect, and
+        // block this thread.
         try await connection.connect()
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },

@@ -38,9 +38,9 @@ final class BusSocket: Sendable {
         guard onLibdbus({ dbus_threads_init_default() != 0 }) else { throw DBusMessage.outOfMemory(attempted) }
         let deadline = min(.now + Self.connectTimeout, limit ?? .now + Self.connectTimeout)
         let connection = try opener.open(address, by: deadline, meanwhile: other, attempted)
-        // Otherwise the loss of the bus ends the process.
+        // Without this, libdbus ends the process when the bus is lost.
         dbus_connection_set_exit_on_disconnect(connection, 0)
-        // Otherwise libdbus stops reading when messages of 63 MiB are held (architecture, D4).
+        // Without this, libdbus stops reading while the process holds messages of 63 MiB (architecture, D4).
         dbus_connection_set_max_received_size(connection, .max)
         guard watches.attach(to: connection) else {
             BusSocket.discard(connection)
@@ -62,7 +62,8 @@ final class BusSocket: Sendable {
     deinit {
         // In a forked child a thread of the parent may have held libdbus's lock, so the copy leaks.
         guard process.isCurrent else { return }
-        // Otherwise libdbus would close a file of the program, so the connection leaks.
+        // If the program has reused the socket's number, libdbus would close the program's file. So the connection
+        // leaks.
         guard watches.isSocketIntact() else { return }
         BusSocket.discard(connection)
     }

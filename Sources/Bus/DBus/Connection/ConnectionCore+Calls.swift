@@ -334,7 +334,8 @@ extension ConnectionCore {
                     waiter(error)
                 // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
                 case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
-                    // Here, on the reading thread: a loss right after this must find the name among those to restore.
+                    // Noted on the reading thread: if the bus is lost right after this, the name is among those to
+                    // restore.
                     end(request, isOwned: true)
                     waiter(nil)
                 case .success:

@@ -281,7 +281,7 @@ extension DBusConnection {
     /// thread.
     func leaveBus() {
         guard let socket = core.connectedSocket else { return }
-        // Now, and not with the last reference: until then the bus would keep this connection's names.
+        // Shut down now, and not with the last reference: until then the bus would keep this connection's names.
         socket.shutDown()
         core.lost(socket)
     }

@@ -408,7 +408,8 @@ extension ConnectionCore {
     func poll(_ standing: BusSocket.Standing?, until deadline: ContinuousClock.Instant?) -> CShort {
         if event.restoreIfClosed(), event.descriptor >= 0 { return 0 }
         let awaitsRoom = standing?.hasUnsentMessages == true
-        // Only during the sleep: the next look at the socket finds messages that are queued before it wakes.
+        // Set only during the sleep. A message that is queued meanwhile does not wake this thread, which finds it at
+        // its next look at the socket.
         if awaitsRoom { self.awaitsRoom.store(true, ordering: .releasing) }
         defer { if awaitsRoom { self.awaitsRoom.store(false, ordering: .releasing) } }
         var descriptors = (pollfd(), pollfd(fd: event.descriptor, events: CShort(POLLIN), revents: 0))

@@ -145,7 +145,7 @@ final class CallTicket: Sendable {
 public struct CallReply: Sendable {
     fileprivate let call: HeldMessage
     private let admitted: AdmittedCall
-    // Not the connection itself, whose deallocation closes it.
+    // Not the `DBusConnection`: a held reply would delay its deallocation, which closes the connection.
     private let core: ConnectionCore
     private let socket: BusSocket
 

@@ -176,7 +176,7 @@ final class PostRoute: Sendable {
                     options: [.noAutoStart, .noReply]
                 )
             else { return }
-            // Under the lock, so that a new use of the interface is sent after this.
+            // Sent under the lock, so that the call for a new use of the interface is sent after this.
             try? connection.queue(call)
         }
     }
@@ -376,7 +376,7 @@ final class PostRoute: Sendable {
             arguments.count == 3, arguments[0].stringValue == NotifydProtocol.busName
         else { return }
         noteChange()
-        // Also when notifyd goes: the call starts it again.
+        // Also when notifyd has ended: the call makes the bus start it again.
         restore()
     }
 
