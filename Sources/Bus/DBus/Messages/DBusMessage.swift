@@ -574,7 +574,7 @@ private func read(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError
     case .other, .end:
         throw DBusError(
             .malformed,
-            message: "an argument has the type “\(reader.signature)”",
+            message: "an argument has the unknown type “\(reader.signature)”",
             attempted: "read a message"
         )
     }
