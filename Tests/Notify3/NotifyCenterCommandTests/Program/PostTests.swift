@@ -68,7 +68,8 @@ struct PostTests {
         let bus = try await ProgramBus("notify-center")
         let deep = "{\"a\":" + String(repeating: "[", count: 30) + String(repeating: "]", count: 30) + "}"
         let refusals = ["{", "{\"a\":null}", "{\"a\":1,\"a\":2}"].map { ($0, Int32(64), "byte ") }
-        for (userInfo, status, reason) in refusals + [("[1]", 64, "not a JSON object"), (deep, 70, "nested more than")] {
+        for (userInfo, status, reason) in refusals + [("[1]", 64, "not a JSON object"), (deep, 70, "nested more than")]
+        {
             let result = try await bus.run("post", "x", "--distributed", "--userinfo", userInfo)
             #expect(result.status == status && result.errors.contains(reason), "\(result)")
         }
