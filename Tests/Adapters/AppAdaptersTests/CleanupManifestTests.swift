@@ -39,7 +39,7 @@ struct CleanupManifestTests {
         #expect(try AppManifest(json: Data(text.utf8), file: "kiosk.json").identifier == "org.example.kiosk")
     }
 
-    @Test("a manifest keeps its own identity of the adapter")
+    @Test("an adapter's identity in the manifest replaces the default unit")
     func identity() throws {
         let text = #""user": "nobody", "executable": "/no/such/adapter""#
         let manifest = try manifest(#"{"command": ["/bin/true"], "delete": ["/var/lib/kiosk"]}"#, user: ", " + text)

@@ -37,7 +37,7 @@ struct CleanupProgramTests {
         let adapter = try kiosk.adapter()
         let command = try await kiosk.process()
         try kiosk.enrol(Kiosk.cleanup(deleting: kiosk.other))
-        try await eventually("it is stopped and its data is gone", within: .seconds(60)) {
+        try await eventually("the earlier target is stopped and deleted", within: .seconds(60)) {
             kill(command, 0) != 0 && !exists("\(kiosk.data)/process")
         }
         await adapter.end()
@@ -99,7 +99,7 @@ struct CleanupProgramTests {
         let user = geteuid() == 0 ? Kiosk.user : geteuid()
         try kiosk.enrol(Kiosk.cleanup(deleting: "/home/grace/notes"), user: "\(user)")
         let adapter = try kiosk.adapter()
-        try await eventually("it says what it waits for", within: .seconds(60)) {
+        try await eventually("the adapter says what it waits for", within: .seconds(60)) {
             adapter.errorText.contains("the manifest of \(Self.identifier) is refused (above); waiting for a valid one")
         }
         try await eventually("adapter and broker say why", within: .seconds(60)) {
@@ -186,7 +186,7 @@ struct CleanupProgramTests {
     func usersUnknown() async throws {
         let kiosk = try await Kiosk()
         try kiosk.enrol(Kiosk.cleanup(deleting: kiosk.data), user: #""ada""#)
-        // A user database that this user may not read.
+        // The adapter runs as user 65534, who may not read this user database.
         let script = #"""
             printf 'passwd: files\n' >"$1/nsswitch.conf"; : >"$1/passwd"; chmod 0 "$1/passwd"
             mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf && mount --bind "$1/passwd" /etc/passwd &&
@@ -195,7 +195,7 @@ struct CleanupProgramTests {
         let words = ["--mount", "sh", "-c", script, "sh", kiosk.directory.path, Self.program, kiosk.manifests]
         succeed(chmod(kiosk.device.directory, 0o755))
         let adapter = try ChildProcess("unshare", words)
-        try await eventually("the problem is told", within: .seconds(60)) {
+        try await eventually("the adapter reports the problem", within: .seconds(60)) {
             adapter.errorText.contains("databases of users do not respond for “ada”")
         }
         #expect(!adapter.errorText.contains("no user “ada”"))

@@ -201,14 +201,14 @@ struct DeclaredPathTests {
         let error = #expect(throws: UserDataError.self) { try DeclaredPath(data).remove() }
         #expect(error?.code == EBUSY && error?.remedy.contains("Unmount") == true)
         #expect(names(in: outside) == ["file"])
-        // The error names the mount at its present path, below the tombstones, so that people find it.
+        // The error names the mount at its present path, below the tombstones, so that administrators find it.
         let places = try FileManager.default.subpathsOfDirectory(atPath: data)
         let tmpfs = try #require(places.first { $0.hasSuffix("/tmpfs") })
         #expect(names(in: "\(data)/\(tmpfs)") == ["file"])
         for name in ["tmpfs", "bind"] {
             let place = try #require(places.first { $0.hasSuffix("/\(name)") })
-            // A process that another test starts holds this process's directories until it calls exec.
-            try await eventually("it is unmounted") { umount2("\(data)/\(place)", 0) == 0 }
+            // A child that another test forks keeps the mount busy until it calls exec.
+            try await eventually("the mount is gone") { umount2("\(data)/\(place)", 0) == 0 }
         }
         _ = try DeclaredPath(data).remove()
         #expect(names(in: data).isEmpty && names(in: outside) == ["file"])

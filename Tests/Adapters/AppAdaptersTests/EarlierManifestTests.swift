@@ -14,7 +14,7 @@ struct EarlierManifestTests {
         let command: pid_t
         var record: String { "\(kiosk.directory.path)/state/shared-device-named.json" }
         var hasSecret: Bool { exists("\(kiosk.data)/secret") }
-        /// Whether it has ended. It may still be a zombie.
+        /// Whether the command has ended, perhaps as a zombie.
         var hasCommandEnded: Bool {
             let text = try? String(contentsOfFile: "/proc/\(command)/stat", encoding: .utf8)
             return text?.contains(") Z ") ?? true
@@ -39,7 +39,7 @@ struct EarlierManifestTests {
             try await kiosk.endSession()
             let adapter = try kiosk.adapter()
             func isTold(_ text: String) -> Bool { words.allSatisfy { text.contains($0) } }
-            try await eventually("it is in the status", within: .seconds(60)) { isTold(try await kiosk.status()) }
+            try await eventually("the status has the words", within: .seconds(60)) { isTold(try await kiosk.status()) }
             #expect(isTold(adapter.errorText))
             #expect(try await kiosk.owes())
             return adapter

@@ -69,8 +69,8 @@ struct EnforcedCleanupTests {
         let enforcer = try await device.enforcer(at: .cleaning(.stopped), SIGSTOP)
         try await device.signOut()
         _ = await late.exitStatus(within: .seconds(60))
-        // Before it is suspended, it ends every process of the app that it sees.
-        try await eventually("the program stands at its point", within: .seconds(60)) { try enforcer.isInState("T") }
+        // The enforcer ends every process of the app that it sees, and suspends itself at its checkpoint.
+        try await eventually("the enforcer is suspended", within: .seconds(60)) { try enforcer.isInState("T") }
         device.killBroker()
         try await device.startBroker()
         // The late app restarts and is refused, because the enforcer may still delete.
@@ -78,7 +78,7 @@ struct EnforcedCleanupTests {
         try await eventually("the desk is connected again", within: .seconds(60)) {
             let before = desk.lines.count
             try desk.write("grace")
-            try await eventually("an answer", within: .seconds(60)) { desk.lines.count > before }
+            try await eventually("the desk responds", within: .seconds(60)) { desk.lines.count > before }
             return desk.lines.dropFirst(before).contains { $0.hasPrefix("refused grace") }
         }
         #expect(try await device.progress() != "enforced")
@@ -177,7 +177,7 @@ struct EnforcedCleanupTests {
     }
 }
 
-@Suite("The processes that are killed by their connections")
+@Suite("Which connected processes the enforcer kills")
 struct ConnectedProcessesTests {
     private typealias Found = ConnectedProcesses.Found
     private static let (app, stranger, root): (UInt32, UInt32, UInt32) = (2000, 1000, 0)
@@ -201,11 +201,11 @@ struct ConnectedProcessesTests {
     @Test("a process that reuses the number of an ended process is not killed")
     func reusedNumber() {
         #expect(verdict(of: Self.app, users: [Self.app]) == .meant)
-        // The bus cannot tell that the connection's process has ended, but the kernel tells the user of the present
-        // one.
+        // The bus does not report whether the connection's process still runs. The kernel reports the users of the
+        // process that has its number now.
         #expect(verdict(of: Self.app, users: [Self.stranger]) == .stranger)
         #expect(verdict(of: Self.app, users: [Self.root]) == .stranger)
-        // If the bus can tell, even a process of the same user is not mistaken for it.
+        // If the bus reports the end, a new process of the same user is not killed either.
         #expect(verdict(of: Self.app, running: false, users: [Self.app]) == .ended)
         #expect(verdict(of: Self.app, users: []) == .ended)
     }

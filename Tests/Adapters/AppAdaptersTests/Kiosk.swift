@@ -5,7 +5,7 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-/// A device with a manifest of the kiosk, and the program that serves it.
+/// A device with the manifest of a kiosk, and the adapter of the kiosk.
 struct Kiosk {
     static let identifier = "org.example.kiosk"
     /// The kiosk's user in tests that run as root.
@@ -52,7 +52,9 @@ struct Kiosk {
     /// Enrols a command that writes its process number into the data.
     func enrolNumbered() throws { try enrol(cleanup(running: "echo $$ >\(data)/process; exec sleep 1000")) }
 
-    /// The number of that command, once it differs from this one.
+    /// Waits for the process number that the command writes, and returns it.
+    ///
+    /// - Parameter former: the number of an earlier run, which does not count.
     func process(otherThan former: pid_t? = nil) async throws -> pid_t {
         let text = { (try? String(contentsOfFile: "\(data)/process", encoding: .utf8)) ?? "" }
         let number = { text().hasSuffix("\n") ? pid_t(text().dropLast()) : nil }

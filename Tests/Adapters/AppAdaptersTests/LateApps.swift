@@ -122,7 +122,7 @@ final class LateApps {
         return try start("shared-device-cleanup", ["enforce"] + options)
     }
 
-    /// An enforcer that sends itself a signal at a point.
+    /// An enforcer that sends itself a signal at a checkpoint.
     func enforcer(at point: Enforcer.Checkpoint, _ signal: Int32) async throws -> ChildProcess {
         let process = try start("adapter-probe", ["enforce", bus.address, apps, "\(point)", "\(signal)"])
         try await process.line { $0 == "ready" }
@@ -144,7 +144,7 @@ final class LateApps {
         try await eventually("\(name) signs in") {
             let before = desk.lines.count
             try desk.write(name)
-            try await eventually("an answer", within: .seconds(60)) {
+            try await eventually("the desk responds", within: .seconds(60)) {
                 desk.lines.dropFirst(before).contains { $0 == "signed in \(name)" || $0.hasPrefix("refused \(name)") }
             }
             return desk.lines.dropFirst(before).contains("signed in \(name)")

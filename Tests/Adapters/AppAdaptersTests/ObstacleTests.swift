@@ -12,9 +12,9 @@ struct ObstacleTests {
         try await kiosk.endSession()
         let adapter = try kiosk.adapter()
         func isTold(_ text: String) -> Bool { text.contains(kiosk.data) && text.contains("chown") }
-        try await eventually("it is in the status", within: .seconds(60)) { isTold(try await kiosk.status()) }
-        try await eventually("it is in the device's log", within: .seconds(60)) { isTold(try await kiosk.log()) }
-        try await eventually("it is in the adapter's log", within: .seconds(60)) { isTold(adapter.errorText) }
+        try await eventually("the status has the obstacle", within: .seconds(60)) { isTold(try await kiosk.status()) }
+        try await eventually("the device log has the obstacle", within: .seconds(60)) { isTold(try await kiosk.log()) }
+        try await eventually("the adapter log has the obstacle", within: .seconds(60)) { isTold(adapter.errorText) }
         #expect(try await kiosk.owes())
         succeed(chown(kiosk.data, Kiosk.user, Kiosk.user))
         try await kiosk.waitUntilFinished()

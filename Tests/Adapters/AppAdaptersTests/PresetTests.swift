@@ -49,7 +49,7 @@ struct PresetTests {
         let server = try ChildProcess("python3", words)
         let greeting = try await server.line { $0.contains("port ") }
         let port = try #require(greeting.split(separator: " ").drop { $0 != "port" }.dropFirst().first)
-        // Programs create sockets below it, whose paths are limited to 107 bytes.
+        // Programs create sockets in this directory, and the path of a socket has at most 107 bytes.
         var template = Array("/tmp/kiosk-XXXXXX".utf8CString)
         let data = try #require(mkdtemp(&template).map { String(cString: $0) })
         defer { try? FileManager.default.removeItem(atPath: data) }
@@ -74,7 +74,7 @@ struct PresetTests {
                 try !search.run(under: "\(data)/\(place)").findings.isEmpty
             }
         }
-        // Data that programs write only now and then is planted at its places.
+        // Plants data that the programs themselves write only now and then.
         try plant(["cache/\(Self.marker)", "home/.local/share/recently-used.xbel"], in: data)
         succeed(symlink("/etc", "\(data)/profile/etc"))
         #expect(try !Self.processes(of: data).isEmpty)
@@ -82,17 +82,17 @@ struct PresetTests {
         #expect(try Self.processes(of: data).isEmpty)
         #expect(try FileManager.default.contentsOfDirectory(atPath: data).isEmpty)
         #expect(exists("/etc/passwd"))
-        // The program starts again for the next user, with an empty profile. The document is planted, because without
-        // it LibreOffice exits before the test sees it.
+        // The program starts again for the next user, with an empty profile. Without the document, LibreOffice would
+        // exit before the test sees its process.
         try plant([document], in: data)
         try await device.signIn("grace")
-        try await eventually("it runs again") { try !Self.processes(of: data).isEmpty }
+        try await eventually("the program runs again") { try !Self.processes(of: data).isEmpty }
         try await device.signOut(deadline: .seconds(60)).requireClean()
-        // A killed adapter leaves the program to its next start. By the time Chromium stores data, it has overwritten
-        // its environment and arguments.
+        // A killed adapter leaves its program running, and the next adapter has to find and stop the program. By the
+        // time Chromium stores data, it has overwritten its environment and arguments.
         try plant([document], in: data)
         try await device.signIn("ada")
-        try await eventually("it stores something", within: .seconds(120)) {
+        try await eventually("the program stores data", within: .seconds(120)) {
             try !search.run(under: "\(data)/\(program.places[0])").findings.isEmpty
         }
         let adapter = try device.app(Self.identifier)

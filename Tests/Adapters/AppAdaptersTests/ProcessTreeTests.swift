@@ -124,7 +124,7 @@ struct ProcessTreeTests {
             (8, ["ls", "/var/lib/kiosk/profile"]), (9, ["sh", "-c", "firefox --profile /var/lib/kiosk/profile"]),
             (10, ["firefox", "/var/lib/kiosk/profile", "--profile"]),
             (11, ["firefox", "--profile", "/var/lib/kiosk/profile2"]), (12, ["firefox", "", "--profile"]),
-            // As Chromium overwrites its arguments.
+            // Chromium overwrites its arguments in this form.
             (13, ["chromium --profile /var/lib/kiosk/profile --type=renderer", "", ""]),
             (14, ["chromium --profile /var/lib/kiosk/profile"]),
             (15, ["chromium --profile /var/lib/kiosk/profile2", ""]),
@@ -165,7 +165,7 @@ struct ProcessTreeTests {
     func lastLook() async throws {
         let mark = "last-look-\(UUID().uuidString)"
         let child = try ChildProcess("sleep", ["1000"], environment: [ProcessTree.mark: mark])
-        try await eventually("it is found") {
+        try await eventually("the program is found") {
             try ProcessTree(marked: mark, user: geteuid()).marked == [child.identifier]
         }
         let isEnded = try await onThread { () throws(AdapterFailure) in
@@ -183,12 +183,12 @@ struct ProcessTreeTests {
     )
     func threadedProgram(mark: String) async throws {
         let directory = try TemporaryDirectory("threaded-program")
-        // Its own copy, so that stopping it spares other tests.
+        // A copy of the program, so that stopping it spares the programs of other tests.
         let program = "\(directory.path)/program"
         try FileManager.default.copyItem(atPath: ChildProcess.built("adapter-probe"), toPath: program)
         let variables = mark == "variable" ? [ProcessTree.mark: directory.path] : [:]
         let child = try ChildProcess(program, ["threaded-writer", directory.path], environment: variables)
-        try await eventually("its first thread has ended, and another writes", within: .seconds(60)) {
+        try await eventually("the first thread has ended, and another writes", within: .seconds(60)) {
             try child.isInState("Z") && exists("\(directory.path)/forked")
         }
         let marks: [String: ProcessTree.Mark] = [
@@ -196,7 +196,7 @@ struct ProcessTreeTests {
             "words": .words(["threaded-writer", directory.path], variable: "\(directory.path)/none"),
         ]
         var patience = StopPatience()
-        // It ignores SIGTERM.
+        // The program ignores SIGTERM.
         patience.asked = .milliseconds(100)
         let found = try #require(marks[mark])
         let processes = AppProcesses(name: program, mark: found, user: geteuid(), patience: patience)
@@ -223,7 +223,7 @@ struct ProcessTreeTests {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeStuck() }
     }
 
-    /// Scans one process, which answers at once, or when `end` is signalled, and returns the result.
+    /// Scans one process, which responds at once or when `end` is signalled. Returns the error, or "answered".
     private func look(
         at process: pid_t,
         of user: UInt32,
@@ -251,14 +251,14 @@ struct ProcessTreeTests {
         for process in 1...pid_t(ProcessScan.Stuck.mostOfUser) {
             #expect(look(at: process, of: 1, stuck, end).contains("the process \(process):"))
         }
-        // Each process blocks at most one thread. After too many of them a user gets no further thread, and other users
-        // are still scanned.
+        // Each unresponsive process blocks at most one thread. After `mostOfUser` of them, the scan reads no further
+        // process of the same user, but still reads those of other users.
         #expect(look(at: 3, of: 1, stuck, end).contains("the process 3:"))
         #expect(look(at: 99, of: 1, stuck, end).contains("the processes 1, 2, 3"))
         #expect(stuck.processes(of: 1).count == ProcessScan.Stuck.mostOfUser)
         #expect(look(at: 3, of: 2, stuck, nil) == "answered")
         for _ in 1...ProcessScan.Stuck.mostOfUser { end.signal() }
-        try await eventually("they have ended", within: .seconds(60)) { stuck.processes(of: 1).isEmpty }
+        try await eventually("the reads have ended", within: .seconds(60)) { stuck.processes(of: 1).isEmpty }
         #expect(look(at: 3, of: 1, stuck, nil) == "answered")
     }
 
@@ -270,7 +270,7 @@ struct ProcessTreeTests {
         let turns = Locked(0)
         let error = #expect(throws: AdapterFailure.self) {
             try ProcessScan.run(of: 1, patience: .milliseconds(150), stuck: stuck) { scan throws(AdapterFailure) in
-                // The scan ends by itself when it is abandoned.
+                // `reads` throws once the scan is abandoned, which ends the loop.
                 while true {
                     try scan.reads(ProcessScan.Process(identifier: 7, start: 5)) { _ = usleep(10_000) }
                     turns.withLock { $0 += 1 }
@@ -279,7 +279,7 @@ struct ProcessTreeTests {
         }
         #expect(error?.description.contains("of user 1") == true)
         let count = turns.withLock { $0 }
-        try await eventually("it ends") {
+        try await eventually("the scan ends") {
             let before = turns.withLock { $0 }
             try await Task.sleep(for: .milliseconds(200))
             return turns.withLock { $0 } == before
@@ -319,7 +319,7 @@ struct ControlGroupTests {
         let mount = try #require(Hierarchy.mount)
         let name = "/notify-center-tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"
         let group = ControlGroup(name)
-        #expect(try group.isEmpty(), "it is not there yet")
+        #expect(try group.isEmpty(), "the group does not exist yet")
         for path in [mount + name, mount + name + "/below"] { try #require(mkdir(path, 0o755) == 0) }
         defer { for path in [mount + name + "/below", mount + name] { rmdir(path) } }
         #expect(try group.isEmpty())

@@ -121,7 +121,7 @@ struct RunCommandTests {
     @Test("a second start of the command starts its program again, if it may run")
     func again() async throws {
         let (device, app) = try await device(#"if [ -e {home}/signed-in ]; then echo running; else echo early; fi"#)
-        try await eventually("it has its lock", within: .seconds(60)) {
+        try await eventually("the command has its lock", within: .seconds(60)) {
             exists("\(app.home)/state/\(Self.identifier)/run.lock")
         }
         for _ in 0..<3 { try await startAgain(app, on: device) }
@@ -178,7 +178,7 @@ struct RunCommandTests {
         #expect(text.contains("--adopt"), "\(text)")
         for options in [["--data", "docs", "--adopt"], ["--data", "\(directory.path)/docs"]] {
             let process = try start(options + words, in: directory.path, state: state)
-            try await eventually("it looks for the broker", within: .seconds(60)) { !process.errorText.isEmpty }
+            try await eventually("run looks for a broker", within: .seconds(60)) { !process.errorText.isEmpty }
             #expect(!process.errorText.contains("--data"), "\(process.errorText)")
             await process.end()
         }

@@ -66,8 +66,8 @@ struct SessionPlacesTests {
         let failure = await #expect(throws: AdapterFailure.self) { try await adapter.cleanUp() }
         #expect(failure?.description.contains("umount \(parent)") == true, "\(failure as Any)")
         #expect(exists(secret))
-        // A process that another test starts holds this process's directories until it calls exec.
-        try await eventually("it is unmounted") { umount2(parent, 0) == 0 }
+        // A child that another test forks keeps the mount busy until it calls exec.
+        try await eventually("the mount is gone") { umount2(parent, 0) == 0 }
         _ = try await adapter.cleanUp()
         #expect(!exists(secret))
     }

@@ -98,14 +98,14 @@ struct SessionServicesTests {
         server.kill()
         server.waitUntilExit()
         let gone = try await traces("clipboard", environment)
-        #expect(gone.status == EX_IOERR && gone.text.contains("FAILED"), "it proves nothing: \(gone)")
+        #expect(gone.status == EX_IOERR && gone.text.contains("FAILED"), "a missing display is no proof: \(gone)")
     }
 
     @Test(
         "both selections of a Wayland compositor are emptied",
         .enabled(
             if: has("sway", "wl-copy", "setpriv") && geteuid() == 0,
-            "sway or wl-clipboard is not installed, or this is not root, who runs sway as another user"
+            "sway or wl-clipboard is not installed, or this is not root, and sway must run as another user"
         )
     )
     func wayland() async throws {
@@ -201,7 +201,7 @@ struct SessionServicesTests {
         .enabled(if: hasKeyring, "gnome-keyring or secret-tool is not installed")
     )
     func keyringWithoutPassword() async throws {
-        // As gnome-keyring writes it for an empty password.
+        // The file that gnome-keyring writes for a keyring with an empty password.
         let folder = "\(home)/data/keyrings"
         try writeFile("login", to: "\(folder)/default")
         let content = """
@@ -239,7 +239,7 @@ struct SessionServicesTests {
         "pending print jobs are cancelled; kept finished ones are an error",
         .enabled(
             if: has("cupsd", "lpadmin", "lpstat", "cancel") && geteuid() == 0,
-            "cups is not installed, or this is not root, as whom cupsd runs"
+            "cups is not installed, or this is not root, and cupsd runs only as root"
         ),
         arguments: [false, true]
     )

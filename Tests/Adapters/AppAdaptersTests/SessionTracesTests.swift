@@ -242,7 +242,7 @@ struct SessionTracesCommandTests {
             summary.contains("4 steps: recent-files (3 files, ") && summary.contains("history (4 files, "),
             "\(summary)"
         )
-        try await eventually("it says so") { app.errorText.contains("session-traces: thumbnails: 2 files") }
+        try await eventually("the app logs the step") { app.errorText.contains("session-traces: thumbnails: 2 files") }
     }
 
     @Test("a failed step blocks the receipt; after a kill the next start continues")

@@ -60,7 +60,7 @@ struct StubbornDataTests {
         for path in ["secret", "profile/secret", "profile/deep/secret", "\(DeclaredPath.tombstones)/secret"] {
             try write("\(data)/\(path)")
         }
-        // Another directory above it that the user has closed.
+        // In the case “other”, the user has also closed a directory between the data and the closed `place`.
         let declared = place == "other" ? "\(home)/other/further/data" : data
         if place == "other" {
             for path in ["other", "other/further"] { make("\(home)/\(path)") }
@@ -80,7 +80,7 @@ struct StubbornDataTests {
         #expect(names(in: data).isEmpty)
     }
 
-    // MARK: What a directory keeps itself
+    // MARK: Rights and attributes of the directory itself
 
     /// An access control list that grants rights to another user.
     private func list(group: UInt8, mask: UInt8) -> [UInt8] {
@@ -125,7 +125,7 @@ struct StubbornDataTests {
         #expect(mode(data) == 0o700)
     }
 
-    // MARK: Where nothing can be moved
+    // MARK: Disks on which nothing can be moved
 
     @Test(
         "data is deleted from a full disk, filled with files or directories",

@@ -46,7 +46,7 @@ struct StuckFileTests {
         let error = #expect(throws: AdapterFailure.self) { try marked(patience: .milliseconds(500)) }
         #expect(error?.description.contains("the process 7:") == true)
         file.end()
-        try await eventually("it is read", within: .seconds(60)) {
+        try await eventually("the file is read", within: .seconds(60)) {
             (try? marked(patience: .seconds(60))) == [7]
         }
     }
@@ -57,7 +57,7 @@ struct StuckFileTests {
         let path = "\(directory.path)/file"
         try "content".write(toFile: path, atomically: true, encoding: .utf8)
         let file = try await StuckFile(path, "open")
-        // It can be killed until the server has read its request.
+        // cat can be killed until the file system's server has read its request.
         let stuck = try await HelperProcess.output(of: "cat", [path], patience: .seconds(1), killed: .milliseconds(100))
         #expect(stuck.status == nil)
         let left = HelperProcess.own.filter {
@@ -65,11 +65,11 @@ struct StuckFileTests {
             return words.range(of: Data(path.utf8)) != nil
         }
         #expect(left.count == 1)
-        await #expect(throws: HelperProcess.Failure.self, "it is not started a second time") {
+        await #expect(throws: HelperProcess.Failure.self, "the program is not started a second time") {
             try await HelperProcess.output(of: "cat", [path], patience: .seconds(5))
         }
         file.end()
-        try await eventually("it is collected", within: .seconds(60)) { HelperProcess.own.isDisjoint(with: left) }
+        try await eventually("cat is reaped", within: .seconds(60)) { HelperProcess.own.isDisjoint(with: left) }
         let again = try await HelperProcess.output(of: "cat", [path], patience: .seconds(60))
         #expect(again.status == 0 && again.text == "content")
     }
@@ -92,7 +92,7 @@ struct StuckFileTests {
         try await eventually("the data is deleted", within: .seconds(60)) {
             let before = probe.lines.count
             try probe.write("again")
-            try await eventually("an answer", within: .seconds(60)) { probe.lines.count > before }
+            try await eventually("the probe responds", within: .seconds(60)) { probe.lines.count > before }
             return probe.lines.last?.hasPrefix("deleted") == true
         }
         #expect(!exists(secret))
