@@ -99,7 +99,7 @@ struct WorkersTests {
             let workers = Workers(label: "test", count: 2, capacity: 1000)
             for _ in 0..<200 { workers.submit { done.withLock { $0 += 1 } } }
         }
-        try await eventually("all have run") { done.withLock { $0 } == 200 }
+        try await eventually("all jobs have run") { done.withLock { $0 } == 200 }
     }
 
     @Test("blocked jobs do not keep tasks from running")

@@ -25,7 +25,7 @@ struct KeyRotationTests {
         ada = try directory.add(username: "ada", password: Secret("correct horse")).account
     }
 
-    /// The services that read the keys, and the log.
+    /// Records the keys that are published to services, and the problems that are logged.
     private final class Services: Sendable {
         private let state = Locked((texts: [String](), problems: [String?](), isFull: false))
 
@@ -147,7 +147,7 @@ struct KeyRotationTests {
 
     // MARK: Failures
 
-    @Test("while a new key cannot be stored, the old one signs, and the log has it once")
+    @Test("while a new key cannot be stored, the old one signs; the log has one entry")
     func fullDisk() async throws {
         let old = try await token(provider())
         try refuseKeys()
@@ -209,7 +209,7 @@ struct KeyRotationTests {
         #expect(services.problems.count == 1)
     }
 
-    @Test("while the next key cannot be published, the old one signs, and it is retried")
+    @Test("while the next key cannot be published, the old one signs; retries continue")
     func noFile() async throws {
         let provider = try provider()
         let old = try await token(provider)

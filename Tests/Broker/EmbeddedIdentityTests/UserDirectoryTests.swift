@@ -37,7 +37,7 @@ struct UserDirectoryTests {
             added, try later.user(named: "ada@example.COM"),
             try later.user(withIdentifier: added.account.identifier.uppercased()),
         ] {
-            // Accounts are compared by identifier only.
+            // `==` compares only the identifiers of accounts.
             let fields = [user?.account.identifier, user?.account.username, user?.account.displayName]
             #expect(fields == [added.account.identifier, "Ada@Example.com", "Ada"])
             #expect(user?.isDisabled == false && user?.createdAt == date)
@@ -118,7 +118,6 @@ struct UserDirectoryTests {
     func disable() throws {
         for name in ["grace", "Ada", "joan"] { try directory.add(username: name, password: password) }
         try directory.setDisabled(true, forUserNamed: "ADA")
-        // Users are listed by name.
         let users = try directory.users()
         #expect(users.map(\.account.username) == ["Ada", "grace", "joan"])
         #expect(users.map(\.isDisabled) == [true, false, false])

@@ -166,7 +166,7 @@ struct AppCredentialsTests {
         #expect(seen.user == geteuid() && seen.flatpak == nil)
         for process in [nil, UInt32.max, UInt32(getpid())] {
             let unseen = ProcessView.credentials(ofProcess: process, user: geteuid() + 7, label: nil)
-            #expect(unseen.executable == ProcessView.unseen && unseen.unit == nil, "it is of another user")
+            #expect(unseen.executable == ProcessView.unseen && unseen.unit == nil, "the process is another user's")
         }
     }
 
@@ -225,8 +225,8 @@ struct AppCredentialsTests {
                 seen: { credentials in seen.withLock { $0 += [credentials?.user ?? .max] } }
             )
         }
-        try await eventually("root's is seen") { seen.withLock { $0 } == [0] }
+        try await eventually("root's process is seen") { seen.withLock { $0 } == [0] }
         for _ in 0..<64 { gate.signal() }
-        try await eventually("then the other's") { seen.withLock { $0 } == [0, 100_017] }
+        try await eventually("then the other user's") { seen.withLock { $0 } == [0, 100_017] }
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-/// Runs a copy of the command, in a folder with programs of the test's.
+/// Runs a copy of the command, in a folder with programs that the test writes.
 @Suite("Commands of other packages")
 struct FurtherCommandTests {
     private let directory: TemporaryDirectory
@@ -49,7 +49,7 @@ struct FurtherCommandTests {
         #expect(text.contains("The programs beside this one are commands, too: greet."), "\(text)")
     }
 
-    @Test("only a program of that folder runs; no own command, no service")
+    @Test("a service, a built-in command's name and other folders' programs do not run")
     func refuses() async throws {
         for folder in ["path", "shared-device-sub"] { mkdir("\(directory.path)/\(folder)", 0o755) }
         for program in [

@@ -25,7 +25,7 @@ struct BusPolicyTests {
         let policy = try policy(
             operators,
             .init(executable: "/usr/bin/orders", user: 1001),
-            // Identifies no app on the system bus.
+            // On the system bus, an executable without a user identifies no app.
             .init(executable: "/usr/bin/shared-device-sign-in")
         )
         let users = ["orders", "root", "shared-device", "shared-device-agent", "shared-device-identity"]

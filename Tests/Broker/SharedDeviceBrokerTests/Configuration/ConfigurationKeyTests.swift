@@ -110,7 +110,7 @@ struct ConfigurationKeyTests {
         #expect(contradiction.warnings.contains { $0.key == "requiresEnrolment" })
     }
 
-    @Test("a switch of the plug-in accepts 0, 1 or a Boolean")
+    @Test("a switch of Microsoft's plug-in accepts 0, 1 or a Boolean")
     func switches() throws {
         let read = try ["0", "1", "false", "true"].map { text in
             try configuration("{\"Enable_SSO_On_All_ManagedApps\": \(text)}").appLists.allowsAllManagedApps

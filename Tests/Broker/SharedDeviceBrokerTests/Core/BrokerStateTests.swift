@@ -225,7 +225,7 @@ struct BrokerStateTests {
         let requests = ["ada", "grace"].map { device.send(device.app($0), VirtualDevice.signIn($0)) }
         if waitForDisk { device.resumeDisk() } else { device.letProviderAnswer() }
         _ = try device.answer(requests[0])
-        // While the first one is being written, it may still fail.
+        // While the first sign-in is being written, it may still fail, and then Ada is not signed in.
         device.expectRefused(requests[1], waitForDisk ? .signInUnderWay : .accountAlreadySignedIn)
         device.expectPerson("ada")
     }

@@ -101,7 +101,7 @@ struct ChangingRulesTests {
         #expect(device.state.membership == nil)
     }
 
-    @Test("an app blocked by a new configuration is refused what it waits for", arguments: ["ada", nil])
+    @Test("a pending request of an app that a new configuration blocks is refused", arguments: ["ada", nil])
     func appIsKeptOut(person: String?) throws {
         if let person { try device.signIn(person, by: desk) }
         let call = person == nil ? VirtualDevice.signIn("grace") : .currentAccount
@@ -110,7 +110,7 @@ struct ChangingRulesTests {
         device.expectPerson(person)
     }
 
-    @Test("a tenant configured during a sign-in's write refuses the user of another one")
+    @Test("a tenant configured during a sign-in's write refuses another tenant's user")
     func anotherTenant() {
         device.advance(by: .seconds(1))
         let request = sendToSlowDisk(VirtualDevice.signIn("ada@fabrikam"), by: desk) {

@@ -62,7 +62,7 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    /// The progress of a duty as a rank that never falls. A failed cleanup may begin again, so both have the same rank.
+    /// The progress of a debt as a rank that never falls. A failed cleanup may begin again, so both have the same rank.
     private func rank(_ progress: CleanupReport.Progress) -> Int {
         switch progress {
         case .owed: 0
@@ -72,7 +72,7 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    @Test("only a receipt or a waiver settles a duty, and the ledger stays consistent", arguments: 0..<20)
+    @Test("only a receipt or a waiver settles a debt, and the ledger stays consistent", arguments: 0..<20)
     func invariants(seed: Int) {
         var generator = SeededGenerator(state: UInt64(seed))
         var ledger = CleanupLedger()
@@ -117,7 +117,7 @@ struct CleanupLedgerPropertyTests {
                 return
             }
         }
-        #expect(number > 5, "the sequence went somewhere")
+        #expect(number > 5, "the sequence began several sessions")
     }
 
     private typealias Parts = [UInt64: [Participant: CleanupLedger.Part]]
@@ -162,7 +162,7 @@ struct CleanupLedgerPropertyTests {
                     let held = [from, to].compactMap { parts[$0] }.filter { $0.progress?.isSettled == false }
                     let new = ledger.parts[number]?[to]
                     let isOwed = new?.progress?.isSettled == false
-                    if !held.isEmpty, !isOwed { Issue.record("a rename settled a duty; \(context)") }
+                    if !held.isEmpty, !isOwed { Issue.record("a rename settled a debt; \(context)") }
                     if held.contains(where: { !$0.connections.isSubset(of: new?.connections ?? []) }) {
                         Issue.record("a rename forgot a process; \(context)")
                     }
@@ -175,22 +175,22 @@ struct CleanupLedgerPropertyTests {
                 }
                 if progress.isSettled {
                     if let new, new.progress != old.progress {
-                        Issue.record("a settled duty has changed; \(context)")
+                        Issue.record("a settled debt has changed; \(context)")
                     }
                     continue
                 }
                 guard let next = new?.progress else {
-                    Issue.record("a duty has disappeared; \(context)")
+                    Issue.record("a debt has disappeared; \(context)")
                     continue
                 }
                 if next.isSettled {
                     if !maySettle(old, step, app, number) {
-                        Issue.record("a duty was settled without a report; \(context)")
+                        Issue.record("a debt was settled without a report; \(context)")
                     }
                     continue
                 }
                 if case .gone(app) = step { continue }
-                // A process ended without a report, so the other processes must check again.
+                // A process ended without a report, so the other processes must clean up again.
                 if case .disconnected(let connection) = step, old.connections.contains(connection) { continue }
                 if case .report(.finished, app, number, _, isBehind: true) = step { continue }
                 if rank(next) < rank(progress) { Issue.record("progress went back; \(context)") }
@@ -198,7 +198,7 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    /// Whether this step may settle the duty: a waiver, or the receipt of the last process with the account. The
+    /// Whether this step may settle the debt: a waiver, or the receipt of the last process with the account. The
     /// receipt must have the current mark, which shows that its sender knew of each process that ended before.
     private func maySettle(_ old: CleanupLedger.Part, _ step: Step, _ app: Participant, _ number: UInt64) -> Bool {
         switch step {

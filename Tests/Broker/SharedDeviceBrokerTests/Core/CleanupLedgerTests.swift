@@ -25,7 +25,7 @@ extension CleanupLedger {
     }
 }
 
-@Suite("The cleanup ledger: holders of data, and their duties after a sign-out")
+@Suite("The cleanup ledger: holders of data, and their debts after a sign-out")
 struct CleanupLedgerTests {
     typealias Progress = CleanupReport.Progress
 
@@ -80,7 +80,7 @@ struct CleanupLedgerTests {
         #expect(inTime == [true, false, false] && !late && ledger.parts[2]?.keys.sorted() == ["a"])
     }
 
-    @Test("the end of a session gives each of its apps a duty")
+    @Test("the end of a session gives each of its apps a debt")
     func end() {
         let ledger = ended("b", "a")
         #expect(ledger.openRounds.map(\.number) == [2])
@@ -128,7 +128,7 @@ struct CleanupLedgerTests {
     }
 
     @Test(
-        "a report changes any duty except a settled one",
+        "a report changes any debt except a settled one",
         arguments: Progress.allCases,
         [Progress.begun, .failed, .finished, .waived]
     )
@@ -161,7 +161,7 @@ struct CleanupLedgerTests {
         #expect(effect == .none && ledger == unchanged)
     }
 
-    @Test("a report without a duty, or for an open or unknown session, changes nothing")
+    @Test("a report without a debt, or for an open or unknown session, changes nothing")
     func reportWithoutDuty() {
         var ledger = ended("a")
         ledger.begin(4, account: .grace, at: .at(20))
@@ -204,7 +204,7 @@ struct CleanupLedgerTests {
     // MARK: Expiry
 
     // S19
-    @Test("a round expires by the monotonic clock, and its duties stay")
+    @Test("a round expires by the monotonic clock, and its debts stay")
     func expire() {
         for (uptime, jump, late) in [
             (19.9, 0, []), (20, 0, [2]), (500, 0, [2]), (19.9, 1000, []), (19.9, -1000, []), (20, -1000, [2]),
@@ -236,7 +236,7 @@ struct CleanupLedgerTests {
     // MARK: Names and memory
 
     @Test(
-        "when two names prove to be one app, the unsettled duty is kept",
+        "when two names prove to be one app, the unsettled debt is kept",
         arguments: Progress.allCases,
         Progress.allCases
     )
@@ -291,7 +291,7 @@ struct CleanupLedgerTests {
         #expect(ledger.unfinished.isEmpty)
     }
 
-    @Test("an earlier receipt for a round does not cover duties folded into it later")
+    @Test("an earlier receipt for a round does not cover debts folded into it later")
     func foldedAfterReceipt() {
         var ledger = CleanupLedger()
         for (epoch, connection): (UInt64, String) in [(1, "d"), (2, "c")] {

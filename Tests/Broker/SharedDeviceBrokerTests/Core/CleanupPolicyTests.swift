@@ -75,7 +75,7 @@ struct CleanupPolicyTests {
         try adaWasHere()
         let checks = device.passwordChecks
         device.expectRefused(signInGrace(by: desk), .cleanupPending([names.a, names.desk]))
-        device.expectPasswordChecks(checks, "the password is not looked at before")
+        device.expectPasswordChecks(checks, "no password is checked while a cleanup is owed")
         try device.finish(desk)
         device.expectRefused(signInGrace(by: desk), .cleanupPending([names.a]))
         device.expectSignedOut()

@@ -39,7 +39,7 @@ struct CleanupRoundTests {
             let fields = try device.ask(root, .waive(app: key, user: user, session: session, reason: "was removed"))
             return fields["sessions"]?.elementsValue?.compactMap(\.unsignedValue) ?? []
         }
-        #expect(try waive(sessions[0], user: 7).isEmpty, "another user's")
+        #expect(try waive(sessions[0], user: 7).isEmpty, "another user owes nothing")
         #expect(try waive(sessions[0]) == [sessions[0]])
         try device.expectOwed([sessions[1]], by: a)
         #expect(try waive(nil) == [sessions[1]] && waive(nil) == [])

@@ -34,7 +34,7 @@ struct EndDuringSignInTests {
 
     private func report(_ event: ProviderEvent) throws { try device.ask(service, .providerEvents([event])) }
 
-    /// Ada has answered on the page. The exchange of the code, or the write of her session, is in flight.
+    /// Completes the page as Ada. The exchange of the code, or the write of her session, is then in flight.
     private func answerPage(isWritten: Bool = false) throws -> UInt64 {
         let name = try device.beginPage(prompt)
         if isWritten { device.diskMode = .holds } else { device.holdsProvider = true }
@@ -90,7 +90,7 @@ struct EndDuringSignInTests {
     /// Events, and how many checks each of them causes.
     private static let harmless: [(ProviderEvent, Int)] = [
         (event(.ended, "grace"), 0), (event(session: "another"), 0), (event(issuer: "https://other.example"), 0),
-        // It may have ended a session from before the sign-in.
+        // This event may be about a session that is older than the sign-in.
         (event(at: start - 61), 1),
         (event(.doubt, "grace"), 0), (event(.doubt, "ada"), 1), (event(.doubt, nil), 1),
     ]
@@ -105,7 +105,7 @@ struct EndDuringSignInTests {
         device.expectRenewals(checks)
     }
 
-    @Test("setting the clock during the sign-in does not make an end look older than it", arguments: [-7200.0, 7200])
+    @Test("a clock change during a sign-in does not make an end older than the sign-in", arguments: [-7200.0, 7200])
     func clock(change: Double) throws {
         let name = try device.beginPage(prompt)
         device.advance(by: .seconds(30))

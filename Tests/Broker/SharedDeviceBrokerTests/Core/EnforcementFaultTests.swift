@@ -47,7 +47,7 @@ struct EnforcementFaultTests {
         try scene.handOver(to: enforcer)
         if let policy { device.configure { $0.cleanup = policy } }
         scene.restart(enforcer)
-        scene.expectHeld("the program may be deleting")
+        scene.expectHeld("the enforcer may be deleting")
         scene.expectShutOut(scene.orders)
         #expect(try device.askOverdue(enforcer, underWay: [EnforcementScene.participant]).isEmpty)
         scene.expectHeld()

@@ -40,7 +40,7 @@ struct EnforcementUnderWayTests {
         try expectHandedOver([Self.orders, Self.till])
     }
 
-    /// The enforcer asks, and names the apps on which it works.
+    /// Asks for overdue apps as the enforcer, which works on `underWay`, and expects to get these apps.
     private func expectHandedOver(
         _ expected: [Participant],
         underWay: Set<Participant> = [],

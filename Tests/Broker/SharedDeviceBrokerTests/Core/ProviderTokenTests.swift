@@ -70,7 +70,7 @@ struct ProviderTokenTests {
         #expect(device.disk.provider?.record == device.state.provider.session?.record)
     }
 
-    @Test("a kill between rotation and commit requires the user at the next start")
+    @Test("a kill between rotation and commit requires reauthentication at the next start")
     func killedBetween() throws {
         let old = try #require(device.disk.provider?.record)
         device.holdsProvider = true

@@ -265,7 +265,7 @@ struct ProviderWordTests {
         device.expectRenewals(1)
     }
 
-    @Test("a broker that stops during a renewal doubts its record, and sends no other one")
+    @Test("a stop during a renewal leaves doubt, and an ending broker sends no renewal")
     func stopDuringRenewal() {
         device.holdsProvider = true
         device.advance(by: .seconds(331))
@@ -327,7 +327,8 @@ struct ProviderWordTests {
         device.expectEnds(0)
         #expect(device.provider.revocations == [first])
         device.expectEpoch(epoch)
-        // Tokens of the same session end with it, and revoking them might end the session.
+        // The second reauthentication keeps the provider's session. The old tokens end with that session, and revoking
+        // them might end it.
         try authenticateAgain()
         #expect(device.provider.revocations.count == 1)
         device.advance(by: .seconds(1))

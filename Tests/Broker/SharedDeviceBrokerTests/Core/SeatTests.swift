@@ -69,7 +69,7 @@ struct SeatTests {
     func disk() {
         device.diskMode = .holds
         device.sit(.of(), expecting: nil)
-        // She leaves before the session is committed.
+        // Ada logs out before the session is committed.
         device.sit()
         device.finishWriting()
         device.expectPerson(nil)
@@ -128,7 +128,7 @@ struct SeatTests {
     func quickLogin() {
         device.sit(.of())
         device.sit(.of(1000, "2", began: 1_000_500), expecting: "ada", signedOutBy: ["logout"])
-        // logind numbers sessions from the start after its restart, so the name may repeat.
+        // After a restart logind numbers sessions from the beginning, so an identifier may repeat.
         device.sit(.of(1000, "2", began: 1_000_900), expecting: "ada", signedOutBy: ["logout", "logout"])
     }
 
@@ -215,7 +215,7 @@ struct SeatTests {
         device.sit(expecting: nil, signedOutBy: ["logout"])
         device.sit(.of(1000, "2", began: 1_000_500))
         device.restart()
-        // She has logged out and in again during the restart.
+        // Ada has logged out and in again during the restart.
         device.sit(.of(1000, "3", began: 1_002_000), expecting: "ada", signedOutBy: ["logout", "logout"])
     }
 

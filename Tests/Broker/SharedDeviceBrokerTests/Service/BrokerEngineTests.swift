@@ -25,7 +25,7 @@ struct BrokerEngineTests {
         let before = announcements.load(ordering: .relaxed)
         try await eventually("the engine goes on") { announcements.load(ordering: .relaxed) > before + 1000 }
         isOver.store(true, ordering: .relaxed)
-        try await eventually("it comes to rest") { engine.hasGoneOn() }
+        try await eventually("the engine comes to rest") { engine.hasGoneOn() }
     }
 
     @Test("a sign-out that waits for the disk blocks no submitter and keeps the order")
@@ -51,7 +51,7 @@ struct BrokerEngineTests {
         #expect(done.withLock { $0 } == [])
         engine.submit(.busRestored)
         disk.signal()
-        try await eventually("the rest is done") { done.withLock { $0 } == ["noted", "announced", "announced"] }
+        try await eventually("all is announced") { done.withLock { $0 } == ["noted", "announced", "announced"] }
     }
 
     @Test("events before the start, such as a clock jump, are processed at the start")
@@ -75,7 +75,7 @@ struct BrokerEngineTests {
         let watch = try #require(ClockWatch { jumps.withLock { $0 += 1 } })
         for count in 1...3 {
             #expect(Self.setsClock())
-            try await eventually("the jump is told") { jumps.withLock { $0 } >= count }
+            try await eventually("the jump is reported") { jumps.withLock { $0 } >= count }
         }
         withExtendedLifetime(watch) {}
     }

@@ -17,10 +17,11 @@ struct CallersTests {
     private let peers = Shared<[DBusConnection]>([])
     /// The number of processes that ``callers(stuck:patience:)`` has begun to examine.
     private let looks = Shared(0)
-    /// What the first of them wait for.
+    /// Blocks the first of these examinations until it is signalled.
     private let gate = DispatchSemaphore(value: 0)
-    /// Whether each call of ``makeCalls(_:of:to:)`` was answered, and the ends of those that were admitted.
+    /// For each call of ``makeCalls(_:of:to:)``, whether it was admitted and its caller identified.
     private let answers = Shared<[Bool]>([])
+    /// The functions that end the admitted calls.
     private let ends = Shared<[@Sendable () -> Void]>([])
 
     init() throws {
@@ -28,7 +29,7 @@ struct CallersTests {
         connection = try DBusConnection.open(bus.bus)
     }
 
-    /// Callers that block while the first `count` processes are examined, until the gate opens.
+    /// Makes callers whose examination of each of the first `count` processes waits for ``gate``.
     private func callers(stuck count: Int = 0, patience: Duration = .seconds(60)) async throws -> Callers {
         let callers = Callers(
             connection: connection,
@@ -108,7 +109,7 @@ struct CallersTests {
         let callers = try await callers(stuck: 1)
         let (stuck, other) = (try await peer(), try await peer())
         let late = Task { await identify(callers, stuck.name) }
-        try await eventually("it is looked at") { looks.withLock { $0 } == 1 }
+        try await eventually("the process is examined") { looks.withLock { $0 } == 1 }
         let caller = try await identify(callers, other.name).get()
         #expect(caller.credentials.executable != ProcessView.unseen)
         #expect(told.withLock { $0 } == ["+\(caller.connection)"], "the other one still waits")
@@ -129,7 +130,7 @@ struct CallersTests {
         let callers = try await callers(stuck: 1, patience: .seconds(600))
         let (stuck, other) = (try await peer(), try await peer())
         let late = Task { await identify(callers, stuck.name) }
-        try await eventually("it is looked at") { looks.withLock { $0 } == 1 }
+        try await eventually("the process is examined") { looks.withLock { $0 } == 1 }
         stuck.connection.close()
         let refusal = await late.value
         #expect(throws: Refusal.self) { try refusal.get() }
@@ -178,7 +179,7 @@ struct CallersTests {
             for _ in 0..<3 { wait() }
             callers.forgetAll()
         }
-        try await eventually("all have ended") { ends.withLock { $0 } == 3 }
+        try await eventually("all calls have ended") { ends.withLock { $0 } == 3 }
     }
 
     @Test("the end of a connection is reported once, and only if it had called")
@@ -189,7 +190,7 @@ struct CallersTests {
         silent.connection.close()
         first.connection.close()
         second.connection.close()
-        try await eventually("both are gone") { told.withLock { $0.count } >= 4 }
+        try await eventually("both ends are reported") { told.withLock { $0.count } >= 4 }
         // The order in which the bus notices the two ends is undefined.
         let heard = told.withLock { $0 }
         let (one, two) = (try global(first.name), try global(second.name))
@@ -220,11 +221,11 @@ struct CallersTests {
         let (lasting, ending, ended) = (try await peer(), try await peer(), try await peer())
         ended.connection.close()
         let names = try [lasting, ending, ended].map { try global($0.name) }
-        try await eventually("it is gone") { try await connection.owner(of: ended.name) == nil }
+        try await eventually("the connection is gone") { try await connection.owner(of: ended.name) == nil }
         let gone = try await callers.follow(Set(names + ["another-bus\(lasting.name)"]))
         #expect(gone == [names[2], "another-bus\(lasting.name)"])
         ending.connection.close()
-        try await eventually("its end is told") { told.withLock { $0 } == ["-\(names[1])"] }
+        try await eventually("the end is reported") { told.withLock { $0 } == ["-\(names[1])"] }
     }
 
     // S6
@@ -275,12 +276,12 @@ struct CallersTests {
             }
             callers.announced()
         }
-        try await eventually("it leaves the bus") { reasons.withLock { $0.count } == 1 }
+        try await eventually("the broker leaves the bus") { reasons.withLock { $0.count } == 1 }
         #expect(reasons.withLock { $0[0] }.contains("the bus has read nothing for 1 s"))
         let peer = try DBusConnection.open(small.bus)
         try await peer.flush()
         let name = try #require(peer.uniqueName)
-        try await eventually("it is back") { if case .success = await identify(callers, name) { true } else { false } }
+        try await eventually("it returns") { if case .success = await identify(callers, name) { true } else { false } }
         withExtendedLifetime((hearing, lease)) {}
     }
 
@@ -313,7 +314,7 @@ struct CallersTests {
     func budgetOfFirstCalls() async throws {
         let callers = try await callers()
         for _ in 0..<40 { makeCalls(10, of: try await peer().name, to: callers) }
-        try await eventually("the bus has told of all") { answers.withLock { $0.count } == 400 }
+        try await eventually("all calls are refused or identified") { answers.withLock { $0.count } == 400 }
         #expect(answers.withLock { $0.count { $0 } } == Callers.limitOfUser.calls)
         for ended in ends.withLock({ $0 }) { ended() }
         let last = try await peer()
@@ -326,7 +327,7 @@ struct CallersTests {
     func budgetOfStuckProcesses() async throws {
         let callers = try await callers(stuck: 20, patience: .seconds(600))
         for _ in 0..<20 { makeCalls(16, of: try await peer().name, to: callers) }
-        try await eventually("as many as one user may have are left") {
+        try await eventually("only the user's limit of calls is in flight") {
             answers.withLock { $0 } == Array(repeating: false, count: 320 - Callers.limitOfUser.calls)
         }
         for ended in ends.withLock({ $0 }) { ended() }

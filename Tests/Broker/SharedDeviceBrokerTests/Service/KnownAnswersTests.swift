@@ -37,7 +37,7 @@ struct KnownAnswersTests {
         let newest = known.answer(answer(5), of: .getCurrentAccount)
         #expect(newest != nil)
         let oldest = known.answer(answer(1), of: .getCurrentAccount)
-        #expect(oldest == nil, "four came since")
+        #expect(oldest == nil, "four later responses have replaced it")
         for _ in 1...3 {
             let (long, round) = (
                 known.answer(answer(9, owing: 17), of: .getCurrentAccount), known.answer(answer(9), of: .getRound)

@@ -97,11 +97,11 @@ struct OrganisationServiceTests {
         func told() async throws -> DBusValue? {
             try await call(.getDeviceInformation, nil)["keyProblem"]
         }
-        try await eventually("the trouble") { try await told() == .string(problem) }
+        try await eventually("both problems are told") { try await told() == .string(problem) }
         let status = try await Program.sharedDevice.run(["status", "--state", directory.state, "--bus", bus.address])
         #expect(status.status == 0 && status.output.contains(problem), "\(status.output) \(status.errors)")
         for trouble in [KeyTroubles.Keys.tokens, .records] { keys.set(nil, for: trouble) }
-        try await eventually("order") { try await told() == nil }
+        try await eventually("no problem is told") { try await told() == nil }
     }
 }
 

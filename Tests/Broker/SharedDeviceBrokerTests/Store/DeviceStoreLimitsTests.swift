@@ -276,7 +276,7 @@ struct DeviceStoreLimitsTests {
             _ = try DeviceStore(database: database)
             try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         }
-        // The write-ahead log is empty, so a removal of her data finds all of it.
+        // The write-ahead log is empty: the close has moved all of Ada's data into the database file.
         #expect(disk.size(of: DeviceDatabase.fileName + "-wal") == 0)
         try disk.fill()
         let database = try DeviceDatabase(directory: disk.state, .existing)

@@ -15,7 +15,7 @@ import simulate
 final class VirtualDevice {
     struct App {
         let connection: String
-        /// The app that it claims to be.
+        /// The app that the process claims to be.
         var name: String?
     }
 
