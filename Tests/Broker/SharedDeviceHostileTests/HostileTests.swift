@@ -29,11 +29,11 @@ struct BrokerHostileTests {
     ]
 
     /// The limits of a sign-out's median and longest time. A sign-out takes a dozen messages, so a slow bus raises the
-    /// limit. The broker reads a message of 15 MB completely before it refuses it. The sign-out answers all requests of
-    /// watchers, who repeat them during it.
+    /// limit. The broker reads a message of 15 MB completely before it refuses it. A sign-out makes the broker respond
+    /// to all waiting requests of watchers, who repeat them meanwhile.
     private static func limits(_ deed: String, bus: Duration) -> (median: Duration, worst: Duration) {
-        // dbus-broker queues as many messages of one user ahead of others' as the broker reads in seconds. This limit
-        // shows only that the wait ends.
+        // dbus-broker queues so many messages of one user ahead of other users' that the broker needs seconds to read
+        // them. This limit shows only that the wait ends.
         if ["unanswered", "silent-crowd"].contains(deed), PrivateBus.Daemon.chosen == .broker {
             return (.seconds(10), .seconds(10))
         }
@@ -99,7 +99,7 @@ struct BrokerHostileTests {
     private static let refusedCrowds = crowds.map { Crowd(users: $0.users, bytes: $0.bytes, isRefusedByBus: true) }
     static let crowds = [36, 100].flatMap { users in [1, 30_000].map { Crowd(users: users, bytes: $0) } }
     /// The floods during which a service can still be reached in time. dbus-broker reads a few calls of each sender,
-    /// and then passes 16 messages on to the service. Unless the bus refuses it, a crowd fills the queue for the
+    /// and then passes 16 messages on to the service. A crowd that the bus does not refuse fills the queue for the
     /// service, however fast the service reads.
     static let bearable = floods + refusedCrowds + (PrivateBus.Daemon.chosen == .daemon ? crowds : [])
 
@@ -163,7 +163,7 @@ struct BrokerHostileTests {
     @Test(
         "a crowd on dbus-broker does not fill the broker's memory, and its effect ends",
         .enabled(if: Device.releasedProgram != nil, withoutReleasedBroker),
-        .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon it delays no other client"),
+        .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon a crowd delays no other client"),
         arguments: crowds
     )
     func endOfCrowd(crowd: Crowd) async throws {
@@ -214,7 +214,7 @@ struct BrokerHostileTests {
         #expect(hostile.isRunning, "\(hostile.errorText)")
     }
 
-    /// Shortest first.
+    /// Returns the times of sign-outs, shortest first.
     private func signOutTimes(
         _ count: Int,
         on device: Device,
@@ -363,7 +363,7 @@ struct BrokerHostileTests {
         try await device.signIn()
         device.killBroker()
         let tried = squatter.lines.count
-        try await eventually("it tries again") { squatter.lines.count > tried }
+        try await eventually("the squatter tries again") { squatter.lines.count > tried }
         try await device.startBroker()
         #expect(try await device.control.getCurrentAccount().current?.username == "ada")
         #expect(squatter.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(squatter.lines.prefix(5))")
@@ -375,7 +375,7 @@ struct BrokerHostileTests {
         let hostile = try await device.hostile("watches")
         defer { hostile.kill() }
         for (organization, isRestarted) in [("Contoso", false), ("Fabrikam", true)] {
-            // The broker can also start in this situation.
+            // The broker also starts while all inotify instances are taken.
             if isRestarted {
                 device.killBroker()
                 try await device.startBroker()

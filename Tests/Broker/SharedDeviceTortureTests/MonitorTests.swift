@@ -10,7 +10,7 @@ struct MonitorTests {
     private let ada = Marker(user: "ada", epoch: 12)
     private let grace = Marker(user: "grace", epoch: 14)
 
-    /// Ada's session 12 is over or open, and the app's duty has this progress.
+    /// Ada's session 12 is over or open, and the app's debt has this progress.
     private func truth(
         epoch: UInt64,
         adaIsOpen: Bool = false,

@@ -8,8 +8,8 @@ import SharedDeviceBroker
 /// another user.
 ///
 /// The program continually writes the marker of its present user. It learns the marker only from this process, as a
-/// real program learns its user. Only a start of the program that exists during the open session is told the marker. So
-/// all that it writes belongs to that session, and must be gone when the receipt arrives.
+/// real program learns its user. A run of the program gets the marker only if it exists during the open session. So all
+/// that it writes belongs to that session, and must be gone when the receipt arrives.
 final class AdapterProcess {
     static let app = "org.example.adapter"
     /// A mistake of the program: after the first adapter was killed, its child processes hide from the next one. The
@@ -42,7 +42,7 @@ final class AdapterProcess {
     }
 
     private var data: String { "\(directory)/data" }
-    /// The directory with a file for each start of the program, which contains the marker of its user.
+    /// The directory with a file for each run of the program, which contains the marker of its user.
     private var inbox: String { "\(directory)/inbox" }
 
     var manifest: String {
@@ -80,7 +80,7 @@ final class AdapterProcess {
         } while !found.isEmpty
     }
 
-    /// Kills the starts of the program, but not their child processes.
+    /// Kills the runs of the program, but not their child processes.
     func killProgram() {
         for number in starts.compactMap({ pid_t($0) }) where isProgram(number) { Glibc.kill(number, SIGKILL) }
     }
@@ -103,7 +103,7 @@ final class AdapterProcess {
     /// Tells the user's marker to the program.
     ///
     /// - Parameters:
-    ///   - starts: the starts that existed before the session was seen to be open.
+    ///   - starts: the runs of the program, by process number, that existed before the session was seen to be open.
     func use(_ starts: [String], by marker: Marker) {
         for start in starts where told.insert(start).inserted {
             let file = open("\(inbox)/\(start)", O_WRONLY | O_APPEND | O_CLOEXEC)
@@ -114,7 +114,7 @@ final class AdapterProcess {
         }
     }
 
-    /// The markers in its data, including data that is about to be deleted.
+    /// The markers in the program's data, including data that is about to be deleted.
     var sight: Sight {
         let paths = FileManager.default.enumerator(atPath: data)?.compactMap { $0 as? String } ?? []
         let names = paths.compactMap { $0.split(separator: "/").last }

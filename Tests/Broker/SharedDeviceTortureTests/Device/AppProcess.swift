@@ -36,9 +36,9 @@ final class AppProcess {
         number == 0 ? "org.example.control" : "org.example.app\(number)"
     }
 
-    /// Whether it was started and not killed since.
+    /// Whether the process was started and not killed since.
     var isAlive: Bool { process != nil }
-    /// Whether it has answered all commands that it can answer.
+    /// Whether the app has responded to all commands to which it can respond.
     var isIdle: Bool { pending.isEmpty || !isAlive || isStopped }
     var sight: Sight { Sight(app: participant, directory: directory) }
 
@@ -107,13 +107,13 @@ final class AppProcess {
         return text.split(separator: "\n").map(String.init)
     }
 
-    /// Whether it has deleted something and has more to delete.
+    /// Whether the app has deleted some data and has more to delete.
     var isDeleting: Bool { isAlive && !isStopped && journal.last?.hasPrefix("deleted") == true }
 
     /// Empties the journal. The app appends at the current end.
     func clearJournal() { truncate(journalPath, 0) }
 
-    /// The sessions whose data it may have by its own record; `nil` without a record.
+    /// The sessions whose data the app may hold by its own record; `nil` without a record.
     var recordedEpochs: [UInt64]? { Self.recordedEpochs(in: directory + "/state") }
 
     static func recordedEpochs(in directory: String) -> [UInt64]? {

@@ -1,7 +1,7 @@
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
 
-/// The rights of this process over a device. A schedule does not depend on it, so that a seed always gives the same
+/// The rights of this process over a device. Schedules do not depend on them, so that a seed always gives the same
 /// schedule. Steps that are not permitted are skipped.
 enum Rights {
     /// Whether apps run as two users, the broker as a third and hostile clients as a fourth. These users exist on every
@@ -24,7 +24,7 @@ enum Rights {
 
     /// The skipped parts, for the report of a run; empty if there are none.
     static var leftOut: [String] {
-        (hasUsers ? [] : ["a second user of apps and hostile clients, because only root is several users"])
+        (hasUsers ? [] : ["a second user of apps and hostile clients, because only root can act as several users"])
             + (canMount ? [] : ["a full disk, because this user may mount no file system"])
     }
 }
@@ -46,7 +46,7 @@ extension ChildProcess {
         return try ChildProcess("setpriv", identity(user) + options + [program] + arguments, environment: environment)
     }
 
-    /// The error output if it has ended by itself.
+    /// The error output, if the process has ended by itself.
     var failure: String? {
         guard !isRunning else { return nil }
         // The last output may still be in flight.
@@ -54,10 +54,10 @@ extension ChildProcess {
         return errorText
     }
 
-    /// The lines of its error output so far.
+    /// The lines of the error output so far.
     var log: [String] { errorText.split(separator: "\n").map(String.init) }
 
-    /// Kills it, and waits for its end.
+    /// Kills the process, and waits for its end.
     func end() {
         kill()
         waitUntilExit()

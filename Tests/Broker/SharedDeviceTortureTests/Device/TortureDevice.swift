@@ -179,14 +179,14 @@ final class TortureDevice {
 
     func fillDisk() throws { try ballast.fillDisk() }
 
-    /// The result is whether the disk was full.
+    /// Returns whether the disk was full.
     func freeDisk() -> Bool { ballast.remove() }
 
     // MARK: The bus and the administrator
 
     func restartBus() throws { try bus.restart() }
 
-    /// Signs out any account. The result is whether the device is signed out then.
+    /// Signs out any account. The value of the task is whether the device is signed out afterwards.
     func signOutAnyone() -> Task<Bool, Never> {
         Task { [administrator] in
             do throws(SharedDeviceError) {

@@ -15,7 +15,7 @@ struct Monitor: Sendable {
 
     /// Compares the data of the apps with the content of the broker's disk before and after the inspection.
     ///
-    /// Each check relies on facts that cannot be undone: a session that has ended, a settled duty, or a session that
+    /// Each check relies on facts that cannot be undone: a session that has ended, a settled debt, or a session that
     /// has begun after another. So the result does not depend on how long the inspection took.
     func check(before: Truth, _ sights: [Sight], after: Truth) throws(Violation) {
         guard before.epoch <= after.epoch else {

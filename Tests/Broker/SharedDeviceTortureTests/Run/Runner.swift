@@ -236,7 +236,8 @@ struct Runner {
         let starts = device.adapter.starts
         truth = try device.truth.read(after: monitor.base)
         try monitor.check(before: before, sights, after: truth)
-        // The session must not have ended by a note alone, because the starts may then be later than its end.
+        // A sign-out may be noted while the rows still show the session as open. The runs of the program may then have
+        // begun after the session's end.
         if let open = truth.open, let user = open.session.user, opens(open.epoch),
             device.truth.notedSignOut.map({ $0 < open.epoch }) ?? true
         {
