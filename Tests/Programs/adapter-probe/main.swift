@@ -35,7 +35,7 @@ case "deletion": await delete(arguments[1])
 default: exit(EX_USAGE)
 }
 
-/// An adapter that is killed at a point. Its command writes into the user's data and never exits by itself.
+/// An adapter that is killed at a checkpoint. Its command writes into the user's data and never exits by itself.
 func adapter(bus: String, directory: String, deadlyPoint: String) async throws {
     let data = "\(directory)/data"
     var settings = OwnedCommand.Settings(
@@ -60,7 +60,7 @@ func adapter(bus: String, directory: String, deadlyPoint: String) async throws {
     try await adapter.follow(application)
 }
 
-/// The enforcement, which sends itself a signal when it first reaches a point.
+/// The enforcement, which sends itself a signal when it first reaches a checkpoint.
 func enforce(bus: String, apps: String, point: String, signal: Int32) async throws {
     let isPast = Locked(false)
     let enforcer = try Enforcer(
@@ -144,7 +144,7 @@ func startWriter(_ data: String) throws {
     try process.run()
 }
 
-/// Ignores requests to exit.
+/// Writes without end, and ignores requests to exit.
 func keepWriting(to data: String) {
     signal(SIGTERM, SIG_IGN)
     signal(SIGHUP, SIG_IGN)

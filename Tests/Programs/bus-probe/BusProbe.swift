@@ -50,7 +50,7 @@ enum BusProbe {
         say(started.flatMap { ProgramStart.collect($0) }.map { "status \($0)" } ?? "did not start")
     }
 
-    /// Sends itself a signal just before it begins to wait for it.
+    /// Sends this process a signal just before the process begins to wait for the signal.
     private static func end(by signal: Int32) throws -> Never {
         let end = try EndSignals()
         kill(getpid(), signal)
@@ -115,8 +115,8 @@ enum BusProbe {
         return unsafeBitCast(symbol, to: Fork.self)()
     }
 
-    /// Forks in three situations: no thread is inside libdbus, this thread is, as in a signal handler, and another
-    /// thread stays there.
+    /// Forks in three situations: while no thread is inside libdbus, while this thread is (as in a signal handler), and
+    /// while another thread is.
     private static func forkInside(_ bus: Bus) throws {
         let connection = try DBusConnection.open(bus)
         guard outcomeInChild(of: connection) == "posted, no connection" else { exit(4) }
@@ -160,8 +160,8 @@ enum BusProbe {
         func carryOut() -> ContinuousClock.Instant? { nil }
     }
 
-    /// Lets tasks connect, and one more task that needs only a thread. Prints "others" when that task ends, "failed"
-    /// for each connecting task that finds no bus, and "connected" when all have ended.
+    /// Runs tasks that connect, and one more task that needs only a thread. Prints "others" when that task ends,
+    /// "failed" for each connecting task that finds no bus, and "connected" when all have ended.
     private static func connectInTasks(_ bus: Bus, _ count: Int) throws {
         let connected = DispatchGroup()
         for index in 0..<count {

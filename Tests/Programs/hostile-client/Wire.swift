@@ -41,7 +41,7 @@ enum Notifyd {
 
     static func post(_ name: String) -> WireMessage { call("Post", "s") { $0.string(name) } }
 
-    /// Makes a report of `count` names that have only the name `name`.
+    /// Makes a report of `count` entries, each with the name `name`, zeros and empty lists.
     static func report(_ count: Int, _ name: String = "") -> WireMessage {
         call("Report", "tua(sbtta(isut)a(isu))") {
             $0.number(UInt64(0))

@@ -122,7 +122,7 @@ func runSteps(in directory: String, deadlyPoint: String) async {
     }
 }
 
-/// Its description is requested after the step has returned and before it is in the journal.
+/// The result of a step. Its description is requested after the step has returned, and before the journal has the step.
 private struct Result: CustomStringConvertible, Sendable {
     let name: String
     let deadlyPoint: String

@@ -13,10 +13,10 @@ struct ListenerProgram: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "listener-app")
 
     @Option var identifier: String
-    @Option(help: "Where its record, its users' data and its events are.") var directory: String
+    @Option(help: "The directory of the app's record, user data and events.") var directory: String
     @Option var bus: String?
-    @Option(help: "The name by which the bus can start it.") var busName: String?
-    @Option(help: "Where in a cleanup it ends itself with SIGKILL: begin, midway or end.") var crash: String?
+    @Option(help: "The name by which the bus can start the app.") var busName: String?
+    @Option(help: "The point of a cleanup at which the app kills itself: begin, midway or end.") var crash: String?
     @Flag(help: "Begin no cleanup before the command “go”.") var hold = false
     @Flag(help: "End when everything is cleaned up and no account is signed in.") var untilNobody = false
 

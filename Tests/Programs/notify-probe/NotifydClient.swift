@@ -6,10 +6,10 @@ import Synchronization
 /// A process with registrations, for the tests. It carries out the commands from its standard input, prints the results,
 /// and ends with its input.
 ///
-///   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
+///   call METHOD ARGUMENT…   prints “ok VALUE…” or “refused NAME”
 ///
-/// It replies to `Tell` with the names that it has entered. It prints `suspend` and `resume`, and `posted INTERFACE`
-/// for each post.
+/// An argument is TYPE:VALUE; `as:` takes texts with commas between them. The process replies to `Tell` with the names
+/// that it has entered. It prints `suspend`, `resume` and `keep`, and `posted INTERFACE` for each post.
 func runNotifydClient() throws {
     let names = Locked<[String]>([])
     let connection = try DBusConnection.open()

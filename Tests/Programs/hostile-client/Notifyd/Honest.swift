@@ -10,7 +10,7 @@ import notify
 final class HonestProcess {
     /// How long one measurement takes, in seconds, if it then has enough rounds for a median.
     private static let patience = 5.0
-    /// A measurement continues with fewer rounds than this, until so many seconds are over, because machines can stall.
+    /// With fewer than `leastRounds`, a measurement goes on for up to `longest` seconds, because machines can stall.
     private static let (leastRounds, longest) = (9, 60.0)
     /// The number of seconds after which a post counts as lost.
     private static let lost = 25.0
@@ -37,7 +37,7 @@ final class HonestProcess {
         init(_ name: String) {
             self.name = name
             var (descriptor, token): (Int32, Int32) = (-1, -1)
-            require(notify_register_file_descriptor(name, &descriptor, 0, &token), "to hear \(name)")
+            require(notify_register_file_descriptor(name, &descriptor, 0, &token), "hear \(name)")
             self.descriptor = descriptor
         }
 
@@ -59,7 +59,7 @@ final class HonestProcess {
         pong = Hearing("honest.pong.\(peer)")
         own = Hearing("user.uid.\(user).own")
         kept = Self.registered("honest.kept.\(user)")
-        require(notify_set_state(kept, 42), "to set a state")
+        require(notify_set_state(kept, 42), "set a state")
         for name in quiet + ["user.uid.\(user).quiet"] {
             let token = Self.registered(name)
             var isPosted: Int32 = 0
@@ -71,13 +71,13 @@ final class HonestProcess {
         let answer = "honest.pong.\(user)"
         require(
             notify_register_dispatch("honest.ping.\(user)", &echo, .global()) { _ in notify_post(answer) },
-            "to echo"
+            "register the handler that answers pings"
         )
     }
 
     private static func registered(_ name: String) -> Int32 {
         var token: Int32 = -1
-        require(notify_register_check(name, &token), "to register \(name)")
+        require(notify_register_check(name, &token), "register \(name)")
         return token
     }
 
@@ -197,6 +197,6 @@ final class HonestProcess {
 /// Ends the process if the status is an error, because the process is of no use then.
 private func require(_ status: UInt32, _ what: String) {
     guard status != 0 else { return }
-    say("could not get \(what): status \(status)")
+    say("could not \(what): status \(status)")
     exit(70)
 }

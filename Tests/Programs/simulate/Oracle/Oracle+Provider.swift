@@ -12,12 +12,12 @@ struct ProviderTruth {
         let uptime: Duration
     }
 
-    /// For each session of the device, the provider's session, and when the sign-in began that last proved the user's
-    /// identity.
+    /// For each session of the device, the provider's session, and the beginning of the sign-in that last proved the
+    /// user's identity.
     var sessions: [UInt64: Int] = [:]
     var began: [UInt64: Begin] = [:]
-    /// The same by the provider's numbers. A broker that ends before a sign-in is committed continues with the previous
-    /// one.
+    /// The same beginnings, by the numbers of the provider's sessions. A broker that ends before a sign-in is committed
+    /// continues with the previous sign-in.
     var begins: [Int: Begin] = [:]
     var prompts: [String: Begin] = [:]
     /// The provider's last confirmation of the open session.
@@ -99,7 +99,7 @@ extension Oracle {
         // The device itself has ended the session and lost the sign-out in a power cut. The provider's response makes
         // up for that.
         if truth.isEnded { return }
-        // An event from during the sign-in counts, and so does one from before it within the permitted difference of
+        // An event during the sign-in counts. So does an event before the sign-in, within the permitted difference of
         // the clocks.
         if let revoked = world.organisation.revokedAt[truth.person], let began = provider.began[session],
             began.date.timeIntervalSince(revoked) <= 61

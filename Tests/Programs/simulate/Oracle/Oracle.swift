@@ -41,7 +41,7 @@ struct Oracle {
     var expired: Set<UInt64> = []
     var wasPowerCut = false
     var clockSetAt: Duration?
-    /// The age of a round that ended before this time is uncertain: across a restart only the wall clock measures it,
+    /// The age of a round that began before this time is uncertain: across a restart only the wall clock measures it,
     /// and the clock was set then.
     var roundsDoubtfulUntil: Duration?
     var hasManyUsers = false
@@ -87,7 +87,7 @@ struct Oracle {
     }
 
     mutating func configured(_ content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?) {
-        // A login is a sign-in again once the configuration uses logins again.
+        // Once the configuration uses logins again, each login may sign in again.
         defer { if policy.identity != .loginSession { spent.forget() } }
         switch content {
         case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: hasManyUsers)

@@ -92,7 +92,7 @@ private struct StepMaker {
     private var isEnforcerUp = true
     private var mayBeSignedIn = false
 
-    /// Whether the login at the seat is the sign-in, at first.
+    /// Whether the first configuration uses the login at the seat as the sign-in.
     private let isAtSeat: Bool
     private var isLogindUp = true
 

@@ -57,7 +57,8 @@ extension World {
         slots[index].toApp.append(.reconnected)
     }
 
-    /// The broker does not miss a process that has lost its connection and has not called on the next one.
+    /// Records the debts of a process that the broker does not know of, because the process has lost its connection and
+    /// has not called on the next one.
     private func forgetHeld(_ index: Int) {
         let connection = slots[index].connection
         let ledger = broker?.ledger ?? disk.ledger(at: now)

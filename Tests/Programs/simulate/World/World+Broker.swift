@@ -101,7 +101,7 @@ extension World {
         return moment
     }
 
-    /// How far ahead the clock of a broker is that waits by the wall clock.
+    /// The lead of the broker's clock, if the deliberate mistake is to wait by the wall clock.
     private var waitShift: Duration { mutant == .clockMovesWaits ? max(.zero, clockShift) : .zero }
 
     func feed(_ event: Event) {

@@ -132,7 +132,7 @@ extension World {
         case .renew(let number, let record, let mayBeUsed):
             let outcome = hasArrived ? renewed(record, mayBeUsed) : nil
             guard !isLost, let outcome else {
-                // After a request that did not arrive, the service may or may not know that it did not.
+                // The service does not always know that a request did not arrive.
                 let isKnown = !hasArrived && random.chance(50)
                 return feed(.renewed(number, .unavailable(Self.away, mayBeUsed: isKnown ? mayBeUsed : true)))
             }

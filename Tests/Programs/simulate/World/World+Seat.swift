@@ -119,7 +119,7 @@ extension World {
         if case .seat(let found) = event {
             note("the broker hears of the logins \(found?.sessions.map { "\($0.identifier) of \($0.userID)" } ?? [])")
             if mutant == .loginsAreForgotten { feed(.seat(Seat())) }
-            // A restarted broker has not received the time of the unlock.
+            // A restarted broker does not know which logins were locked, so each unlocked login counts as unlocked now.
             let unlocked = found.map { (seat.heard?.locked ?? $0.names).subtracting($0.locked) }
             for name in unlocked ?? [] { oracle.spent.remove(name, by: .lock) }
             seat.heard = found
@@ -151,7 +151,8 @@ struct SpentLogins {
 }
 
 extension Oracle {
-    /// Causes of a sign-out that do not spend the login: it has ended, is in the background or is not used.
+    /// The causes of a sign-out after which the login may sign in again: the login has ended, is in the background or
+    /// is not used.
     private static let harmless = ["logout", "switch of users", "logind does not respond", "the managed configuration"]
 
     mutating func judgeSeat(_ event: Event, _ effects: [Effect], _ before: Before, _ world: World) {
