@@ -90,11 +90,11 @@ struct AppProcess {
     let home: Int
     var keeper = Keeper.free
     var follower = Follower.waits
-    /// The session whose data it shows and may store.
+    /// The session whose data the process shows and may store.
     var shown: UInt64?
     var told: DeviceSession?
     var held: [SessionRecord.Session] = []
-    /// The ended sessions that it still has to clean up.
+    /// The ended sessions that the process still has to clean up.
     var stale: [SessionRecord.Session] = []
     /// The broker's marks for these sessions.
     var staleMarks: [UInt64: UInt64] = [:]
@@ -122,7 +122,7 @@ struct AppProcess {
 
     private static let firstRetry = Duration.seconds(1)
 
-    // MARK: Messages: one function for each, and one for each step that the process takes on its own
+    // MARK: Messages
 
     mutating func receive(_ message: Message, _ home: inout Home, _ calls: inout Calls, at now: Duration) {
         switch message {

@@ -68,7 +68,7 @@ package struct Campaign: Sendable {
     package var schedules: Int
     package var jobs: Int
     package var mutant: Mutant?
-    /// The number of failures after which the campaign stops.
+    /// The number of failures on one thread after which the campaign stops.
     package var enough = 1
     /// Receives the number of schedules played so far.
     package var progress: @Sendable (Int) -> Void = { _ in }

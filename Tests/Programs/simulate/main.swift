@@ -1,5 +1,6 @@
 // Plays schedules of a simulated device in this process. SCHEDULES and SEED select the schedules, and JOBS sets the
-// number of threads. SCHEDULES=1 prints what happens in the schedule. MUTANT applies one deliberate mistake.
+// number of threads. SCHEDULES=1 prints what happens in the schedule. MUTANT applies one deliberate mistake. FAILURES
+// sets the number of failures on one thread after which the run stops (1).
 // MUTANTS=yes says how soon each mistake is found, from its example seed or from SEED on. DIGEST=yes prints a hash of
 // all that happens, to compare before and after an optimisation of the simulation. Exits with 1 if a promise was broken
 // or a mistake was not found.

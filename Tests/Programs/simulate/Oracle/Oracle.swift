@@ -134,7 +134,7 @@ struct Oracle {
         endedAt = endedAt.filter { $0.key <= over }
         receipts = receipts.filter { $0.session <= over }
         receiptsOn = receiptsOn.filter { $0.key.session <= over }
-        // No app was told of its end.
+        // No app was told that this session had ended.
         spent.remove(ofSession: open.epoch)
         note(over, world)
     }

@@ -2,8 +2,8 @@ import Identity
 @_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
-/// Deliberate mistakes. Each changes the events or effects between the broker's reducer and the simulated world, and
-/// the simulation must detect it.
+/// Deliberate mistakes of the broker, an app or the enforcer. The simulation must detect each of them. No mistake changes
+/// the broker's reducer: the mistakes of the broker change what the reducer receives and what the world performs.
 package enum Mutant: String, CaseIterable, Sendable {
     case transactionIsNotSynced, noteIsNotWritten, noteIsNotRead, noteAfterBroadcast, answersBeforeCommit
     case ledgerIsNotWritten, restartForgets, noBroadcastAtStart
@@ -48,7 +48,7 @@ extension World {
         case (.receiptOfAnotherSession, .report(let progress, _, _, let detail)):
             call = .report(progress, session: state.ledger.rounds.last ?? 0, detail: detail)
         case (.receiptOfAnotherApp, .report(.finished, let session, _, _)):
-            // The first receipt counts for all apps, so this one counts as another app's receipt.
+            // The receipt counts as that of another app that owes a cleanup.
             guard let other = otherDebtor(session, state, but: request) else { return event }
             (connection, claimed) = other
         case (.signOutNamesNoSession, .signOut(let identifier, _)):

@@ -163,13 +163,13 @@ extension World {
         call(index, .activity)
     }
 
-    /// Whether another slot runs the same app for the same user. Its process may have cleaned up, which this one has
-    /// yet to learn.
+    /// Whether another slot has the same app and user. A process there may have cleaned up, and this process may not
+    /// know of it yet.
     private func isHeldElsewhere(_ index: Int, _ session: UInt64) -> Bool {
         slots.indices.contains { $0 != index && slots[$0].home == slots[index].home }
     }
 
-    /// An app repeats its last call, as if it did not trust its bus.
+    /// Repeats the app's last call that the broker has not read yet.
     private func sendAgain(_ index: Int) {
         for case .request(let request) in slots[index].toBroker.reversed() {
             call(index, request.call)

@@ -164,7 +164,7 @@ extension World {
         )
     }
 
-    /// Drops all responses because the broker has ended. Requests that have arrived were carried out.
+    /// Drops all requests and responses because the broker has ended. About half of the requests were carried out.
     func loseAnswersOfProvider() {
         for question in organisation.questions where random.chance(50) {
             switch question {

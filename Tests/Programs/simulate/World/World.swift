@@ -27,16 +27,16 @@ final class World {
         let home: Int?
         let user: UInt32
         let executable: String
-        /// The app that it claims to be.
+        /// The app that the process claims to be.
         let name: String?
         var process: AppProcess?
         var connection = ""
         var calls = Calls()
         var toBroker: [Incoming] = []
         var toApp: [AppProcess.Message] = []
-        /// Whether its process has stopped responding for ever.
+        /// Whether the process has stopped responding for ever.
         var isHung = false
-        /// The number of coming broadcasts that it will miss.
+        /// The number of coming broadcasts that the process will miss.
         var lostBroadcasts = 0
         var hasMissedBroadcast = false
 
