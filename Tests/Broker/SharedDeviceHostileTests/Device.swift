@@ -9,7 +9,7 @@ import Identity
 import SharedDeviceBroker
 
 /// A device on a bus for many users. The real broker runs as `daemon` with the capabilities that its unit names. The
-/// test process, as root, is the one enrolled app.
+/// test process, as root, is the enrolled app `org.example.control`.
 final class Device {
     enum Disk {
         case ordinary
@@ -132,8 +132,8 @@ final class Device {
 
     func killBroker() { broker?.end() }
 
-    /// Starts the hostile client as a user without any app on this device, and waits until it is at work. With
-    /// `enrolled`, the user runs an enrolled app.
+    /// Starts the hostile client as user 65534, and waits until it is at work. The client is no app of this device,
+    /// except for the deed `enrolled`, which runs an enrolled copy.
     func hostile(_ deed: String) async throws -> ChildProcess {
         let program = deed == "enrolled" ? hostileApp : ChildProcess.built("hostile-client")
         let process = try ChildProcess(as: 65534, program, [bus.address, deed])

@@ -1,6 +1,6 @@
 // A hostile client, which tests run as another user. It attacks notifyd (`runHostileNotifier`) or the broker:
-// hostile-client BUS DEED [NUMBER…]. It prints "ready" after the response to its first calls, and a line that begins
-// with LEAK for each response with information that it must not have. It runs until it is killed.
+// hostile-client BUS DEED [NUMBER…]. It prints "ready" when it is at work, and a line that begins with LEAK for each
+// response with information that it must not have. It runs until it is killed.
 import Basics
 import DBus
 import Foundation

@@ -15,9 +15,9 @@ struct VirtualProvider {
     var outcome: RenewalOutcome?
     /// A renewal that requests one of these scopes is refused.
     var refusedScopes: Set<String> = []
-    /// Makes the beginning and the end of sign-ins fail.
+    /// Makes each beginning of a sign-in and each end of a session fail.
     var error: IdentityError?
-    /// The result of a sign-in on another device.
+    /// The result of a sign-in on another device; a success with `nil` while the sign-in is pending.
     var polled: Result<String?, IdentityError> = .success(nil)
     /// Whether renewals and ends get no response. The test may feed responses itself.
     var hangs = false

@@ -94,7 +94,7 @@ struct Ballast {
         while write(file, block, block.count) > 0 {}
     }
 
-    /// Returns whether the disk was full.
+    /// Returns whether the disk had been filled.
     @discardableResult
     func remove() -> Bool { unlink(path) == 0 }
 }

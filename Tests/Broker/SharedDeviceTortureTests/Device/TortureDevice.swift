@@ -80,7 +80,7 @@ final class TortureDevice {
         }
     }
 
-    /// Writes manifests that identify the apps. They name no user, so that two users can run an app.
+    /// Writes manifests that identify the apps. Only the adapter's names a user, so that two users can run an app.
     private func enrol() throws {
         let manifests = Self.manifests(directory)
         try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
@@ -179,7 +179,7 @@ final class TortureDevice {
 
     func fillDisk() throws { try ballast.fillDisk() }
 
-    /// Returns whether the disk was full.
+    /// Returns whether the disk had been filled.
     func freeDisk() -> Bool { ballast.remove() }
 
     // MARK: The bus and the administrator

@@ -72,7 +72,7 @@ struct Monitor: Sendable {
 
 /// Checks that tokens are handed out only during their session.
 struct TokenMonitor: Sendable {
-    /// The latest epoch at which each token was first handed out.
+    /// For each token, the latest epoch at which it may first have been handed out.
     private var firstSeen: [String: UInt64] = [:]
 
     /// - Parameters:

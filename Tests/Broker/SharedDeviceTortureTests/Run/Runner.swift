@@ -10,7 +10,7 @@ struct Runner {
     /// announced, and no app owes a cleanup of it.
     private var opened: Set<UInt64> = []
     private var signOuts: [Task<Bool, Never>] = []
-    /// The count of inspections in which the adapter's program had files of a user.
+    /// The name of the count of inspections in which the adapter's program had files of a user.
     static let looksAtFiles = "looks at files of the adapter’s program"
     /// The present step, for the report of a failure.
     private(set) var place = "the beginning"

@@ -42,8 +42,8 @@ enum Step: Hashable, Sendable {
     case pause(Int)
     /// Waits until the running apps have answered their commands.
     case untilAnswered
-    /// Waits until no cleanup is owed. Requires all apps to run and room on the disk.
+    /// Waits until no cleanup is owed. Requires that broker, adapter and all apps run, and room on the disk.
     case untilCleaned
-    /// Waits until all apps show the signed-in user. Requires all apps to run and room on the disk.
+    /// Waits until all apps show the signed-in user. Requires the same as ``untilCleaned``.
     case untilShown
 }

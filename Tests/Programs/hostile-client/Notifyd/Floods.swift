@@ -61,7 +61,7 @@ extension Attacker {
         lanes(8, keeping: held) { connection, _ in connection.call(short) != nil }
     }
 
-    /// Suspends and resumes itself on many connections, and does not read the signals.
+    /// Suspends and resumes this process without end. Its registered connections do not read the signals.
     func suspendItself() {
         let held = connections()
         for connection in held { connection.send(Notifyd.enter(["suspended"])) }

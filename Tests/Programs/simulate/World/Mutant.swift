@@ -2,8 +2,9 @@ import Identity
 @_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
-/// Deliberate mistakes of the broker, an app or the enforcer. The simulation must detect each of them. No mistake changes
-/// the broker's reducer: the mistakes of the broker change what the reducer receives and what the world performs.
+/// Deliberate mistakes of the broker, an app or the enforcer. The simulation must detect each of them. No mistake
+/// changes the broker's reducer: the mistakes of the broker change what the reducer receives and what the world
+/// performs.
 package enum Mutant: String, CaseIterable, Sendable {
     case transactionIsNotSynced, noteIsNotWritten, noteIsNotRead, noteAfterBroadcast, answersBeforeCommit
     case ledgerIsNotWritten, restartForgets, noBroadcastAtStart
