@@ -122,7 +122,7 @@ struct AdministrationTests {
         _ = try device.answer(waiting)
     }
 
-    @Test("a sign-out gets its response even if its operator has lost the role meantime")
+    @Test("a sign-out gets its response even if its operator has lost the role meanwhile")
     func formerOperatorsSignOut() throws {
         device.configure { $0.operators = [1001] }
         try device.signIn("ada", by: device.app("a"))
@@ -221,7 +221,7 @@ struct AdministrationTests {
 
     // MARK: GetLog (CO-1, CO-6)
 
-    @Test("the log is read in pages, in either order, and names no person")
+    @Test("the log is read from the end or after an entry, and names no person")
     func pages() throws {
         for _ in 0..<5 {
             try device.signIn("ada", by: desk)

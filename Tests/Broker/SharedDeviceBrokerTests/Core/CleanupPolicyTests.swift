@@ -111,7 +111,7 @@ struct CleanupPolicyTests {
         device.expectRefused(late, .cleanupPending([names.a, names.desk]))
     }
 
-    @Test("after the timeout the next user signs in, but neither by nor to a late app")
+    @Test("after the timeout the next user may sign in, but a late app gets no account")
     func quarantine() throws {
         let session = try adaWasHere(Self.halfMinute)
         try device.finish(desk)

@@ -149,7 +149,7 @@ struct CleanupRoundTests {
         #expect(device.announcements >= announced + 2)
     }
 
-    @Test("a receipt that does not count is refused, and the cleanup is owed on asking")
+    @Test("an uncounted receipt is refused, and the app learns of its debt when it asks")
     func refusedReceipt() throws {
         let (second, third, late) = (device.app("a"), device.app("a"), device.app("a"))
         let session = try adaWasHere([second, third])

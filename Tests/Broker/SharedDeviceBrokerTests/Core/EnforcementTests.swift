@@ -144,7 +144,7 @@ struct EnforcementTests {
 
     // MARK: The app
 
-    @Test("a report is rejected while a process that had the account is still connected")
+    @Test("a report does not count while a process that had the account is connected")
     func processLeft() throws {
         try scene.handOver(to: enforcer)
         #expect(try scene.report(by: enforcer) == [scene.orders.connection])

@@ -91,7 +91,7 @@ struct OrganisationTests {
         #expect(device.disk.outbox.isEmpty)
     }
 
-    @Test("another issuer or client signs out, and another check interval does not")
+    @Test("another identity setting signs out; another check interval or scope does not")
     func configuration() throws {
         try device.signInAtProvider()
         try device.useOrganisation(", \"remoteCheckInterval\": 60")

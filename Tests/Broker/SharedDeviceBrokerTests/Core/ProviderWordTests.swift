@@ -109,7 +109,7 @@ struct ProviderWordTests {
         device.expectSignedIn()
         device.expectEpoch(epoch)
         device.expectSignedIn(after: .seconds(600))
-        // The same holds for a device that slept.
+        // The same holds if the broker got no event for as long.
         device.pause(for: .seconds(50_000))
         device.feed(.time)
         device.expectSignedIn(after: .seconds(1))

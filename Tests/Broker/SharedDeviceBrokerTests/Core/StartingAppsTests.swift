@@ -21,7 +21,7 @@ struct StartingAppsTests {
         return session
     }
 
-    @Test("an app is started at sign-out, after a broker restart and after its last exit")
+    @Test("an app in debt is started at sign-out and after a broker restart")
     func occasions() throws {
         try adaWasHere(orders)
         #expect(device.startedServices == ["org.example.orders"])

@@ -47,7 +47,7 @@ struct TokenVaultTests {
     }
 
     // S15
-    @Test("a token is fresh for less than three seconds of the monotonic clock")
+    @Test("a token is handed out again for two seconds of the monotonic clock")
     func freshness() {
         var vault = TokenVault()
         vault.store(token("t"), for: "a", scopes: ["a"], at: now)
