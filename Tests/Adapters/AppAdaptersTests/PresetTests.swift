@@ -10,7 +10,7 @@ struct PresetTests {
     private static let identifier = "org.example.unchanged"
     private static let marker = "marker-of-ada-4711"
 
-    /// A page that stores data in every way available to pages.
+    /// A page that stores a cookie, a value of local storage and a database.
     private static let page = """
         <title>\(marker)-title</title><script>
         document.cookie = "session=\(marker)-cookie; max-age=3600";

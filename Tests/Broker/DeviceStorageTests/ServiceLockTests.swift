@@ -31,7 +31,7 @@ struct ServiceLockTests {
         }
         defer { asked.withLock { $0.isOver = true } }
         for number in 0..<500 {
-            // A new directory each time: a process that another test starts now inherits the previous lock.
+            // A new directory each time, because a process that another test has just started may inherit the lock.
             let path = "\(directory.path)/\(number)"
             try #require(mkdir(path, 0o700) == 0)
             try #require(mknod("\(path)/shared-device-broker.lock", S_IFREG | 0o600, 0) == 0)

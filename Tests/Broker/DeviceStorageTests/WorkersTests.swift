@@ -10,7 +10,7 @@ import Testing
 // S1
 @Suite("The broker's own threads for blocking work")
 struct WorkersTests {
-    /// Counts the jobs inside, and releases them one by one.
+    /// Counts the jobs that run at the same time, and lets them end one by one.
     private final class Gate: Sendable {
         private let inside = Locked((now: 0, most: 0))
         private let entered = DispatchSemaphore(value: 0)
@@ -46,7 +46,7 @@ struct WorkersTests {
                 }
             }
             await onThread {
-                // Two jobs are inside until they are released.
+                // Two jobs run, and neither ends until `letOneOut` is called.
                 gate.waitForEntry()
                 gate.waitForEntry()
                 for _ in 0..<20 { gate.letOneOut() }
@@ -67,7 +67,7 @@ struct WorkersTests {
             for _ in 0..<3 {
                 group.addTask { (try? await workers.run { gate.pass() }) != nil }
             }
-            // The refused jobs return first, because none has been released.
+            // The refused jobs return first, because no accepted job may end yet.
             var results = [await group.next(), await group.next()]
             gate.letOneOut()
             gate.letOneOut()

@@ -251,7 +251,7 @@ struct DeviceScreenTests {
         }
     }
 
-    @Test("a round with invalid times is displayed")
+    @Test("invalid times of apps are ignored; a round with an invalid end is refused")
     func anyTimes() throws {
         func round(endedAt: Double, _ time: Double) -> DBusValue {
             let app: BrokerProtocol.Fields = [

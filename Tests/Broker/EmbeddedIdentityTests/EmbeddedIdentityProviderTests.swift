@@ -76,15 +76,15 @@ struct EmbeddedIdentityProviderTests {
         #expect(answers == Array(repeating: .failure(.invalidGrant), count: answers.count))
     }
 
-    @Test("an unknown user takes the same time as a wrong password")
+    @Test("an unknown user takes about as long as a wrong password")
     func sameTime() async throws {
-        // The cheap hash of tests takes less time than a busy machine adds.
+        // The hash of the other tests is so fast that the load of a busy machine would hide its time.
         let other = try TemporaryDirectory()
         let directory = try other.users(passwordCost: .standard)
         try directory.add(username: "ada", password: Secret("correct horse"))
         let provider = try EmbeddedIdentityProvider(directory: directory)
         var (known, unknown) = (Duration.seconds(3600), Duration.seconds(3600))
-        // In turns, and the fastest of each, because other tests use the same processors.
+        // The two names alternate, and the fastest attempt of each counts, because other tests use the same processors.
         for _ in 0..<4 {
             for name in ["ada", "nobody"] {
                 let start = ContinuousClock.now

@@ -126,7 +126,7 @@ final class TestClock: Sendable {
 }
 
 extension CompactSignature {
-    /// The signed header: algorithm, type and key.
+    /// The signed header: the algorithm, the type and the key's identifier.
     var header: String {
         String(decoding: signedBytes.prefix { $0 != UInt8(ascii: ".") }, as: UTF8.self)
     }

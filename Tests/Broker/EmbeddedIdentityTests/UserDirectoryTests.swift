@@ -81,7 +81,7 @@ struct UserDirectoryTests {
         ] {
             #expect(code { try directory.add(username: name, password: password) } == .invalidUsername, "\(name)")
         }
-        // A display name must not control the terminal.
+        // A display name must not be empty or control the terminal.
         for name in ["", "A\u{1B}[2J", "A\u{202E}B"] {
             let code = code { try directory.add(username: "ada", displayName: name, password: password) }
             #expect(code == .invalidDisplayName, "\(name)")

@@ -83,7 +83,7 @@ struct ProfileErrorTests {
 
     @Test("a cyclic or exponentially large binary property list is an error")
     func binaryLoops() throws {
-        /// References have one byte, and offsets have two.
+        /// Makes a binary property list of these objects, with references of one byte and offsets of two.
         func binary(_ objects: [[UInt8]]) -> Data {
             var bytes = Array("bplist00".utf8)
             var offsets: [UInt8] = []

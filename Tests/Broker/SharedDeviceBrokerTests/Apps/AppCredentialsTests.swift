@@ -96,7 +96,7 @@ struct AppCredentialsTests {
             let caller = credentials(unit: "a.service", label: "a (enforce)", flatpak: identity.flatpak)
             #expect(eligibility.decide(caller, claiming: "a.b").refusal?.code == code, "\(identity)")
         }
-        // Without a claimed name a manifest without proof is not matched.
+        // If proof is required, a manifest without it does not identify a caller that claims no name.
         let hint = AppManifest(identifier: "a.b", identity: .init(executable: "/usr/bin/a"))
         let identifiers = try [false, true].map { requiresProof in
             let eligibility = AppEligibility(manifests: [hint], requiresProof: requiresProof)

@@ -144,7 +144,7 @@ struct AppEligibilityTests {
         ] {
             #expect(text.contains(words), "\(text)")
         }
-        // The caller's path or name is unsafe for a shell.
+        // If the caller's path or name is unsafe for a shell, the refusal names no command.
         for (name, program) in [
             ("org.example.a", "/tmp/x;reboot"), ("a.b`reboot`", "/opt/a"), ("org.example.a", "/opt/a b"),
         ] {
@@ -153,7 +153,7 @@ struct AppEligibilityTests {
         }
     }
 
-    @Test("an exact list matches no prefix, and no list matches an app without a name")
+    @Test("an exact list matches no prefix, and no list matches an app without a name or manifest")
     func exact() {
         let codes = [
             decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])),
@@ -215,7 +215,7 @@ struct AppEligibilityTests {
                 .formerKeys(of: app, AppCredentials(user: 7, executable: "/usr/bin/python3"))
         }
         let own = "org.example.one (/usr/bin/python3, uid 7)"
-        // If only one app has the program, it also inherits the debts without a name.
+        // If only one app has the program, it also inherits the debts of callers that claimed no name.
         #expect(keys([one], app) == [own, "/usr/bin/python3 (uid 7)"] && keys([one, two], app) == [own])
         #expect(keys([one], AppIdentity(identifier: own)).isEmpty)
     }

@@ -193,10 +193,10 @@ struct AppManifestDirectoryTests {
             let first = try await firstUpdate(kept)
             #expect(first.manifests == [manifest("org.example.a")])
             #expect(first.problems.count == 1 && first.unknown.isEmpty)
-            #expect(first.contents == kept, "also at the start after this one")
+            #expect(first.contents == kept, "the content is kept for the next start, too")
         }
         unlink(directory.file("apps/a.json"))
-        #expect(try await firstUpdate(kept) == AppManifests(), "a manifest that was removed is over")
+        #expect(try await firstUpdate(kept) == AppManifests(), "a removed manifest does not keep its content")
     }
 
     @Test("a directory is read again without events while the reader asks for it")

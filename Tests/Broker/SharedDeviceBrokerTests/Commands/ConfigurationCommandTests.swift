@@ -50,7 +50,7 @@ struct ConfigurationCommandTests {
         expectLines(lines, in: outcome)
     }
 
-    @Test("warnings come first, and make --strict exit with 65")
+    @Test("warnings follow the first line, and make --strict exit with 65")
     func warnings() async throws {
         let text = #"{"sharedDevicemode": true}"#
         let outcome = try await check(text)
@@ -181,7 +181,7 @@ struct ConfigurationCommandTests {
         #expect(good.output.contains("AppBlockList has org.example.orders, which takes part because it was made"))
 
         mkdir(directory.file("data"), 0o755)
-        // Manifests write deleted paths in the kernel's form.
+        // A manifest is refused if a path to delete has an empty part.
         let data = directory.file("data").replacing("//", with: "/")
         let absent = directory.file("no data").replacing("//", with: "/")
         let cleanup = #"{"by": "app", "delete": ["\#(data)", "\#(absent)"]}"#

@@ -86,7 +86,7 @@ struct UserCommandTests {
         #expect(try await !run("list").output.contains("disabled"))
     }
 
-    @Test("a removed user is gone, even if a variable names the state directory")
+    @Test("a removed user's name is erased, also if a variable names the state directory")
     func remove() async throws {
         try add("ada.lovelace")
         let outcome = try await Program.sharedDevice.run(

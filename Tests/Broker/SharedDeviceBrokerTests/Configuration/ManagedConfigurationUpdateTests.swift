@@ -172,7 +172,7 @@ struct ManagedConfigurationWatchTests {
         try await reader.wait(for: shared)
     }
 
-    @Test("a late reader gets the latest state only")
+    @Test("a late reader gets the latest state without all earlier ones")
     func lateReader() async throws {
         try directory.write(sharedText, to: "managed.json")
         let late = try await reader()

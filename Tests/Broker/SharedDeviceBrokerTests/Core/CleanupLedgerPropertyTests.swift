@@ -62,8 +62,8 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    /// The progress of a debt as a rank, which falls only if a process ends or a receipt does not count. A failed cleanup
-    /// may begin again, so both have the same rank.
+    /// The progress of a debt as a rank, which falls only if a process ends or a receipt does not count. A failed
+    /// cleanup may begin again, so both have the same rank.
     private func rank(_ progress: CleanupReport.Progress) -> Int {
         switch progress {
         case .owed: 0

@@ -198,7 +198,7 @@ struct CallersTests {
         #expect(Set(heard.dropFirst(2)) == ["-\(one)", "-\(two)"] && heard.count == 4)
     }
 
-    @Test("a process that is gone before the bus was asked is forgotten")
+    @Test("a connection that ends before the bus is asked about it is forgotten")
     func goneAtOnce() async throws {
         let callers = try await callers()
         for _ in 0..<50 {
@@ -229,7 +229,7 @@ struct CallersTests {
     }
 
     // S6
-    @Test("forty callers need one match rule")
+    @Test("forty callers need at most eight match rules")
     func manyCallers() async throws {
         let callers = try await callers()
         for _ in 0..<40 { _ = try await identify(callers, peer().name).get() }

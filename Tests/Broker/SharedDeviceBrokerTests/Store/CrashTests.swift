@@ -92,7 +92,7 @@ struct CrashTests {
         while process.lines.count < count, process.isRunning { try await Task.sleep(for: .milliseconds(1)) }
         try await Task.sleep(for: wait)
         process.kill()
-        #expect(await process.exitStatus() == 128 + SIGKILL, "it ended by itself: \(process.errorText)")
+        #expect(await process.exitStatus() == 128 + SIGKILL, "the process ended by itself: \(process.errorText)")
         return process.lines
     }
 }

@@ -291,7 +291,7 @@ struct DeviceStoreLimitsTests {
         #expect(try store.load(at: .now).device.account == nil)
     }
 
-    /// Makes each row update fail, as on a full disk.
+    /// Makes each update of the device's row fail, as on a full disk.
     private func fillDisk() throws {
         try directory.sql("CREATE TRIGGER full BEFORE UPDATE ON device BEGIN SELECT RAISE(ABORT, 'full'); END")
     }

@@ -82,7 +82,7 @@ struct DeviceStoreTests {
         let first = try DeviceDatabase(directory: path).device().epoch
         #expect(first >= before)
         try DeviceDatabase(directory: path).save(DeviceState(mode: .shared, account: nil, epoch: first + 1))
-        #expect(try DeviceDatabase(directory: path).device().epoch == first + 1, "it goes on from where it is")
+        #expect(try DeviceDatabase(directory: path).device().epoch == first + 1, "the epoch stays when it is reopened")
     }
 
     @Test("all fields of committed values are read back after opening again")

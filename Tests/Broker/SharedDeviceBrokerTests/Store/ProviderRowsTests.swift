@@ -34,7 +34,7 @@ struct ProviderRowsTests {
         )
     }
 
-    /// A sign-in, and the pending end of an earlier user's session in the outbox.
+    /// Commits a sign-in, and the pending end of an earlier user's session in the outbox.
     private func signIn(_ store: DeviceStore) throws {
         var batch = Batch(number: 1)
         batch.device = state
