@@ -169,7 +169,7 @@ struct SessionTracesTests {
 @Suite("shared-device session-traces")
 struct SessionTracesCommandTests {
     private static let identifier = "org.example.session-traces"
-    /// The places with traces of the developer's own, which the tests must not touch.
+    /// The steps that the tests leave out, because they would touch the developer's own data.
     private static let without = "clipboard,keyring,print-queue,trash"
 
     private func command(_ arguments: [String], home: TraceHome) async throws -> (status: Int32, output: String) {
