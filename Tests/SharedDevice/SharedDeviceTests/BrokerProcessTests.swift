@@ -44,7 +44,7 @@ struct BrokerProcessTests {
     @Test("a service manager that does not read blocks nothing and gets “ready” later")
     func fullQueue() async throws {
         let (device, manager) = try await deviceWithManager("WATCHDOG_USEC=60000", fills: true)
-        try await eventually("the failure is logged") { device.broker?.errorText.contains("is told again") == true }
+        try await eventually("the failure is logged") { device.broker?.errorText.contains("trying again") == true }
         let application = device.application()
         try await application.signIn("ada")
         try await application.signOutCurrent()
