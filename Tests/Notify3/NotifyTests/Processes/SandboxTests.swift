@@ -247,14 +247,15 @@ struct SandboxTests {
         let lease: MatchRuleLease = try await outside.addMatch(MatchRule(interface: "org.notifycenter.Probe1"))
         let filtered = try await filtered()
         let inside = DarwinNotifyCenter(bus: filtered.bus)
-        let observations = Locked<[NotificationObservation]>([])
+        let observations = Locked<[Result<NotificationObservation, any Error>]>([])
         for number in 0..<4 {
             Thread.detachNewThread {
-                let observation = try? inside.observe("n.\(number)", delivery: .immediate, handler: { _ in })
-                observations.withLock { $0 += [observation].compactMap(\.self) }
+                let result = Result { try inside.observe("n.\(number)", delivery: .immediate, handler: { _ in }) }
+                observations.withLock { $0.append(result) }
             }
         }
-        try await eventually("all are registered") { observations.withLock { $0.count } == 4 }
+        try await eventually("all calls have returned") { observations.withLock { $0.count } == 4 }
+        for result in observations.withLock({ $0 }) { _ = try result.get() }
         try await outside.flush()
         #expect(probes.lines.count == 1)
         withExtendedLifetime((token, lease, notifyd, filtered)) {}
