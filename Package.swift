@@ -39,8 +39,8 @@ func systemLibrary(_ name: String, path: String, pkgConfig: String, apt: String)
     .systemLibrary(name: name, path: path, pkgConfig: pkgConfig, providers: [.apt([apt])])
 }
 
-// The folders are in the order of their use: a library uses those above it, programs and tests any. A target names only what
-// its other dependencies do not bring along.
+// The folders are in the order of their use: a library uses the folders above it, a program or a test uses any folder.
+// A target names only dependencies that its other dependencies do not bring along.
 let package = Package(
     name: "notify-center",
     products: (libraries + partsOfExtensions).map { .library(name: $0, targets: [$0]) }
@@ -66,7 +66,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
     targets: [
-        // MARK: Basics: what every part uses. No D-Bus, no Foundation
+        // MARK: Basics: code that every part uses, without D-Bus and Foundation
         // Calls of Linux that Swift's Glibc module lacks.
         .target(name: "CLinux", path: "Sources/Basics/CLinux"),
         // Locks, threads, starting programs, watching files, JSON from strangers, the version.
@@ -101,14 +101,14 @@ let package = Package(
             dependencies: ["NotifyCenterFoundation"],
             path: "Sources/Notifications/AppleNotifications"
         ),
-        // What CoreFoundation's headers hide on Linux.
+        // Declarations that CoreFoundation's headers hide on Linux.
         .target(name: "CCoreFoundationNotifications", path: "Sources/Notifications/CCoreFoundationNotifications"),
         .target(
             name: "CoreFoundationNotifications",
             dependencies: ["CCoreFoundationNotifications", "NotifyCenterFoundation"],
             path: "Sources/Notifications/CoreFoundationNotifications"
         ),
-        // A process with a center, which does what its arguments or its standard input say.
+        // A process with a center. Its arguments or its standard input have its commands.
         .executableTarget(
             name: "notification-probe",
             dependencies: ["NotifyCenterFoundation"],
@@ -147,7 +147,7 @@ let package = Package(
         .target(name: "CNotify", path: "Sources/Notify3/CNotify"),
         .target(name: "notify", dependencies: ["CNotify", "NotifyCenter"], path: "Sources/Notify3/notify"),
         .executableTarget(name: "notifyd", dependencies: ["NotifyCenter"], path: "Sources/Notify3/notifyd"),
-        // What notifyutil and notify-center have in common.
+        // The common code of notifyutil and notify-center.
         .target(name: "CommandSupport", dependencies: ["notify"], path: "Sources/Notify3/CommandSupport"),
         .executableTarget(name: "notifyutil", dependencies: ["CommandSupport"], path: "Sources/Notify3/notifyutil"),
         .executableTarget(
@@ -173,7 +173,7 @@ let package = Package(
             exclude: ["CProgramTests/Programs", "install-check"]
         ),
 
-        // MARK: SharedDevice: what an app on a shared device links
+        // MARK: SharedDevice: the libraries for apps on a shared device
         .target(name: "SharedDevice", dependencies: ["NotifyCenter"], path: "Sources/SharedDevice/SharedDevice"),
         // MSAL's names, for code that was written for shared device mode on iOS.
         .target(name: "MSAL", dependencies: ["SharedDevice"], path: "Sources/SharedDevice/MSAL"),
@@ -202,8 +202,8 @@ let package = Package(
         ),
 
         // MARK: Broker: the service that holds the account of a device, its users, and its administration
-        // The project's own four files on SQLite's C functions, because GRDB 7.10 imports Foundation, which brings ICU along: with it the broker
-        // had 64 MB on the disk and 25.5 MB in memory (100 apps), without it 17 MB and 18.7 MB.
+        // The project's own four files on SQLite's C functions. GRDB 7.10 imports Foundation, and with it ICU: the broker
+        // had 64 MB on the disk and 25.5 MB in memory (100 apps), and has 17 MB and 18.7 MB without it.
         systemLibrary("CSQLite", path: "Sources/Broker/CSQLite", pkgConfig: "sqlite3", apt: "libsqlite3-dev"),
         // scrypt, from libxcrypt: every Linux has it, and its "$7$" strings are a form that other tools can check.
         systemLibrary("CCrypt", path: "Sources/Broker/CCrypt", pkgConfig: "libcrypt", apt: "libcrypt-dev"),
@@ -217,7 +217,7 @@ let package = Package(
             dependencies: ["CCrypt", "DeviceStorage", "Identity"],
             path: "Sources/Broker/EmbeddedIdentity"
         ),
-        // What administrators write: the managed configuration and the apps' manifests.
+        // The files of administrators: the managed configuration and the apps' manifests.
         .target(name: "DeviceConfiguration", dependencies: ["Identity"], path: "Sources/Broker/DeviceConfiguration"),
         .target(
             name: "SharedDeviceBroker",
@@ -225,7 +225,7 @@ let package = Package(
             path: "Sources/Broker/SharedDeviceBroker",
             resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
         ),
-        // What programs that run as services do alike: log, signs of life.
+        // The common code of services: their log and their signs of life.
         .target(
             name: "ServiceSupport",
             dependencies: ["DeviceConfiguration", "DeviceStorage", argumentParser, logging],
@@ -236,7 +236,7 @@ let package = Package(
             dependencies: ["EmbeddedIdentity", "ServiceSupport", "SharedDeviceBroker"],
             path: "Sources/Broker/shared-device-broker"
         ),
-        // What commands print and read: a device as its observers see it, tables, metrics, secrets at a terminal.
+        // Input and output of commands: the view of a device, tables, metrics, secrets at a terminal.
         .target(
             name: "CommandParts",
             dependencies: ["DeviceConfiguration", argumentParser],
@@ -255,7 +255,7 @@ let package = Package(
             dependencies: ["notify", "SharedDevice"],
             path: "Tests/Programs/hostile-client"
         ),
-        // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
+        // A listener app. Its standard input has its commands, and its environment its deliberate mistakes.
         .executableTarget(name: "torture-app", dependencies: ["SharedDevice"], path: "Tests/Programs/torture-app"),
         // Broker, apps, bus and disk in one process, on a simulated clock; also a store that commits until it is killed.
         .executableTarget(name: "simulate", dependencies: ["SharedDeviceBroker"], path: "Tests/Programs/simulate"),
@@ -273,7 +273,7 @@ let package = Package(
             ]
         ),
 
-        // MARK: Adapters: what takes part in the place of programs that know nothing of shared device mode
+        // MARK: Adapters: they take part for programs that know nothing of shared device mode
         .target(name: "AppAdapters", dependencies: ["DeviceConfiguration"], path: "Sources/Adapters/AppAdapters"),
         .executableTarget(
             name: "shared-device-cleanup",
@@ -313,7 +313,7 @@ let package = Package(
         ),
         .executableTarget(name: "flight-briefing", dependencies: ["ExampleSupport"], path: "Examples/FlightBriefing"),
         .executableTarget(name: "field-service", dependencies: ["ExampleSupport"], path: "Examples/FieldService"),
-        // Apps and receipts of the demonstrations. The programs at the end of a demonstration's list are built beside it.
+        // Apps and receipts of the demonstrations. A demonstration lists the programs that have to be built beside it.
         .target(
             name: "DemoStage",
             dependencies: ["DeviceConfiguration", "ExampleSupport", "SharedDeviceTestKit"],

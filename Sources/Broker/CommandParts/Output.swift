@@ -125,7 +125,7 @@ public func reportingFailure(_ body: () throws -> Void) throws {
 
 /// Replaces a file in one step. Only the owner may write the new file, and everyone may read it.
 ///
-/// - Parameter remedy: What the message ends with, after a semicolon.
+/// - Parameter remedy: The end of the message, after a semicolon.
 public func replaceFile(_ path: String, by content: String, remedy: String? = nil) throws(CommandFailure) {
     do throws(AtomicFile.Failure) {
         try AtomicFile(path: path, readers: .everyone, isOwnDirectory: false).write(content.utf8)
