@@ -131,19 +131,19 @@ public final class DBusConnection: Sendable {
         let began = ContinuousClock.now
         try await core.connectAside(ConnectionCore.attempt(message))
         let deadline = Self.deadline(timeout, since: began)
-        let (core, serial) = (core, core.takeSerial())
+        let core = core
         let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let call = PendingCall(held.message.sharedReference(), deadline: deadline) {
                     continuation.resume(returning: $0)
                 }
-                core.startCall(call, serial: serial)
+                core.startCall(call)
                 // If the task was cancelled before the call was inserted, the handler found nothing to cancel.
-                if Task.isCancelled { core.cancelCall(serial: serial) }
+                if Task.isCancelled { core.cancelCall(held.message) }
             }
         } onCancel: {
-            core.cancelCall(serial: serial)
+            core.cancelCall(held.message)
         }
         return try result.get()
     }
@@ -187,7 +187,7 @@ public final class DBusConnection: Sendable {
                 largestAnswer: largestAnswer ?? PendingCall.largestAnswer,
                 waiter: answered
             )
-            core.startCall(call, serial: core.takeSerial())
+            core.startCall(call)
         } catch {
             answered(.failure(error))
         }
@@ -213,11 +213,11 @@ public final class DBusConnection: Sendable {
         let core = core
         try core.checkWaiting(ConnectionCore.attempt(message))
         let held = HeldMessage(try message.unsent())
-        let (deadline, serial) = (ContinuousClock.now + timeout, core.takeSerial())
+        let deadline = ContinuousClock.now + timeout
         let result: Result<[DBusValue], DBusError> = core.wait(
             until: deadline,
             late: {
-                core.forgetCall(serial: serial)
+                core.forgetCall(held.message)
                 return .failure(.noAnswer(ConnectionCore.attempt(held.message)))
             },
             start: { answered in
@@ -226,7 +226,7 @@ public final class DBusConnection: Sendable {
                     deadline: deadline,
                     waiter: answered
                 )
-                core.startCall(call, serial: serial)
+                core.startCall(call)
             }
         )
         return try result.get()

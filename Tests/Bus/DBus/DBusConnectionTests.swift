@@ -179,6 +179,34 @@ struct DBusConnectionTests {
         #expect(answers == 20)
     }
 
+    // xdg-dbus-proxy hangs up otherwise.
+    @Test("messages of several threads leave in the order of their serials")
+    func serials() async throws {
+        let serials = Noted<UInt32>()
+        let observation = served.server.onSignal { if $0.interface == "org.example.Ping" { serials.note($0.serial) } }
+        let lease: MatchRuleLease = try await served.server.addMatch(MatchRule(interface: "org.example.Ping"))
+        await withTaskGroup { group in
+            for number in 0..<4 {
+                group.addTask {
+                    for _ in 0..<500 {
+                        #expect(throws: Never.self) {
+                            // A signal sent as a call passes where calls pass, and the receiver sees its serial.
+                            number.isMultiple(of: 2)
+                                ? try connection.send(.ping())
+                                : connection.core.startCall(PendingCall(try .ping(), deadline: nil) { _ in })
+                        }
+                    }
+                }
+            }
+        }
+        try await connection.flush()
+        try await served.server.flush()
+        let heard = serials.all
+        #expect(heard.count == 2000)
+        #expect(zip(heard, heard.dropFirst()).allSatisfy { $0 < $1 })
+        withExtendedLifetime((observation, lease)) {}
+    }
+
     @Test("a handler that holds the last reference to its own connection can be removed")
     func handlerHoldsConnection() throws {
         func tokens() throws -> [Observation] {

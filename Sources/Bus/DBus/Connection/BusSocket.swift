@@ -132,7 +132,7 @@ final class BusSocket: Sendable {
         serial: UInt32,
         attempted: @autoclosure () -> String
     ) throws(DBusError) -> Standing {
-        if dbus_message_get_serial(message.pointer) == 0 { dbus_message_set_serial(message.pointer, serial) }
+        if message.serial == 0 { message.setSerial(serial) }
         enum Outcome {
             case queued(Standing)
             case full, outOfMemory

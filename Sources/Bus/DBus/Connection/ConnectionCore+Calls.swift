@@ -51,7 +51,11 @@ struct PendingCalls {
         calls.lazy.filter { !late.contains($0.key) }.compactMap(\.value.deadline).min()
     }
 
-    mutating func insert(_ call: PendingCall, serial: UInt32) { calls[serial] = call }
+    /// Numbers the call's message, and inserts the call.
+    mutating func insert(_ call: PendingCall, serial: UInt32) {
+        call.message.setSerial(serial)
+        calls[serial] = call
+    }
 
     /// Removes and returns the call that the reply responds to; `nil` if the call has ended, or the reply does not come
     /// from the called peer. The owner of a well-known name cannot be checked: it responds under its unique name.
@@ -81,6 +85,9 @@ struct PendingCalls {
         return calls.removeValue(forKey: serial)
     }
 
+    /// Removes the call of this message, which has no serial before it is inserted.
+    mutating func remove(_ message: borrowing DBusMessage) -> PendingCall? { remove(message.serial) }
+
     mutating func expired(at now: ContinuousClock.Instant) -> [PendingCall] {
         let expired = calls.filter { serial, call in
             !late.contains(serial) && call.deadline.map { $0 <= now } ?? false
@@ -102,28 +109,33 @@ struct PendingCalls {
 extension ConnectionCore {
     /// Sends a method call. The waiter is called once: on the reading thread with the response, or on this thread if
     /// the call could not be sent.
-    ///
-    /// - Parameter serial: the key for ``cancelCall(serial:)``.
-    func startCall(_ call: PendingCall, serial: UInt32) {
-        do throws(DBusError) { try send(call, serial: serial) } catch { call.waiter(.failure(error)) }
+    func startCall(_ call: PendingCall) {
+        do throws(DBusError) { try send(call) } catch { call.waiter(.failure(error)) }
     }
 
     /// Sends a method call. Does not call the waiter if it throws.
-    private func send(_ call: PendingCall, serial: UInt32) throws(DBusError) {
-        // Inserted before it is sent, so that the response finds it.
-        let (socket, wakes): (BusSocket, Bool)
-        if let inserted = insert(call, serial: serial) {
-            (socket, wakes) = inserted
-        } else {
-            (socket, wakes) = try connectAndInsert(call, serial: serial)
-        }
-        do throws(DBusError) {
-            let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
-            if wakes || needsReader(standing) { event.signal() }
-        } catch {
-            // If the call is gone, another thread has told the waiter.
-            guard state.withLock({ $0.calls.remove(serial) }) != nil else { return }
-            throw error
+    private func send(_ call: PendingCall) throws(DBusError) {
+        try checkProcess(call.attempted)
+        if try sendIfReading(call) { return }
+        _ = try socket(call.attempted, by: call.deadline)
+        try startReading()
+        guard try sendIfReading(call) else { throw .disconnected(call.attempted) }
+    }
+
+    /// Sends the call if the bus is connected and there is a reading thread.
+    private func sendIfReading(_ call: PendingCall) throws(DBusError) -> Bool {
+        try numbered { serial throws(DBusError) in
+            // Inserted before it is sent, so that the response finds it.
+            guard let (socket, wakes) = insert(call, serial: serial) else { return false }
+            do throws(DBusError) {
+                let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
+                if wakes || needsReader(standing) { event.signal() }
+            } catch {
+                // If the call is gone, another thread has told the waiter.
+                guard state.withLock({ $0.calls.remove(serial) }) != nil else { return true }
+                throw error
+            }
+            return true
         }
     }
 
@@ -131,28 +143,21 @@ extension ConnectionCore {
     ///
     /// - Returns: the socket, and whether the reading thread must be woken; `nil` in any other case.
     private func insert(_ call: PendingCall, serial: UInt32) -> (BusSocket, wakes: Bool)? {
-        guard !isForeign else { return nil }
-        return state.withLock { state in
+        state.withLock { state in
             guard state.isReading, case .connected(let socket) = state.phase else { return nil }
             state.calls.insert(call, serial: serial)
             return (socket, state.advanceAlarm(to: call.deadline))
         }
     }
 
-    private func connectAndInsert(
-        _ call: PendingCall,
-        serial: UInt32
-    ) throws(DBusError) -> (BusSocket, wakes: Bool) {
-        _ = try socket(call.attempted, by: call.deadline)
-        try startReading()
-        guard let inserted = insert(call, serial: serial) else { throw .disconnected(call.attempted) }
-        return inserted
+    /// Ends the call of this message, if it is pending, without calling its waiter.
+    @discardableResult
+    func forgetCall(_ message: borrowing DBusMessage) -> PendingCall? {
+        state.withLock { $0.calls.remove(message) }
     }
 
-    func forgetCall(serial: UInt32) { _ = state.withLock { $0.calls.remove(serial) } }
-
-    func cancelCall(serial: UInt32) {
-        guard !isForeign, let call = state.withLock({ $0.calls.remove(serial) }) else { return }
+    func cancelCall(_ message: borrowing DBusMessage) {
+        guard !isForeign, let call = forgetCall(message) else { return }
         call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
     }
 
@@ -197,7 +202,7 @@ extension ConnectionCore {
         waiter: @escaping PendingCall.Waiter
     ) {
         let deadline = timeout.map { ContinuousClock.now + $0 }
-        startCall(PendingCall(message, deadline: deadline, waiter: waiter), serial: takeSerial())
+        startCall(PendingCall(message, deadline: deadline, waiter: waiter))
     }
 
     // MARK: Match rules
@@ -307,7 +312,7 @@ extension ConnectionCore {
                     return (answer, answer.actions)
                 }.tell()
             }
-            try send(call, serial: takeSerial())
+            try send(call)
         case .remove(let rule):
             // Queued: other threads wait for this one to send their requests, and a stopped bus would block it.
             try queue(try Self.removeMatch.get().filled(with: rule.description))

@@ -93,8 +93,10 @@ final class ConnectionCore: Sendable {
     let readingThread = Atomic<UInt>(0)
     /// Whether the reading thread already waits for room in the socket, and need not be woken for that.
     let awaitsRoom = Atomic<Bool>(false)
-    /// The serial of the next message. libdbus assigns lower serials to its first few messages, such as Hello.
-    private let nextSerial = Atomic<UInt32>(16)
+    /// The serial of the next message. Held from the numbering of a message until libdbus has it, so that messages
+    /// leave in the order of their serials: xdg-dbus-proxy hangs up otherwise. Taken before ``state`` and outside
+    /// ``onLibdbus(_:)``. libdbus assigns lower serials to its first few messages, such as Hello.
+    private let nextSerial = Locked<UInt32>(16)
     private let process = ForkedChild.Process()
 
     /// How long a sender waits for a bus that does not read.
@@ -134,11 +136,13 @@ final class ConnectionCore: Sendable {
 
     // MARK: Sending
 
-    func takeSerial() -> UInt32 {
-        while true {
+    /// Runs `send` with the next serial, in the order of the serials.
+    func numbered<Result: ~Copyable>(_ send: (UInt32) throws(DBusError) -> Result) throws(DBusError) -> Result {
+        try nextSerial.withLock { next throws(DBusError) in
+            let serial = next
             // 0 is not a valid serial.
-            let serial = nextSerial.wrappingAdd(1, ordering: .relaxed).oldValue
-            if serial != 0 { return serial }
+            next = max(next &+ 1, 1)
+            return try send(serial)
         }
     }
 
@@ -194,12 +198,14 @@ final class ConnectionCore: Sendable {
         to socket: BusSocket,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> Bool {
-        // In one block, because each entry costs a hundredth of a post.
-        let standing = try onLibdbus { () throws(DBusError) in
-            guard copies else {
-                return try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+        let standing = try numbered { serial throws(DBusError) in
+            // In one block, because each entry costs a hundredth of a post.
+            try onLibdbus { () throws(DBusError) in
+                guard copies || message.serial != 0 else {
+                    return try socket.send(message, serial: serial, attempted: Self.attempt(message))
+                }
+                return try socket.send(message.copy(), serial: serial, attempted: Self.attempt(message))
             }
-            return try socket.send(message.copy(), serial: takeSerial(), attempted: Self.attempt(message))
         }
         guard standing.isConnected else { return false }
         guard standing.hasUnsentMessages else { return true }
@@ -237,7 +243,9 @@ final class ConnectionCore: Sendable {
     }
 
     private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
-        let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+        let standing = try numbered { serial throws(DBusError) in
+            try socket.send(message, serial: serial, attempted: Self.attempt(message))
+        }
         if needsReader(standing) { event.signal() }
     }
 

@@ -36,10 +36,12 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     }
 
     /// Returns this message, or a copy if it was sent before: each call needs a new serial.
-    consuming func unsent() throws(DBusError) -> DBusMessage {
-        if dbus_message_get_serial(pointer) != 0 { return try copy() }
-        return self
-    }
+    consuming func unsent() throws(DBusError) -> DBusMessage { serial == 0 ? self : try copy() }
+
+    /// 0 before the message is sent.
+    var serial: UInt32 { dbus_message_get_serial(pointer) }
+
+    func setSerial(_ serial: UInt32) { dbus_message_set_serial(pointer, serial) }
 
     /// The type of a message.
     public enum Kind: Sendable, Hashable {
