@@ -278,13 +278,16 @@ package struct Batch: Sendable {
 
     package init(number: UInt64) { self.number = number }
 
-    /// The ledger's keys in this batch.
-    package var changes: CleanupLedger.Changes {
-        CleanupLedger.Changes(
-            sessions: Set(sessions.keys),
-            parts: parts.mapValues { Set($0.keys) },
-            claims: Set(claims.keys)
-        )
+    /// Adds the unsaved rows of the ledger.
+    package mutating func add(_ ledger: inout CleanupLedger) {
+        for row in ledger.unsaved.offer() {
+            switch row {
+            case .session(let number): sessions[number] = .some(ledger.sessions[number])
+            case .part(let number, let participant):
+                parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
+            case .claim(let participant): claims[participant] = .some(ledger.claims[participant])
+            }
+        }
     }
 }
 

@@ -121,7 +121,7 @@ extension BrokerState {
         guard ledger.sessions[session]?.outcome == .complete else { return }
         enterLog(.completed, session: session, detail: detail)
         repeatedEntries[session] = nil
-        erases = true
+        unsaved.insert(.erasure)
     }
 
     mutating func tell(_ participant: Participant) {

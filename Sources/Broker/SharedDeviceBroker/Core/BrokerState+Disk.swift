@@ -21,6 +21,16 @@ extension BrokerState {
         var problem: String?
     }
 
+    /// What the store keeps besides the ledger and the outbox.
+    enum Row: Sendable {
+        case device
+        case membership
+        case provider
+        case compliance
+        /// The bytes of names that were removed from the rows, and of tokens.
+        case erasure
+    }
+
     static let diskPause = Duration.seconds(1)
     /// How long a change that a crash may lose can stay in memory.
     static let lazyWrite = Duration.milliseconds(200)
@@ -99,41 +109,39 @@ extension BrokerState {
     mutating func writeIfDue() {
         guard disk.writing == nil, let due = disk.due, due <= now.uptime else { return }
         var batch = Batch(number: disk.changes)
-        if isDeviceDirty { batch.device = pending?.next ?? device }
-        if isMembershipDirty { batch.membership = .some(membership) }
-        if isProviderDirty {
-            batch.provider = .some(providerRow)
-            batch.providerOwner = pending?.next ?? device
-        }
-        if isComplianceDirty { batch.compliance = compliance }
-        for number in provider.outbox.changes { batch.outbox[number] = .some(provider.outbox.entries[number]) }
-        provider.outbox.changes = []
-        let changes = ledger.takeChanges()
-        for number in changes.sessions { batch.sessions[number] = .some(ledger.sessions[number]) }
-        for (number, participants) in changes.parts {
-            for participant in participants {
-                batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
+        for row in unsaved.offer() {
+            switch row {
+            case .device: batch.device = pending?.next ?? device
+            case .membership: batch.membership = .some(membership)
+            case .provider:
+                batch.provider = .some(providerRow)
+                batch.providerOwner = pending?.next ?? device
+            case .compliance: batch.compliance = compliance
+            case .erasure: batch.erases = true
             }
         }
-        for participant in changes.claims { batch.claims[participant] = .some(ledger.claims[participant]) }
-        batch.log = log
-        batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
-        (isDeviceDirty, isMembershipDirty, isProviderDirty, erases, log) = (false, false, false, false, [])
-        isComplianceDirty = false
+        for number in provider.outbox.unsaved.offer() { batch.outbox[number] = .some(provider.outbox.entries[number]) }
+        batch.add(&ledger)
+        if batch.sessions.values.contains(where: { $0?.account == nil }) { batch.erases = true }
+        (batch.log, log) = (log, [])
         (disk.writing, disk.due) = (batch, nil)
         effects.append(.commit(batch))
+    }
+
+    mutating func committed(_ number: UInt64) {
+        disk.committed = max(disk.committed, number)
+        if disk.writing?.log.isEmpty == false { disk.logWrites += 1 }
+        disk.writing = nil
+        disk.problem = nil
+        unsaved.saved()
+        ledger.unsaved.saved()
+        provider.outbox.unsaved.saved()
+        isTouched = true
     }
 
     mutating func commitFailed(_ batch: Batch, _ problem: String) {
         disk.writing = nil
         isTouched = true
-        isDeviceDirty = isDeviceDirty || batch.device != nil
-        isMembershipDirty = isMembershipDirty || batch.membership != nil
-        isProviderDirty = isProviderDirty || batch.provider != nil
-        isComplianceDirty = isComplianceDirty || batch.compliance != nil
-        provider.outbox.changes.formUnion(batch.outbox.keys)
-        erases = erases || batch.erases
-        ledger.putBack(batch.changes)
         log = Self.bounded(batch.log + log)
         if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
         disk.problem = problem
@@ -142,7 +150,7 @@ extension BrokerState {
     }
 
     /// Whether the present state of the session is committed.
-    var isSessionOnDisk: Bool { !isDeviceDirty && disk.writing?.device == nil }
+    var isSessionOnDisk: Bool { !unsaved.contains(.device) }
 
     // MARK: Keys
 

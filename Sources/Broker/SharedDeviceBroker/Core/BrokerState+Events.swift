@@ -164,7 +164,7 @@ extension BrokerState {
         // A late event: something newer is known.
         if let compliance, isIssuer(compliance.issuer), date < compliance.date { return false }
         compliance = ComplianceWord(issuer: event.issuer, isCompliant: event.kind == .compliant, date: date)
-        isComplianceDirty = true
+        unsaved.insert(.compliance)
         needsDisk(within: .zero)
         touch()
         guard let problem = complianceProblem else { return true }

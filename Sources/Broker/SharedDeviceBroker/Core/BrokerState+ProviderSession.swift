@@ -69,7 +69,7 @@ extension BrokerState {
     }
 
     mutating func keepProviderSession(within delay: Duration) {
-        isProviderDirty = true
+        unsaved.insert(.provider)
         let change = needsDisk(within: delay)
         if delay == .zero { provider.change = change }
     }
@@ -84,8 +84,8 @@ extension BrokerState {
         (provider.session, provider.soon, provider.identity) = (nil, nil, nil)
         provider.generation += 1
         forgetQuestions()
-        isProviderDirty = true
-        erases = true
+        unsaved.insert(.provider)
+        unsaved.insert(.erasure)
         if let record = session.record { tellLater(record, isRenewed: isRenewed) }
         for request in provider.queue {
             guard let asked = asked.removeValue(forKey: request.number),
@@ -113,7 +113,7 @@ extension BrokerState {
         provider.session?.needsPerson = true
         keepProviderSession(within: .zero)
         tokens.drop()
-        erases = true
+        unsaved.insert(.erasure)
         refuseTokens(personNeeded)
         effects.append(.note(.notice, "the provider wants the person to sign in again", ["epoch": "\(device.epoch)"]))
         touch()

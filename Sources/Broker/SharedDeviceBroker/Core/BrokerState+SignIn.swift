@@ -188,8 +188,8 @@ extension BrokerState {
             noteHolder(holder.participant, of: next.epoch)
         }
         holdForAdapters()
-        isDeviceDirty = true
-        if attempt?.provided != nil { isProviderDirty = true }
+        unsaved.insert(.device)
+        if attempt?.provided != nil { unsaved.insert(.provider) }
         let change = needsDisk(within: .zero)
         if let holder { connected[holder.request.connection]?.held = change }
         pending = PendingSignIn(asked: attempt, next: next, token: token, change: change)
@@ -271,8 +271,8 @@ extension BrokerState {
             detail: "the sign-in failed: \(refusal.code)"
         )
         device = pending.next.next(mode: device.mode, account: nil)
-        isDeviceDirty = true
-        erases = true
+        unsaved.insert(.device)
+        unsaved.insert(.erasure)
         needsDisk(within: .zero)
         effects.append(.noteState(device))
         touch()
@@ -286,7 +286,7 @@ extension BrokerState {
     private mutating func discard(_ attempt: Asked) {
         guard let provided = attempt.provided else { return }
         // The disk may already have the provider's row.
-        isProviderDirty = true
+        unsaved.insert(.provider)
         tellLater(provided.record)
     }
 

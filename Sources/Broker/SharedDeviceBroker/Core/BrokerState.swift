@@ -75,11 +75,7 @@ package struct BrokerState: Sendable {
     // MARK: The disk
 
     var disk = Disk()
-    var isDeviceDirty = false
-    var isMembershipDirty = false
-    var isProviderDirty = false
-    var isComplianceDirty = false
-    var erases = false
+    var unsaved = UnsavedRows<Row>()
     var log: [AuditEntry] = []
     /// Grows with each change that a request may wait for.
     package internal(set) var revision: UInt64 = 0
@@ -164,12 +160,7 @@ package struct BrokerState: Sendable {
             noteRefusal(refusal, method: method, app: "an app", user: connected[connection]?.caller.user ?? .max)
         case .authenticated(let number, let result): authenticated(number, result)
         case .issued(let number, let result): issued(number, result)
-        case .committed(let number):
-            disk.committed = max(disk.committed, number)
-            if disk.writing?.log.isEmpty == false { disk.logWrites += 1 }
-            disk.writing = nil
-            disk.problem = nil
-            isTouched = true
+        case .committed(let number): committed(number)
         case .commitFailed(let batch, let problem): commitFailed(batch, problem)
         case .configured(let policy): configure(policy)
         case .manifests(let manifests, let problems, let unknown): use(manifests, problems, unknown)
@@ -228,7 +219,7 @@ package struct BrokerState: Sendable {
         if next.mode != before.mode { enterLog(.modeChanged, detail: "\(next.mode.rawValue), by \(cause)") }
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
         device = next
-        isDeviceDirty = true
+        unsaved.insert(.device)
         tokens.drop()
         if next.account == nil { closeProviderSession() }
         prune()
@@ -281,7 +272,7 @@ package struct BrokerState: Sendable {
     mutating func changeMembership(to next: Membership?, by account: Account) {
         enterLog(next == nil ? .left : .joined, account: account, detail: next.map { "tenant \($0.tenantIdentifier)" })
         membership = next
-        isMembershipDirty = true
+        unsaved.insert(.membership)
         dropPendingSignIn(because: next == nil ? .deviceNotJoined : .tenantMismatch)
         if next == nil, device.account != nil {
             enter(device.next(mode: device.mode, account: nil), cause: "the device's leaving")

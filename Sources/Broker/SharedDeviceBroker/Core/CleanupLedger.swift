@@ -19,7 +19,7 @@ package struct Participant: Sendable, Hashable, Comparable {
 /// Records which app of which user holds whose data, and which app has reported that the data is deleted (architecture,
 /// D10).
 ///
-/// Pure: the caller passes the time, and writes the entries of ``changes`` to the disk.
+/// Pure: the caller passes the time, and writes the rows of ``unsaved`` to the disk.
 ///
 /// The ledger lists an app under a session before the app receives the session's account. Only the app's own report, an
 /// administrator's waiver or an enforced cleanup settles the entry; the end of the app does not. If several processes
@@ -77,11 +77,11 @@ package struct CleanupLedger: Sendable, Equatable {
     /// because JavaScript's numbers are exact only to that size.
     package static func newMark() -> UInt64 { .random(in: 1..<1 << 53) }
 
-    /// The keys of uncommitted changes.
-    package struct Changes: Sendable, Equatable {
-        package var sessions: Set<UInt64> = []
-        package var parts: [UInt64: Set<Participant>] = [:]
-        package var claims: Set<Participant> = []
+    /// The key of a row in the store.
+    package enum Row: Sendable, Hashable {
+        case session(UInt64)
+        case part(UInt64, Participant)
+        case claim(Participant)
     }
 
     package enum Effect: Sendable, Equatable {
@@ -102,7 +102,7 @@ package struct CleanupLedger: Sendable, Equatable {
     /// Enforced cleanups. A claim ends when the enforcement program reports, releases it or disconnects, even if the
     /// entries change before that.
     package private(set) var claims: [Participant: Claim] = [:]
-    package private(set) var changes = Changes()
+    package var unsaved = UnsavedRows<Row>()
     /// The open sessions, and the sessions with debts. The others are kept only to answer requests.
     private(set) var unfinished: Set<UInt64> = []
     /// The entries by the connections that they list, so that the end of a connection does not require a search.
@@ -129,19 +129,6 @@ package struct CleanupLedger: Sendable, Equatable {
         }
     }
 
-    /// Returns and clears the uncommitted changes.
-    package mutating func takeChanges() -> Changes {
-        defer { changes = Changes() }
-        return changes
-    }
-
-    /// Adds changes again that could not be written.
-    package mutating func putBack(_ unwritten: Changes) {
-        changes.sessions.formUnion(unwritten.sessions)
-        changes.parts.merge(unwritten.parts) { $0.union($1) }
-        changes.claims.formUnion(unwritten.claims)
-    }
-
     // MARK: Sessions
 
     package mutating func begin(_ number: UInt64, account: Account, at now: Moment) {
@@ -151,9 +138,11 @@ package struct CleanupLedger: Sendable, Equatable {
     /// Removes a session that never began.
     package mutating func remove(_ number: UInt64) {
         setSession(number, nil)
-        for (participant, part) in parts[number] ?? [:] { list(nil, instead: part, number, participant) }
+        for (participant, part) in parts[number] ?? [:] {
+            list(nil, instead: part, number, participant)
+            unsaved.remove(.part(number, participant))
+        }
         parts[number] = nil
-        changes.parts[number] = nil
     }
 
     /// Ends the session. Every app that received its account now owes a cleanup.
@@ -333,7 +322,7 @@ package struct CleanupLedger: Sendable, Equatable {
             guard let part = participants[old] else { continue }
             isNews = true
             setPart(nil, number, old)
-            changes.parts[number, default: []].insert(old)
+            unsaved.insert(.part(number, old))
             // If both are listed, the entry that still owes remains, and waits for the processes of both.
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
                 change(number, new) { $0.take(part) }
@@ -402,7 +391,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     private mutating func setSession(_ number: UInt64, _ session: Session?) {
         sessions[number] = session
-        changes.sessions.insert(number)
+        unsaved.insert(.session(number))
         if let session, session.outcome != .complete { unfinished.insert(number) } else { unfinished.remove(number) }
     }
 
@@ -416,7 +405,7 @@ package struct CleanupLedger: Sendable, Equatable {
         var part = parts[number]?[participant] ?? Part()
         body(&part)
         setPart(part, number, participant)
-        changes.parts[number, default: []].insert(participant)
+        unsaved.insert(.part(number, participant))
     }
 
     private mutating func setPart(_ part: Part?, _ number: UInt64, _ participant: Participant) {
@@ -438,7 +427,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     mutating func setClaim(_ participant: Participant, _ claim: Claim?) {
         claims[participant] = claim
-        changes.claims.insert(participant)
+        unsaved.insert(.claim(participant))
     }
 }
 

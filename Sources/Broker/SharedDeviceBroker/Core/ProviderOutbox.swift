@@ -55,7 +55,7 @@ package struct ProviderOutbox: Sendable {
     /// The entries by number, including entries of an earlier run.
     package private(set) var entries: [UInt64: Entry] = [:]
     /// The numbers of the entries with uncommitted changes.
-    var changes: Set<UInt64> = []
+    var unsaved = UnsavedRows<UInt64>()
     private(set) var underWay: UInt64?
 
     /// Adds the end of a session.
@@ -76,11 +76,11 @@ package struct ProviderOutbox: Sendable {
             dropped = oldest
         }
         // Numbers are not reused: the removal of an entry may not be committed yet.
-        let number = max(entries.keys.max() ?? 0, changes.max() ?? 0, underWay ?? 0) + 1
+        let number = max(entries.keys.max() ?? 0, unsaved.max() ?? 0, underWay ?? 0) + 1
         var entry = Entry(record: record, keepsSession: keepsSession, addedAt: now.wall, next: now.uptime)
         entry.isHeld = isHeld
         entries[number] = entry
-        changes.insert(number)
+        unsaved.insert(number)
         return (number, dropped)
     }
 
@@ -92,7 +92,7 @@ package struct ProviderOutbox: Sendable {
         entries[number]?.isHeld = false
         guard let record else { return }
         entries[number]?.record = record
-        changes.insert(number)
+        unsaved.insert(number)
     }
 
     /// When the next entry is due; `nil` if there is none, or if one is in flight.
@@ -122,7 +122,7 @@ package struct ProviderOutbox: Sendable {
         let pause = Self.pauses[min(entry.tries, Self.pauses.count - 1)]
         entry.next = now.uptime + pause
         entries[number] = entry
-        changes.insert(number)
+        unsaved.insert(number)
         return .again(after: pause)
     }
 
@@ -139,7 +139,7 @@ package struct ProviderOutbox: Sendable {
 
     private mutating func remove(_ number: UInt64) {
         entries[number] = nil
-        changes.insert(number)
+        unsaved.insert(number)
     }
 }
 

@@ -206,24 +206,27 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":2", expecting: .completed)
     }
 
-    @Test("changes are reported for the disk, and again after a failed write")
-    func changes() {
+    @Test("changed rows are written until a write with their latest change is on the disk")
+    func unsaved() {
         var ledger = ended(":1")
-        let changes = ledger.takeChanges()
-        #expect(changes.sessions == [2] && changes.parts == [2: ["a"]])
-        #expect(ledger.changes == CleanupLedger.Changes())
+        let rows: Set<CleanupLedger.Row> = [.session(2), .part(2, "a")]
+        #expect(Set(ledger.unsaved.offer()) == rows)
         finish(&ledger, on: ":1")
-        ledger.putBack(changes)
-        #expect(ledger.changes == changes)
+        ledger.unsaved.saved()
+        #expect(Set(ledger.unsaved.offer()) == rows, "changed during the write")
+        #expect(Set(ledger.unsaved.offer()) == rows, "the write failed")
+        ledger.unsaved.saved()
+        #expect(ledger.unsaved.offer().isEmpty)
     }
 
     @Test("another process of an app is recorded once, before it gets the account")
     func furtherProcess() {
         var ledger = CleanupLedger.withSession
         let first = ledger.hold(2, by: "a", on: ":1")
-        _ = ledger.takeChanges()
+        _ = ledger.unsaved.offer()
+        ledger.unsaved.saved()
         let second = ledger.hold(2, by: "a", on: ":2")
-        #expect(first && second && ledger.changes.parts == [2: ["a"]])
+        #expect(first && second && Set(ledger.unsaved.offer()) == [.part(2, "a")])
         let again = ledger.hold(2, by: "a", on: ":2")
         #expect(!again)
     }

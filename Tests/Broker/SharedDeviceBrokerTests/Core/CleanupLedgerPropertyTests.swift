@@ -112,7 +112,10 @@ struct CleanupLedgerPropertyTests {
                 Issue.record("the ledger contradicts itself; \(context)")
                 return
             }
-            write(ledger.takeChanges(), of: ledger, to: &stored)
+            var batch = Batch(number: 1)
+            batch.add(&ledger)
+            ledger.unsaved.saved()
+            write(batch, to: &stored)
             if stored.sessions != ledger.sessions || !hasSame(stored.parts, ledger.parts) {
                 Issue.record("the changes do not name all that has changed; \(context)")
                 return
@@ -124,19 +127,16 @@ struct CleanupLedgerPropertyTests {
     private typealias Parts = [UInt64: [Participant: CleanupLedger.Part]]
 
     private func write(
-        _ changes: CleanupLedger.Changes,
-        of ledger: CleanupLedger,
+        _ batch: Batch,
         to stored: inout (sessions: [UInt64: CleanupLedger.Session], parts: Parts)
     ) {
-        for number in changes.sessions {
-            stored.sessions[number] = ledger.sessions[number]
+        for (number, session) in batch.sessions {
+            stored.sessions[number] = session
             // The store removes a session together with its parts.
-            if ledger.sessions[number] == nil { stored.parts[number] = nil }
+            if session == nil { stored.parts[number] = nil }
         }
-        for (number, participants) in changes.parts {
-            for participant in participants {
-                stored.parts[number, default: [:]][participant] = ledger.parts[number]?[participant]
-            }
+        for (number, participants) in batch.parts {
+            for (participant, part) in participants { stored.parts[number, default: [:]][participant] = part }
         }
     }
 

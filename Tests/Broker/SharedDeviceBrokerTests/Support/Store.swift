@@ -23,18 +23,12 @@ extension DeviceDatabase {
 
 extension DeviceStore {
     func save(_ ledger: inout CleanupLedger, device: DeviceState? = nil, log: [AuditEntry] = []) throws(StoreError) {
-        let changes = ledger.takeChanges()
         var batch = Batch(number: 1)
-        for number in changes.sessions { batch.sessions[number] = .some(ledger.sessions[number]) }
-        for (number, participants) in changes.parts {
-            for participant in participants {
-                batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
-            }
-        }
-        for participant in changes.claims { batch.claims[participant] = .some(ledger.claims[participant]) }
+        batch.add(&ledger)
         batch.device = device
         batch.log = log
         try commit(batch)
+        ledger.unsaved.saved()
     }
 }
 
