@@ -163,7 +163,7 @@ extension BrokerState {
     mutating func forgetAccount(_ identifier: String) {
         if pending?.next.account?.hasIdentifier(identifier) == true { dropPendingSignIn(because: .requestAbandoned) }
         if let next = try? device.signingOut(identifier) { enter(next, cause: "the user's removal") }
-        if ledger.forget(identifier) { needsDisk(within: .zero) }
+        if facts.ledger.forget(identifier) { needsDisk(within: .zero) }
     }
 
     // MARK: The device

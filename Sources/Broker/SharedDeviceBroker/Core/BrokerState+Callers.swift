@@ -18,21 +18,14 @@ extension BrokerState {
         let participant = identity.participant(of: caller.user)
         // An app that received a manifest keeps the debts of its earlier name.
         for key in eligibility.formerKeys(of: identity, caller.credentials) {
-            guard ledger.rename(Participant(app: key, user: caller.user), to: participant) else { continue }
+            guard facts.ledger.rename(Participant(app: key, user: caller.user), to: participant) else { continue }
             needsDisk(within: .zero)
             touch()
         }
-        let wasRunning = isRunning(participant)
-        connected[request.connection]?.apps[request.claimed] = participant
+        let wasRunning = facts.isRunning(participant)
+        facts.connected[request.connection]?.apps[request.claimed] = participant
         if !wasRunning { touch() }
         return participant
-    }
-
-    /// Checks that the caller is still the same app after a wait: the rules may have changed.
-    func checkIdentity(_ request: Request, _ participant: Participant) throws(Refusal) {
-        guard connected[request.connection]?.apps[request.claimed] == participant else {
-            throw .appNotEligible("which apps take part has changed since this app asked; ask again")
-        }
     }
 
     /// The app behind a refused caller, if it may no longer take part. Such an app still gets responses about its
@@ -46,8 +39,8 @@ extension BrokerState {
         _ debtor: Participant,
         _ refusal: Refusal
     ) throws(Refusal) -> BrokerProtocol.Fields? {
-        if case .currentAccount = request.call, ledger.ask(debtor, on: request.connection) {
-            needsDisk(within: Self.lazyWrite)
+        if case .currentAccount = request.call, facts.ledger.ask(debtor, on: request.connection) {
+            needsDisk(within: Facts.Disk.lazyWrite)
         }
         let owed = ledger.owed(by: debtor, on: request.connection)
         guard !owed.isEmpty else { throw refusal }
@@ -61,21 +54,9 @@ extension BrokerState {
         }
     }
 
-    /// Whether the caller is the service of this unit. On a bus that only one user reaches, it may be any program of
-    /// the broker's user that is not an app.
-    func isService(_ caller: Caller, unit: String) -> Bool {
-        if requiresProof { return caller.credentials.unit == unit }
-        return caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
-    }
-
-    /// Whether the app has an identified connection on the bus.
-    func isRunning(_ participant: Participant) -> Bool {
-        connected.values.contains { $0.apps.values.contains(participant) }
-    }
-
     mutating func use(_ manifests: [AppManifest], _ problems: [String], _ unknown: [String]) {
-        self.manifests = manifests
-        (manifestProblems, unknownManifests) = (problems, unknown)
+        facts.manifests = manifests
+        (manifestProblems, facts.unknownManifests) = (problems, unknown)
         identifyAnew()
         wakeDebtors()
     }
@@ -85,11 +66,11 @@ extension BrokerState {
     mutating func identifyAnew() {
         // Without a valid configuration the administrator's exclusions are unknown, so only apps with a manifest take
         // part.
-        eligibility = AppEligibility(
+        facts.eligibility = AppEligibility(
             lists: policy.lists,
             requiresEnrolment: policy.requiresEnrolment || !policy.isConfigured,
             manifests: manifests,
-            requiresProof: requiresProof,
+            requiresProof: facts.requiresProof,
             requiresCleanup: policy.cleanup.deadline != nil
         )
         var ended: Set<Participant> = []
@@ -101,9 +82,9 @@ extension BrokerState {
                 return app.participant(of: entry.caller.user) == participant
             }
             ended.formUnion(Set(entry.apps.values).subtracting(kept.values))
-            connected[connection]?.apps = kept
+            facts.connected[connection]?.apps = kept
         }
-        for participant in ended.sorted() where !isRunning(participant) { appEnded(participant) }
+        for participant in ended.sorted() where !facts.isRunning(participant) { appEnded(participant) }
         checkPendingSignIn()
         holdForAdapters()
     }
@@ -116,7 +97,7 @@ extension BrokerState {
         for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
             for manifest in eligibility.adapters {
                 let participant = AppIdentity(identifier: manifest.identifier, manifest: manifest).participant(of: 0)
-                guard ledger.hold(number, by: participant, on: nil) else { continue }
+                guard facts.ledger.hold(number, by: participant, on: nil) else { continue }
                 enterLog(.held, session: number, participant: participant, detail: "by its adapter's manifest")
                 needsDisk(within: .zero)
                 touch()
@@ -130,14 +111,14 @@ extension BrokerState {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
         abandonRequests(of: connection)
         enforcerLeft(connection)
-        connected[connection] = nil
-        for (session, participant) in ledger.connectionEnded(connection, mark: mark) {
+        facts.connected[connection] = nil
+        for (session, participant) in facts.ledger.connectionEnded(connection, mark: mark) {
             enterRepeatable(.interrupted, "interrupted", session, participant)
             needsDisk(within: .zero)
             // Tells the app's other processes about the debt.
             remind(isForAll: true)
         }
-        for participant in apps.sorted() where !isRunning(participant) { appEnded(participant) }
+        for participant in apps.sorted() where !facts.isRunning(participant) { appEnded(participant) }
         touch()
     }
 

@@ -21,7 +21,7 @@ extension BrokerState {
         _ detail: String?
     ) -> BrokerProtocol.Fields? {
         let before = ledger.parts[session]?[participant]
-        let effect = ledger.report(
+        let effect = facts.ledger.report(
             progress,
             of: session,
             by: participant,
@@ -32,7 +32,7 @@ extension BrokerState {
         )
         switch effect {
         case .none: break
-        case .detailed: needsDisk(within: Self.lazyWrite)
+        case .detailed: needsDisk(within: Facts.Disk.lazyWrite)
         case .refused where ledger.parts[session]?[participant] != before:
             let words = "the cleanup does not count: another connection of the app has closed without a report"
             enterRepeatable(.interrupted, "reports", session, participant, detail: words)
@@ -42,7 +42,7 @@ extension BrokerState {
         case .refused: break
         case .recorded, .completed:
             noteSettled(progress, session, participant, detail: detail)
-            needsDisk(within: progress == .begun ? Self.lazyWrite : .zero)
+            needsDisk(within: progress == .begun ? Facts.Disk.lazyWrite : .zero)
             if reminder == nil, ledger.isIdle(participant) { remind() }
             touch()
         }
@@ -67,7 +67,7 @@ extension BrokerState {
         for participant in ledger.debtors.sorted()
         where participant.app == app && (user ?? participant.user) == participant.user {
             for number in ledger.owed(by: participant).map(\.epoch) where session == nil || session == number {
-                _ = ledger.report(.waived, of: number, by: participant, on: nil, detail: reason, at: now)
+                _ = facts.ledger.report(.waived, of: number, by: participant, on: nil, detail: reason, at: now)
                 noteSettled(.waived, number, participant, detail: reason)
                 waived.insert(number)
             }
@@ -126,9 +126,9 @@ extension BrokerState {
 
     mutating func tell(_ participant: Participant) {
         // The note that an app was told is only for people: the ledger already contains the debt.
-        for number in ledger.tell(participant, at: now) {
+        for number in facts.ledger.tell(participant, at: now) {
             enterRepeatable(.told, "told", number, participant)
-            needsDisk(within: Self.lazyWrite)
+            needsDisk(within: Facts.Disk.lazyWrite)
             touch()
         }
     }
@@ -136,9 +136,9 @@ extension BrokerState {
     /// Handles the end of the app's last process. The app owes again the cleanups that it was told of or had begun, and
     /// the bus is asked to start it if it owes any.
     mutating func appEnded(_ participant: Participant) {
-        for number in ledger.processEnded(participant) {
+        for number in facts.ledger.processEnded(participant) {
             enterRepeatable(.interrupted, "interrupted", number, participant)
-            needsDisk(within: Self.lazyWrite)
+            needsDisk(within: Facts.Disk.lazyWrite)
         }
         touch()
         if ledger.owes(participant) { wake(participant.app) }
@@ -167,30 +167,9 @@ extension BrokerState {
         return ["round": report.fields, "revision": .uint64(revision)]
     }
 
-    // MARK: The next sign-in
-
-    /// Whether an open round delays the next sign-in.
-    ///
-    /// A round that outlasts the policy's timeout expires and no longer delays sign-ins. A policy without a timeout
-    /// also waits for rounds that expired under an earlier policy.
-    var isSignInHeld: Bool {
-        // An enforcement program may still delete data, which must not be the next person's.
-        if !ledger.claims.isEmpty { return true }
-        if waitsWithoutEnd { return ledger.hasIncompleteRounds }
-        return policy.cleanup.timeout != nil && !ledger.openRounds.isEmpty
-    }
-
-    /// The apps that a sign-in has to wait for.
-    var awaited: [String] {
-        Set((waitsWithoutEnd ? ledger.debtors : ledger.awaited).union(ledger.claims.keys).map(\.app)).sorted()
-    }
-
-    private var waitsWithoutEnd: Bool { policy.cleanup.longestWait == nil }
-
     // MARK: Reminding and starting apps
 
     static let firstReminder = Duration.seconds(2)
-    static let longestPause = Duration.seconds(60)
 
     /// Schedules repeated announcements while a running app does not clean up, at growing intervals. They keep a round
     /// from staying open because an app has lost a signal, or has asked and then not cleaned up.
@@ -210,12 +189,12 @@ extension BrokerState {
         // A process may have lost its identity briefly, while manifests and policy changed. It is identified again only
         // when it calls. Until then its debt still lists its connection.
         let present = ledger.participants { $1.connections.contains { connected[$0] != nil } }
-        guard ledger.idle.contains(where: { due.isForAll || isRunning($0) || present.contains($0) }) else {
+        guard ledger.idle.contains(where: { due.isForAll || facts.isRunning($0) || present.contains($0) }) else {
             reminder = nil
             return
         }
         effects.append(.announce(modeChanged: false))
-        let pause = min(due.pause * 2, Self.longestPause)
+        let pause = min(due.pause * 2, Facts.longestPause)
         reminder = (now.uptime + pause, pause, false)
     }
 
@@ -248,7 +227,7 @@ extension BrokerState {
         }
         // The app must not start while its data is being deleted.
         guard !ledger.claims.keys.contains(where: { $0.app == app }) else {
-            wakes[app]?.next = now.uptime + Self.longestPause
+            wakes[app]?.next = facts.now.uptime + Facts.longestPause
             wakes[app]?.isPostponed = true
             return
         }
@@ -272,7 +251,7 @@ extension BrokerState {
         case .noBus: break
         }
         wake.next = now.uptime + wake.pause
-        wake.pause = min(wake.pause * 2, Self.longestPause)
+        wake.pause = min(wake.pause * 2, Facts.longestPause)
         wakes[app] = wake
     }
 
@@ -282,7 +261,7 @@ extension BrokerState {
 
     mutating func noteActivity() {
         guard schedule != nil else { return }
-        schedule?.schedule.noteActivity(at: now)
+        schedule?.schedule.noteActivity(at: facts.now)
         // Stored at most once a second, which is enough for timeouts of minutes.
         if abs(now.wall.timeIntervalSince(lastActivity ?? .distantPast)) >= 1 {
             lastActivity = now.wall
@@ -316,7 +295,7 @@ extension BrokerState {
         case .look(let date?):
             // The clock may be set during the wait, which is noticed within a minute.
             let wait = Duration.seconds(max(0.01, date.timeIntervalSince(now.wall)))
-            schedule?.nextLook = now.uptime + min(wait, Self.longestPause)
+            schedule?.nextLook = facts.now.uptime + min(wait, Facts.longestPause)
         case .signOut(let reason): signOutAutomatically(because: reason)
         }
     }

@@ -6,21 +6,6 @@ import SharedDevice
 
 // The changes to commit, and when. The engine has the store itself.
 extension BrokerState {
-    struct Disk: Sendable {
-        /// The number of the latest change.
-        var changes: UInt64 = 0
-        /// All changes up to this number are committed.
-        var committed: UInt64 = 0
-        /// The batch that is being written; `nil` if there is none.
-        var writing: Batch?
-        /// The latest time at which the next write begins; `nil` if there is nothing to write.
-        var due: Duration?
-        /// The number of successful writes that contained log entries.
-        var logWrites: UInt64 = 0
-        /// Why the last write failed; `nil` if it succeeded.
-        var problem: String?
-    }
-
     /// What the store keeps besides the ledger and the outbox.
     enum Row: Sendable {
         case device
@@ -32,8 +17,6 @@ extension BrokerState {
     }
 
     static let diskPause = Duration.seconds(1)
-    /// How long a change that a crash may lose can stay in memory.
-    static let lazyWrite = Duration.milliseconds(200)
     /// The limits of the log while the disk fails: of all entries, and of refusals among them. Callers can cause
     /// refusals without limit.
     static let (longestLog, mostRefusals) = (5000, 1250)
@@ -47,16 +30,16 @@ extension BrokerState {
     /// - Returns: The number of the change.
     @discardableResult
     mutating func needsDisk(within delay: Duration) -> UInt64 {
-        disk.changes += 1
+        facts.disk.changes += 1
         let due = now.uptime + delay
         // After a failure the pause is kept. Until then, requests that need the disk are refused.
-        if disk.problem == nil || disk.due == nil { disk.due = min(disk.due ?? due, due) }
+        if disk.problem == nil || disk.due == nil { facts.disk.due = min(disk.due ?? due, due) }
         return disk.changes
     }
 
     /// Starts the next write at once, because a request waits for all changes up to now.
     mutating func urge() {
-        if disk.committed < disk.changes, disk.problem == nil { disk.due = min(disk.due ?? now.uptime, now.uptime) }
+        if disk.committed < disk.changes, disk.problem == nil { facts.disk.due = min(disk.due ?? now.uptime, now.uptime) }
         isTouched = true
     }
 
@@ -81,7 +64,7 @@ extension BrokerState {
         log.append(entry)
         log = Self.bounded(log)
         effects.append(.journal(entry))
-        needsDisk(within: Self.lazyWrite)
+        needsDisk(within: Facts.Disk.lazyWrite)
     }
 
     /// Shortens a log that waits for the disk. If it is too long, it first loses the oldest refusals beyond their own
@@ -99,8 +82,8 @@ extension BrokerState {
     }
 
     mutating func prune() {
-        ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
-        ledger.fold(keeping: Self.keptDebts)
+        facts.ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
+        facts.ledger.fold(keeping: Self.keptDebts)
         if repeatedEntries.count > ledger.sessions.count {
             repeatedEntries = repeatedEntries.filter { ledger.sessions[$0.key] != nil }
         }
@@ -121,31 +104,31 @@ extension BrokerState {
             }
         }
         for number in provider.outbox.unsaved.offer() { batch.outbox[number] = .some(provider.outbox.entries[number]) }
-        batch.add(&ledger)
+        batch.add(&facts.ledger)
         if batch.sessions.values.contains(where: { $0?.account == nil }) { batch.erases = true }
         (batch.log, log) = (log, [])
-        (disk.writing, disk.due) = (batch, nil)
+        (facts.disk.writing, facts.disk.due) = (batch, nil)
         effects.append(.commit(batch))
     }
 
     mutating func committed(_ number: UInt64) {
-        disk.committed = max(disk.committed, number)
-        if disk.writing?.log.isEmpty == false { disk.logWrites += 1 }
-        disk.writing = nil
-        disk.problem = nil
+        facts.disk.committed = max(disk.committed, number)
+        if disk.writing?.log.isEmpty == false { facts.disk.logWrites += 1 }
+        facts.disk.writing = nil
+        facts.disk.problem = nil
         unsaved.saved()
-        ledger.unsaved.saved()
+        facts.ledger.unsaved.saved()
         provider.outbox.unsaved.saved()
         isTouched = true
     }
 
     mutating func commitFailed(_ batch: Batch, _ problem: String) {
-        disk.writing = nil
+        facts.disk.writing = nil
         isTouched = true
         log = Self.bounded(batch.log + log)
         if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
-        disk.problem = problem
-        disk.due = now.uptime + Self.diskPause
+        facts.disk.problem = problem
+        facts.disk.due = now.uptime + Self.diskPause
         if let pending, pending.change <= batch.number { dropPendingSignIn(because: .failed(problem)) }
     }
 
@@ -167,7 +150,7 @@ extension BrokerState {
             + "); start the broker with the key that it was sealed with (the credential token-key), or have the person sign in again"
     }
 
-    package var isOnDisk: Bool { disk.writing == nil && disk.due == nil }
+    package var isOnDisk: Bool { disk.isIdle }
 
     var isReadyToEnd: Bool { provider.isEnding && isOnDisk }
 }

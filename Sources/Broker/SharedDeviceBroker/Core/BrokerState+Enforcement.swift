@@ -87,7 +87,7 @@ extension BrokerState {
     /// as root.
     func checkEnforces(_ caller: Caller) throws(Refusal) {
         let isProgram =
-            isService(caller, unit: AppCleanup.enforcementUnit) && (caller.user == 0 || !requiresProof)
+            facts.isService(caller, unit: AppCleanup.enforcementUnit) && (caller.user == 0 || !facts.requiresProof)
         guard isProgram else { throw .notEnforcing }
     }
 
@@ -102,7 +102,7 @@ extension BrokerState {
         // The program is not working on these: the response that handed them over, from this broker or an earlier one,
         // was lost. Apps that are still late are handed over again.
         let released = claims(of: caller.connection).filter { !underWay.contains($0) }
-        for participant in released { ledger.release(participant) }
+        for participant in released { facts.ledger.release(participant) }
         let answer = handOver(request, to: caller.connection)
         claimsEnded(released.filter { ledger.claims[$0] == nil })
         return answer
@@ -130,7 +130,7 @@ extension BrokerState {
     private mutating func claimsEnded(_ participants: [Participant]) {
         guard !participants.isEmpty else { return }
         for participant in participants where wakes[participant.app]?.isPostponed == true {
-            wakes[participant.app]?.next = now.uptime
+            wakes[participant.app]?.next = facts.now.uptime
         }
         effects.append(.announce(modeChanged: false))
         needsDisk(within: .zero)
@@ -169,7 +169,7 @@ extension BrokerState {
             && ledger.claims.count < Enforcement.mostClaims
         {
             let claim = CleanupLedger.Claim(connection: connection, sessions: overdue.sessions)
-            ledger.claim(participant, claim)
+            facts.ledger.claim(participant, claim)
             claimed.append((participant, claim))
             needsDisk(within: .zero)
             touch()
@@ -203,9 +203,9 @@ extension BrokerState {
             enforcement.failures[participant] = Enforcement.Failure(
                 problem: problem,
                 next: now.uptime + pause,
-                pause: min(pause * 2, Self.longestPause)
+                pause: min(pause * 2, Facts.longestPause)
             )
-            ledger.release(participant)
+            facts.ledger.release(participant)
             for session in claim.sessions.sorted() {
                 enterRepeatable(.notEnforced, "enforcement", session, participant, detail: problem)
             }
@@ -214,7 +214,7 @@ extension BrokerState {
             let left = connections(of: participant, claim)
             if left.stringsValue?.isEmpty == false { return ["connections": left] }
             enforcement.failures[participant] = nil
-            for session in ledger.enforce(participant, detail: detail, at: now) {
+            for session in facts.ledger.enforce(participant, detail: detail, at: now) {
                 noteSettled(.enforced, session, participant, detail: detail)
             }
         }
@@ -226,14 +226,9 @@ extension BrokerState {
     /// Releases the claims of a program that has left the bus, so that its successor can take them.
     mutating func enforcerLeft(_ connection: String) {
         let released = claims(of: connection)
-        for participant in released { ledger.release(participant) }
+        for participant in released { facts.ledger.release(participant) }
         claimsEnded(released)
         guard enforcement.programs.remove(connection) != nil, let problem = enforcementProblem else { return }
         effects.append(.note(.error, "not enforced", ["reason": problem]))
-    }
-
-    /// Refuses the calls of an app that is being stopped. A late receipt does not count either.
-    func checkNotEnforced(_ participant: Participant) throws(Refusal) {
-        guard ledger.claims[participant] == nil else { throw .isEnforced }
     }
 }

@@ -227,10 +227,10 @@ extension BrokerState {
             )
         }
         do throws(Refusal) {
-            try device.checkSignIn(rules)
-            try checkManifests()
-            if isSignInHeld { throw .cleanupPending(awaited) }
-            let account = login.account(tenant: rules.tenantIdentifier)
+            try device.checkSignIn(facts.rules)
+            try facts.checkManifests()
+            if facts.isSignInHeld { throw .cleanupPending(facts.awaited) }
+            let account = login.account(tenant: facts.rules.tenantIdentifier)
             try write(account, of: nil, nil, detail: "login session \(login.sessions.text)")
             watch.login = login
             tellLoginProblem(nil)
@@ -284,7 +284,7 @@ extension BrokerState {
             }
             ending.isAsked = true
             ending.due = now.uptime + ending.pause
-            ending.pause = min(ending.pause * 2, Self.longestPause)
+            ending.pause = min(ending.pause * 2, Facts.longestPause)
             watch.endings[index] = ending
             effects.append(.endLogins(seat.names.intersection(ending.sessions).map(\.identifier).sorted()))
         }

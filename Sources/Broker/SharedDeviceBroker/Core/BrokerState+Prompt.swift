@@ -106,7 +106,7 @@ extension BrokerState {
             guard try admitSignIn(request, participant, until: request.askedAt + wish.patience) else { return nil }
         } else {
             // The page's address and the response contain the name of the signed-in person.
-            try checkOwesNothing(participant, request.connection)
+            try facts.checkOwesNothing(participant, request.connection)
         }
         let possible = signInMethods.filter { method in
             switch method {
@@ -182,7 +182,7 @@ extension BrokerState {
             if let handle = prompt.handle { effects.append(.completeSignIn(name, handle, query: query)) }
         default: throw .otherMethod([prompt.method])
         }
-        prompts[name]?.stage = .answer(request, until: now.uptime)
+        prompts[name]?.stage = .answer(request, until: facts.now.uptime)
         return nil
     }
 
@@ -195,7 +195,7 @@ extension BrokerState {
         let prompt = try openPrompt(name, request, participant)
         guard prompt.method == .deviceCode, let handle = prompt.handle else { throw .otherMethod([.deviceCode]) }
         effects.append(.pollSignIn(name, handle))
-        prompts[name]?.stage = .answer(request, until: now.uptime + patience)
+        prompts[name]?.stage = .answer(request, until: facts.now.uptime + patience)
         return nil
     }
 
@@ -213,7 +213,7 @@ extension BrokerState {
         }
         if let session = prompt.session {
             guard session == device.epoch, device.account != nil else { throw .noSuchPrompt }
-            try checkOwesNothing(participant, request.connection)
+            try facts.checkOwesNothing(participant, request.connection)
         } else {
             // With this deadline the request never waits.
             _ = try admitSignIn(request, participant, until: now.uptime)
@@ -236,7 +236,7 @@ extension BrokerState {
         case .success(let begun):
             prompts[name]?.stage = .person
             prompts[name]?.handle = begun.handle
-            prompts[name]?.expires = now.uptime + min(begun.lifetime, Self.longestLifetime)
+            prompts[name]?.expires = facts.now.uptime + min(begun.lifetime, Self.longestLifetime)
             guard let prompt = prompts[name] else { return }
             reply(request.number, fields(of: prompt, name: name).merging(begun.prompt.fields) { $1 })
         }
@@ -255,7 +255,7 @@ extension BrokerState {
             prompts[name]?.stage = .person
             reply(request.number, ["pending": .boolean(true), "interval": .double(Self.pollPause / .seconds(1))])
         case .success(nil):
-            prompts[name]?.stage = .pause(request, until: until, next: min(until, now.uptime + Self.pollPause))
+            prompts[name]?.stage = .pause(request, until: until, next: min(until, facts.now.uptime + Self.pollPause))
         case .failure(let error):
             prompts[name] = nil
             refuse(request, Self.refusal(error, prompt.asksForMore))
@@ -292,7 +292,7 @@ extension BrokerState {
         }
         guard session == device.epoch, let account = device.account else { throw .noSuchPrompt }
         // The policy may have become strict while the provider was asked.
-        try checkOwesNothing(prompt.participant, request.connection)
+        try facts.checkOwesNothing(prompt.participant, request.connection)
         let isSame = provider.session?.record.map { $0.person == signIn.record.person } ?? true
         guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
         replaceProviderSession(signIn, since: prompt.beganAt)

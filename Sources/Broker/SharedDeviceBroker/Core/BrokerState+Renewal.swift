@@ -103,7 +103,7 @@ extension BrokerState {
     private mutating func keepQuestion(isOpen: Bool) {
         guard let session = provider.session, session.isSettled == isOpen else { return }
         provider.session?.isSettled = !isOpen
-        keepProviderSession(within: isOpen ? .zero : Self.lazyWrite)
+        keepProviderSession(within: isOpen ? .zero : Facts.Disk.lazyWrite)
     }
 
     /// Notes that the record's token may be revoked: tokens of an earlier sign-in of the person were revoked, and the
@@ -148,7 +148,7 @@ extension BrokerState {
         switch outcome {
         case .renewed(let token, let record):
             provider.isGood(since: now.uptime)
-            provider.session?.checkedAt = now.wall
+            provider.session?.checkedAt = facts.now.wall
             if let record {
                 provider.session?.record = record
                 keepProviderSession(within: .zero)

@@ -101,7 +101,7 @@ extension BrokerState {
             try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .membership)
             return nil
         case .providerEvents(let events):
-            guard isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }
+            guard facts.isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }
             guard heed(events) else { return [:] }
             wait(request, for: .stored([:], nil))
             return nil
@@ -120,10 +120,10 @@ extension BrokerState {
             participant = try identify(request, caller)
         } catch {
             guard error.code == .appNotEligible, let debtor = debtor(request, caller) else { throw error }
-            try checkNotEnforced(debtor)
+            try facts.checkNotEnforced(debtor)
             return try answerDebtor(request, debtor, error)
         }
-        try checkNotEnforced(participant)
+        try facts.checkNotEnforced(participant)
         try checkPrompt(participant, request.call)
         switch request.call {
         case .currentAccount: return try currentAccount(request, participant)
@@ -184,11 +184,11 @@ extension BrokerState {
             "mode": .string(device.mode.rawValue),
             "epoch": .uint64(device.epoch),
             "brokerVersion": .string(ProjectVersion.number),
-            "joined": .boolean(rules.isJoined),
+            "joined": .boolean(facts.rules.isJoined),
             "identity": .string(policy.identity.rawValue),
         ]
-        if isSignInHeld { fields["signInHeldFor"] = .array(awaited.map { .string($0) }, of: "s") }
-        fields["tenant"] = rules.tenantIdentifier.map { .string($0) }
+        if facts.isSignInHeld { fields["signInHeldFor"] = .array(facts.awaited.map { .string($0) }, of: "s") }
+        fields["tenant"] = facts.rules.tenantIdentifier.map { .string($0) }
         fields["organization"] = policy.organization.map { .string($0) }
         fields["configurationProblem"] = policy.problem.map { .string($0) }
         fields["enforcementProblem"] = enforcementProblem.map { .string($0) }
@@ -219,7 +219,7 @@ extension BrokerState {
         _ request: Request,
         _ participant: Participant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
-        if ledger.ask(participant, on: request.connection) { needsDisk(within: Self.lazyWrite) }
+        if facts.ledger.ask(participant, on: request.connection) { needsDisk(within: Facts.Disk.lazyWrite) }
         let owed = ledger.owed(by: participant, on: request.connection)
         if !owed.isEmpty { tell(participant) }
         let account = policy.cleanup.isStrict && !owed.isEmpty ? nil : device.account
@@ -252,10 +252,10 @@ extension BrokerState {
                 || ledger.parts[device.epoch, default: [:]].keys.count(where: { $0.user == participant.user })
                     < Self.appsOfUser
         else { throw .tooManyNames }
-        if ledger.hold(device.epoch, by: participant, on: connection) {
+        if facts.ledger.hold(device.epoch, by: participant, on: connection) {
             if !isListed { noteHolder(participant, of: device.epoch) }
             let change = needsDisk(within: .zero)
-            connected[connection]?.held = change
+            facts.connected[connection]?.held = change
             touch()
         }
         guard let change = connected[connection]?.held, disk.committed < change else { return nil }
@@ -281,7 +281,7 @@ extension BrokerState {
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         let account = try checkAccount(identifier, session)
         guard policy.identity != .loginSession else { throw .noTokens }
-        try checkOwesNothing(participant, request.connection)
+        try facts.checkOwesNothing(participant, request.connection)
         if provider.session != nil {
             return try acquireProviderToken(request, participant, account, scopes, refresh: refresh)
         }
@@ -305,9 +305,9 @@ extension BrokerState {
         _ participant: Participant,
         _ grant: Grant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
-        try checkIdentity(request, participant)
+        try facts.checkIdentity(request, participant)
         // The policy may have become strict while the provider was asked or the change was committed.
-        try checkOwesNothing(participant, request.connection)
+        try facts.checkOwesNothing(participant, request.connection)
         // The provider may have refused the session while the change was committed.
         if provider.session != nil, provider.needsPerson { throw personNeeded }
         guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }

@@ -14,7 +14,7 @@ extension BrokerState {
         // the reason.
         guard policy.passwordSignIn || policy.identity == .loginSession else {
             // If no sign-in is possible at all, the refusal says so instead of naming the prompt.
-            try checkIdentity(request, participant)
+            try facts.checkIdentity(request, participant)
             try checkSignIn()
             throw policy.organisation.map { .promptNeeded($0.issuer.text) } ?? .promptNeeded
         }
@@ -33,14 +33,14 @@ extension BrokerState {
         _ participant: Participant,
         until deadline: Duration
     ) throws(Refusal) -> Bool {
-        try checkIdentity(request, participant)
+        try facts.checkIdentity(request, participant)
         try checkSignIn()
-        if isSignInHeld {
-            guard deadline > now.uptime else { throw .cleanupPending(awaited) }
+        if facts.isSignInHeld {
+            guard deadline > now.uptime else { throw .cleanupPending(facts.awaited) }
             wait(request, until: deadline, for: .signIn(participant))
             return false
         }
-        try checkOwesNothing(participant, request.connection)
+        try facts.checkOwesNothing(participant, request.connection)
         return true
     }
 
@@ -48,15 +48,9 @@ extension BrokerState {
         guard policy.isConfigured else { throw .neverConfigured }
         guard policy.identity != .loginSession else { throw .signedInByLogin }
         if let problem = complianceProblem { throw problem }
-        try device.checkSignIn(rules)
-        try checkManifests()
+        try device.checkSignIn(facts.rules)
+        try facts.checkManifests()
         guard pending == nil else { throw .signInUnderWay }
-    }
-
-    /// Under a strict policy sign-in is blocked while a manifest cannot be read: the data of its program might not be
-    /// cleaned up.
-    func checkManifests() throws(Refusal) {
-        if policy.cleanup.isStrict, let path = unknownManifests.first { throw .manifestUnknown(path) }
     }
 
     mutating func authenticate(
@@ -176,34 +170,29 @@ extension BrokerState {
     ///   - token: The first token of the app that asks; `nil` for a prompt or a login.
     ///   - detail: The app or the login that signs the person in, for the log.
     mutating func write(_ account: Account, of attempt: Asked?, _ token: AccessToken?, detail: String) throws(Refusal) {
-        let next = try device.signingIn(account, rules)
+        let next = try device.signingIn(account, facts.rules)
         if let problem = disk.problem { throw .failed(problem) }
-        ledger.begin(next.epoch, account: account, at: now)
+        facts.ledger.begin(next.epoch, account: account, at: now)
         // In the same transaction as the session, so that each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: account, detail: detail)
         // The response gives the app the account, so the ledger lists the app from the start. A prompt holds nothing.
         let holder = token == nil ? nil : attempt
         if let holder {
-            _ = ledger.hold(next.epoch, by: holder.participant, on: holder.request.connection)
+            _ = facts.ledger.hold(next.epoch, by: holder.participant, on: holder.request.connection)
             noteHolder(holder.participant, of: next.epoch)
         }
         holdForAdapters()
         unsaved.insert(.device)
         if attempt?.provided != nil { unsaved.insert(.provider) }
         let change = needsDisk(within: .zero)
-        if let holder { connected[holder.request.connection]?.held = change }
-        pending = PendingSignIn(asked: attempt, next: next, token: token, change: change)
+        if let holder { facts.connected[holder.request.connection]?.held = change }
+        facts.pending = PendingSignIn(asked: attempt, next: next, token: token, change: change)
     }
 
     private func checkCleanups(_ attempt: Asked) throws(Refusal) {
-        try checkIdentity(attempt.request, attempt.participant)
-        if isSignInHeld { throw .cleanupPending(awaited) }
-        try checkOwesNothing(attempt.participant, attempt.request.connection)
-    }
-
-    /// Under a strict policy an app that owes a cleanup receives neither an account nor a token.
-    func checkOwesNothing(_ participant: Participant, _ connection: String) throws(Refusal) {
-        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
+        try facts.checkIdentity(attempt.request, attempt.participant)
+        if facts.isSignInHeld { throw .cleanupPending(facts.awaited) }
+        try facts.checkOwesNothing(attempt.participant, attempt.request.connection)
     }
 
     /// Checks the session that is being committed against changed rules.
@@ -224,7 +213,7 @@ extension BrokerState {
         if let asked = pending.asked, hasCallerGivenUp(asked.request) {
             return dropPendingSignIn(because: .requestAbandoned)
         }
-        self.pending = nil
+        facts.pending = nil
         enter(pending.next, cause: pending.asked?.participant.app ?? "login")
         guard let asked = pending.asked else {
             // The clock may have been set, so that the new session ended at once.
@@ -262,15 +251,15 @@ extension BrokerState {
     /// other session.
     mutating func dropPendingSignIn(because refusal: Refusal) {
         guard let pending else { return }
-        self.pending = nil
-        ledger.remove(pending.next.epoch)
+        facts.pending = nil
+        facts.ledger.remove(pending.next.epoch)
         enterLog(
             .signedOut,
             session: pending.next.epoch,
             account: pending.next.account,
             detail: "the sign-in failed: \(refusal.code)"
         )
-        device = pending.next.next(mode: device.mode, account: nil)
+        facts.device = pending.next.next(mode: device.mode, account: nil)
         unsaved.insert(.device)
         unsaved.insert(.erasure)
         needsDisk(within: .zero)

@@ -55,7 +55,7 @@ extension BrokerState {
         let isStored = disk.committed >= entry.change
         switch entry.reason {
         case .account(let participant) where isStored:
-            try checkIdentity(request, participant)
+            try facts.checkIdentity(request, participant)
             return try currentAccount(request, participant)
         case .token(let participant, let grant) where isStored: return try handOver(request, participant, grant)
         case .stored(let fields, let participant) where isStored: return confirmation(of: request, fields, participant)
@@ -149,7 +149,7 @@ struct WaitingRequests: Sendable {
     }
 
     /// The numbers of the requests that may have a response now, in ascending order.
-    mutating func due(hasChanged: Bool, _ disk: BrokerState.Disk, at now: Duration) -> [UInt64] {
+    mutating func due(hasChanged: Bool, _ disk: Facts.Disk, at now: Duration) -> [UInt64] {
         let isLate = deadline.map { $0 <= now } ?? false
         let hasAnswer = hasChanged && (disk.problem != nil || firstChange.map { $0 <= disk.committed } ?? false)
         let isDue = { (entry: BrokerState.Waiting) in entry.until.map { $0 <= now } ?? false }

@@ -17,38 +17,18 @@ import SharedDevice
 package struct BrokerState: Sendable {
     // MARK: The device
 
-    package internal(set) var device: DeviceState
-    package internal(set) var membership: Membership?
-    package internal(set) var policy = DevicePolicy()
-    package internal(set) var manifests: [AppManifest] = []
+    var facts: Facts
     /// Why the other manifests are not in force.
     var manifestProblems: [String] = []
-    /// Manifests that could not be read so far.
-    var unknownManifests: [String] = []
-    var eligibility = AppEligibility()
-    let requiresProof: Bool
-    package internal(set) var ledger: CleanupLedger
     var tokens = TokenVault()
     /// The session with the organisation's provider and the requests to it.
     var provider = Provider()
     package internal(set) var compliance: ComplianceWord?
-    /// The sign-in whose session is being committed.
-    var pending: PendingSignIn?
     /// The latest session, with the label and the connection of the request that began it.
     var lastSignIn: (label: String, connection: String, epoch: UInt64)?
 
     // MARK: Callers
 
-    /// A connection and the apps that it has identified as.
-    struct Connected: Sendable {
-        let caller: Caller
-        /// The apps by the names that the caller gave. One process may be several apps.
-        var apps: [String?: Participant] = [:]
-        /// The change that has to be committed before the connection receives the account.
-        var held: UInt64 = 0
-    }
-
-    var connected: [String: Connected] = [:]
     var waiting = WaitingRequests()
     var asked: [UInt64: Asked] = [:]
     var consulted: [UInt64: Consulted] = [:]
@@ -62,7 +42,6 @@ package struct BrokerState: Sendable {
 
     // MARK: Time
 
-    var now: Moment
     var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
     var reminder: (at: Duration, pause: Duration, isForAll: Bool)?
     var wakes: [String: Wake] = [:]
@@ -74,7 +53,6 @@ package struct BrokerState: Sendable {
 
     // MARK: The disk
 
-    var disk = Disk()
     var unsaved = UnsavedRows<Row>()
     var log: [AuditEntry] = []
     /// Grows with each change that a request may wait for.
@@ -87,6 +65,17 @@ package struct BrokerState: Sendable {
     var recordProblem: String?
     var effects: [Effect] = []
 
+    package var device: DeviceState { facts.device }
+    package var membership: Membership? { facts.membership }
+    package var policy: DevicePolicy { facts.policy }
+    package var ledger: CleanupLedger { facts.ledger }
+    var now: Moment { facts.now }
+    var manifests: [AppManifest] { facts.manifests }
+    var eligibility: AppEligibility { facts.eligibility }
+    var connected: [String: Facts.Connected] { facts.connected }
+    var pending: PendingSignIn? { facts.pending }
+    var disk: Facts.Disk { facts.disk }
+
     /// - Parameters:
     ///   - content: The content of the store.
     ///   - lastActivity: When the device was last used; `nil` if unknown.
@@ -97,25 +86,27 @@ package struct BrokerState: Sendable {
         requiresProof: Bool = false,
         at now: Moment
     ) {
-        device = content.device
-        membership = content.membership
-        ledger = content.ledger
+        facts = Facts(
+            now: now,
+            device: content.device,
+            membership: content.membership,
+            requiresProof: requiresProof,
+            ledger: content.ledger
+        )
         compliance = content.compliance
         recordProblem = Self.recordProblem(content.recordProblems)
         self.lastActivity = lastActivity
-        self.requiresProof = requiresProof
-        self.now = now
         // Without a session in the ledger, the apps that hold the account's data would not be recorded.
         if let account = device.account, ledger.sessions[device.epoch] == nil {
-            ledger.begin(device.epoch, account: account, at: now)
+            facts.ledger.begin(device.epoch, account: account, at: now)
         }
         provider.outbox = ProviderOutbox(entries: content.outbox)
         if device.account != nil, let session = content.provider { resumeProviderSession(session) }
         identifyAnew()
         if let noted = content.noted, noted.state.epoch > device.epoch {
-            self.now.wall = min(noted.date, now.wall)
+            facts.now.wall = min(noted.date, now.wall)
             enter(noted.state, cause: "what the broker had noted before this start")
-            self.now = now
+            facts.now = now
         }
         // Keeps only the entries for the journal, which has to match the log. Apps are told as soon as the broker has
         // its name on the bus.
@@ -127,7 +118,7 @@ package struct BrokerState: Sendable {
     /// - Returns: The effects to carry out, in this order.
     package mutating func reduce(_ event: Event, at now: Moment) -> [Effect] {
         let hasSlept = now.asleep - self.now.asleep >= Self.leastSleep
-        self.now = now
+        facts.now = now
         // Any event can be the first one after a sleep.
         if hasSlept { wakeWithinGrace() }
         // Expired deadlines come before the event: an expired round must not delay a sign-in.
@@ -137,7 +128,7 @@ package struct BrokerState: Sendable {
         case .arrived(let caller):
             // A connection that was kept through a loss of the bus is the same process, whatever the second
             // identification says.
-            if connected[caller.connection] == nil { connected[caller.connection] = Connected(caller: caller) }
+            if connected[caller.connection] == nil { facts.connected[caller.connection] = Facts.Connected(caller: caller) }
         case .left(let connection, let mark): leave(connection, mark: mark)
         case .busLost(let mark):
             provider.isReachable = false
@@ -195,30 +186,20 @@ package struct BrokerState: Sendable {
 
     // MARK: Changes of the device
 
-    /// The rules for signing in. On a joined device the membership names the tenant. The tenant of the configuration
-    /// then matters only for joining.
-    var rules: SignInRules {
-        SignInRules(
-            requiresJoin: policy.requiresJoin,
-            isJoined: membership != nil,
-            tenantIdentifier: membership?.tenantIdentifier ?? policy.tenantIdentifier
-        )
-    }
-
     /// Makes `next` the device's state at once, and tells all apps.
     ///
     /// - Parameter cause: The user, app or rule that caused the change, for the log.
     mutating func enter(_ next: DeviceState, cause: String) {
         let before = device
         if let account = before.account, next.account == nil {
-            ledger.end(before.epoch, at: now)
+            facts.ledger.end(before.epoch, at: now)
             enterLog(.signedOut, session: before.epoch, account: account, detail: cause)
             noteCompletion(before.epoch, detail: "no app held any data")
             if next.mode == .shared { loginIsSpent(before.epoch) }
         }
         if next.mode != before.mode { enterLog(.modeChanged, detail: "\(next.mode.rawValue), by \(cause)") }
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
-        device = next
+        facts.device = next
         unsaved.insert(.device)
         tokens.drop()
         if next.account == nil { closeProviderSession() }
@@ -227,7 +208,7 @@ package struct BrokerState: Sendable {
         if next.account == nil {
             effects.append(.noteState(next))
             // Also tries a disk that has just failed, because the noted state has to reach the disk.
-            disk.due = now.uptime
+            facts.disk.due = now.uptime
         }
         announce(modeChanged: next.mode != before.mode)
         touch()
@@ -244,7 +225,7 @@ package struct BrokerState: Sendable {
 
     private mutating func configure(_ policy: DevicePolicy) {
         let before = self.policy
-        self.policy = policy
+        facts.policy = policy
         if before.identity != policy.identity || before.organisation?.signInPart != policy.organisation?.signInPart {
             endPrompts(because: .noSuchPrompt)
             // The person was checked by another directory or provider than the configured one.
@@ -257,12 +238,12 @@ package struct BrokerState: Sendable {
             operatorsFound(policy.operatorNames, policy.operators)
         }
         let mode = policy.isConfigured ? policy.mode : device.mode
-        if pending?.next.under(mode, rules) != nil {
+        if pending?.next.under(mode, facts.rules) != nil {
             dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)
         }
         checkPendingSignIn()
         checkKindOfAccount()
-        if let next = device.under(mode, rules) { enter(next, cause: "the managed configuration") }
+        if let next = device.under(mode, facts.rules) { enter(next, cause: "the managed configuration") }
         schedule?.schedule.settings = policy.schedule
         lookAtSchedule()
         touch()
@@ -271,12 +252,12 @@ package struct BrokerState: Sendable {
     /// Changes the device's membership. An account that the new rules do not admit is signed out.
     mutating func changeMembership(to next: Membership?, by account: Account) {
         enterLog(next == nil ? .left : .joined, account: account, detail: next.map { "tenant \($0.tenantIdentifier)" })
-        membership = next
+        facts.membership = next
         unsaved.insert(.membership)
         dropPendingSignIn(because: next == nil ? .deviceNotJoined : .tenantMismatch)
         if next == nil, device.account != nil {
             enter(device.next(mode: device.mode, account: nil), cause: "the device's leaving")
-        } else if let state = device.under(device.mode, rules) {
+        } else if let state = device.under(device.mode, facts.rules) {
             enter(state, cause: "the device's joining")
         }
         needsDisk(within: .zero)
@@ -321,7 +302,7 @@ package struct BrokerState: Sendable {
     private mutating func passTime() {
         noteOverdue()
         if let timeout = policy.cleanup.expiry {
-            for number in ledger.expire(timeout: timeout, at: now) {
+            for number in facts.ledger.expire(timeout: timeout, at: now) {
                 let owing = ledger.report(of: number)?.owing.map(\.identifier).joined(separator: ", ") ?? ""
                 enterLog(.expired, session: number, detail: "still owing: \(owing)")
                 needsDisk(within: .zero)

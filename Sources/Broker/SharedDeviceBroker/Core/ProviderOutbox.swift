@@ -166,7 +166,7 @@ extension BrokerState {
         let mayWork = error.map { $0.code == .providerUnavailable || $0.code == .busy }
         guard let outcome = provider.outbox.ended(number, mayWork: mayWork, at: now) else { return }
         if outcome == .done || outcome == .lost, let entry, entry.keepsSession { doubtRecord(of: entry.record.person) }
-        needsDisk(within: Self.lazyWrite)
+        needsDisk(within: Facts.Disk.lazyWrite)
         noteEnd(number, outcome, error?.description ?? "")
     }
 

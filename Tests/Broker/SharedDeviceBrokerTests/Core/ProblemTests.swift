@@ -28,7 +28,7 @@ struct ProblemTests {
             device.diskMode = .fails("the disk is full")
             // This adds a log entry and changes nothing else.
             device.feed(.malformed(connection: ":1.99", method: "SignOut", .missing("accountIdentifier")))
-            device.advance(by: BrokerState.lazyWrite)
+            device.advance(by: Facts.Disk.lazyWrite)
         }
         #expect(broken["storeProblem"] == .string("the disk is full"))
         let mended = try change {

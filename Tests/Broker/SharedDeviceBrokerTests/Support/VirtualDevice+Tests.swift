@@ -89,7 +89,7 @@ extension VirtualDevice {
     }
 
     /// The apps for which the next sign-in waits.
-    var heldFor: [String] { state.isSignInHeld ? state.awaited : [] }
+    var heldFor: [String] { state.facts.isSignInHeld ? state.facts.awaited : [] }
 
     func place(of number: UInt64) -> Int? { happenings.firstIndex(of: .replied(number)) }
 }

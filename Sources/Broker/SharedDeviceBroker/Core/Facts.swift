@@ -1,0 +1,124 @@
+import DeviceConfiguration
+import FoundationEssentials
+import SharedDevice
+
+/// The state of the device that all features read. Only ``BrokerState`` changes it.
+struct Facts: Sendable {
+    var now: Moment
+    var device: DeviceState
+    var membership: Membership?
+    var policy = DevicePolicy()
+    var manifests: [AppManifest] = []
+    /// Manifests that could not be read so far.
+    var unknownManifests: [String] = []
+    var eligibility = AppEligibility()
+    let requiresProof: Bool
+    var ledger: CleanupLedger
+    var connected: [String: Connected] = [:]
+    /// The sign-in whose session is being committed.
+    var pending: BrokerState.PendingSignIn?
+    var disk = Disk()
+
+    /// The longest pause between two attempts of anything.
+    static let longestPause = Duration.seconds(60)
+
+    /// A connection and the apps that it has identified as.
+    struct Connected: Sendable {
+        let caller: Caller
+        /// The apps by the names that the caller gave. One process may be several apps.
+        var apps: [String?: Participant] = [:]
+        /// The change that has to be committed before the connection receives the account.
+        var held: UInt64 = 0
+    }
+
+    struct Disk: Sendable {
+        /// The number of the latest change.
+        var changes: UInt64 = 0
+        /// All changes up to this number are committed.
+        var committed: UInt64 = 0
+        /// The batch that is being written; `nil` if there is none.
+        var writing: Batch?
+        /// The latest time at which the next write begins; `nil` if there is nothing to write.
+        var due: Duration?
+        /// The number of successful writes that contained log entries.
+        var logWrites: UInt64 = 0
+        /// Why the last write failed; `nil` if it succeeded.
+        var problem: String?
+
+        /// How long a change that a crash may lose can stay in memory.
+        static let lazyWrite = Duration.milliseconds(200)
+
+        var isIdle: Bool { writing == nil && due == nil }
+    }
+}
+
+// MARK: Callers
+
+extension Facts {
+    /// Whether the app has an identified connection on the bus.
+    func isRunning(_ participant: Participant) -> Bool {
+        connected.values.contains { $0.apps.values.contains(participant) }
+    }
+
+    /// Whether the caller is the service of this unit. On a bus that only one user reaches, it may be any program of
+    /// the broker's user that is not an app.
+    func isService(_ caller: Caller, unit: String) -> Bool {
+        if requiresProof { return caller.credentials.unit == unit }
+        return caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
+    }
+
+    /// Checks that the caller is still the same app after a wait: the rules may have changed.
+    func checkIdentity(_ request: Request, _ participant: Participant) throws(Refusal) {
+        guard connected[request.connection]?.apps[request.claimed] == participant else {
+            throw .appNotEligible("which apps take part has changed since this app asked; ask again")
+        }
+    }
+
+    /// Under a strict policy an app that owes a cleanup receives neither an account nor a token.
+    func checkOwesNothing(_ participant: Participant, _ connection: String) throws(Refusal) {
+        if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
+    }
+
+    /// Refuses the calls of an app that is being stopped. A late receipt does not count either.
+    func checkNotEnforced(_ participant: Participant) throws(Refusal) {
+        guard ledger.claims[participant] == nil else { throw .isEnforced }
+    }
+}
+
+// MARK: The next sign-in
+
+extension Facts {
+    /// The rules for signing in. On a joined device the membership names the tenant. The tenant of the configuration
+    /// then matters only for joining.
+    var rules: SignInRules {
+        SignInRules(
+            requiresJoin: policy.requiresJoin,
+            isJoined: membership != nil,
+            tenantIdentifier: membership?.tenantIdentifier ?? policy.tenantIdentifier
+        )
+    }
+
+    /// Under a strict policy sign-in is blocked while a manifest cannot be read: the data of its program might not be
+    /// cleaned up.
+    func checkManifests() throws(Refusal) {
+        if policy.cleanup.isStrict, let path = unknownManifests.first { throw .manifestUnknown(path) }
+    }
+
+    /// Whether an open round delays the next sign-in.
+    ///
+    /// A round that outlasts the policy's timeout expires and no longer delays sign-ins. A policy without a timeout
+    /// also waits for rounds that expired under an earlier policy.
+    var isSignInHeld: Bool {
+        // An enforcement program may still delete data, which must not be the next person's.
+        if !ledger.claims.isEmpty { return true }
+        if waitsWithoutEnd { return ledger.hasIncompleteRounds }
+        return policy.cleanup.timeout != nil && !ledger.openRounds.isEmpty
+    }
+
+    /// The apps that a sign-in has to wait for.
+    var awaited: [String] {
+        Set((waitsWithoutEnd ? ledger.debtors : ledger.awaited).union(ledger.claims.keys).map(\.app)).sorted()
+    }
+
+    private var waitsWithoutEnd: Bool { policy.cleanup.longestWait == nil }
+}
