@@ -171,9 +171,9 @@ extension BrokerState {
     /// Updates the list of problems. The status contains it, and problems appear and disappear without any other change
     /// that would wake up the requests for the status.
     mutating func noteProblems() {
-        let starts = wakes.isEmpty ? [] : wakes.sorted { $0.key < $1.key }.map(\.value.problem)
+        let starts = wakeups.problems.sorted { $0.key < $1.key }.map(\.value)
         let single = [disk.problem, keyProblem, loginProblem, enforcementProblem]
-        let next = (single + starts).compactMap(\.self) + enforcementProblems + manifestProblems
+        let next = single.compactMap(\.self) + starts + enforcementProblems + manifestProblems
         guard next != problems else { return }
         problems = next
         touch()
@@ -223,7 +223,7 @@ extension BrokerState {
             ]
         }
         return (entries + others.sorted().map { ["identifier": .string($0)] }).map { fields in
-            guard let app = fields["identifier"]?.stringValue, let problem = wakes[app]?.problem else {
+            guard let app = fields["identifier"]?.stringValue, let problem = wakeups.problems[app] else {
                 return .fields(fields)
             }
             return .fields(fields.merging(["startProblem": .string(problem)]) { $1 })

@@ -58,7 +58,7 @@ extension BrokerState {
         facts.manifests = manifests
         (manifestProblems, facts.unknownManifests) = (problems, unknown)
         identifyAnew()
-        wakeDebtors()
+        apply(wakeups.startDebtors(facts))
     }
 
     /// Identifies the apps of all connections by the present rules. An app with an unchanged result continues; the
@@ -116,7 +116,7 @@ extension BrokerState {
             enterRepeatable(.interrupted, "interrupted", session, participant)
             needsDisk(within: .zero)
             // Tells the app's other processes about the debt.
-            remind(isForAll: true)
+            wakeups.remind(isForAll: true, facts)
         }
         for participant in apps.sorted() where !facts.isRunning(participant) { appEnded(participant) }
         touch()

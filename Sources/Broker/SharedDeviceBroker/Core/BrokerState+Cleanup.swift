@@ -37,13 +37,13 @@ extension BrokerState {
             let words = "the cleanup does not count: another connection of the app has closed without a report"
             enterRepeatable(.interrupted, "reports", session, participant, detail: words)
             needsDisk(within: .zero)
-            if reminder == nil { remind() }
+            wakeups.remindOfDebt(facts)
             touch()
         case .refused: break
         case .recorded, .completed:
             noteSettled(progress, session, participant, detail: detail)
             needsDisk(within: progress == .begun ? Facts.Disk.lazyWrite : .zero)
-            if reminder == nil, ledger.isIdle(participant) { remind() }
+            if ledger.isIdle(participant) { wakeups.remindOfDebt(facts) }
             touch()
         }
         guard progress != .begun else { return [:] }
@@ -141,7 +141,7 @@ extension BrokerState {
             needsDisk(within: Facts.Disk.lazyWrite)
         }
         touch()
-        if ledger.owes(participant) { wake(participant.app) }
+        if ledger.owes(participant) { apply(wakeups.startDebtor(participant.app, facts)) }
     }
 
     // MARK: Requests
@@ -166,96 +166,6 @@ extension BrokerState {
         guard let report = ledger.report(of: session, isRunning: running.contains) else { return [:] }
         return ["round": report.fields, "revision": .uint64(revision)]
     }
-
-    // MARK: Reminding and starting apps
-
-    static let firstReminder = Duration.seconds(2)
-
-    /// Schedules repeated announcements while a running app does not clean up, at growing intervals. They keep a round
-    /// from staying open because an app has lost a signal, or has asked and then not cleaned up.
-    ///
-    /// - Parameter isForAll: Whether to send the first reminder even if no recipient is known. A recipient may exist: a
-    ///   process that has reported is no longer listed with its debt, and after a change of manifests or policy a
-    ///   process is identified only when it calls.
-    mutating func remind(isForAll: Bool = false) {
-        // The reminder is never postponed: otherwise an app could postpone the reminder for all other apps.
-        let due = now.uptime + Self.firstReminder
-        let at = reminder.map { min($0.at, due) } ?? due
-        reminder = (at, Self.firstReminder, isForAll || reminder?.isForAll == true)
-    }
-
-    mutating func remindIfDue() {
-        guard let due = reminder, due.at <= now.uptime else { return }
-        // A process may have lost its identity briefly, while manifests and policy changed. It is identified again only
-        // when it calls. Until then its debt still lists its connection.
-        let present = ledger.participants { $1.connections.contains { connected[$0] != nil } }
-        guard ledger.idle.contains(where: { due.isForAll || facts.isRunning($0) || present.contains($0) }) else {
-            reminder = nil
-            return
-        }
-        effects.append(.announce(modeChanged: false))
-        let pause = min(due.pause * 2, Facts.longestPause)
-        reminder = (now.uptime + pause, pause, false)
-    }
-
-    /// The attempts to start an app that owes a cleanup. They continue while the debt exists, at intervals that grow to
-    /// a minute. An app that crashes at each start does not keep the device busy, and an app that is repaired gets
-    /// started.
-    struct Wake: Sendable {
-        /// When the next attempt is due; `nil` while one is in progress.
-        var next: Duration?
-        var pause = Duration.milliseconds(500)
-        /// Whether the next attempt waits for the end of a claim.
-        var isPostponed = false
-        /// Why the last attempt failed. The same reason is logged only once in a row.
-        var problem: String?
-    }
-
-    mutating func wakeDebtors() { for app in Set(ledger.debtors.map(\.app)).sorted() { wake(app) } }
-
-    /// Starts the app through its bus name. An app without a bus name has to start by itself.
-    private mutating func wake(_ app: String) {
-        guard wakes[app] == nil, busName(of: app) != nil else { return }
-        wakes[app] = Wake()
-        startService(app)
-    }
-
-    mutating func startService(_ app: String) {
-        guard ledger.debtors.contains(where: { $0.app == app }), let name = busName(of: app) else {
-            wakes[app] = nil
-            return
-        }
-        // The app must not start while its data is being deleted.
-        guard !ledger.claims.keys.contains(where: { $0.app == app }) else {
-            wakes[app]?.next = facts.now.uptime + Facts.longestPause
-            wakes[app]?.isPostponed = true
-            return
-        }
-        wakes[app]?.next = nil
-        wakes[app]?.isPostponed = false
-        effects.append(.startService(app: app, busName: name))
-    }
-
-    mutating func serviceStarted(_ app: String, _ outcome: ServiceStart) {
-        guard var wake = wakes[app] else { return }
-        let name = busName(of: app) ?? "?"
-        switch outcome {
-        case .started:
-            wake.problem = nil
-            enterLog(.woken, app: app, detail: "started as \(name)")
-        case .running: wake.problem = nil
-        case .failed(let reason):
-            let detail = "could not be started as \(name): \(reason.printable(300))"
-            if detail != wake.problem { enterLog(.woken, app: app, detail: detail) }
-            wake.problem = detail
-        case .noBus: break
-        }
-        wake.next = now.uptime + wake.pause
-        wake.pause = min(wake.pause * 2, Facts.longestPause)
-        wakes[app] = wake
-    }
-
-    private func busName(of app: String) -> String? { manifests.first { $0.identifier == app }?.busName }
 
     // MARK: The automatic end of a session
 

@@ -129,9 +129,7 @@ extension BrokerState {
     /// asked to start them.
     private mutating func claimsEnded(_ participants: [Participant]) {
         guard !participants.isEmpty else { return }
-        for participant in participants where wakes[participant.app]?.isPostponed == true {
-            wakes[participant.app]?.next = facts.now.uptime
-        }
+        for participant in participants { wakeups.claimEnded(of: participant.app, facts) }
         effects.append(.announce(modeChanged: false))
         needsDisk(within: .zero)
         touch()

@@ -201,7 +201,7 @@ extension BrokerState {
     var runningApps: BrokerProtocol.Fields {
         let running = Set(connected.values.flatMap { $0.apps.values.map(\.app) })
         let holding = device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys.map(\.app))
-        let problems = wakes.compactMap { app, wake in wake.problem.map { "\(app) \($0)" } }
+        let problems = wakeups.problems.map { "\($0) \($1)" }
         return [
             "startProblems": .array(problems.sorted().map { .string($0) }, of: "s"),
             "enforcementProblems": .array(enforcementProblems.map { .string($0) }, of: "s"),

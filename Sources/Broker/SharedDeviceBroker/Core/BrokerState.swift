@@ -43,8 +43,7 @@ package struct BrokerState: Sendable {
     // MARK: Time
 
     var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
-    var reminder: (at: Duration, pause: Duration, isForAll: Bool)?
-    var wakes: [String: Wake] = [:]
+    var wakeups = Wakeups()
     var watch = SeatWatch()
     /// When the device was last used, by the wall clock, in this run of the broker or an earlier one; `nil` if unknown.
     var lastActivity: Date?
@@ -155,7 +154,7 @@ package struct BrokerState: Sendable {
         case .commitFailed(let batch, let problem): commitFailed(batch, problem)
         case .configured(let policy): configure(policy)
         case .manifests(let manifests, let problems, let unknown): use(manifests, problems, unknown)
-        case .serviceStarted(let app, let outcome): serviceStarted(app, outcome)
+        case .serviceStarted(let app, let outcome): apply(wakeups.started(app, outcome, facts))
         case .authorised(let number, let isGranted): authorised(number, isGranted)
         case .operatorsFound(let names, let users): operatorsFound(names, users)
         case .logRead(let number, let result): logRead(number, result)
@@ -218,9 +217,9 @@ package struct BrokerState: Sendable {
     /// missed a signal.
     private mutating func announce(modeChanged: Bool) {
         effects.append(.announce(modeChanged: modeChanged))
-        remind()
+        wakeups.remind(facts)
         lookAtSchedule()
-        wakeDebtors()
+        apply(wakeups.startDebtors(facts))
     }
 
     private mutating func configure(_ policy: DevicePolicy) {
@@ -285,11 +284,10 @@ package struct BrokerState: Sendable {
         consider(waiting.deadline)
         if disk.writing == nil { consider(disk.due) }
         consider(schedule?.nextLook)
-        consider(reminder?.at)
+        consider(wakeups.next)
         consider(refusals.nextSummary)
         consider(reports.nextSummary)
         consider(nextLookAtSeat)
-        for wake in wakes.values { consider(wake.next) }
         consider(nextLookAtPrompts)
         consider(nextLookAtProvider)
         consider(nextDue)
@@ -313,11 +311,7 @@ package struct BrokerState: Sendable {
         if let look = nextLookAtSeat, look <= now.uptime { followSeat() }
         lookAtPrompts()
         endOfflineSession()
-        remindIfDue()
-        if !wakes.isEmpty {
-            let due = wakes.filter { $0.value.next.map { $0 <= now.uptime } ?? false }
-            for app in due.keys.sorted() { startService(app) }
-        }
+        apply(wakeups.passTime(facts))
         for summary in refusals.summaries(at: now.uptime) {
             enterLog(.refused, app: summary.app, detail: summary.detail)
         }
