@@ -4,7 +4,7 @@ import DeviceConfiguration
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
-/// The cleanup rounds after each session (architecture, D10), and the automatic end of a session.
+/// The cleanup rounds after each session (architecture, D10).
 extension BrokerState {
     // MARK: Reports
 
@@ -165,48 +165,5 @@ extension BrokerState {
         let running = Set(connected.values.flatMap(\.apps.values))
         guard let report = ledger.report(of: session, isRunning: running.contains) else { return [:] }
         return ["round": report.fields, "revision": .uint64(revision)]
-    }
-
-    // MARK: The automatic end of a session
-
-    mutating func noteActivity() {
-        guard schedule != nil else { return }
-        schedule?.schedule.noteActivity(at: facts.now)
-        // Stored at most once a second, which is enough for timeouts of minutes.
-        if abs(now.wall.timeIntervalSince(lastActivity ?? .distantPast)) >= 1 {
-            lastActivity = now.wall
-            effects.append(.keepActivity(now.wall))
-        }
-        lookAtSchedule()
-    }
-
-    mutating func lookAtSchedule() {
-        guard device.account != nil, let session = ledger.sessions[device.epoch] else {
-            schedule = nil
-            return
-        }
-        var next: SignOutSchedule
-        if let schedule, schedule.epoch == device.epoch {
-            next = schedule.schedule
-        } else {
-            // A session of an earlier run continues from the last activity of that run. In a new session, the sign-in
-            // itself is the last activity.
-            next = SignOutSchedule(
-                settings: policy.schedule,
-                localTime: .device,
-                startedAt: session.startedAt,
-                lastActivity: lastActivity ?? now.wall
-            )
-        }
-        let decision = next.look(at: now)
-        schedule = (device.epoch, next, nil)
-        switch decision {
-        case .look(nil): break
-        case .look(let date?):
-            // The clock may be set during the wait, which is noticed within a minute.
-            let wait = Duration.seconds(max(0.01, date.timeIntervalSince(now.wall)))
-            schedule?.nextLook = facts.now.uptime + min(wait, Facts.longestPause)
-        case .signOut(let reason): signOutAutomatically(because: reason)
-        }
     }
 }

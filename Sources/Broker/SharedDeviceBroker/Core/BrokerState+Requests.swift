@@ -143,7 +143,7 @@ extension BrokerState {
             return report(request, progress, session, participant, mark, detail)
         case .round: return round(request)
         case .activity:
-            noteActivity()
+            apply(automaticSignOut.noteActivity(facts))
             return [:]
         default: return nil
         }

@@ -219,7 +219,7 @@ extension BrokerState {
             // The clock may have been set, so that the new session ended at once.
             guard device == pending.next else { return }
             effects.append(.note(.notice, "signed in by login", ["epoch": "\(device.epoch)"]))
-            return noteActivity()
+            return apply(automaticSignOut.noteActivity(facts))
         }
         let request = asked.request
         guard device == pending.next else {
@@ -232,7 +232,7 @@ extension BrokerState {
             provider.change = pending.change
         }
         lastSignIn = request.call.signInLabel.map { ($0, request.connection, device.epoch) }
-        noteActivity()
+        apply(automaticSignOut.noteActivity(facts))
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))
         if case .signIn(let scopes) = asked.purpose, let token = pending.token {

@@ -42,11 +42,9 @@ package struct BrokerState: Sendable {
 
     // MARK: Time
 
-    var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
+    var automaticSignOut: AutomaticSignOut
     var wakeups = Wakeups()
     var watch = SeatWatch()
-    /// When the device was last used, by the wall clock, in this run of the broker or an earlier one; `nil` if unknown.
-    var lastActivity: Date?
 
     var enforcement = Enforcement()
 
@@ -94,7 +92,7 @@ package struct BrokerState: Sendable {
         )
         compliance = content.compliance
         recordProblem = Self.recordProblem(content.recordProblems)
-        self.lastActivity = lastActivity
+        automaticSignOut = AutomaticSignOut(lastActivity: lastActivity)
         // Without a session in the ledger, the apps that hold the account's data would not be recorded.
         if let account = device.account, ledger.sessions[device.epoch] == nil {
             facts.ledger.begin(device.epoch, account: account, at: now)
@@ -218,7 +216,7 @@ package struct BrokerState: Sendable {
     private mutating func announce(modeChanged: Bool) {
         effects.append(.announce(modeChanged: modeChanged))
         wakeups.remind(facts)
-        lookAtSchedule()
+        apply(automaticSignOut.look(facts))
         apply(wakeups.startDebtors(facts))
     }
 
@@ -243,8 +241,7 @@ package struct BrokerState: Sendable {
         checkPendingSignIn()
         checkKindOfAccount()
         if let next = device.under(mode, facts.rules) { enter(next, cause: "the managed configuration") }
-        schedule?.schedule.settings = policy.schedule
-        lookAtSchedule()
+        apply(automaticSignOut.look(facts))
         touch()
     }
 
@@ -283,7 +280,7 @@ package struct BrokerState: Sendable {
         func consider(_ time: Duration?) { if let time, next.map({ time < $0 }) ?? true { next = time } }
         consider(waiting.deadline)
         if disk.writing == nil { consider(disk.due) }
-        consider(schedule?.nextLook)
+        consider(automaticSignOut.next)
         consider(wakeups.next)
         consider(refusals.nextSummary)
         consider(reports.nextSummary)
@@ -307,7 +304,7 @@ package struct BrokerState: Sendable {
                 touch()
             }
         }
-        if let look = schedule?.nextLook, look <= now.uptime { lookAtSchedule() }
+        apply(automaticSignOut.passTime(facts))
         if let look = nextLookAtSeat, look <= now.uptime { followSeat() }
         lookAtPrompts()
         endOfflineSession()
