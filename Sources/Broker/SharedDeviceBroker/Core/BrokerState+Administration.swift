@@ -172,8 +172,8 @@ extension BrokerState {
     /// that would wake up the requests for the status.
     mutating func noteProblems() {
         let starts = wakeups.problems.sorted { $0.key < $1.key }.map(\.value)
-        let single = [disk.problem, keyProblem, loginProblem, enforcementProblem]
-        let next = single.compactMap(\.self) + starts + enforcementProblems + manifestProblems
+        let single = [disk.problem, keyProblem, loginProblem, enforcement.problem(facts)]
+        let next = single.compactMap(\.self) + starts + enforcement.problems(facts) + manifestProblems
         guard next != problems else { return }
         problems = next
         touch()
@@ -201,7 +201,7 @@ extension BrokerState {
         fields["cleanupTimeout"] = policy.cleanup.timeout.map { .double($0 / .seconds(1)) }
         fields["rounds"] = .array(ledger.rounds.suffix(Self.keptRounds).map { .uint64($0) }, of: "t")
         fields["apps"] = .array(apps, of: "a{sv}")
-        fields["enforcementProblems"] = .array(enforcementProblems.map { .string($0) }, of: "s")
+        fields["enforcementProblems"] = .array(enforcement.problems(facts).map { .string($0) }, of: "s")
         fields["manifestProblems"] = .array(manifestProblems.map { .string($0) }, of: "s")
         return fields
     }

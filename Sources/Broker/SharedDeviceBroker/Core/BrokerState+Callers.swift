@@ -110,7 +110,7 @@ extension BrokerState {
     mutating func leave(_ connection: String, mark: UInt64) {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
         abandonRequests(of: connection)
-        enforcerLeft(connection)
+        apply(enforcement.leave(connection, facts))
         facts.connected[connection] = nil
         for (session, participant) in facts.ledger.connectionEnded(connection, mark: mark) {
             enterRepeatable(.interrupted, "interrupted", session, participant)

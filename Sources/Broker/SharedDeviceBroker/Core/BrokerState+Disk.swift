@@ -39,7 +39,9 @@ extension BrokerState {
 
     /// Starts the next write at once, because a request waits for all changes up to now.
     mutating func urge() {
-        if disk.committed < disk.changes, disk.problem == nil { facts.disk.due = min(disk.due ?? now.uptime, now.uptime) }
+        if disk.committed < disk.changes, disk.problem == nil {
+            facts.disk.due = min(disk.due ?? now.uptime, now.uptime)
+        }
         isTouched = true
     }
 

@@ -110,8 +110,12 @@ extension BrokerState {
             forgetAccount(identifier)
             wait(request, for: .stored([:], nil))
             return nil
-        case .overdue: return try overdue(request, caller)
-        case .enforced: return try reportEnforcement(request, caller)
+        case .overdue:
+            apply(try enforcement.overdue(request, caller, facts))
+            return nil
+        case .enforced:
+            apply(try enforcement.report(request, caller, facts))
+            return nil
         default: break
         }
         if let right = request.call.right { return try permit(right, request, caller) ? try administer(request) : nil }
@@ -191,7 +195,7 @@ extension BrokerState {
         fields["tenant"] = facts.rules.tenantIdentifier.map { .string($0) }
         fields["organization"] = policy.organization.map { .string($0) }
         fields["configurationProblem"] = policy.problem.map { .string($0) }
-        fields["enforcementProblem"] = enforcementProblem.map { .string($0) }
+        fields["enforcementProblem"] = enforcement.problem(facts).map { .string($0) }
         fields["storeProblem"] = disk.problem.map { .string($0) }
         fields["keyProblem"] = keyProblem.map { .string($0) }
         fields["loginProblem"] = loginProblem.map { .string($0) }
@@ -204,7 +208,7 @@ extension BrokerState {
         let problems = wakeups.problems.map { "\($0) \($1)" }
         return [
             "startProblems": .array(problems.sorted().map { .string($0) }, of: "s"),
-            "enforcementProblems": .array(enforcementProblems.map { .string($0) }, of: "s"),
+            "enforcementProblems": .array(enforcement.problems(facts).map { .string($0) }, of: "s"),
             "manifestProblems": .array(manifestProblems.map { .string($0) }, of: "s"),
             "apps": .array(running.sorted().map { .string($0) }, of: "s"),
             "holding": .array(holding.sorted().map { .string($0) }, of: "s"),

@@ -73,9 +73,8 @@ extension BrokerState {
             if case .beginSignIn = request.call { return try beginSignIn(request, participant) }
             return try signIn(request, participant)
         case .overdue:
-            guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
-            try checkEnforces(caller)
-            return handOver(request, to: request.connection)
+            apply(try enforcement.checkAgain(request, facts))
+            return nil
         case .round: return round(request)
         case .status: return status(request)
         case .log where isLate: return Self.logFields([])

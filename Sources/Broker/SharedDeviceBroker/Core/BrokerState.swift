@@ -287,7 +287,7 @@ package struct BrokerState: Sendable {
         consider(nextLookAtSeat)
         consider(nextLookAtPrompts)
         consider(nextLookAtProvider)
-        consider(nextDue)
+        consider(enforcement.next(facts))
         if let timeout = policy.cleanup.expiry {
             for round in ledger.openRounds { consider((round.ended ?? now.uptime) + timeout) }
         }
@@ -295,7 +295,7 @@ package struct BrokerState: Sendable {
     }
 
     private mutating func passTime() {
-        noteOverdue()
+        apply(enforcement.passTime(facts))
         if let timeout = policy.cleanup.expiry {
             for number in facts.ledger.expire(timeout: timeout, at: now) {
                 let owing = ledger.report(of: number)?.owing.map(\.identifier).joined(separator: ", ") ?? ""

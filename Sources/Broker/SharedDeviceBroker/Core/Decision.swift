@@ -1,4 +1,5 @@
 import Logging
+@_spi(Extensions) import SharedDevice
 
 /// An action that a feature requires. Features change only their own state; ``BrokerState`` applies their decisions, in
 /// their order.
@@ -8,7 +9,24 @@ enum Decision: Sendable {
     /// Signs the person out, and ends a sign-in whose session is being committed.
     case end(cause: String)
     case log(AuditEntry.Event, session: UInt64? = nil, app: String? = nil, detail: String)
+    /// Logs an event that the app can repeat, within the limit of such entries.
+    case logRepeatable(AuditEntry.Event, String, session: UInt64, Participant, detail: String?)
     case note(Logger.Level, String, [String: String])
+    case respond(UInt64, BrokerProtocol.Fields)
+    /// Has the request wait, and then checked again.
+    case wait(Request, until: Duration? = nil, for: BrokerState.Waiting.Reason)
+    /// Drops a waiting request that its caller has given up.
+    case abandon(UInt64)
+    /// Has all waiting requests checked.
+    case checkWaiting
+    /// Counts a change that requests may wait for.
+    case touch
+    case claim(Participant, CleanupLedger.Claim)
+    case release(Participant)
+    /// The claim's app was stopped and its data deleted.
+    case enforced(Participant, detail: String?)
+    /// Lets apps continue that were refused and not started during a claim.
+    case claimsEnded([Participant])
 }
 
 extension BrokerState {
@@ -19,7 +37,31 @@ extension BrokerState {
             case .end(let cause): signOutAutomatically(because: cause)
             case .log(let event, let session, let app, let detail):
                 enterLog(event, session: session, app: app, detail: detail)
+            case .logRepeatable(let event, let kind, let session, let participant, let detail):
+                enterRepeatable(event, kind, session, participant, detail: detail)
             case .note(let level, let text, let details): effects.append(.note(level, text, details))
+            case .respond(let number, let fields): reply(number, fields)
+            case .wait(let request, let until, let reason): wait(request, until: until, for: reason)
+            case .abandon(let number):
+                guard waiting[number] != nil else { continue }
+                waiting[number] = nil
+                effects.append(.reply(number, .failure(.requestAbandoned)))
+            case .checkWaiting: isTouched = true
+            case .touch: touch()
+            case .claim(let participant, let claim):
+                facts.ledger.claim(participant, claim)
+                needsDisk(within: .zero)
+                touch()
+            case .release(let participant): facts.ledger.release(participant)
+            case .enforced(let participant, let detail):
+                for session in facts.ledger.enforce(participant, detail: detail, at: now) {
+                    noteSettled(.enforced, session, participant, detail: detail)
+                }
+            case .claimsEnded(let participants):
+                for participant in participants { wakeups.claimEnded(of: participant.app, facts) }
+                effects.append(.announce(modeChanged: false))
+                needsDisk(within: .zero)
+                touch()
             }
         }
     }
