@@ -172,7 +172,7 @@ extension BrokerState {
     /// that would wake up the requests for the status.
     mutating func noteProblems() {
         let starts = wakeups.problems.sorted { $0.key < $1.key }.map(\.value)
-        let single = [disk.problem, keyProblem, loginProblem, enforcement.problem(facts)]
+        let single = [disk.problem, keyProblem, seat.problem, enforcement.problem(facts)]
         let next = single.compactMap(\.self) + starts + enforcement.problems(facts) + manifestProblems
         guard next != problems else { return }
         problems = next

@@ -123,7 +123,7 @@ extension BrokerState {
 
     /// Checks the session against a new configuration. Signs out if the session belongs to another provider or client.
     mutating func checkProviderSession() {
-        guard device.account != nil, pending == nil else { return }
+        guard policy.isConfigured, device.account != nil, pending == nil else { return }
         let isOfConfiguration =
             switch (provider.session, policy.organisation) {
             case (let session?, let settings?): session.isOf(settings)

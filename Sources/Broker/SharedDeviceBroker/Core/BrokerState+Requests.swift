@@ -198,7 +198,7 @@ extension BrokerState {
         fields["enforcementProblem"] = enforcement.problem(facts).map { .string($0) }
         fields["storeProblem"] = disk.problem.map { .string($0) }
         fields["keyProblem"] = keyProblem.map { .string($0) }
-        fields["loginProblem"] = loginProblem.map { .string($0) }
+        fields["loginProblem"] = seat.problem.map { .string($0) }
         return fields.merging(providerInformation) { $1 }
     }
 
@@ -366,7 +366,7 @@ extension BrokerState {
             identifier.map({ pending.next.account?.hasIdentifier($0) == true }) ?? true
         {
             // Otherwise the person at the seat would be signed in again at once.
-            if pending.asked == nil { loginIsSpent(pending.next.epoch) }
+            if pending.asked == nil { seat.sessionEnded(pending.next.epoch, facts) }
             dropPendingSignIn(because: .requestAbandoned)
             ended = pending.next.epoch
         } else {

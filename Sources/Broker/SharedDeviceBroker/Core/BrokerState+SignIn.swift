@@ -160,18 +160,17 @@ extension BrokerState {
         // The person may have been identified by a directory that is no longer configured.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
         try checkCleanups(attempt)
-        try write(account, of: attempt, token, detail: attempt.participant.app)
+        write(try facts.signingIn(account), of: attempt, token, detail: attempt.participant.app)
     }
 
-    /// Starts to commit a session of this account.
+    /// Starts to commit the session of the account that signs in.
     ///
     /// - Parameters:
     ///   - attempt: The request for it; `nil` for a login at the seat.
     ///   - token: The first token of the app that asks; `nil` for a prompt or a login.
     ///   - detail: The app or the login that signs the person in, for the log.
-    mutating func write(_ account: Account, of attempt: Asked?, _ token: AccessToken?, detail: String) throws(Refusal) {
-        let next = try device.signingIn(account, facts.rules)
-        if let problem = disk.problem { throw .failed(problem) }
+    mutating func write(_ next: DeviceState, of attempt: Asked?, _ token: AccessToken?, detail: String) {
+        guard let account = next.account else { return }
         facts.ledger.begin(next.epoch, account: account, at: now)
         // In the same transaction as the session, so that each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: account, detail: detail)

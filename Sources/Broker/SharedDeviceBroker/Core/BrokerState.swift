@@ -44,7 +44,7 @@ package struct BrokerState: Sendable {
 
     var automaticSignOut: AutomaticSignOut
     var wakeups = Wakeups()
-    var watch = SeatWatch()
+    var seat = SeatWatch()
 
     var enforcement = Enforcement()
 
@@ -125,7 +125,9 @@ package struct BrokerState: Sendable {
         case .arrived(let caller):
             // A connection that was kept through a loss of the bus is the same process, whatever the second
             // identification says.
-            if connected[caller.connection] == nil { facts.connected[caller.connection] = Facts.Connected(caller: caller) }
+            if connected[caller.connection] == nil {
+                facts.connected[caller.connection] = Facts.Connected(caller: caller)
+            }
         case .left(let connection, let mark): leave(connection, mark: mark)
         case .busLost(let mark):
             provider.isReachable = false
@@ -156,9 +158,9 @@ package struct BrokerState: Sendable {
         case .authorised(let number, let isGranted): authorised(number, isGranted)
         case .operatorsFound(let names, let users): operatorsFound(names, users)
         case .logRead(let number, let result): logRead(number, result)
-        case .login(let event): login(event)
-        case .seat(let seat): look(at: seat)
-        case .loginsEnded(let identifiers, let problem): loginsEnded(identifiers, problem)
+        case .login(let event): apply(seat.heard(event, facts))
+        case .seat(let seat): self.seat.look(at: seat, facts)
+        case .loginsEnded(let identifiers, let problem): apply(seat.loginsEnded(identifiers, problem))
         case .signInBegan(let name, let result): signInBegan(name, result)
         case .signedIn(let name, let result): signedIn(name, result)
         case .renewed(let number, let outcome): renewed(number, outcome)
@@ -192,7 +194,7 @@ package struct BrokerState: Sendable {
             facts.ledger.end(before.epoch, at: now)
             enterLog(.signedOut, session: before.epoch, account: account, detail: cause)
             noteCompletion(before.epoch, detail: "no app held any data")
-            if next.mode == .shared { loginIsSpent(before.epoch) }
+            if next.mode == .shared { seat.sessionEnded(before.epoch, facts) }
         }
         if next.mode != before.mode { enterLog(.modeChanged, detail: "\(next.mode.rawValue), by \(cause)") }
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
@@ -239,7 +241,9 @@ package struct BrokerState: Sendable {
             dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)
         }
         checkPendingSignIn()
-        checkKindOfAccount()
+        seat.configure(facts)
+        checkProviderSession()
+        apply(seat.checkKindOfAccount(facts))
         if let next = device.under(mode, facts.rules) { enter(next, cause: "the managed configuration") }
         apply(automaticSignOut.look(facts))
         touch()
@@ -258,6 +262,16 @@ package struct BrokerState: Sendable {
         }
         needsDisk(within: .zero)
         touch()
+    }
+
+    /// If the login is the account, signs in the person at the seat and signs out any other account. Also ends login
+    /// sessions and allows a shutdown when these are due.
+    private mutating func followSeat() {
+        apply(seat.endLogins(facts))
+        apply(seat.allowShutdown(facts))
+        let former = seat.user(facts)
+        apply(seat.noticeDeparture(of: former, facts))
+        apply(seat.noticeArrival(after: former, facts))
     }
 
     mutating func signOutAutomatically(because reason: String) {
@@ -284,7 +298,7 @@ package struct BrokerState: Sendable {
         consider(wakeups.next)
         consider(refusals.nextSummary)
         consider(reports.nextSummary)
-        consider(nextLookAtSeat)
+        consider(seat.next(facts))
         consider(nextLookAtPrompts)
         consider(nextLookAtProvider)
         consider(enforcement.next(facts))
@@ -305,7 +319,7 @@ package struct BrokerState: Sendable {
             }
         }
         apply(automaticSignOut.passTime(facts))
-        if let look = nextLookAtSeat, look <= now.uptime { followSeat() }
+        if let look = seat.next(facts), look <= now.uptime { followSeat() }
         lookAtPrompts()
         endOfflineSession()
         apply(wakeups.passTime(facts))

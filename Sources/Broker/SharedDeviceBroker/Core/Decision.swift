@@ -12,6 +12,10 @@ enum Decision: Sendable {
     /// Logs an event that the app can repeat, within the limit of such entries.
     case logRepeatable(AuditEntry.Event, String, session: UInt64, Participant, detail: String?)
     case note(Logger.Level, String, [String: String])
+    /// Starts to commit the session of a person who is logged in at the seat.
+    case beginSession(DeviceState, detail: String)
+    /// Ends the sign-in whose session is being committed.
+    case dropSignIn(Refusal)
     case respond(UInt64, BrokerProtocol.Fields)
     /// Has the request wait, and then checked again.
     case wait(Request, until: Duration? = nil, for: BrokerState.Waiting.Reason)
@@ -40,6 +44,8 @@ extension BrokerState {
             case .logRepeatable(let event, let kind, let session, let participant, let detail):
                 enterRepeatable(event, kind, session, participant, detail: detail)
             case .note(let level, let text, let details): effects.append(.note(level, text, details))
+            case .beginSession(let next, let detail): write(next, of: nil, nil, detail: detail)
+            case .dropSignIn(let refusal): dropPendingSignIn(because: refusal)
             case .respond(let number, let fields): reply(number, fields)
             case .wait(let request, let until, let reason): wait(request, until: until, for: reason)
             case .abandon(let number):

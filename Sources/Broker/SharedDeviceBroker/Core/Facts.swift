@@ -98,6 +98,16 @@ extension Facts {
         )
     }
 
+    /// The state after this account's sign-in.
+    func signingIn(_ account: Account) throws(Refusal) -> DeviceState {
+        let next = try device.signingIn(account, rules)
+        if let problem = disk.problem { throw .failed(problem) }
+        return next
+    }
+
+    /// Whether the session of a login at the seat is being committed.
+    var isLoginPending: Bool { pending.map { $0.asked == nil } ?? false }
+
     /// Under a strict policy sign-in is blocked while a manifest cannot be read: the data of its program might not be
     /// cleaned up.
     func checkManifests() throws(Refusal) {

@@ -257,7 +257,7 @@ struct AutomaticSignOutTests {
 
     @Test("the status reports a missing logind if screen lock or log-out must sign out")
     func nobodyTellsOfLocks() {
-        let problem = { device.state.loginProblem }
+        let problem = { device.state.seat.problem }
         device.feed(.seat(nil))
         #expect(problem() == nil, "no setting needs logind")
         device.configure { $0.endsAtScreenLock = true }
