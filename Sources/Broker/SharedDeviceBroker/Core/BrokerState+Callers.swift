@@ -138,6 +138,7 @@ extension BrokerState {
             effects.append(.reply(number, .failure(.requestAbandoned)))
         }
         for number in asked.filter({ $0.value.request.connection == connection }).keys.sorted() { abandon(number) }
+        apply(provider.abandonRequests(of: connection))
         if let asked = pending?.asked, asked.request.connection == connection {
             // The app has ended, so the person may have left the device.
             dropPendingSignIn(because: .requestAbandoned)

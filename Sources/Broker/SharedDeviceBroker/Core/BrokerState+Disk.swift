@@ -4,18 +4,18 @@ import Identity
 import Logging
 import SharedDevice
 
+/// A part of the store besides the ledger and the outbox.
+enum StoredRow: Sendable {
+    case device
+    case membership
+    case provider
+    case compliance
+    /// The bytes of names that were removed from the rows, and of tokens.
+    case erasure
+}
+
 // The changes to commit, and when. The engine has the store itself.
 extension BrokerState {
-    /// What the store keeps besides the ledger and the outbox.
-    enum Row: Sendable {
-        case device
-        case membership
-        case provider
-        case compliance
-        /// The bytes of names that were removed from the rows, and of tokens.
-        case erasure
-    }
-
     static let diskPause = Duration.seconds(1)
     /// The limits of the log while the disk fails: of all entries, and of refusals among them. Callers can cause
     /// refusals without limit.
@@ -99,9 +99,9 @@ extension BrokerState {
             case .device: batch.device = pending?.next ?? device
             case .membership: batch.membership = .some(membership)
             case .provider:
-                batch.provider = .some(providerRow)
+                batch.provider = .some(provider.row(facts))
                 batch.providerOwner = pending?.next ?? device
-            case .compliance: batch.compliance = compliance
+            case .compliance: batch.compliance = provider.compliance
             case .erasure: batch.erases = true
             }
         }
@@ -141,15 +141,8 @@ extension BrokerState {
 
     /// The problems with keys, and their remedies; `nil` if there are none.
     var keyProblem: String? {
-        let problems = keyTroubles + [recordProblem].compactMap { $0 }
+        let problems = keyTroubles + [provider.recordProblem].compactMap { $0 }
         return problems.isEmpty ? nil : problems.joined(separator: "; ")
-    }
-
-    static func recordProblem(_ reasons: [String]) -> String? {
-        guard !reasons.isEmpty else { return nil }
-        return "the stored record of the sign-in with the organisation's provider cannot be opened ("
-            + Set(reasons).sorted().joined(separator: "; ")
-            + "); start the broker with the key that it was sealed with (the credential token-key), or have the person sign in again"
     }
 
     package var isOnDisk: Bool { disk.isIdle }

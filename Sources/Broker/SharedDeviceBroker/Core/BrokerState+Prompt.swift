@@ -50,7 +50,6 @@ extension BrokerState {
         var asksForMore = false
     }
 
-    static let promptLifetime = Duration.seconds(600)
     /// The limit for a lifetime that the provider chooses.
     static let longestLifetime = Duration.seconds(900)
     /// How many prompted sign-ins may be in progress: on the device, and by one user's programs.
@@ -78,7 +77,9 @@ extension BrokerState {
         fields["issuer"] = .string(settings.issuer.text)
         fields["loopbackPorts"] = .array(settings.loopbackPorts.ports.map { .uint16($0) }, of: "q")
         fields["needsSignIn"] = .boolean(provider.needsPerson && device.account != nil)
-        fields["providerProblem"] = (complianceProblem ?? provider.problem).map { .string($0.description) }
+        fields["providerProblem"] = (provider.complianceProblem(facts) ?? provider.problem).map {
+            .string($0.description)
+        }
         fields["providerCheckedAt"] = provider.session.map { .double($0.checkedAt.timeIntervalSince1970) }
         return fields
     }
@@ -129,7 +130,7 @@ extension BrokerState {
             method: method,
             session: session,
             beganAt: now.uptime,
-            expires: now.uptime + Self.promptLifetime
+            expires: now.uptime + Facts.promptLifetime
         )
         defer { prompts[name] = prompt }
         guard let start = start(method, wish) else { return fields(of: prompt, name: name) }
@@ -247,7 +248,7 @@ extension BrokerState {
         guard let prompt = prompts[name], case .answer(let request, let until) = prompt.stage else {
             // The request was given up, so the opened session is closed again.
             if case .abandoned? = prompts[name]?.stage { prompts[name] = nil }
-            if case .success(let signIn?) = result { tellLater(signIn.record) }
+            if case .success(let signIn?) = result { apply(provider.tellLater(signIn.record, facts)) }
             return
         }
         switch result {
@@ -265,7 +266,7 @@ extension BrokerState {
                 try complete(prompt, request, signIn)
             } catch {
                 prompts[name] = nil
-                tellLater(signIn.record)
+                apply(provider.tellLater(signIn.record, facts))
                 refuse(request, error)
             }
         }
@@ -284,7 +285,7 @@ extension BrokerState {
         _ signIn: ProviderSignIn
     ) throws(Refusal) {
         guard policy.organisation != nil else { throw .noSuchPrompt }
-        try checkLasts(signIn.record, since: prompt.beganAt)
+        try provider.checkLasts(signIn.record, since: prompt.beganAt, facts)
         guard let session = prompt.session else {
             var attempt = Asked(request: request, participant: prompt.participant, purpose: .prompt)
             (attempt.provided, attempt.beganAt) = (signIn, prompt.beganAt)
@@ -295,12 +296,24 @@ extension BrokerState {
         try facts.checkOwesNothing(prompt.participant, request.connection)
         let isSame = provider.session?.record.map { $0.person == signIn.record.person } ?? true
         guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
-        replaceProviderSession(signIn, since: prompt.beganAt)
+        apply(provider.replace(with: signIn, since: prompt.beganAt, facts))
         request.call.promptName.map { prompts[$0] = nil }
         let fields: BrokerProtocol.Fields = ["username": .string(account.username), "epoch": .uint64(session)]
         wait(request, for: .stored(fields, nil))
         heedHeard(since: prompt.beganAt)
         touch()
+    }
+
+    /// When the oldest sign-in in progress with the provider began; `nil` if there is none.
+    var firstSignIn: Duration? {
+        let prompts = prompts.values.filter { $0.method != .password }.map(\.beganAt)
+        let written = pending?.asked.flatMap { $0.provided == nil ? nil : $0.beganAt }
+        return (prompts + [written].compactMap { $0 }).min()
+    }
+
+    /// Acts on the provider's events about a sign-in whose session is now open.
+    mutating func heedHeard(since began: Duration) {
+        for event in provider.heardEvents(since: began) { apply(provider.heedHeard(event, facts)) }
     }
 
     // MARK: Deadlines

@@ -47,23 +47,7 @@ extension BrokerState {
         let change: UInt64
     }
 
-    struct Grant: Sendable {
-        let account: Account
-        let epoch: UInt64
-        let token: AccessToken
-        var idToken: String?
-
-        var fields: BrokerProtocol.Fields {
-            let token = WireToken(
-                value: token.value,
-                scopes: token.scopes.sorted(),
-                expiresAt: token.expiresAt.timeIntervalSince1970,
-                idToken: idToken
-            )
-            return ["account": account.fields, "epoch": .uint64(epoch), "token": token.fields]
-        }
-    }
-
+    static let providerUnit = "shared-device-identity.service"
     /// How many app names one connection may use. A caller can invent names at no cost, and each becomes an app that
     /// may owe a cleanup.
     static let namesOfConnection = 16
@@ -72,7 +56,6 @@ extension BrokerState {
     static let signOutPatience = Duration.milliseconds(500)
     /// How many password checks and how many token requests of one user may wait at a time.
     static let checksOfUser = 4
-    static let tokensOfUser = 64
     /// How many apps of one user a session may list. If apps need no manifest, callers can invent names at no cost.
     static let appsOfUser = 200
 
@@ -81,9 +64,19 @@ extension BrokerState {
     mutating func take(_ request: Request) {
         var request = request
         request.askedAt = now.uptime
+        respond(to: request) { state throws(Refusal) in
+            guard let caller = state.connected[request.connection]?.caller else { throw .requestAbandoned }
+            return try state.answer(request, caller)
+        }
+    }
+
+    /// Sends the response or the refusal, unless the request waits.
+    mutating func respond(
+        to request: Request,
+        _ body: (inout BrokerState) throws(Refusal) -> BrokerProtocol.Fields?
+    ) {
         do throws(Refusal) {
-            guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
-            if let fields = try answer(request, caller) { reply(request.number, fields) }
+            if let fields = try body(&self) { reply(request.number, fields) }
         } catch {
             refuse(request, error)
         }
@@ -102,7 +95,13 @@ extension BrokerState {
             return nil
         case .providerEvents(let events):
             guard facts.isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }
-            guard heed(events) else { return [:] }
+            var isKept = false
+            for event in events {
+                let (decisions, isEventKept) = provider.heed(event, during: firstSignIn, facts)
+                apply(decisions)
+                isKept = isKept || isEventKept
+            }
+            guard isKept else { return [:] }
             wait(request, for: .stored([:], nil))
             return nil
         case .forgetAccount(let identifier):
@@ -283,13 +282,14 @@ extension BrokerState {
         _ refresh: Bool,
         _ session: UInt64?
     ) throws(Refusal) -> BrokerProtocol.Fields? {
-        let account = try checkAccount(identifier, session)
+        let account = try facts.checkAccount(identifier, session)
         guard policy.identity != .loginSession else { throw .noTokens }
         try facts.checkOwesNothing(participant, request.connection)
         if provider.session != nil {
-            return try acquireProviderToken(request, participant, account, scopes, refresh: refresh)
+            apply(try provider.acquireToken(request, participant, account, scopes, refresh: refresh, facts))
+            return nil
         }
-        try checkScopes(scopes, of: participant)
+        try facts.checkScopes(scopes, of: participant)
         if !refresh, let kept = tokens.token(for: participant, scopes: scopes, at: now) {
             return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
         }
@@ -313,42 +313,24 @@ extension BrokerState {
         // The policy may have become strict while the provider was asked or the change was committed.
         try facts.checkOwesNothing(participant, request.connection)
         // The provider may have refused the session while the change was committed.
-        if provider.session != nil, provider.needsPerson { throw personNeeded }
-        guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
+        if provider.session != nil, provider.needsPerson { throw provider.personNeeded }
+        guard grant.epoch == device.epoch, device.account != nil else {
+            throw facts.sessionIsOver(grant.account.identifier)
+        }
         let change = max(try hold(participant, request.connection) ?? 0, provider.change)
         if change > disk.committed {
             wait(request, for: .token(participant, grant), change: change)
             return nil
         }
         var grant = grant
-        grant.idToken = idToken(for: participant)
+        grant.idToken = provider.idToken(for: participant, facts)
         return grant.fields
-    }
-
-    private func checkAccount(_ identifier: String, _ session: UInt64? = nil) throws(Refusal) -> Account {
-        guard device.mode == .shared else { throw .notSharedDevice }
-        guard let account = device.account else { throw .noCurrentAccount }
-        guard account.hasIdentifier(identifier), session == nil || session == device.epoch else {
-            throw .currentAccountMismatch
-        }
-        return account
-    }
-
-    /// The refusal for a session that ended during the request, even if the same person has signed in again (edge case
-    /// E14).
-    func sessionIsOver(_ identifier: String) -> Refusal {
-        do throws(Refusal) {
-            _ = try checkAccount(identifier)
-            return .currentAccountMismatch
-        } catch {
-            return error
-        }
     }
 
     /// Limits how many requests to the identity provider one user may have in flight.
     func checkRoom(of user: UInt32, isPassword: Bool) throws(Refusal) {
         let own = asked.values.count { $0.participant.user == user && $0.isPassword == isPassword && !$0.isAbandoned }
-        guard own < (isPassword ? Self.checksOfUser : Self.tokensOfUser) else { throw .tooManyQuestions }
+        guard own < (isPassword ? Self.checksOfUser : Facts.tokensOfUser) else { throw .tooManyQuestions }
     }
 
     // MARK: Signing out
@@ -378,5 +360,23 @@ extension BrokerState {
         effects.append(.note(.notice, "signed out", ["epoch": "\(device.epoch)", "caller": program]))
         wait(request, until: now.uptime + Self.signOutPatience, for: .stored(fields, nil))
         return nil
+    }
+}
+
+/// A token that an app is given, with the account and session that it belongs to.
+struct Grant: Sendable {
+    let account: Account
+    let epoch: UInt64
+    let token: AccessToken
+    var idToken: String?
+
+    var fields: BrokerProtocol.Fields {
+        let token = WireToken(
+            value: token.value,
+            scopes: token.scopes.sorted(),
+            expiresAt: token.expiresAt.timeIntervalSince1970,
+            idToken: idToken
+        )
+        return ["account": account.fields, "epoch": .uint64(epoch), "token": token.fields]
     }
 }

@@ -20,7 +20,7 @@ extension BrokerState {
         }
         // All checks precede the password check: a refusal must not reveal whether the password was right.
         guard try admitSignIn(request, participant, until: request.askedAt + patience) else { return nil }
-        try checkScopes(scopes, of: participant)
+        try facts.checkScopes(scopes, of: participant)
         try authenticate(credentials, request, participant, .signIn(scopes: scopes))
         return nil
     }
@@ -47,7 +47,7 @@ extension BrokerState {
     private func checkSignIn() throws(Refusal) {
         guard policy.isConfigured else { throw .neverConfigured }
         guard policy.identity != .loginSession else { throw .signedInByLogin }
-        if let problem = complianceProblem { throw problem }
+        if let problem = provider.complianceProblem(facts) { throw problem }
         try device.checkSignIn(facts.rules)
         try facts.checkManifests()
         guard pending == nil else { throw .signInUnderWay }
@@ -139,7 +139,7 @@ extension BrokerState {
                 guard let account = attempt.account else { throw .requestAbandoned }
                 try begin(attempt, account, token)
             case .token(let scopes, let epoch, let identifier):
-                guard let account = device.account, epoch == device.epoch else { throw sessionIsOver(identifier) }
+                guard let account = device.account, epoch == device.epoch else { throw facts.sessionIsOver(identifier) }
                 tokens.store(token, for: attempt.participant, scopes: scopes, at: now)
                 let grant = Grant(account: account, epoch: epoch, token: token)
                 if let fields = try handOver(attempt.request, attempt.participant, grant) { reply(number, fields) }
@@ -224,10 +224,10 @@ extension BrokerState {
         guard device == pending.next else {
             discard(asked)
             reopenPrompt(of: asked)
-            return refuse(request, sessionIsOver(account.identifier))
+            return refuse(request, facts.sessionIsOver(account.identifier))
         }
         if let provided = asked.provided {
-            openProviderSession(provided, since: asked.beganAt)
+            provider.open(provided, since: asked.beganAt, facts)
             provider.change = pending.change
         }
         lastSignIn = request.call.signInLabel.map { ($0, request.connection, device.epoch) }
@@ -275,7 +275,7 @@ extension BrokerState {
         guard let provided = attempt.provided else { return }
         // The disk may already have the provider's row.
         unsaved.insert(.provider)
-        tellLater(provided.record)
+        apply(provider.tellLater(provided.record, facts))
     }
 
     // MARK: Cancelling
@@ -311,7 +311,6 @@ extension BrokerState {
             asked[number]?.isAbandoned = true
         } else {
             asked[number] = nil
-            forgetTokenRequest(number)
         }
         refuse(attempt.request, .requestAbandoned)
     }

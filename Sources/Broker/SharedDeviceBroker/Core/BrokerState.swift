@@ -1,6 +1,6 @@
 package import DeviceConfiguration
 package import FoundationEssentials
-import Identity
+package import Identity
 import Logging
 import SharedDevice
 
@@ -20,10 +20,9 @@ package struct BrokerState: Sendable {
     var facts: Facts
     /// Why the other manifests are not in force.
     var manifestProblems: [String] = []
+    /// The tokens of the device's own directory.
     var tokens = TokenVault()
-    /// The session with the organisation's provider and the requests to it.
-    var provider = Provider()
-    package internal(set) var compliance: ComplianceWord?
+    var provider: ProviderLink
     /// The latest session, with the label and the connection of the request that began it.
     var lastSignIn: (label: String, connection: String, epoch: UInt64)?
 
@@ -50,7 +49,7 @@ package struct BrokerState: Sendable {
 
     // MARK: The disk
 
-    var unsaved = UnsavedRows<Row>()
+    var unsaved = UnsavedRows<StoredRow>()
     var log: [AuditEntry] = []
     /// Grows with each change that a request may wait for.
     package internal(set) var revision: UInt64 = 0
@@ -58,10 +57,9 @@ package struct BrokerState: Sendable {
     var problems: [String] = []
     /// Problems with keys, as reported by ``Event/keys(_:)``.
     var keyTroubles: [String] = []
-    /// Why stored records of the organisation's provider could not be opened at the start.
-    var recordProblem: String?
     var effects: [Effect] = []
 
+    package var providerRecord: ProviderRecord? { provider.session?.record }
     package var device: DeviceState { facts.device }
     package var membership: Membership? { facts.membership }
     package var policy: DevicePolicy { facts.policy }
@@ -90,15 +88,12 @@ package struct BrokerState: Sendable {
             requiresProof: requiresProof,
             ledger: content.ledger
         )
-        compliance = content.compliance
-        recordProblem = Self.recordProblem(content.recordProblems)
+        provider = ProviderLink(content, isSignedIn: content.device.account != nil, at: now)
         automaticSignOut = AutomaticSignOut(lastActivity: lastActivity)
         // Without a session in the ledger, the apps that hold the account's data would not be recorded.
         if let account = device.account, ledger.sessions[device.epoch] == nil {
             facts.ledger.begin(device.epoch, account: account, at: now)
         }
-        provider.outbox = ProviderOutbox(entries: content.outbox)
-        if device.account != nil, let session = content.provider { resumeProviderSession(session) }
         identifyAnew()
         if let noted = content.noted, noted.state.epoch > device.epoch {
             facts.now.wall = min(noted.date, now.wall)
@@ -110,6 +105,9 @@ package struct BrokerState: Sendable {
         effects = effects.filter { if case .journal = $0 { true } else { false } }
     }
 
+    /// The shortest suspension that counts as sleep. The clocks are read within a tenth of that.
+    static let leastSleep = Duration.seconds(1)
+
     /// Processes one event.
     ///
     /// - Returns: The effects to carry out, in this order.
@@ -117,10 +115,10 @@ package struct BrokerState: Sendable {
         let hasSlept = now.asleep - self.now.asleep >= Self.leastSleep
         facts.now = now
         // Any event can be the first one after a sleep.
-        if hasSlept { wakeWithinGrace() }
+        if hasSlept { provider.wake(facts) }
         // Expired deadlines come before the event: an expired round must not delay a sign-in.
         passTime()
-        if hasSlept { askAfterSleep() }
+        if hasSlept { provider.askAfterSleep(facts) }
         switch event {
         case .arrived(let caller):
             // A connection that was kept through a loss of the bus is the same process, whatever the second
@@ -163,8 +161,8 @@ package struct BrokerState: Sendable {
         case .loginsEnded(let identifiers, let problem): apply(seat.loginsEnded(identifiers, problem))
         case .signInBegan(let name, let result): signInBegan(name, result)
         case .signedIn(let name, let result): signedIn(name, result)
-        case .renewed(let number, let outcome): renewed(number, outcome)
-        case .sessionEndTold(let number, let error): sessionEndTold(number, error)
+        case .renewed(let number, let outcome): apply(provider.renewed(number, outcome, facts))
+        case .sessionEndTold(let number, let error): apply(provider.sessionEndTold(number, error, facts))
         case .keys(let troubles): keyTroubles = troubles
         case .time: break
         case .ending:
@@ -173,11 +171,11 @@ package struct BrokerState: Sendable {
         }
         followSeat()
         finishSignIn()
-        forgetHeard()
+        if !provider.heard.isEmpty, firstSignIn == nil { provider.forgetHeard() }
         writeIfDue()
         noteProblems()
         answerWaiting()
-        askProvider()
+        apply(provider.ask(facts))
         writeIfDue()
         defer { effects = [] }
         return effects
@@ -201,7 +199,7 @@ package struct BrokerState: Sendable {
         facts.device = next
         unsaved.insert(.device)
         tokens.drop()
-        if next.account == nil { closeProviderSession() }
+        if next.account == nil { apply(provider.close(facts)) }
         prune()
         needsDisk(within: .zero)
         if next.account == nil {
@@ -242,7 +240,7 @@ package struct BrokerState: Sendable {
         }
         checkPendingSignIn()
         seat.configure(facts)
-        checkProviderSession()
+        apply(provider.configure(facts))
         apply(seat.checkKindOfAccount(facts))
         if let next = device.under(mode, facts.rules) { enter(next, cause: "the managed configuration") }
         apply(automaticSignOut.look(facts))
@@ -300,7 +298,7 @@ package struct BrokerState: Sendable {
         consider(reports.nextSummary)
         consider(seat.next(facts))
         consider(nextLookAtPrompts)
-        consider(nextLookAtProvider)
+        consider(provider.next(facts))
         consider(enforcement.next(facts))
         if let timeout = policy.cleanup.expiry {
             for round in ledger.openRounds { consider((round.ended ?? now.uptime) + timeout) }
@@ -321,7 +319,7 @@ package struct BrokerState: Sendable {
         apply(automaticSignOut.passTime(facts))
         if let look = seat.next(facts), look <= now.uptime { followSeat() }
         lookAtPrompts()
-        endOfflineSession()
+        apply(provider.passTime(facts))
         apply(wakeups.passTime(facts))
         for summary in refusals.summaries(at: now.uptime) {
             enterLog(.refused, app: summary.app, detail: summary.detail)

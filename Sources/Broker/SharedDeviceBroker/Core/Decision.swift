@@ -6,6 +6,8 @@ import Logging
 enum Decision: Sendable {
     /// Sends a request to the bus, logind or the identity service, or tells it something.
     case perform(Effect)
+    /// Has the row written, and all changes up to now within this time; `nil` means with the next ones.
+    case persist(StoredRow?, within: Duration?)
     /// Signs the person out, and ends a sign-in whose session is being committed.
     case end(cause: String)
     case log(AuditEntry.Event, session: UInt64? = nil, app: String? = nil, detail: String)
@@ -16,6 +18,12 @@ enum Decision: Sendable {
     case beginSession(DeviceState, detail: String)
     /// Ends the sign-in whose session is being committed.
     case dropSignIn(Refusal)
+    /// Signs the person out because the provider has ended its session.
+    case endByProvider(cause: String)
+    case endPrompts(Refusal)
+    case refuse(Request, Refusal)
+    /// Gives the app the token, once the ledger lists the app.
+    case handOver(Request, Participant, Grant)
     case respond(UInt64, BrokerProtocol.Fields)
     /// Has the request wait, and then checked again.
     case wait(Request, until: Duration? = nil, for: BrokerState.Waiting.Reason)
@@ -38,6 +46,11 @@ extension BrokerState {
         for decision in decisions {
             switch decision {
             case .perform(let effect): effects.append(effect)
+            case .persist(let row, let delay):
+                if let row { unsaved.insert(row) }
+                guard let delay else { continue }
+                let change = needsDisk(within: delay)
+                if row == .provider, delay == .zero { provider.change = change }
             case .end(let cause): signOutAutomatically(because: cause)
             case .log(let event, let session, let app, let detail):
                 enterLog(event, session: session, app: app, detail: detail)
@@ -46,6 +59,15 @@ extension BrokerState {
             case .note(let level, let text, let details): effects.append(.note(level, text, details))
             case .beginSession(let next, let detail): write(next, of: nil, nil, detail: detail)
             case .dropSignIn(let refusal): dropPendingSignIn(because: refusal)
+            case .endByProvider(let cause):
+                guard let next = try? device.signingOut(nil) else { continue }
+                enter(next, cause: cause)
+                let details = ["reason": cause, "epoch": "\(device.epoch)"]
+                effects.append(.note(.notice, "signed out by the provider", details))
+            case .endPrompts(let refusal): endPrompts(because: refusal)
+            case .refuse(let request, let refusal): refuse(request, refusal)
+            case .handOver(let request, let participant, let grant):
+                respond(to: request) { state throws(Refusal) in try state.handOver(request, participant, grant) }
             case .respond(let number, let fields): reply(number, fields)
             case .wait(let request, let until, let reason): wait(request, until: until, for: reason)
             case .abandon(let number):

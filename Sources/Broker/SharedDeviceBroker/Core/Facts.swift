@@ -1,5 +1,6 @@
 import DeviceConfiguration
 import FoundationEssentials
+import Identity
 import SharedDevice
 
 /// The state of the device that all features read. Only ``BrokerState`` changes it.
@@ -19,6 +20,10 @@ struct Facts: Sendable {
     var pending: BrokerState.PendingSignIn?
     var disk = Disk()
 
+    /// The lifetime of a sign-in at a prompt.
+    static let promptLifetime = Duration.seconds(600)
+    /// How many token requests of one user may wait at a time.
+    static let tokensOfUser = 64
     /// The longest pause between two attempts of anything.
     static let longestPause = Duration.seconds(60)
 
@@ -131,4 +136,50 @@ extension Facts {
     }
 
     private var waitsWithoutEnd: Bool { policy.cleanup.longestWait == nil }
+}
+
+// MARK: The session
+
+extension Facts {
+    func checkAccount(_ identifier: String, _ session: UInt64? = nil) throws(Refusal) -> Account {
+        guard device.mode == .shared else { throw .notSharedDevice }
+        guard let account = device.account else { throw .noCurrentAccount }
+        guard account.hasIdentifier(identifier), session == nil || session == device.epoch else {
+            throw .currentAccountMismatch
+        }
+        return account
+    }
+
+    /// The refusal for a session that ended during the request, even if the same person has signed in again (edge case
+    /// E14).
+    func sessionIsOver(_ identifier: String) -> Refusal {
+        do throws(Refusal) {
+            _ = try checkAccount(identifier)
+            return .currentAccountMismatch
+        } catch {
+            return error
+        }
+    }
+
+    /// The wall-clock time of a past moment, by the present setting of the clock.
+    func date(of moment: Duration) -> Date { now.wall.addingTimeInterval((moment - now.uptime) / .seconds(1)) }
+
+    /// Checks the requested scopes in tokens of the device's own directory, before any other work for the app.
+    ///
+    /// An app whose manifest has `scopes` gets those. Other apps get scopes that belong to no particular service. If no
+    /// enrolment is required, they get all scopes: any program may then be an app, so a scope proves nothing about it.
+    ///
+    /// - Throws: ``Refusal``, which names the scopes and the remedy.
+    func checkScopes(_ wanted: Set<String>, of participant: Participant) throws(Refusal) {
+        let manifest = eligibility.manifest(of: participant.app)
+        let refused: [String]
+        if let rights = manifest?.tokens, !rights.scopes.isEmpty {
+            refused = rights.refused(of: wanted)
+        } else if policy.requiresEnrolment {
+            refused = wanted.filter { AccessToken.service(ofScope: $0) != nil }.sorted()
+        } else {
+            return
+        }
+        if !refused.isEmpty { throw .refusedScopes(refused) }
+    }
 }

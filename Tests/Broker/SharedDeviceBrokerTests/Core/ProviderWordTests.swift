@@ -92,7 +92,7 @@ struct ProviderWordTests {
         try device.useOrganisation(", \"offlineGrace\": 0")
         device.expectSignedIn(after: .seconds(3600))
         device.provider.hangs = true
-        expectEnd(after: device.state.nextCheck - device.now.uptime + .seconds(89), within: .seconds(2))
+        expectEnd(after: device.state.provider.nextRequest - device.now.uptime + .seconds(89), within: .seconds(2))
         device.provider.hangs = false
         device.feed(.renewed(device.state.provider.lastNumber, .unavailable(.noNetwork, mayBeUsed: true)))
         try device.signInAtProvider()
@@ -203,7 +203,7 @@ struct ProviderWordTests {
         let newest = device.provider.record(of: "ada")
         try device.demandPerson()
         device.letProviderAnswer()
-        #expect(device.state.providerRecord == newest && device.state.tokens.common(at: device.now) == nil)
+        #expect(device.state.providerRecord == newest && device.state.provider.tokens.common(at: device.now) == nil)
         device.expectRefused(device.requestToken(["openid"]), code: .interactionRequired)
         try device.signOut(by: device.app("org.example.notes"))
         #expect(device.provider.ends == [newest])

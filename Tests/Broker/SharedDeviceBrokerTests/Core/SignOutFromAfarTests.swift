@@ -80,7 +80,7 @@ struct SignOutFromAfarTests {
         let answer = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
         let newest = device.provider.record(of: "ada")
         device.feed(.renewed(device.state.provider.lastNumber, answer))
-        #expect(device.provider.ends == [newest] && device.state.tokens.count == 0)
+        #expect(device.provider.ends == [newest] && device.state.provider.tokens.count == 0)
         // The response to the end is lost, but the newest record is stored.
         device.provider.hangs = false
         device.restart()

@@ -1,0 +1,799 @@
+import Basics
+import DeviceConfiguration
+import FoundationEssentials
+import Identity
+import Logging
+@_spi(Extensions) import SharedDevice
+
+/// The session with the organisation's provider that belongs to the device's session: how it begins and ends, how long
+/// it lasts without confirmation, which app gets which token, and what the provider reports and is told.
+///
+/// A renewal is a request to the provider that both gets a token for an app and checks whether the person may stay
+/// signed in. Only one is in flight at a time: a provider revokes all tokens of a sign-in if a refresh token is used
+/// twice.
+struct ProviderLink: Sendable {
+    struct Renewal: Sendable {
+        let number: UInt64
+        let generation: UInt64
+        /// The app's request; `nil` for a check.
+        let token: TokenRequest?
+        /// The outbox entry that waits for the end of the renewal, if the sign-in is over.
+        var held: UInt64?
+        /// Whether something was revoked since the renewal was sent, so that its token may be invalid.
+        var isDoubtful = false
+    }
+
+    struct TokenRequest: Sendable {
+        let request: Request
+        let participant: Participant
+        let account: Account
+        let scopes: Set<String>
+        /// Whether the app named the scopes and gets all of them or none. Otherwise it gets the scopes of its manifest
+        /// that are granted.
+        let areNamed: Bool
+        /// Whether the app asks for a new token instead of a cached one.
+        let isRefresh: Bool
+
+        func isSameToken(as other: TokenRequest) -> Bool { participant == other.participant && scopes == other.scopes }
+    }
+
+    // MARK: The session
+
+    /// The session; `nil` if no account is signed in, or if the account belongs to another directory.
+    private(set) var session: ProviderSession?
+    /// When the provider last confirmed that the person is signed in.
+    private var lastGood = Duration.zero
+    private(set) var tokens = TokenVault()
+    /// The latest ID token.
+    private var identity: IdentityToken?
+    /// Whether the provider requires the person before it issues a token. Without a record the provider is not
+    /// asked.
+    var needsPerson: Bool { session.map { $0.needsPerson || $0.record == nil } ?? false }
+    /// When the provider began to require the person; `nil` if that was before this run of the broker.
+    private var demandedAt: Duration?
+    /// Grows with each sign-in of the person. Renewals of an earlier generation are ignored.
+    private var generation: UInt64 = 0
+    /// The change that stores the newest record. No token is handed out before it is committed.
+    var change: UInt64 = 0
+
+    // MARK: Requests
+
+    /// Whether the identity service responds. It serves only the owner of the broker's bus name.
+    ///
+    /// At a start the broker does not own the name yet. A renewal that is refused for that reason would not be
+    /// repeated before the next check.
+    var isReachable = false
+    /// When the next check is due, with or without a request of an app.
+    private var nextCheck = Duration.zero
+    /// When an early check is due, and when the last one was.
+    private var soon: Duration?
+    private var lastSoon: Duration?
+    /// When the machine woke up with the grace over or nearly over, for the first time since the provider's last
+    /// confirmation.
+    private var wokeAt: Duration?
+
+    /// Since when a check has been overdue without a response, whatever the reason.
+    private var unanswered: Duration?
+    private(set) var problem: Refusal?
+    /// How many renewals have failed in a row, and until when the provider is therefore not asked.
+    private var failures = 0
+    private var pausedUntil: Duration?
+    /// Whether the record's token may be used up, because a renewal got no response, or revoked with the tokens of
+    /// an earlier sign-in.
+    private var mayBeUsed = false
+    /// Whether the broker is about to end. It then sends no renewals.
+    var isEnding = false
+    private(set) var renewal: Renewal?
+    private(set) var lastNumber: UInt64 = 0
+    /// The apps that wait for a token, in order of their requests.
+    private var queue: [TokenRequest] = []
+    /// Limits how often apps cause renewals.
+    private var pace = QuestionPace()
+
+    // MARK: Ends and events
+
+    var outbox: ProviderOutbox
+    private(set) var heard = HeardEvents()
+    /// The last report on the compliance of this device.
+    private(set) var compliance: ComplianceWord?
+    /// Why stored records could not be opened at the start.
+    private(set) var recordProblem: String?
+
+    /// How long an overdue check may stay unanswered before the session can end. It is a little longer than the
+    /// identity service's time for a response.
+    static let answerPatience = Duration.seconds(90)
+    /// The longest pause after failed renewals, and the longest pause that the provider may request.
+    ///
+    /// There is no pause after the first failure, because a process that was just started may succeed at once. After
+    /// the second failure the pause is 2 s, and it doubles with each further failure.
+    static let (longestRest, longestWish) = (Duration.seconds(60), Duration.seconds(300))
+    /// How many token requests may wait at a time.
+    static let longestQueue = 256
+    /// The shortest pause between two early requests to the provider. Even an endless stream of reasons does not make
+    /// the broker ask more often.
+    static let soonPause = Duration.seconds(30)
+    /// How far the provider's clock may be behind this device's clock, in seconds.
+    static let clockSkew: TimeInterval = 60
+
+    /// Continues the session that an earlier run of the broker has opened, if an account is signed in.
+    init(_ content: DeviceStore.Content, isSignedIn: Bool, at now: Moment) {
+        outbox = ProviderOutbox(entries: content.outbox)
+        compliance = content.compliance
+        if !content.recordProblems.isEmpty {
+            recordProblem =
+                "the stored record of the sign-in with the organisation's provider cannot be opened ("
+                + Set(content.recordProblems).sorted().joined(separator: "; ")
+                + "); start the broker with the key that it was sealed with (the credential token-key), or have the person sign in again"
+        }
+        guard isSignedIn, let session = content.provider else { return }
+        self.session = session
+        mayBeUsed = !session.isSettled
+        if !session.needsPerson { demandedAt = now.uptime }
+        // The clock may have been set back since. A check in the future counts as one now.
+        lastGood = now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt)))
+        nextCheck = now.uptime
+    }
+
+    // MARK: Beginning
+
+    /// Opens the session of a person whom the provider has signed in.
+    ///
+    /// - Parameter began: When that sign-in began.
+    mutating func open(_ signIn: ProviderSignIn, since began: Duration, _ facts: Facts) {
+        guard let settings = facts.policy.organisation else { return }
+        session = ProviderSession(settings, record: signIn.record, since: facts.date(of: began), at: facts.now)
+        generation += 1
+        forgetRequests()
+        isGood(since: facts.now.uptime)
+        (identity, recordProblem) = (nil, nil)
+        tokens.keepCommon(keepIdentity(signIn.token))
+        scheduleCheck(facts)
+    }
+
+    /// Clears the results of earlier requests: they do not apply to the next sign-in.
+    private mutating func forgetRequests() {
+        (mayBeUsed, problem, unanswered) = (false, nil, nil)
+        (demandedAt, pausedUntil, failures) = (nil, nil, 0)
+    }
+
+    /// Records that the provider confirmed the session at this time.
+    private mutating func isGood(since time: Duration) { (lastGood, wokeAt) = (time, nil) }
+
+    /// Replaces the session after the same person has authenticated again.
+    ///
+    /// Revokes the earlier tokens, unless they belong to the same session at the provider: those end with that session,
+    /// and revoking them could end it.
+    mutating func replace(with signIn: ProviderSignIn, since began: Duration, _ facts: Facts) -> [Decision] {
+        var decisions: [Decision] = []
+        if let old = session?.record, old.session == nil || old.session != signIn.record.session {
+            decisions = tellLater(old, keepsSession: true, isRenewed: isRenewed, facts)
+        }
+        open(signIn, since: began, facts)
+        return decisions + [.persist(.provider, within: .zero)]
+    }
+
+    /// Whether a renewal of the present record is in flight.
+    private var isRenewed: Bool { renewal?.generation == generation }
+
+    /// The row to store: for the session that is being committed, or else for the open one.
+    func row(_ facts: Facts) -> ProviderSession? {
+        guard let pending = facts.pending else { return session }
+        guard let asked = pending.asked, let signIn = asked.provided, let settings = facts.policy.organisation else {
+            return nil
+        }
+        return ProviderSession(settings, record: signIn.record, since: facts.date(of: asked.beganAt), at: facts.now)
+    }
+
+    // MARK: End
+
+    /// Closes the session on this device at once. The provider is told afterwards, and the session stays closed even if
+    /// the provider cannot be told.
+    mutating func close(_ facts: Facts) -> [Decision] {
+        tokens.drop()
+        guard let session else { return [] }
+        let isRenewed = isRenewed
+        (self.session, soon, identity) = (nil, nil, nil)
+        generation += 1
+        forgetRequests()
+        var decisions: [Decision] = [.persist(.provider, within: nil), .persist(.erasure, within: nil)]
+        if let record = session.record { decisions += tellLater(record, isRenewed: isRenewed, facts) }
+        decisions += queue.map { .refuse($0.request, facts.sessionIsOver($0.account.identifier)) }
+        queue = []
+        return decisions
+    }
+
+    /// Handles the end of the session at the provider. The managed configuration decides between a sign-out and a new
+    /// authentication.
+    private mutating func endByProvider(_ cause: String, _ facts: Facts) -> [Decision] {
+        if facts.policy.organisation?.onProviderSessionEnd == .reauthenticate { return needPerson(facts) }
+        return [.endByProvider(cause: cause)]
+    }
+
+    /// Withholds tokens until the person has authenticated again. A repeated demand by the provider does not extend
+    /// their time.
+    private mutating func needPerson(_ facts: Facts) -> [Decision] {
+        guard !needsPerson else { return [] }
+        demandedAt = facts.now.uptime
+        session?.needsPerson = true
+        tokens.drop()
+        let details = ["epoch": "\(facts.device.epoch)"]
+        return [.persist(.provider, within: .zero), .persist(.erasure, within: nil)] + refuseTokens(personNeeded)
+            + [.note(.notice, "the provider wants the person to sign in again", details), .touch]
+    }
+
+    var personNeeded: Refusal { .signInAgain(session?.issuer ?? "the organisation") }
+
+    /// Checks the session against a new configuration. Signs out if the session belongs to another provider or client.
+    func configure(_ facts: Facts) -> [Decision] {
+        guard facts.policy.isConfigured, facts.device.account != nil, facts.pending == nil else { return [] }
+        let isOfConfiguration =
+            switch (session, facts.policy.organisation) {
+            case (let session?, let settings?): session.isOf(settings)
+            case (nil, nil): true
+            default: false
+            }
+        return isOfConfiguration || facts.policy.identity == .loginSession
+            ? [] : [.end(cause: "the managed configuration")]
+    }
+
+    // MARK: Without confirmation
+
+    /// When the session ends for lack of confirmation by the provider. It is `nil` without a configured grace, and
+    /// while nothing is wrong: no check is overdue, the last check did not fail, and no person is needed.
+    ///
+    /// The grace counts from the last confirmation, whatever prevents the next one: the network, the provider, the
+    /// configuration, a failing disk (without it no request is sent), or a person who has to authenticate again. There
+    /// is a minimum of time, even if the grace is over:
+    ///
+    /// - A person has the lifetime of a prompt.
+    /// - A request has the time for its response.
+    /// - After a sleep the network has as much time to return, but only once after each confirmation. Repeated sleeps
+    ///   do not extend the session.
+    private func graceEnd(_ facts: Facts) -> Duration? {
+        guard let grace = facts.policy.organisation?.offlineGrace.duration else { return nil }
+        let word = lastGood + grace
+        if needsPerson { return max(word, demandedAt.map { $0 + Facts.promptLifetime } ?? word) }
+        let end = max(word, wokeAt.map { $0 + Self.answerPatience } ?? word)
+        if problem != nil { return end }
+        return unanswered.map { max(end, $0 + Self.answerPatience) }
+    }
+
+    /// Notes a sleep after which the grace is over or nearly over, so that a check still has time for its response.
+    mutating func wake(_ facts: Facts) {
+        guard wokeAt == nil, let grace = facts.policy.organisation?.offlineGrace.duration,
+            lastGood + grace < facts.now.uptime + Self.answerPatience
+        else { return }
+        wokeAt = facts.now.uptime
+    }
+
+    mutating func passTime(_ facts: Facts) -> [Decision] {
+        guard session != nil, facts.device.account != nil, let end = graceEnd(facts), end <= facts.now.uptime else {
+            return []
+        }
+        let seconds = (facts.now.uptime - lastGood).components.seconds
+        let failure = problem == nil ? facts.disk.problem?.printable(300) : nil
+        let reason = needsPerson ? "the person has not signed in again" : failure
+        return [.end(cause: "offline for \(seconds) s" + (reason.map { ": \($0)" } ?? ""))]
+    }
+
+    // MARK: Tokens
+
+    /// Gives the app a token of the provider: a cached one or a new one.
+    mutating func acquireToken(
+        _ request: Request,
+        _ participant: Participant,
+        _ account: Account,
+        _ wanted: Set<String>,
+        refresh: Bool,
+        _ facts: Facts
+    ) throws(Refusal) -> [Decision] {
+        let token = TokenRequest(
+            request: request,
+            participant: participant,
+            account: account,
+            scopes: try scopes(wanted, for: participant, facts),
+            areNamed: !wanted.isEmpty,
+            isRefresh: refresh
+        )
+        if needsPerson { throw personNeeded }
+        if let kept = keptToken(for: token, facts) { return [try handOver(kept, for: token, facts)] }
+        if isPaused(facts), renewal == nil, let problem { throw problem }
+        guard queue.count(where: { $0.participant.user == participant.user }) < Facts.tokensOfUser,
+            queue.count < Self.longestQueue
+        else { throw .tooManyQuestions }
+        // A request for a token that is already awaited gets it from the same renewal.
+        if !queue.contains(where: token.isSameToken(as:)) {
+            let waiting = Set(queue.filter { $0.participant == participant }.map(\.scopes)).count
+            if let pause = pace.pause(of: asker(participant), waiting: waiting, at: facts.now.uptime) {
+                // The app has used up its requests. It gets the cached result, or a refusal.
+                if pace.hasRefused(token.scopes, to: asker(participant)) { throw .scopesNotGranted }
+                guard let kept = storedToken(for: token, facts) else { throw .askedTooOften(pause) }
+                return [try handOver(kept, for: token, facts)]
+            }
+        }
+        queue.append(token)
+        return []
+    }
+
+    private func handOver(_ token: AccessToken, for request: TokenRequest, _ facts: Facts) throws(Refusal) -> Decision {
+        try checkGrant(token, for: request, facts)
+        let grant = Grant(account: request.account, epoch: facts.device.epoch, token: token)
+        return .handOver(request.request, request.participant, grant)
+    }
+
+    private func rights(of participant: Participant, _ facts: Facts) -> TokenRights {
+        facts.eligibility.manifest(of: participant.app)?.tokens ?? TokenRights()
+    }
+
+    /// Checks that a token permits all scopes that the app named, and none that its manifest lacks.
+    ///
+    /// Providers may grant fewer or more scopes than requested (RFC 6749, section 3.3), and they issue all tokens to
+    /// the broker as a single client.
+    private func checkGrant(_ token: AccessToken, for request: TokenRequest, _ facts: Facts) throws(Refusal) {
+        let rights = rights(of: request.participant, facts).scopes
+        let excess = AccessToken.scopes(token.scopes, beyond: rights)
+        guard excess.isEmpty else { throw .excessScopes(excess.sorted()) }
+        guard request.areNamed else { return }
+        let declined = AccessToken.scopes(request.scopes, notIn: token.scopes)
+        guard !declined.isEmpty else { return }
+        // In the spelling of the manifest, which the app can use in its next request.
+        throw .declinedScopes(declined.sorted(), granted: AccessToken.scopes(rights, in: token.scopes).sorted())
+    }
+
+    /// The ID token; `nil` if there is none, or if the app may not have it.
+    ///
+    /// The app's manifest has to list each scope about the person that the sign-in was granted: no claim can be removed
+    /// from a token that the provider has signed.
+    func idToken(for participant: Participant, _ facts: Facts) -> String? {
+        guard let identity, let rights = facts.eligibility.manifest(of: participant.app)?.tokens.scopes,
+            identity.scopes.isSubset(of: rights)
+        else { return nil }
+        return identity.text
+    }
+
+    /// Stores the ID token once for all access tokens that come with it.
+    ///
+    /// - Returns: The access token without it.
+    private mutating func keepIdentity(_ token: AccessToken) -> AccessToken {
+        if let identity = token.identity { self.identity = identity }
+        var token = token
+        token.identity = nil
+        return token
+    }
+
+    /// The key of the app's request count. The count starts again at the next sign-in, which an app cannot cause
+    /// without a person.
+    private func asker(_ participant: Participant) -> QuestionPace.Asker {
+        QuestionPace.Asker(participant: participant, generation: generation)
+    }
+
+    /// The scopes to request, limited by the app's manifest. An app that names no scopes gets all of its manifest's
+    /// scopes.
+    private func scopes(
+        _ wanted: Set<String>,
+        for participant: Participant,
+        _ facts: Facts
+    ) throws(Refusal) -> Set<String> {
+        let rights = rights(of: participant, facts)
+        guard !rights.scopes.isEmpty else { throw .noScopes }
+        let refused = rights.refused(of: wanted)
+        guard refused.isEmpty else { throw .refusedScopes(refused) }
+        return wanted.isEmpty ? rights.scopes : wanted
+    }
+
+    private func keptToken(for request: TokenRequest, _ facts: Facts) -> AccessToken? {
+        request.isRefresh ? nil : storedToken(for: request, facts)
+    }
+
+    /// A cached token, even if the app has asked for a new one.
+    private func storedToken(for request: TokenRequest, _ facts: Facts) -> AccessToken? {
+        if let token = tokens.anyToken(for: request.participant, scopes: request.scopes, at: facts.now) { return token }
+        // The sign-in's token permits all scopes granted at that time, which may exceed the app's scopes.
+        guard let token = tokens.common(at: facts.now),
+            token.scopes.isSubset(of: rights(of: request.participant, facts).scopes),
+            request.scopes.isSubset(of: token.scopes)
+        else { return nil }
+        return token
+    }
+
+    /// Stores a new token, and gives it to all waiting requests that it satisfies. The token of a check is only stored.
+    private mutating func take(_ token: AccessToken, for request: TokenRequest?, _ facts: Facts) -> [Decision] {
+        let token = keepIdentity(token)
+        guard let request else {
+            tokens.keepCommon(token)
+            return []
+        }
+        tokens.store(token, for: request.participant, scopes: request.scopes, at: facts.now)
+        var decisions: [Decision] = []
+        let waiting = queue
+        queue = []
+        for next in waiting {
+            guard let kept = next.isSameToken(as: request) ? token : keptToken(for: next, facts) else {
+                queue.append(next)
+                continue
+            }
+            do throws(Refusal) {
+                decisions.append(try handOver(kept, for: next, facts))
+            } catch {
+                decisions.append(.refuse(next.request, error))
+            }
+        }
+        return decisions
+    }
+
+    private mutating func refuseTokens(
+        _ refusal: Refusal,
+        where isMeant: (TokenRequest) -> Bool = { _ in true }
+    ) -> [Decision] {
+        let meant = queue.filter(isMeant)
+        queue.removeAll(where: isMeant)
+        return meant.map { .refuse($0.request, refusal) }
+    }
+
+    /// Removes the requests of a connection that has left. A renewal in flight for one continues, because its response
+    /// may contain a new record.
+    mutating func abandonRequests(of connection: String) -> [Decision] {
+        refuseTokens(.requestAbandoned) { $0.request.connection == connection }
+    }
+
+    // MARK: Timing
+
+    /// When the provider is asked next. A pause also delays an early check.
+    var nextRequest: Duration { max(min(nextCheck, soon ?? nextCheck), pausedUntil ?? .zero) }
+
+    /// Whether the provider is not asked for now, because the last renewal failed.
+    private func isPaused(_ facts: Facts) -> Bool { pausedUntil.map { facts.now.uptime < $0 } ?? false }
+
+    /// Whether the session and the configuration permit a renewal, ignoring one in flight.
+    private func mayAsk(_ facts: Facts) -> Bool {
+        session?.record != nil && facts.policy.organisation != nil && !needsPerson && !isEnding
+    }
+
+    /// When the next renewal or the next report of a session's end is due, or when the session ends for lack of
+    /// confirmation.
+    func next(_ facts: Facts) -> Duration? {
+        var times = [isReachable ? outbox.next : nil]
+        if facts.device.account != nil, session != nil, facts.policy.organisation != nil {
+            times.append(graceEnd(facts))
+            // If a check is overdue and something blocks it, no wake-up is needed: the obstacle ends with an event, or
+            // the session ends.
+            let isFree = isReachable && renewal == nil && facts.disk.committed >= change
+            if mayAsk(facts), isFree || unanswered == nil { times.append(nextRequest) }
+        }
+        return times.compactMap { $0 }.min()
+    }
+
+    /// Schedules the next check: after the configured interval, varied by up to a tenth, so that the devices of an
+    /// organisation do not all ask at once.
+    private mutating func scheduleCheck(_ facts: Facts) {
+        unanswered = nil
+        guard let interval = facts.policy.organisation?.remoteCheckInterval.duration else { return }
+        // A predictable variation is enough, because epochs differ between devices.
+        let spread = (facts.device.epoch &* 31 &+ lastNumber &* 17) % 21
+        nextCheck = facts.now.uptime + interval * (90 + Int(spread)) / 100
+    }
+
+    /// Pauses requests to the provider after a failure.
+    ///
+    /// - Parameter wish: The provider's Retry-After.
+    private mutating func pause(_ wish: Duration?, _ facts: Facts) {
+        let pause = failures == 0 ? .zero : min(.seconds(1 << min(failures, 6)), Self.longestRest)
+        failures += 1
+        pausedUntil = facts.now.uptime + max(pause, min(wish ?? .zero, Self.longestWish))
+    }
+
+    // MARK: Requests
+
+    /// Sends a renewal if an app waits or a check is due, and no renewal is in flight. Also sends the next report of a
+    /// session's end that is due.
+    mutating func ask(_ facts: Facts) -> [Decision] {
+        var decisions: [Decision] = []
+        if isReachable, let (number, entry) = outbox.takeDue(at: facts.now.uptime) {
+            decisions = [.perform(.tellSessionEnd(number, entry.record, keepsSession: entry.keepsSession))]
+        }
+        guard mayAsk(facts), let record = session?.record else { return decisions }
+        let isDue = nextRequest <= facts.now.uptime
+        if isDue, unanswered == nil { unanswered = facts.now.uptime }
+        guard isReachable, renewal == nil, isDue || !queue.isEmpty else { return decisions }
+        // A power cut would lose a record that is not committed, and its predecessor is used up.
+        guard facts.disk.committed >= change else {
+            return decisions + (facts.disk.problem.map { refuseTokens(.failed($0)) } ?? [])
+        }
+        guard session?.isSettled == false else { return decisions + settle(false) }
+        lastNumber += 1
+        if let soon, soon <= facts.now.uptime { self.soon = nil }
+        // A check requests no scopes, because a refusal of scopes says nothing about the session.
+        let token = isDue ? nil : queue.first
+        if let token { pace.take(asker(token.participant), at: facts.now.uptime) }
+        renewal = Renewal(number: lastNumber, generation: generation, token: token)
+        let mayBeUsed = self.mayBeUsed || outbox.revokes(record.person)
+        let scopes = token?.scopes ?? []
+        return decisions + [.perform(.renew(lastNumber, record, scopes: scopes, mayBeUsed: mayBeUsed))]
+    }
+
+    /// Stores whether every renewal has a response.
+    ///
+    /// This is committed before the renewal is sent: otherwise the next start could mistake the device's own second use
+    /// of a token for a refusal by the provider. It is cleared after the response: otherwise a start could mistake a
+    /// refusal for a second use.
+    private mutating func settle(_ isSettled: Bool) -> [Decision] {
+        guard let session, session.isSettled != isSettled else { return [] }
+        self.session?.isSettled = isSettled
+        return [.persist(.provider, within: isSettled ? Facts.Disk.lazyWrite : .zero)]
+    }
+
+    /// Notes that the record's token may be revoked: tokens of an earlier sign-in of the person were revoked, and the
+    /// provider may have revoked the present ones with them. The next refusal may be due to that, or to a token that
+    /// was used twice.
+    private mutating func doubtRecord(of person: ProviderRecord.Person) -> [Decision] {
+        guard session?.record?.person == person else { return [] }
+        mayBeUsed = true
+        // A token of a renewal in flight may be revoked, too.
+        renewal?.isDoubtful = true
+        return settle(false)
+    }
+
+    // MARK: Responses
+
+    mutating func renewed(_ number: UInt64, _ outcome: RenewalOutcome, _ facts: Facts) -> [Decision] {
+        guard let renewal, renewal.number == number else { return [] }
+        self.renewal = nil
+        if let held = renewal.held {
+            // The renewal's sign-in is over. The entry gets the newest record, because the earlier one is used up and
+            // cannot end the session. It is committed, so that a start finds it.
+            guard case .renewed(_, let newest?) = outcome else {
+                outbox.release(held, with: nil)
+                return []
+            }
+            outbox.release(held, with: newest)
+            return [.persist(nil, within: .zero)]
+        }
+        // The person has signed in again, so results of the earlier sign-in do not count.
+        guard renewal.generation == generation, facts.device.account != nil else { return [] }
+        if case .scopeRefused = outcome, let token = renewal.token {
+            // This says nothing about the session or its record, so it delays neither the next check nor the end of the
+            // grace.
+            pace.note(token.scopes, to: asker(token.participant))
+            return refuseTokens(.scopesNotGranted) { $0.isSameToken(as: token) } + settle(!mayBeUsed)
+        }
+        scheduleCheck(facts)
+        if needsPerson { return renewedInVain(outcome, facts) }
+        var decisions: [Decision] = problem == nil ? [] : [.touch]
+        problem = nil
+        mayBeUsed = mayBeUsed(after: outcome, isDoubtful: renewal.isDoubtful)
+        (pausedUntil, failures) = (nil, isNothing(outcome) ? failures : 0)
+        switch outcome {
+        case .renewed(let token, let record):
+            isGood(since: facts.now.uptime)
+            session?.checkedAt = facts.now.wall
+            if let record {
+                session?.record = record
+                decisions.append(.persist(.provider, within: .zero))
+            }
+            decisions += take(token, for: renewal.token, facts)
+        case .sessionOver:
+            decisions += endByProvider("the provider has ended its session", facts)
+            if !needsPerson { return decisions }
+        case .reauthenticationNeeded: decisions += needPerson(facts)
+        case .misconfigured(let error), .unavailable(let error, _): decisions += fail(error, facts)
+        case .scopeRefused:
+            let what = "refuses the scopes of the sign-in (invalid_scope)"
+            let error = IdentityError(.providerMisconfigured, "\(session?.issuer ?? "the provider") \(what)")
+            decisions += fail(error, facts)
+        }
+        return decisions + settle(!mayBeUsed)
+    }
+
+    /// Handles the response to a renewal if the provider has asked for the person since it was sent. The response does
+    /// not replace the person, so its token is not handed out. A new record is stored with the session, so that the
+    /// provider can end it later.
+    private mutating func renewedInVain(_ outcome: RenewalOutcome, _ facts: Facts) -> [Decision] {
+        switch outcome {
+        case .renewed(_, let record?):
+            session?.record = record
+            return [.persist(.provider, within: .zero)]
+        case .sessionOver: return endByProvider("the provider has ended its session", facts)
+        case .renewed, .reauthenticationNeeded, .misconfigured, .scopeRefused, .unavailable: return []
+        }
+    }
+
+    private func isNothing(_ outcome: RenewalOutcome) -> Bool {
+        switch outcome {
+        case .misconfigured, .unavailable, .scopeRefused: true
+        case .renewed, .sessionOver, .reauthenticationNeeded: false
+        }
+    }
+
+    /// Whether the record's token may be used up. An outcome without a check of the token does not confirm that the
+    /// token is valid.
+    private func mayBeUsed(after outcome: RenewalOutcome, isDoubtful: Bool) -> Bool {
+        switch outcome {
+        case .renewed: isDoubtful
+        case .sessionOver, .reauthenticationNeeded: false
+        case .misconfigured, .scopeRefused: mayBeUsed
+        case .unavailable(_, let mayBeUsed): mayBeUsed || isDoubtful
+        }
+    }
+
+    /// Refuses token requests for now, and pauses. Logs the reason for administrators.
+    private mutating func fail(_ error: IdentityError, _ facts: Facts) -> [Decision] {
+        pause(error.retryAfter, facts)
+        let grace = facts.policy.organisation?.offlineGrace.duration ?? .zero
+        let left = (lastGood + grace - facts.now.uptime) / .seconds(1)
+        let refusal = Refusal(error, staysSignedInUntil: facts.now.wall.addingTimeInterval(left))
+        problem = refusal
+        let level: Logger.Level = refusal.code == .providerMisconfigured ? .error : .warning
+        let details = ["reason": refusal.description.printable(1000)]
+        return refuseTokens(refusal) + [.touch, .note(level, "the provider gives no token", details)]
+    }
+
+    // MARK: Ends of sessions
+
+    /// Adds the end of a session to the outbox.
+    ///
+    /// - Parameters:
+    ///   - keepsSession: Whether only its tokens are to be revoked.
+    ///   - isRenewed: Whether a renewal of its record is in flight.
+    mutating func tellLater(
+        _ record: ProviderRecord,
+        keepsSession: Bool = false,
+        isRenewed: Bool = false,
+        _ facts: Facts
+    ) -> [Decision] {
+        let (number, dropped) = outbox.add(record, keepsSession: keepsSession, isHeld: isRenewed, at: facts.now)
+        if isRenewed { renewal?.held = number }
+        let note = dropped.map { [noteEnd($0, .lost, "too many ended sessions wait to be reported")] } ?? []
+        return note + [.persist(nil, within: .zero)]
+    }
+
+    mutating func sessionEndTold(_ number: UInt64, _ error: IdentityError?, _ facts: Facts) -> [Decision] {
+        let entry = outbox.entries[number]
+        let mayWork = error.map { $0.code == .providerUnavailable || $0.code == .busy }
+        guard let outcome = outbox.ended(number, mayWork: mayWork, at: facts.now) else { return [] }
+        var decisions: [Decision] = []
+        if outcome == .done || outcome == .lost, let entry, entry.keepsSession {
+            decisions = doubtRecord(of: entry.record.person)
+        }
+        let note = noteEnd(number, outcome, error?.description ?? "")
+        return decisions + [.persist(nil, within: Facts.Disk.lazyWrite), note]
+    }
+
+    private func noteEnd(_ number: UInt64, _ outcome: ProviderOutbox.Outcome, _ reason: String) -> Decision {
+        let (level, text): (Logger.Level, String) =
+            switch outcome {
+            case .done: (.notice, "the provider knows that a session is over")
+            case .again(let pause): (.notice, "the provider is told again in \(pause.components.seconds) s")
+            case .lost: (.warning, "the provider does not know that a session is over, and is not told again")
+            }
+        let details = ["number": "\(number)", "reason": reason.printable(500)].filter { !$0.value.isEmpty }
+        return .note(level, text, details)
+    }
+
+    // MARK: Reports of the provider
+
+    /// Acts on an event that the identity service has received.
+    ///
+    /// - Parameter began: When the oldest sign-in in progress began; `nil` if there is none.
+    /// - Returns: The decisions, and whether a change has to be committed before the service may forget the event. A
+    ///   sign-out does not: ``Effect/noteState(_:)`` stores it before any response is sent.
+    mutating func heed(_ event: ProviderEvent, during began: Duration?, _ facts: Facts) -> ([Decision], isKept: Bool) {
+        let isOurs = isIssuer(event.issuer, facts)
+        switch event.kind {
+        case .compliant, .notCompliant: return isOurs ? heedCompliance(event, facts) : ([], false)
+        case .networkUp:
+            guard isOurs else { return ([], false) }
+            // The Retry-After may have come from a captive portal, not from the provider.
+            (pausedUntil, failures) = (nil, 0)
+            askSoon(facts)
+            return ([], false)
+        case .doubt, .ended, .reauthenticate: break
+        }
+        if isOurs, let began { heard.add(event, at: facts.now.uptime, since: began) }
+        if event.kind == .doubt {
+            if isOurs, event.subject == nil || event.subject == session?.record?.person.subject { askSoon(facts) }
+            return ([], false)
+        }
+        if event.kind == .ended, let attempt = facts.pending?.asked, let provided = attempt.provided,
+            event.concerns(provided.record), isSince(event, attempt.beganAt, facts)
+        {
+            // The session ended while its sign-in was still being committed.
+            return ([.dropSignIn(.endedMeanwhile(event.issuer))], false)
+        }
+        return heedEnd(event, facts)
+    }
+
+    private func isIssuer(_ name: String, _ facts: Facts) -> Bool {
+        facts.policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
+    }
+
+    private mutating func heedEnd(_ event: ProviderEvent, _ facts: Facts) -> ([Decision], isKept: Bool) {
+        guard let session, let record = session.record, event.concerns(record) else { return ([], false) }
+        // The event is late or a repetition: the person has begun another session since, or has authenticated again.
+        // The provider decides whether the session may continue.
+        let since = event.kind == .ended ? session.beganAt : session.provedAt
+        if let date = event.date, date < since.addingTimeInterval(-Self.clockSkew) {
+            askSoon(facts)
+            return ([], false)
+        }
+        let cause = "the provider has ended its session, and reported that"
+        let decisions = event.kind == .reauthenticate ? needPerson(facts) : endByProvider(cause, facts)
+        if case .endByProvider? = decisions.first { return (decisions, false) }
+        return (decisions, needsPerson)
+    }
+
+    /// Whether the event happened after the sign-in began, within the tolerance for the provider's clock. An event
+    /// without a date counts.
+    private func isSince(_ event: ProviderEvent, _ began: Duration, _ facts: Facts) -> Bool {
+        event.date.map { $0 >= facts.date(of: began).addingTimeInterval(-Self.clockSkew) } ?? true
+    }
+
+    /// Checks a sign-in whose person is now known: it is refused if the provider has ended its session since the
+    /// sign-in began, or if events were lost.
+    func checkLasts(_ record: ProviderRecord, since began: Duration, _ facts: Facts) throws(Refusal) {
+        guard heard.isComplete(since: began) else { throw .toldTooMuch(record.person.issuer) }
+        let events = heard.about(record, since: began)
+        guard !events.contains(where: { $0.kind == .ended && isSince($0, began, facts) }) else {
+            throw .endedMeanwhile(record.person.issuer)
+        }
+    }
+
+    /// The events that were buffered for a sign-in whose session is now open. Only events that did not end the sign-in
+    /// are left.
+    func heardEvents(since began: Duration) -> [ProviderEvent] {
+        session?.record.map { heard.about($0, since: began) } ?? []
+    }
+
+    /// Acts on a buffered event.
+    mutating func heedHeard(_ event: ProviderEvent, _ facts: Facts) -> [Decision] {
+        guard event.kind == .doubt else { return heedEnd(event, facts).0 }
+        askSoon(facts)
+        return []
+    }
+
+    /// Clears the buffer when no sign-in is in progress: the events do not apply to later sign-ins.
+    mutating func forgetHeard() { if !heard.isEmpty { heard = HeardEvents() } }
+
+    /// Schedules an early check with the provider, and an early attempt to send the pending ends of sessions.
+    private mutating func askSoon(_ facts: Facts) {
+        // Without a session `soon` stays `nil`, so each reason computes a new time. The upper bound keeps it from
+        // moving further and further away.
+        let earliest = max(facts.now.uptime, lastSoon.map { $0 + Self.soonPause } ?? .zero)
+        let time = min(earliest, facts.now.uptime + Self.soonPause)
+        guard soon == nil else { return }
+        lastSoon = time
+        // Scheduled even if a renewal is in flight: it may have begun before the reason arose.
+        if session != nil { soon = time }
+        outbox.hurry(to: time)
+    }
+
+    /// Schedules an early check after a sleep. It does not count for the pause between early checks, because the
+    /// network often returns some seconds later and then needs a check at once.
+    mutating func askAfterSleep(_ facts: Facts) {
+        let last = lastSoon
+        askSoon(facts)
+        lastSoon = last
+    }
+
+    /// Why compliance prevents sign-ins; `nil` if the device complies, or if no events about the device are configured.
+    func complianceProblem(_ facts: Facts) -> Refusal? {
+        guard let compliance, !compliance.isCompliant, facts.policy.organisation?.sharedSignals?.device != nil,
+            isIssuer(compliance.issuer, facts)
+        else { return nil }
+        return .notCompliant(compliance.issuer)
+    }
+
+    private mutating func heedCompliance(_ event: ProviderEvent, _ facts: Facts) -> ([Decision], isKept: Bool) {
+        let date = event.date ?? facts.now.wall
+        // A late event: something newer is known.
+        if let compliance, isIssuer(compliance.issuer, facts), date < compliance.date { return ([], false) }
+        compliance = ComplianceWord(issuer: event.issuer, isCompliant: event.kind == .compliant, date: date)
+        let decisions: [Decision] = [.persist(.compliance, within: .zero), .touch]
+        guard let problem = complianceProblem(facts) else { return (decisions, true) }
+        let refusals: [Decision] = [
+            .note(.error, "users cannot sign in", ["reason": problem.description]),
+            .dropSignIn(problem), .endPrompts(problem),
+            .end(cause: "the provider says that this device does not comply"),
+        ]
+        return (decisions + refusals, true)
+    }
+}
