@@ -243,7 +243,7 @@ package enum Effect: Sendable {
     /// Releases the delay of the machine's shutdown.
     case allowShutdown
     /// Asks polkit. Followed by ``Event/authorised(_:_:)``.
-    case authorise(UInt64, connection: String, BrokerState.Right, isInteractive: Bool)
+    case authorise(UInt64, connection: String, Administration.Right, isInteractive: Bool)
     /// Looks up the operators' names. Followed by ``Event/operatorsFound(names:users:)``.
     case findOperators([String])
     /// Reads the log. Followed by ``Event/logRead(_:_:)``.

@@ -133,10 +133,7 @@ extension BrokerState {
                 effects.append(.reply(number, .failure(.requestAbandoned)))
             }
         }
-        for number in consulted.filter({ $0.value.request.connection == connection }).keys.sorted() {
-            consulted[number] = nil
-            effects.append(.reply(number, .failure(.requestAbandoned)))
-        }
+        apply(administration.abandonRequests(of: connection))
         for number in asked.filter({ $0.value.request.connection == connection }).keys.sorted() { abandon(number) }
         apply(provider.abandonRequests(of: connection))
         if let asked = pending?.asked, asked.request.connection == connection {

@@ -117,7 +117,10 @@ extension BrokerState {
             return nil
         default: break
         }
-        if let right = request.call.right { return try permit(right, request, caller) ? try administer(request) : nil }
+        if let right = request.call.right {
+            apply(try administration.permit(right, request, caller, facts))
+            return nil
+        }
         let participant: Participant
         do throws(Refusal) {
             participant = try identify(request, caller)

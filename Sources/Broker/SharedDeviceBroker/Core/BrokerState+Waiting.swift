@@ -77,11 +77,13 @@ extension BrokerState {
             return nil
         case .round: return round(request)
         case .status: return status(request)
-        case .log where isLate: return Self.logFields([])
+        case .log where isLate: return Administration.fields(of: [])
         case .log(let writes) where writes == disk.logWrites:
             waiting[request.number] = entry
             return nil
-        case .log: return try readLog(request)
+        case .log:
+            apply(try administration.readLog(request, facts))
+            return nil
         }
     }
 

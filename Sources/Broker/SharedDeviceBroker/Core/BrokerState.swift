@@ -30,8 +30,7 @@ package struct BrokerState: Sendable {
 
     var waiting = WaitingRequests()
     var asked: [UInt64: Asked] = [:]
-    var consulted: [UInt64: Consulted] = [:]
-    var operators = KnownOperators()
+    var administration = Administration()
     var prompts: [String: PromptedSignIn] = [:]
     var throttle = PasswordThrottle()
     var refusals = LogLimiter()
@@ -153,9 +152,9 @@ package struct BrokerState: Sendable {
         case .configured(let policy): configure(policy)
         case .manifests(let manifests, let problems, let unknown): use(manifests, problems, unknown)
         case .serviceStarted(let app, let outcome): apply(wakeups.started(app, outcome, facts))
-        case .authorised(let number, let isGranted): authorised(number, isGranted)
-        case .operatorsFound(let names, let users): operatorsFound(names, users)
-        case .logRead(let number, let result): logRead(number, result)
+        case .authorised(let number, let isGranted): apply(administration.authorised(number, isGranted, facts))
+        case .operatorsFound(let names, let users): apply(administration.operatorsFound(names, users, facts))
+        case .logRead(let number, let result): apply(administration.logRead(number, result, facts))
         case .login(let event): apply(seat.heard(event, facts))
         case .seat(let seat): self.seat.look(at: seat, facts)
         case .loginsEnded(let identifiers, let problem): apply(seat.loginsEnded(identifiers, problem))
@@ -232,7 +231,7 @@ package struct BrokerState: Sendable {
         }
         if before != policy { identifyAnew() }
         if before.operators != policy.operators || before.operatorNames != policy.operatorNames {
-            operatorsFound(policy.operatorNames, policy.operators)
+            apply(administration.operatorsFound(policy.operatorNames, policy.operators, facts))
         }
         let mode = policy.isConfigured ? policy.mode : device.mode
         if pending?.next.under(mode, facts.rules) != nil {

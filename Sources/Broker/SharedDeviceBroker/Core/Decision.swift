@@ -21,6 +21,10 @@ enum Decision: Sendable {
     /// Signs the person out because the provider has ended its session.
     case endByProvider(cause: String)
     case endPrompts(Refusal)
+    /// Carries out the request of a caller who has the right to it.
+    case administer(Request)
+    /// Refuses the waiting status, log and round requests of these users, who are no longer operators.
+    case refuseStatus(of: Set<UInt32>)
     case refuse(Request, Refusal)
     /// Gives the app the token, once the ledger lists the app.
     case handOver(Request, Participant, Grant)
@@ -65,6 +69,14 @@ extension BrokerState {
                 let details = ["reason": cause, "epoch": "\(device.epoch)"]
                 effects.append(.note(.notice, "signed out by the provider", details))
             case .endPrompts(let refusal): endPrompts(because: refusal)
+            case .administer(let request):
+                respond(to: request) { state throws(Refusal) in try state.administer(request) }
+            case .refuseStatus(let users):
+                for number in waiting.numbers(where: { Administration.isStatus($0.request, of: users, facts) }) {
+                    guard let entry = waiting[number] else { continue }
+                    waiting[number] = nil
+                    refuse(entry.request, .notPermitted)
+                }
             case .refuse(let request, let refusal): refuse(request, refusal)
             case .handOver(let request, let participant, let grant):
                 respond(to: request) { state throws(Refusal) in try state.handOver(request, participant, grant) }

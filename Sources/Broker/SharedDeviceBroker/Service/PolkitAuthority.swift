@@ -13,7 +13,7 @@ struct PolkitAuthority: Sendable {
     /// - Parameters:
     ///   - caller: The connection's name with the bus's identifier in front.
     ///   - isInteractive: Whether polkit may ask a person for a password.
-    func permits(_ caller: String, _ right: BrokerState.Right, isInteractive: Bool) async -> Bool {
+    func permits(_ caller: String, _ right: Administration.Right, isInteractive: Bool) async -> Bool {
         let name = String(caller.drop { $0 != ":" })
         do throws(DBusError) {
             let question = try DBusMessage.methodCall(

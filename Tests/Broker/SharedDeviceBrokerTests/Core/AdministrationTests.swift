@@ -154,7 +154,7 @@ struct AdministrationTests {
         device.holdsProvider = true
         device.permitted = [.signOut, .status]
         let requests = (0..<100).map { _ in device.send(desk, Self.signOut) }
-        #expect(device.polkitQuestions.count == BrokerState.consultationsOfUser)
+        #expect(device.polkitQuestions.count == Administration.requestsOfUser)
         device.expectRefused(try #require(requests.last), .tooManyQuestions)
         device.quit(desk)
         device.expectRefused(requests[0], .requestAbandoned)

@@ -56,12 +56,12 @@ final class VirtualDevice {
     /// Whether the broker has a key for records on the disk.
     var keepsRecords = true
 
-    var permitted: Set<BrokerState.Right> = []
+    var permitted: Set<Administration.Right> = []
     /// The users who belong to each operator name.
     var members: [String: Set<UInt32>] = [:]
     private(set) var lookUps = 0
     /// Each right that polkit was asked about, and whether polkit may ask the user for a password.
-    private(set) var polkitQuestions: [(BrokerState.Right, Bool)] = []
+    private(set) var polkitQuestions: [(Administration.Right, Bool)] = []
 
     /// The result when the bus is asked to start an app.
     var service = ServiceStart.running
