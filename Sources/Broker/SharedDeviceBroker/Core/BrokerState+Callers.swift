@@ -135,6 +135,7 @@ extension BrokerState {
         }
         apply(administration.abandonRequests(of: connection))
         for number in asked.filter({ $0.value.request.connection == connection }).keys.sorted() { abandon(number) }
+        apply(directoryTokens.abandonRequests(of: connection))
         apply(provider.abandonRequests(of: connection))
         if let asked = pending?.asked, asked.request.connection == connection {
             // The app has ended, so the person may have left the device.

@@ -14,7 +14,6 @@ extension BrokerState {
             case prompt
             /// The device joins or leaves its organisation.
             case membership
-            case token(scopes: Set<String>, epoch: UInt64, identifier: String)
         }
 
         let request: Request
@@ -33,8 +32,6 @@ extension BrokerState {
         ///
         /// So a caller that disconnects gains no free attempts, and an app that is killed locks out no user.
         var isAbandoned = false
-
-        var isPassword: Bool { if case .token = purpose { false } else { true } }
     }
 
     /// A sign-in whose session is not committed yet.
@@ -54,7 +51,7 @@ extension BrokerState {
     /// How long the response to a sign-out waits for the commit. Account and tokens are withheld, and all apps are
     /// told, before that.
     static let signOutPatience = Duration.milliseconds(500)
-    /// How many password checks and how many token requests of one user may wait at a time.
+    /// How many password checks of one user may wait at a time.
     static let checksOfUser = 4
     /// How many apps of one user a session may list. If apps need no manifest, callers can invent names at no cost.
     static let appsOfUser = 200
@@ -290,19 +287,9 @@ extension BrokerState {
         try facts.checkOwesNothing(participant, request.connection)
         if provider.session != nil {
             apply(try provider.acquireToken(request, participant, account, scopes, refresh: refresh, facts))
-            return nil
+        } else {
+            apply(try directoryTokens.acquireToken(request, participant, account, scopes, refresh: refresh, facts))
         }
-        try facts.checkScopes(scopes, of: participant)
-        if !refresh, let kept = tokens.token(for: participant, scopes: scopes, at: now) {
-            return try handOver(request, participant, Grant(account: account, epoch: device.epoch, token: kept))
-        }
-        try checkRoom(of: participant.user, isPassword: false)
-        asked[request.number] = Asked(
-            request: request,
-            participant: participant,
-            purpose: .token(scopes: scopes, epoch: device.epoch, identifier: identifier)
-        )
-        effects.append(.issueToken(request.number, account, scopes: scopes))
         return nil
     }
 
@@ -328,12 +315,6 @@ extension BrokerState {
         var grant = grant
         grant.idToken = provider.idToken(for: participant, facts)
         return grant.fields
-    }
-
-    /// Limits how many requests to the identity provider one user may have in flight.
-    func checkRoom(of user: UInt32, isPassword: Bool) throws(Refusal) {
-        let own = asked.values.count { $0.participant.user == user && $0.isPassword == isPassword && !$0.isAbandoned }
-        guard own < (isPassword ? Self.checksOfUser : Facts.tokensOfUser) else { throw .tooManyQuestions }
     }
 
     // MARK: Signing out

@@ -59,7 +59,8 @@ extension BrokerState {
         _ participant: Participant,
         _ purpose: Asked.Purpose
     ) throws(Refusal) {
-        try checkRoom(of: participant.user, isPassword: true)
+        let own = asked.values.count { $0.participant.user == participant.user && !$0.isAbandoned }
+        guard own < Self.checksOfUser else { throw .tooManyQuestions }
         var next = Asked(request: request, participant: participant, purpose: purpose)
         next.throttleName = Self.throttleName(credentials.username)
         if let wait = throttle.admit(next.throttleName, of: participant.user, at: now.uptime) {
@@ -98,7 +99,6 @@ extension BrokerState {
                 } else {
                     try leave(attempt.request, identity.account)
                 }
-            case .token: break
             }
         } catch {
             asked[number] = nil
@@ -127,23 +127,14 @@ extension BrokerState {
     }
 
     mutating func issued(_ number: UInt64, _ result: Result<AccessToken, IdentityError>) {
+        if let decisions = directoryTokens.issued(number, result, facts) { return apply(decisions) }
         guard let attempt = asked.removeValue(forKey: number) else { return }
         do throws(Refusal) {
-            let token: AccessToken
             switch result {
-            case .success(let issued): token = issued
-            case .failure(let error): throw Refusal(error)
-            }
-            switch attempt.purpose {
-            case .signIn:
+            case .success(let token):
                 guard let account = attempt.account else { throw .requestAbandoned }
                 try begin(attempt, account, token)
-            case .token(let scopes, let epoch, let identifier):
-                guard let account = device.account, epoch == device.epoch else { throw facts.sessionIsOver(identifier) }
-                tokens.store(token, for: attempt.participant, scopes: scopes, at: now)
-                let grant = Grant(account: account, epoch: epoch, token: token)
-                if let fields = try handOver(attempt.request, attempt.participant, grant) { reply(number, fields) }
-            case .membership, .prompt: break
+            case .failure(let error): throw Refusal(error)
             }
         } catch {
             refuse(attempt.request, error)
@@ -235,7 +226,7 @@ extension BrokerState {
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))
         if case .signIn(let scopes) = asked.purpose, let token = pending.token {
-            tokens.store(token, for: asked.participant, scopes: scopes, at: now)
+            directoryTokens.keep(token, for: asked.participant, scopes, facts)
             reply(request.number, Grant(account: account, epoch: device.epoch, token: token).fields)
         } else {
             request.call.promptName.map { prompts[$0] = nil }
@@ -307,7 +298,7 @@ extension BrokerState {
 
     mutating func abandon(_ number: UInt64) {
         guard let attempt = asked[number], !attempt.isAbandoned else { return }
-        if attempt.isPassword, attempt.account == nil {
+        if attempt.account == nil {
             asked[number]?.isAbandoned = true
         } else {
             asked[number] = nil

@@ -20,8 +20,7 @@ package struct BrokerState: Sendable {
     var facts: Facts
     /// Why the other manifests are not in force.
     var manifestProblems: [String] = []
-    /// The tokens of the device's own directory.
-    var tokens = TokenVault()
+    var directoryTokens = DirectoryTokens()
     var provider: ProviderLink
     /// The latest session, with the label and the connection of the request that began it.
     var lastSignIn: (label: String, connection: String, epoch: UInt64)?
@@ -197,7 +196,7 @@ package struct BrokerState: Sendable {
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
         facts.device = next
         unsaved.insert(.device)
-        tokens.drop()
+        directoryTokens.drop()
         if next.account == nil { apply(provider.close(facts)) }
         prune()
         needsDisk(within: .zero)
