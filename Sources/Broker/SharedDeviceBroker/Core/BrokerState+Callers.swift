@@ -134,13 +134,13 @@ extension BrokerState {
             }
         }
         apply(administration.abandonRequests(of: connection))
-        for number in asked.filter({ $0.value.request.connection == connection }).keys.sorted() { abandon(number) }
+        apply(signIns.abandonChecks { $0.connection == connection })
         apply(directoryTokens.abandonRequests(of: connection))
         apply(provider.abandonRequests(of: connection))
-        if let asked = pending?.asked, asked.request.connection == connection {
+        if pending?.attempt?.connection == connection {
             // The app has ended, so the person may have left the device.
             dropPendingSignIn(because: .requestAbandoned)
         }
-        endPrompts(of: connection, because: .requestAbandoned)
+        apply(signIns.endPrompts(of: connection, because: .requestAbandoned))
     }
 }

@@ -101,7 +101,7 @@ extension BrokerState {
             case .provider:
                 batch.provider = .some(provider.row(facts))
                 batch.providerOwner = pending?.next ?? device
-            case .compliance: batch.compliance = provider.compliance
+            case .compliance: batch.compliance = facts.compliance
             case .erasure: batch.erases = true
             }
         }

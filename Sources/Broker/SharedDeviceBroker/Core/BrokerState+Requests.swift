@@ -7,43 +7,6 @@ import Logging
 @_spi(Extensions) import SharedDevice
 
 extension BrokerState {
-    /// A request that waits for the identity provider.
-    struct Asked: Sendable {
-        enum Purpose: Sendable {
-            case signIn(scopes: Set<String>)
-            case prompt
-            /// The device joins or leaves its organisation.
-            case membership
-        }
-
-        let request: Request
-        let participant: Participant
-        let purpose: Purpose
-        /// The key of the attempt in the password throttle.
-        var throttleName = ""
-        /// The account that signs in, once the provider has identified it.
-        var account: Account?
-        /// The sign-in of the organisation's provider, once it has identified the person.
-        var provided: ProviderSignIn?
-        /// When the prompt began the sign-in.
-        var beganAt = Duration.zero
-        /// Whether the request for the password check was given up. The throttle counts it as a failure until the
-        /// provider responds, and then goes by the result.
-        ///
-        /// So a caller that disconnects gains no free attempts, and an app that is killed locks out no user.
-        var isAbandoned = false
-    }
-
-    /// A sign-in whose session is not committed yet.
-    struct PendingSignIn: Sendable {
-        /// The request; `nil` for a login at the seat.
-        let asked: Asked?
-        let next: DeviceState
-        /// The token of the app that signs in; `nil` for a login or a prompt.
-        let token: AccessToken?
-        let change: UInt64
-    }
-
     static let providerUnit = "shared-device-identity.service"
     /// How many app names one connection may use. A caller can invent names at no cost, and each becomes an app that
     /// may owe a cleanup.
@@ -51,8 +14,6 @@ extension BrokerState {
     /// How long the response to a sign-out waits for the commit. Account and tokens are withheld, and all apps are
     /// told, before that.
     static let signOutPatience = Duration.milliseconds(500)
-    /// How many password checks of one user may wait at a time.
-    static let checksOfUser = 4
     /// How many apps of one user a session may list. If apps need no manifest, callers can invent names at no cost.
     static let appsOfUser = 200
 
@@ -88,13 +49,13 @@ extension BrokerState {
             // A join checks the administrator in the device's own directory, which knows nothing about the
             // organisation's people.
             if case .join = request.call, policy.organisation != nil { throw .noJoinByPage }
-            try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .membership)
+            apply(try signIns.checkMembership(credentials, request, caller.user, facts))
             return nil
         case .providerEvents(let events):
             guard facts.isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }
             var isKept = false
             for event in events {
-                let (decisions, isEventKept) = provider.heed(event, during: firstSignIn, facts)
+                let (decisions, isEventKept) = provider.heed(event, during: signIns.firstBegan(facts), facts)
                 apply(decisions)
                 isKept = isKept || isEventKept
             }
@@ -127,14 +88,15 @@ extension BrokerState {
             return try answerDebtor(request, debtor, error)
         }
         try facts.checkNotEnforced(participant)
-        try checkPrompt(participant, request.call)
+        try facts.checkPrompt(participant, request.call)
         switch request.call {
         case .currentAccount: return try currentAccount(request, participant)
-        case .signIn: return try signIn(request, participant)
-        case .beginSignIn: return try beginSignIn(request, participant)
-        case .completeSignIn(let name, let answer): return try completeSignIn(request, participant, name, answer)
-        case .awaitSignIn(let name, let patience):
-            return try awaitSignIn(request, participant, name, patience)
+        case .signIn, .beginSignIn:
+            try startSignIn(request, participant)
+            return nil
+        case .completeSignIn, .awaitSignIn:
+            apply(try signIns.continueSignIn(request, participant, facts))
+            return nil
         case .cancelSignIn(let label):
             cancelSignIn(label, of: request.connection)
             return [:]
@@ -199,6 +161,23 @@ extension BrokerState {
         fields["keyProblem"] = keyProblem.map { .string($0) }
         fields["loginProblem"] = seat.problem.map { .string($0) }
         return fields.merging(providerInformation) { $1 }
+    }
+
+    /// The information for people and prompts on sign-in methods and the organisation's provider.
+    var providerInformation: BrokerProtocol.Fields {
+        var fields: BrokerProtocol.Fields = [
+            "signInMethods": .array(facts.signInMethods.map { .string($0.rawValue) }, of: "s"),
+            "passwordSignIn": .boolean(policy.passwordSignIn),
+        ]
+        guard let settings = policy.organisation else { return fields }
+        fields["issuer"] = .string(settings.issuer.text)
+        fields["loopbackPorts"] = .array(settings.loopbackPorts.ports.map { .uint16($0) }, of: "q")
+        fields["needsSignIn"] = .boolean(provider.needsPerson && device.account != nil)
+        fields["providerProblem"] = (facts.complianceProblem ?? provider.problem).map {
+            .string($0.description)
+        }
+        fields["providerCheckedAt"] = provider.session.map { .double($0.checkedAt.timeIntervalSince1970) }
+        return fields
     }
 
     var runningApps: BrokerProtocol.Fields {
@@ -332,7 +311,7 @@ extension BrokerState {
             identifier.map({ pending.next.account?.hasIdentifier($0) == true }) ?? true
         {
             // Otherwise the person at the seat would be signed in again at once.
-            if pending.asked == nil { seat.sessionEnded(pending.next.epoch, facts) }
+            if pending.attempt == nil { seat.sessionEnded(pending.next.epoch, facts) }
             dropPendingSignIn(because: .requestAbandoned)
             ended = pending.next.epoch
         } else {

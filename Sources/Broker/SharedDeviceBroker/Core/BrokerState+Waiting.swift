@@ -70,8 +70,8 @@ extension BrokerState {
             waiting[request.number] = entry
             return nil
         case .signIn(let participant):
-            if case .beginSignIn = request.call { return try beginSignIn(request, participant) }
-            return try signIn(request, participant)
+            try startSignIn(request, participant)
+            return nil
         case .overdue:
             apply(try enforcement.checkAgain(request, facts))
             return nil

@@ -28,10 +28,8 @@ package struct BrokerState: Sendable {
     // MARK: Callers
 
     var waiting = WaitingRequests()
-    var asked: [UInt64: Asked] = [:]
     var administration = Administration()
-    var prompts: [String: PromptedSignIn] = [:]
-    var throttle = PasswordThrottle()
+    var signIns = SignIns()
     var refusals = LogLimiter()
     var reports = LogLimiter(limit: 60)
     /// The number of repeatable log entries by session and app.
@@ -66,7 +64,7 @@ package struct BrokerState: Sendable {
     var manifests: [AppManifest] { facts.manifests }
     var eligibility: AppEligibility { facts.eligibility }
     var connected: [String: Facts.Connected] { facts.connected }
-    var pending: PendingSignIn? { facts.pending }
+    var pending: Facts.PendingSession? { facts.pending }
     var disk: Facts.Disk { facts.disk }
 
     /// - Parameters:
@@ -84,7 +82,8 @@ package struct BrokerState: Sendable {
             device: content.device,
             membership: content.membership,
             requiresProof: requiresProof,
-            ledger: content.ledger
+            ledger: content.ledger,
+            compliance: content.compliance
         )
         provider = ProviderLink(content, isSignedIn: content.device.account != nil, at: now)
         automaticSignOut = AutomaticSignOut(lastActivity: lastActivity)
@@ -144,8 +143,9 @@ package struct BrokerState: Sendable {
         case .request(let request): take(request)
         case .malformed(let connection, let method, let refusal):
             noteRefusal(refusal, method: method, app: "an app", user: connected[connection]?.caller.user ?? .max)
-        case .authenticated(let number, let result): authenticated(number, result)
-        case .issued(let number, let result): issued(number, result)
+        case .authenticated(let number, let result): apply(signIns.authenticated(number, result, facts))
+        case .issued(let number, let result):
+            apply(directoryTokens.issued(number, result, facts) ?? signIns.issued(number, result))
         case .committed(let number): committed(number)
         case .commitFailed(let batch, let problem): commitFailed(batch, problem)
         case .configured(let policy): configure(policy)
@@ -157,8 +157,8 @@ package struct BrokerState: Sendable {
         case .login(let event): apply(seat.heard(event, facts))
         case .seat(let seat): self.seat.look(at: seat, facts)
         case .loginsEnded(let identifiers, let problem): apply(seat.loginsEnded(identifiers, problem))
-        case .signInBegan(let name, let result): signInBegan(name, result)
-        case .signedIn(let name, let result): signedIn(name, result)
+        case .signInBegan(let name, let result): apply(signIns.signInBegan(name, result, facts))
+        case .signedIn(let name, let result): apply(signIns.signedIn(name, result, facts))
         case .renewed(let number, let outcome): apply(provider.renewed(number, outcome, facts))
         case .sessionEndTold(let number, let error): apply(provider.sessionEndTold(number, error, facts))
         case .keys(let troubles): keyTroubles = troubles
@@ -169,7 +169,7 @@ package struct BrokerState: Sendable {
         }
         followSeat()
         finishSignIn()
-        if !provider.heard.isEmpty, firstSignIn == nil { provider.forgetHeard() }
+        if !provider.heard.isEmpty, signIns.firstBegan(facts) == nil { provider.forgetHeard() }
         writeIfDue()
         noteProblems()
         answerWaiting()
@@ -222,11 +222,11 @@ package struct BrokerState: Sendable {
         let before = self.policy
         facts.policy = policy
         if before.identity != policy.identity || before.organisation?.signInPart != policy.organisation?.signInPart {
-            endPrompts(because: .noSuchPrompt)
             // The person was checked by another directory or provider than the configured one.
-            if pending?.asked != nil {
+            if pending?.attempt != nil {
                 dropPendingSignIn(because: policy.identity == .loginSession ? .signedInByLogin : .noSuchPrompt)
             }
+            apply(signIns.endPrompts(because: .noSuchPrompt))
         }
         if before != policy { identifyAnew() }
         if before.operators != policy.operators || before.operatorNames != policy.operatorNames {
@@ -295,7 +295,7 @@ package struct BrokerState: Sendable {
         consider(refusals.nextSummary)
         consider(reports.nextSummary)
         consider(seat.next(facts))
-        consider(nextLookAtPrompts)
+        consider(signIns.next)
         consider(provider.next(facts))
         consider(enforcement.next(facts))
         if let timeout = policy.cleanup.expiry {
@@ -316,7 +316,7 @@ package struct BrokerState: Sendable {
         }
         apply(automaticSignOut.passTime(facts))
         if let look = seat.next(facts), look <= now.uptime { followSeat() }
-        lookAtPrompts()
+        apply(signIns.passTime(facts))
         apply(provider.passTime(facts))
         apply(wakeups.passTime(facts))
         for summary in refusals.summaries(at: now.uptime) {

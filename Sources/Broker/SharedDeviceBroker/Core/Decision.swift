@@ -1,3 +1,4 @@
+import Identity
 import Logging
 @_spi(Extensions) import SharedDevice
 
@@ -21,6 +22,14 @@ enum Decision: Sendable {
     /// Signs the person out because the provider has ended its session.
     case endByProvider(cause: String)
     case endPrompts(Refusal)
+    /// Begins the session of a person whom the directory has identified.
+    case begin(Attempt, Account, AccessToken?)
+    /// Begins or continues the session of a person whom the organisation's provider has identified.
+    case complete(Attempt, ProviderSignIn)
+    /// Closes the session that the provider has opened for a sign-in that was given up.
+    case discard(ProviderSignIn)
+    case changeMembership(Request, Account)
+    case comply(ComplianceWord)
     /// Carries out the request of a caller who has the right to it.
     case administer(Request)
     /// Refuses the waiting status, log and round requests of these users, who are no longer operators.
@@ -68,7 +77,32 @@ extension BrokerState {
                 enter(next, cause: cause)
                 let details = ["reason": cause, "epoch": "\(device.epoch)"]
                 effects.append(.note(.notice, "signed out by the provider", details))
-            case .endPrompts(let refusal): endPrompts(because: refusal)
+            case .endPrompts(let refusal): apply(signIns.endPrompts(because: refusal))
+            case .begin(let attempt, let account, let token):
+                do throws(Refusal) {
+                    try begin(attempt, account, token)
+                } catch {
+                    signIns.reopen(attempt)
+                    if let request = attempt.request { refuse(request, error) }
+                }
+            case .complete(let attempt, let signIn):
+                do throws(Refusal) {
+                    try complete(attempt, signIn)
+                } catch {
+                    apply(provider.tellLater(signIn.record, facts))
+                    if let request = attempt.request { refuse(request, error) }
+                }
+            case .discard(let signIn): apply(provider.tellLater(signIn.record, facts))
+            case .changeMembership(let request, let account):
+                respond(to: request) { state throws(Refusal) in
+                    try state.changeMembership(request, account)
+                    return nil
+                }
+            case .comply(let word):
+                facts.compliance = word
+                unsaved.insert(.compliance)
+                needsDisk(within: .zero)
+                touch()
             case .administer(let request):
                 respond(to: request) { state throws(Refusal) in try state.administer(request) }
             case .refuseStatus(let users):

@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The state of the device that all features read. Only ``BrokerState`` changes it.
 struct Facts: Sendable {
@@ -16,8 +16,10 @@ struct Facts: Sendable {
     let requiresProof: Bool
     var ledger: CleanupLedger
     var connected: [String: Connected] = [:]
-    /// The sign-in whose session is being committed.
-    var pending: BrokerState.PendingSignIn?
+    /// The session that is being committed.
+    var pending: PendingSession?
+    /// The organisation's last report on the compliance of this device.
+    var compliance: ComplianceWord?
     var disk = Disk()
 
     /// The lifetime of a sign-in at a prompt.
@@ -34,6 +36,15 @@ struct Facts: Sendable {
         var apps: [String?: Participant] = [:]
         /// The change that has to be committed before the connection receives the account.
         var held: UInt64 = 0
+    }
+
+    struct PendingSession: Sendable {
+        /// The sign-in; `nil` for a login at the seat.
+        let attempt: Attempt?
+        let next: DeviceState
+        /// The token of the app that signs in; `nil` for a login or a prompt.
+        let token: AccessToken?
+        let change: UInt64
     }
 
     struct Disk: Sendable {
@@ -79,6 +90,16 @@ extension Facts {
         }
     }
 
+    /// Restricts the bundled prompt to calls that give it neither account nor token. For that reason its manifest needs
+    /// no cleanup.
+    func checkPrompt(_ participant: Participant, _ call: Request.Call) throws(Refusal) {
+        guard eligibility.manifest(of: participant.app)?.isPrompt == true else { return }
+        switch call {
+        case .beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn: return
+        default: throw .onlyPrompts
+        }
+    }
+
     /// Under a strict policy an app that owes a cleanup receives neither an account nor a token.
     func checkOwesNothing(_ participant: Participant, _ connection: String) throws(Refusal) {
         if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
@@ -93,6 +114,39 @@ extension Facts {
 // MARK: The next sign-in
 
 extension Facts {
+    /// The sign-in methods of this device, the usual one first.
+    var signInMethods: [BrokerProtocol.SignInMethod] {
+        switch policy.identity {
+        case .embedded: [.password]
+        case .oidc: policy.organisation?.signInMethods.map { $0 == .browser ? .browser : .deviceCode } ?? []
+        case .loginSession: []
+        }
+    }
+
+    /// Checks the conditions of a sign-in that depend on neither the person nor the caller.
+    func checkSignIn() throws(Refusal) {
+        guard policy.isConfigured else { throw .neverConfigured }
+        guard policy.identity != .loginSession else { throw .signedInByLogin }
+        if let problem = complianceProblem { throw problem }
+        try device.checkSignIn(rules)
+        try checkManifests()
+        guard pending == nil else { throw .signInUnderWay }
+    }
+
+    /// Why compliance prevents sign-ins; `nil` if the device complies, or if no events about the device are configured.
+    var complianceProblem: Refusal? { complianceProblem(of: compliance) }
+
+    func complianceProblem(of word: ComplianceWord?) -> Refusal? {
+        guard let word, !word.isCompliant, policy.organisation?.sharedSignals?.device != nil, isIssuer(word.issuer)
+        else { return nil }
+        return .notCompliant(word.issuer)
+    }
+
+    /// Whether it is the configured provider.
+    func isIssuer(_ name: String) -> Bool {
+        policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
+    }
+
     /// The rules for signing in. On a joined device the membership names the tenant. The tenant of the configuration
     /// then matters only for joining.
     var rules: SignInRules {
@@ -111,7 +165,7 @@ extension Facts {
     }
 
     /// Whether the session of a login at the seat is being committed.
-    var isLoginPending: Bool { pending.map { $0.asked == nil } ?? false }
+    var isLoginPending: Bool { pending.map { $0.attempt == nil } ?? false }
 
     /// Under a strict policy sign-in is blocked while a manifest cannot be read: the data of its program might not be
     /// cleaned up.

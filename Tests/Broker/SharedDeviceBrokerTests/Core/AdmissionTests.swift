@@ -68,10 +68,10 @@ struct AdmissionTests {
     func checksAtOnce() {
         device.holdsProvider = true
         let requests = (0..<100).map { device.send(flooder, signIn("user\($0)")) }
-        device.expectPasswordChecks(BrokerState.checksOfUser)
-        #expect(requests.dropFirst(BrokerState.checksOfUser).allSatisfy { device.refusal($0) == .tooManyQuestions })
+        device.expectPasswordChecks(SignIns.checksOfUser)
+        #expect(requests.dropFirst(SignIns.checksOfUser).allSatisfy { device.refusal($0) == .tooManyQuestions })
         device.expectUnanswered(device.send(desk, signIn("ada")))
-        device.expectPasswordChecks(BrokerState.checksOfUser + 1)
+        device.expectPasswordChecks(SignIns.checksOfUser + 1)
     }
 
     @Test("a caller that disconnects before the verdict still uses up an attempt")

@@ -51,7 +51,7 @@ struct EndDuringSignInTests {
         let refusal = device.refusal(number)
         #expect(refusal?.code == .interactionRequired && refusal?.description.contains("has ended") == true)
         device.expectSignedOut()
-        #expect(device.state.prompts.isEmpty)
+        #expect(device.state.signIns.prompts.isEmpty)
         device.expectEnds(of: ["ada"])
         device.advance(by: .seconds(1))
         #expect(device.disk.device.account == nil)

@@ -65,7 +65,7 @@ struct OrganisationTests {
         device.expectRefused(begun, code: .providerUnavailable)
         device.provider.error = nil
         device.expectRefused(device.sendPage(try device.beginPage(), "cancel"), code: .userCanceled)
-        #expect(device.state.prompts.isEmpty)
+        #expect(device.state.signIns.prompts.isEmpty)
         let name = try device.beginPage()
         device.holdsProvider = true
         device.sendPage(name)
@@ -145,7 +145,7 @@ struct OrganisationTests {
         }
         #expect(try refusal(["orders"]) == Refusal(.scopesDeclined, error.description))
         #expect(try refusal([]) == Refusal(.providerMisconfigured, error.description))
-        #expect(device.state.prompts.isEmpty)
+        #expect(device.state.signIns.prompts.isEmpty)
     }
 
     // MARK: Apps that may begin a reauthentication
@@ -205,7 +205,7 @@ struct OrganisationTests {
         device.send(other, .beginSignIn(VirtualDevice.pageWish))
         device.quit(other)
         device.letProviderAnswer()
-        #expect(device.state.prompts.isEmpty)
+        #expect(device.state.signIns.prompts.isEmpty)
         device.expectSignedOut()
         #expect(device.provider.cancelled.count == 3)
         #expect(try !device.beginPage(next).isEmpty)

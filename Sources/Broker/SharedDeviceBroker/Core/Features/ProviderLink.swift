@@ -94,8 +94,6 @@ struct ProviderLink: Sendable {
 
     var outbox: ProviderOutbox
     private(set) var heard = HeardEvents()
-    /// The last report on the compliance of this device.
-    private(set) var compliance: ComplianceWord?
     /// Why stored records could not be opened at the start.
     private(set) var recordProblem: String?
 
@@ -118,7 +116,6 @@ struct ProviderLink: Sendable {
     /// Continues the session that an earlier run of the broker has opened, if an account is signed in.
     init(_ content: DeviceStore.Content, isSignedIn: Bool, at now: Moment) {
         outbox = ProviderOutbox(entries: content.outbox)
-        compliance = content.compliance
         if !content.recordProblems.isEmpty {
             recordProblem =
                 "the stored record of the sign-in with the organisation's provider cannot be opened ("
@@ -178,10 +175,11 @@ struct ProviderLink: Sendable {
     /// The row to store: for the session that is being committed, or else for the open one.
     func row(_ facts: Facts) -> ProviderSession? {
         guard let pending = facts.pending else { return session }
-        guard let asked = pending.asked, let signIn = asked.provided, let settings = facts.policy.organisation else {
+        guard let attempt = pending.attempt, let signIn = attempt.provided, let settings = facts.policy.organisation
+        else {
             return nil
         }
-        return ProviderSession(settings, record: signIn.record, since: facts.date(of: asked.beganAt), at: facts.now)
+        return ProviderSession(settings, record: signIn.record, since: facts.date(of: attempt.beganAt), at: facts.now)
     }
 
     // MARK: End
@@ -677,7 +675,7 @@ struct ProviderLink: Sendable {
     /// - Returns: The decisions, and whether a change has to be committed before the service may forget the event. A
     ///   sign-out does not: ``Effect/noteState(_:)`` stores it before any response is sent.
     mutating func heed(_ event: ProviderEvent, during began: Duration?, _ facts: Facts) -> ([Decision], isKept: Bool) {
-        let isOurs = isIssuer(event.issuer, facts)
+        let isOurs = facts.isIssuer(event.issuer)
         switch event.kind {
         case .compliant, .notCompliant: return isOurs ? heedCompliance(event, facts) : ([], false)
         case .networkUp:
@@ -693,17 +691,13 @@ struct ProviderLink: Sendable {
             if isOurs, event.subject == nil || event.subject == session?.record?.person.subject { askSoon(facts) }
             return ([], false)
         }
-        if event.kind == .ended, let attempt = facts.pending?.asked, let provided = attempt.provided,
+        if event.kind == .ended, let attempt = facts.pending?.attempt, let provided = attempt.provided,
             event.concerns(provided.record), isSince(event, attempt.beganAt, facts)
         {
             // The session ended while its sign-in was still being committed.
             return ([.dropSignIn(.endedMeanwhile(event.issuer))], false)
         }
         return heedEnd(event, facts)
-    }
-
-    private func isIssuer(_ name: String, _ facts: Facts) -> Bool {
-        facts.policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
     }
 
     private mutating func heedEnd(_ event: ProviderEvent, _ facts: Facts) -> ([Decision], isKept: Bool) {
@@ -774,26 +768,17 @@ struct ProviderLink: Sendable {
         lastSoon = last
     }
 
-    /// Why compliance prevents sign-ins; `nil` if the device complies, or if no events about the device are configured.
-    func complianceProblem(_ facts: Facts) -> Refusal? {
-        guard let compliance, !compliance.isCompliant, facts.policy.organisation?.sharedSignals?.device != nil,
-            isIssuer(compliance.issuer, facts)
-        else { return nil }
-        return .notCompliant(compliance.issuer)
-    }
-
-    private mutating func heedCompliance(_ event: ProviderEvent, _ facts: Facts) -> ([Decision], isKept: Bool) {
+    private func heedCompliance(_ event: ProviderEvent, _ facts: Facts) -> ([Decision], isKept: Bool) {
         let date = event.date ?? facts.now.wall
         // A late event: something newer is known.
-        if let compliance, isIssuer(compliance.issuer, facts), date < compliance.date { return ([], false) }
-        compliance = ComplianceWord(issuer: event.issuer, isCompliant: event.kind == .compliant, date: date)
-        let decisions: [Decision] = [.persist(.compliance, within: .zero), .touch]
-        guard let problem = complianceProblem(facts) else { return (decisions, true) }
-        let refusals: [Decision] = [
-            .note(.error, "users cannot sign in", ["reason": problem.description]),
+        if let known = facts.compliance, facts.isIssuer(known.issuer), date < known.date { return ([], false) }
+        let word = ComplianceWord(issuer: event.issuer, isCompliant: event.kind == .compliant, date: date)
+        guard let problem = facts.complianceProblem(of: word) else { return ([.comply(word)], true) }
+        let decisions: [Decision] = [
+            .comply(word), .note(.error, "users cannot sign in", ["reason": problem.description]),
             .dropSignIn(problem), .endPrompts(problem),
             .end(cause: "the provider says that this device does not comply"),
         ]
-        return (decisions + refusals, true)
+        return (decisions, true)
     }
 }

@@ -1,0 +1,85 @@
+import Identity
+@_spi(Extensions) import SharedDevice
+
+/// One sign-in, from its request until the person is identified and the session can begin. It is also the check of an
+/// administrator who joins or leaves the organisation.
+struct Attempt: Sendable {
+    enum Kind: Sendable {
+        /// An app has sent the person's password, and gets a token with these scopes.
+        case app(scopes: Set<String>)
+        /// A program asks the person for authentication, and receives neither account nor token.
+        case prompt
+        case membership
+    }
+
+    struct Prompt: Sendable {
+        let name: String
+        let method: BrokerProtocol.SignInMethod
+        /// The session to continue, if the provider has asked for its person again.
+        let session: UInt64?
+        /// Whether the prompt asks for additional scopes.
+        let asksForMore: Bool
+        var expires: Duration
+        var handle: String?
+    }
+
+    /// The step that the sign-in waits for.
+    enum Stage: Sendable {
+        /// For the provider's page.
+        case page(Request)
+        /// For the person at the prompt.
+        case person
+        /// For the check of the password.
+        case password(Request)
+        /// For the first token of the app.
+        case token(Request, Account)
+        /// For the provider's result. `until` is the deadline for a person who signs in at another device.
+        case provider(Request, until: Duration)
+        /// For the next request to the provider whether the person at another device has finished.
+        case pause(Request, until: Duration, next: Duration)
+        /// For the session to be committed. The sign-in of an organisation's provider is in it.
+        case session(Request, ProviderSignIn?)
+        /// For the provider's response, although the sign-in was given up. It still counts against the limits until
+        /// then, so that a user who begins sign-ins and leaves them cannot burden a slow provider more than a user who
+        /// waits.
+        case abandoned
+        /// For the check of the password for this request, which was given up. The throttle counts it as a failure
+        /// until the provider responds, and then goes by the result.
+        ///
+        /// So a caller that disconnects gains no free attempts, and an app that is killed locks out no user.
+        case forgotten(UInt64)
+    }
+
+    /// The number of the request that began it.
+    let number: UInt64
+    let kind: Kind
+    let participant: Participant
+    let connection: String
+    let beganAt: Duration
+    /// The prompt; `nil` if there is none, or if it ended during the check of the password. The request then still gets
+    /// the result of the check.
+    var prompt: Prompt?
+    /// The key in the password throttle.
+    var throttleName = ""
+    var stage = Stage.person
+
+    /// The request that gets the response.
+    var request: Request? {
+        switch stage {
+        case .page(let request), .password(let request), .token(let request, _), .provider(let request, _),
+            .pause(let request, _, _), .session(let request, _):
+            request
+        case .person, .abandoned, .forgotten: nil
+        }
+    }
+
+    var provided: ProviderSignIn? { if case .session(_, let signIn) = stage { signIn } else { nil } }
+    var usesProvider: Bool { prompt.map { $0.method != .password } ?? false }
+
+    /// The attempt whose person is identified.
+    func identified(by request: Request, _ signIn: ProviderSignIn? = nil) -> Attempt {
+        var attempt = self
+        attempt.stage = .session(request, signIn)
+        return attempt
+    }
+}

@@ -1,0 +1,485 @@
+import DBus
+import DeviceConfiguration
+import FoundationEssentials
+import Identity
+@_spi(Extensions) import SharedDevice
+
+/// The sign-ins in progress, at most one of which is being committed (``Facts/pending``).
+///
+/// Only the connection that began a sign-in at a prompt may continue it. The sign-in ends with the connection.
+struct SignIns: Sendable {
+    /// The attempts, by the number of the request that began each.
+    private var attempts: [UInt64: Attempt] = [:]
+    private var throttle = PasswordThrottle()
+
+    /// How many password checks of one user may wait at a time.
+    static let checksOfUser = 4
+    /// The limit for a lifetime that the provider chooses.
+    static let longestLifetime = Duration.seconds(900)
+    /// How many prompted sign-ins may be in progress: on the device, and by one user's programs.
+    static let (prompts, promptsOfUser) = (8, 2)
+    /// The interval of polling for a person at another device. The provider sends requests to its server only as often
+    /// as the server permits.
+    static let pollPause = Duration.seconds(2)
+
+    /// The attempts at prompts.
+    var prompts: [Attempt] { attempts.values.filter { $0.prompt != nil } }
+
+    /// When the oldest sign-in in progress with the provider began; `nil` if there is none.
+    func firstBegan(_ facts: Facts) -> Duration? {
+        let pending = facts.pending?.attempt.flatMap { $0.provided == nil ? nil : $0.beganAt }
+        return (attempts.values.filter(\.usesProvider).map(\.beganAt) + [pending].compactMap(\.self)).min()
+    }
+
+    // MARK: Requests
+
+    /// Checks the password that an app has sent, once the cleanup rounds allow it.
+    mutating func signIn(
+        _ request: Request,
+        _ participant: Participant,
+        _ facts: Facts
+    ) throws(Refusal) -> [Decision] {
+        guard case .signIn(let credentials, let scopes, let patience, _) = request.call else { return [] }
+        // A device where people sign in by login is excluded: a prompt does not help there, and the checks below throw
+        // the reason.
+        guard facts.policy.passwordSignIn || facts.policy.identity == .loginSession else {
+            // If no sign-in is possible at all, the refusal says so instead of naming the prompt.
+            try facts.checkIdentity(request, participant)
+            try facts.checkSignIn()
+            throw facts.policy.organisation.map { .promptNeeded($0.issuer.text) } ?? .promptNeeded
+        }
+        // All checks precede the password check: a refusal must not reveal whether the password was right.
+        if let wait = try admit(request, participant, until: request.askedAt + patience, facts) { return [wait] }
+        try facts.checkScopes(scopes, of: participant)
+        let attempt = attempt(.app(scopes: scopes), request, participant, facts)
+        return [try check(credentials, request, attempt, facts)]
+    }
+
+    /// Checks the password of an administrator who joins the device to the organisation, or removes it.
+    mutating func checkMembership(
+        _ credentials: Request.Credentials,
+        _ request: Request,
+        _ user: UInt32,
+        _ facts: Facts
+    ) throws(Refusal) -> [Decision] {
+        let participant = Participant(app: "enrolment", user: user)
+        let attempt = attempt(.membership, request, participant, facts)
+        return [try check(credentials, request, attempt, facts)]
+    }
+
+    private func attempt(
+        _ kind: Attempt.Kind,
+        _ request: Request,
+        _ participant: Participant,
+        _ facts: Facts
+    ) -> Attempt {
+        Attempt(
+            number: request.number,
+            kind: kind,
+            participant: participant,
+            connection: request.connection,
+            beganAt: facts.now.uptime
+        )
+    }
+
+    /// Checks all conditions of a sign-in before the person is asked or identified.
+    ///
+    /// - Returns: `nil` unless the request waits for earlier cleanup rounds.
+    private func admit(
+        _ request: Request,
+        _ participant: Participant,
+        until deadline: Duration,
+        _ facts: Facts
+    ) throws(Refusal) -> Decision? {
+        try facts.checkIdentity(request, participant)
+        try facts.checkSignIn()
+        if facts.isSignInHeld {
+            guard deadline > facts.now.uptime else { throw .cleanupPending(facts.awaited) }
+            return .wait(request, until: deadline, for: .signIn(participant))
+        }
+        try facts.checkOwesNothing(participant, request.connection)
+        return nil
+    }
+
+    private mutating func check(
+        _ credentials: Request.Credentials,
+        _ request: Request,
+        _ attempt: Attempt,
+        _ facts: Facts
+    ) throws(Refusal) -> Decision {
+        let user = attempt.participant.user
+        let checks = attempts.values.count { attempt in
+            switch attempt.stage {
+            case .password, .token: attempt.participant.user == user
+            default: false
+            }
+        }
+        guard checks < Self.checksOfUser else { throw .tooManyQuestions }
+        var attempt = attempt
+        // All names that are too long for any user share one key, so that they do not fill the memory.
+        let name = credentials.username
+        attempt.throttleName = name.utf8.count > 4 * longestUsername ? "" : usernameKey(name)
+        if let wait = throttle.admit(attempt.throttleName, of: user, at: facts.now.uptime) {
+            throw Refusal(.slowDown(wait))
+        }
+        attempt.stage = .password(request)
+        attempts[attempt.number] = attempt
+        return .perform(.authenticate(request.number, credentials))
+    }
+
+    /// Begins a sign-in at a prompt, once the cleanup rounds allow it.
+    ///
+    /// - Parameters:
+    ///   - isAgain: Whether the provider has asked for the signed-in person again.
+    ///   - person: That person.
+    mutating func beginSignIn(
+        _ request: Request,
+        _ participant: Participant,
+        isAgain: Bool,
+        _ person: ProviderRecord.Person?,
+        _ facts: Facts
+    ) throws(Refusal) -> [Decision] {
+        guard case .beginSignIn(let wish) = request.call else { return [] }
+        if isAgain {
+            // The page's address and the response contain the name of the signed-in person.
+            try facts.checkOwesNothing(participant, request.connection)
+        } else if let wait = try admit(request, participant, until: request.askedAt + wish.patience, facts) {
+            return [wait]
+        }
+        let possible = facts.signInMethods.filter { method in
+            switch method {
+            case .browser: wish.redirect != nil
+            // An app that asks for the password itself is not a prompt, whatever method it calls.
+            case .password: facts.policy.passwordSignIn || request.claimed == BrokerProtocol.promptIdentifier
+            case .deviceCode: true
+            }
+        }
+        let wanted = wish.methods.isEmpty ? possible : wish.methods.filter(possible.contains)
+        guard let method = wanted.first else { throw .otherMethod(facts.signInMethods) }
+        let open = prompts + [facts.pending?.attempt].compactMap(\.self).filter { $0.prompt != nil }
+        guard open.count < Self.prompts,
+            open.count(where: { $0.participant.user == participant.user }) < Self.promptsOfUser
+        else { throw .tooManyPrompts }
+        // Scopes that no manifest permits are left out.
+        let scopes = wish.scopes.intersection(facts.manifests.flatMap(\.tokens.scopes))
+        var attempt = attempt(.prompt, request, participant, facts)
+        let prompt = Attempt.Prompt(
+            // Unique within a run. It need not be secret, because only this connection may use it.
+            name: "\(facts.device.epoch)-\(request.number)",
+            method: method,
+            session: isAgain ? facts.device.epoch : nil,
+            asksForMore: method != .password && !scopes.isEmpty,
+            expires: facts.now.uptime + Facts.promptLifetime
+        )
+        attempt.prompt = prompt
+        defer { attempts[request.number] = attempt }
+        guard method != .password else { return [.respond(request.number, Self.fields(of: prompt, facts))] }
+        attempt.stage = .page(request)
+        let start = SignInStart(
+            method == .browser ? .browser : .deviceCode,
+            redirect: method == .browser ? wish.redirect : nil,
+            loginHint: isAgain ? facts.device.account?.username : wish.loginHint,
+            scopes: scopes,
+            only: isAgain ? person : nil
+        )
+        return [.perform(.beginSignIn(prompt.name, start))]
+    }
+
+    private static func fields(of prompt: Attempt.Prompt, _ facts: Facts) -> BrokerProtocol.Fields {
+        let left = (prompt.expires - facts.now.uptime) / .seconds(1)
+        return [
+            "request": .string(prompt.name),
+            "method": .string(prompt.method.rawValue),
+            "expiresAt": .double(facts.now.wall.timeIntervalSince1970 + left),
+        ]
+    }
+
+    /// Continues a sign-in with the person's input, or waits for a person at another device. Input that is refused
+    /// before it is checked may be sent again, and so may a wrong password.
+    mutating func continueSignIn(
+        _ request: Request,
+        _ participant: Participant,
+        _ facts: Facts
+    ) throws(Refusal) -> [Decision] {
+        guard let name = request.call.promptName, let number = number(of: name), let attempt = attempts[number],
+            let prompt = attempt.prompt, attempt.connection == request.connection
+        else {
+            let isCommitted = facts.pending?.attempt.map {
+                $0.prompt?.name == request.call.promptName && $0.connection == request.connection
+            }
+            throw isCommitted == true ? .promptIsAnswered : .noSuchPrompt
+        }
+        switch attempt.stage {
+        case .person: break
+        case .abandoned, .forgotten: throw .noSuchPrompt
+        case .page, .password, .token, .provider, .pause, .session: throw .promptIsAnswered
+        }
+        if let session = prompt.session {
+            guard session == facts.device.epoch, facts.device.account != nil else { throw .noSuchPrompt }
+            try facts.checkOwesNothing(participant, request.connection)
+        } else {
+            // With this deadline the request never waits.
+            _ = try admit(request, participant, until: facts.now.uptime, facts)
+        }
+        switch (request.call, prompt.method, prompt.handle) {
+        case (.completeSignIn(_, .password(let credentials)), .password, _):
+            return [try check(credentials, request, attempt, facts)]
+        case (.completeSignIn(_, .query(let query)), .browser, let handle):
+            attempts[number]?.stage = .provider(request, until: facts.now.uptime)
+            guard let handle else { return [] }
+            return [.perform(.completeSignIn(name, handle, query: query))]
+        case (.awaitSignIn(_, let patience), .deviceCode, let handle?):
+            attempts[number]?.stage = .provider(request, until: facts.now.uptime + patience)
+            return [.perform(.pollSignIn(name, handle))]
+        case (.awaitSignIn, _, _): throw .otherMethod([.deviceCode])
+        default: throw .otherMethod([prompt.method])
+        }
+    }
+
+    private func number(of name: String) -> UInt64? { attempts.first { $0.value.prompt?.name == name }?.key }
+
+    // MARK: Results
+
+    mutating func authenticated(
+        _ number: UInt64,
+        _ result: Result<AuthenticatedIdentity, IdentityError>,
+        _ facts: Facts
+    ) -> [Decision] {
+        let found = attempts.first { _, attempt in
+            switch attempt.stage {
+            case .password(let request): request.number == number
+            case .forgotten(let forgotten): forgotten == number
+            default: false
+            }
+        }
+        guard let (key, attempt) = found else { return [] }
+        let (name, user, now) = (attempt.throttleName, attempt.participant.user, facts.now.uptime)
+        switch result {
+        case .success: throttle.succeeded(name, of: user, at: now)
+        case .failure(let error) where error.code == .accountDisabled: throttle.succeeded(name, of: user, at: now)
+        case .failure(let error) where error.code != .invalidGrant: throttle.cancelled(name, of: user, at: now)
+        case .failure: break
+        }
+        attempts[key] = nil
+        guard case .password(let request) = attempt.stage else { return [] }
+        switch result {
+        case .failure(let error):
+            reopen(attempt)
+            return [.refuse(request, Refusal(error))]
+        case .success(let identity):
+            switch attempt.kind {
+            case .app(let scopes):
+                attempts[key] = attempt
+                attempts[key]?.stage = .token(request, identity.account)
+                return [.perform(.issueToken(number, identity.account, scopes: scopes))]
+            case .prompt:
+                // A prompt gets no token.
+                return [.begin(attempt.identified(by: request), identity.account, nil)]
+            case .membership:
+                guard identity.isAdministrator else { return [.refuse(request, .notOrganisationAdministrator)] }
+                return [.changeMembership(request, identity.account)]
+            }
+        }
+    }
+
+    mutating func issued(_ number: UInt64, _ result: Result<AccessToken, IdentityError>) -> [Decision] {
+        guard let attempt = attempts[number], case .token(let request, let account) = attempt.stage else { return [] }
+        attempts[number] = nil
+        switch result {
+        case .success(let token): return [.begin(attempt.identified(by: request), account, token)]
+        case .failure(let error): return [.refuse(request, Refusal(error))]
+        }
+    }
+
+    /// Handles the provider's page for a prompted sign-in.
+    mutating func signInBegan(
+        _ name: String,
+        _ result: Result<BegunSignIn, IdentityError>,
+        _ facts: Facts
+    ) -> [Decision] {
+        let number = number(of: name)
+        guard let number, var attempt = attempts[number], var prompt = attempt.prompt,
+            case .page(let request) = attempt.stage
+        else {
+            if let number { forgetAbandoned(number) }
+            if case .success(let begun) = result { return [.perform(.cancelSignIn(begun.handle))] }
+            return []
+        }
+        switch result {
+        case .failure(let error):
+            attempts[number] = nil
+            return [.refuse(request, Self.refusal(error, prompt.asksForMore))]
+        case .success(let begun):
+            prompt.handle = begun.handle
+            prompt.expires = facts.now.uptime + min(begun.lifetime, Self.longestLifetime)
+            (attempt.prompt, attempt.stage) = (prompt, .person)
+            attempts[number] = attempt
+            let fields = Self.fields(of: prompt, facts).merging(begun.prompt.fields) { $1 }
+            return [.respond(request.number, fields)]
+        }
+    }
+
+    private mutating func forgetAbandoned(_ number: UInt64) {
+        if case .abandoned? = attempts[number]?.stage { attempts[number] = nil }
+    }
+
+    /// Handles the provider's result for the person's input; `nil` means that the person has not finished.
+    mutating func signedIn(
+        _ name: String,
+        _ result: Result<ProviderSignIn?, IdentityError>,
+        _ facts: Facts
+    ) -> [Decision] {
+        let number = number(of: name)
+        guard let number, let attempt = attempts[number], case .provider(let request, let until) = attempt.stage else {
+            // The request was given up, so the opened session is closed again.
+            if let number { forgetAbandoned(number) }
+            if case .success(let signIn?) = result { return [.discard(signIn)] }
+            return []
+        }
+        switch result {
+        case .success(nil) where until <= facts.now.uptime:
+            attempts[number]?.stage = .person
+            let pause = Self.pollPause / .seconds(1)
+            return [.respond(request.number, ["pending": .boolean(true), "interval": .double(pause)])]
+        case .success(nil):
+            let next = min(until, facts.now.uptime + Self.pollPause)
+            attempts[number]?.stage = .pause(request, until: until, next: next)
+            return []
+        case .failure(let error):
+            attempts[number] = nil
+            return [.refuse(request, Self.refusal(error, attempt.prompt?.asksForMore ?? false))]
+        case .success(let signIn?):
+            attempts[number] = nil
+            return [.complete(attempt.identified(by: request, signIn), signIn)]
+        }
+    }
+
+    /// The refusal for an error of the provider. If it refuses the scopes, a prompt that asked for additional ones may
+    /// retry with fewer. Otherwise the configuration is wrong.
+    private static func refusal(_ error: IdentityError, _ asksForMore: Bool) -> Refusal {
+        guard error.code == .invalidScope else { return Refusal(error) }
+        return Refusal(asksForMore ? .scopesDeclined : .providerMisconfigured, error.description)
+    }
+
+    /// Takes back an attempt that led to no session. A password may be tried again; the browser's result can be used
+    /// only once.
+    mutating func reopen(_ attempt: Attempt) {
+        guard attempt.prompt != nil, attempt.provided == nil else { return }
+        attempts[attempt.number] = attempt
+        attempts[attempt.number]?.stage = .person
+    }
+
+    // MARK: Ends
+
+    /// When the next prompt expires or the next poll is due. A sign-in whose input is being checked does not expire
+    /// before the result.
+    var next: Duration? {
+        attempts.values.compactMap { attempt -> Duration? in
+            switch attempt.stage {
+            case .person: attempt.prompt?.expires
+            case .pause(_, _, let next): next
+            default: nil
+            }
+        }.min()
+    }
+
+    mutating func passTime(_ facts: Facts) -> [Decision] {
+        var decisions: [Decision] = []
+        for (number, attempt) in attempts.sorted(by: { $0.key < $1.key }) {
+            guard let prompt = attempt.prompt else { continue }
+            switch attempt.stage {
+            case .person where prompt.expires <= facts.now.uptime: decisions += end(number, because: .noSuchPrompt)
+            case .pause(let request, let until, let next) where next <= facts.now.uptime:
+                guard let handle = prompt.handle else { continue }
+                attempts[number]?.stage = .provider(request, until: until)
+                decisions.append(.perform(.pollSignIn(prompt.name, handle)))
+            default: break
+            }
+        }
+        return decisions
+    }
+
+    /// Ends the prompt of the attempt.
+    private mutating func end(_ number: UInt64, because refusal: Refusal) -> [Decision] {
+        guard let attempt = attempts[number], let prompt = attempt.prompt else { return [] }
+        switch attempt.stage {
+        case .abandoned, .forgotten: return []
+        case .password:
+            attempts[number]?.prompt = nil
+            return []
+        case .page, .provider: attempts[number]?.stage = .abandoned
+        case .person, .pause, .token, .session: attempts[number] = nil
+        }
+        return (prompt.handle.map { [.perform(.cancelSignIn($0))] } ?? [])
+            + (attempt.request.map { [.refuse($0, refusal)] } ?? [])
+    }
+
+    mutating func endPrompts(of connection: String? = nil, because refusal: Refusal) -> [Decision] {
+        let meant = attempts.filter { connection == nil || $0.value.connection == connection }
+        return meant.keys.sorted().flatMap { end($0, because: refusal) }
+    }
+
+    /// Ends the sign-in that this connection began under this label or name.
+    mutating func cancel(_ label: String, of connection: String) -> [Decision] {
+        abandonChecks { $0.connection == connection && $0.call.signInLabel == label }
+            + attempts.filter { $0.value.prompt?.name == label && $0.value.connection == connection }.keys.sorted()
+            .flatMap { end($0, because: .requestAbandoned) }
+    }
+
+    /// Gives up the checks of passwords for these requests.
+    mutating func abandonChecks(where isMeant: (Request) -> Bool) -> [Decision] {
+        var decisions: [Decision] = []
+        for (number, attempt) in attempts.sorted(by: { $0.key < $1.key }) {
+            switch attempt.stage {
+            case .password(let request) where isMeant(request):
+                attempts[number]?.stage = .forgotten(request.number)
+                attempts[number]?.prompt = nil
+                decisions.append(.refuse(request, .requestAbandoned))
+            case .token(let request, _) where isMeant(request):
+                attempts[number] = nil
+                decisions.append(.refuse(request, .requestAbandoned))
+            default: break
+            }
+        }
+        return decisions
+    }
+}
+
+extension BegunSignIn.Prompt {
+    fileprivate var fields: BrokerProtocol.Fields {
+        switch self {
+        case .browser(let address): return ["authorizationURL": .string(address)]
+        case .deviceCode(let code, let address, let completeAddress):
+            var fields: BrokerProtocol.Fields = [
+                "userCode": .string(code), "verificationURI": .string(address),
+                "interval": .double(SignIns.pollPause / .seconds(1)),
+            ]
+            fields["verificationURIComplete"] = completeAddress.map { .string($0) }
+            return fields
+        }
+    }
+}
+
+extension Request.Call {
+    /// The name of the prompted sign-in that the request continues.
+    var promptName: String? {
+        switch self {
+        case .completeSignIn(let name, _), .awaitSignIn(let name, _): name
+        default: nil
+        }
+    }
+
+    /// How long after its request a sign-in may still succeed. This is a little less than libraries (25 s) and prompts
+    /// (60 s) wait for the response, so that no person is signed in after being told that it failed.
+    var signInPatience: Duration? {
+        switch self {
+        case .signIn(_, _, let patience, _): patience + .seconds(20)
+        case .completeSignIn: .seconds(55)
+        case .awaitSignIn(_, let patience): patience + .seconds(55)
+        default: nil
+        }
+    }
+
+    /// The label by which ``cancelSignIn(label:)`` identifies the sign-in.
+    var signInLabel: String? { if case .signIn(_, _, _, let label) = self { label } else { promptName } }
+}
