@@ -76,7 +76,7 @@ help:
 	@echo 'make c-example  builds both libraries for C in debug, and a listener in plain C; it prints the settings for your own programs'
 	@echo 'make notify-tool  builds a program in plain C with each way to receive a post, against the installed library'
 	@echo 'make docs       builds the documentation of the libraries as a site of static pages'
-	@echo 'make lint       checks the format of the sources; links, lengths and data of the pages'
+	@echo 'make lint       checks the format of the sources; links, lengths and data of the pages; the features of the broker'
 	@echo 'make clean      removes all builds'
 
 setup:
@@ -327,6 +327,7 @@ docs: setup-docs
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Extensions Benchmarks/Package.swift Benchmarks/Sources Fuzzing/Package.swift Fuzzing/Sources
 	Tests/pages-check --reading
+	Tests/Broker/features-check
 
 # Compares the public interface of the libraries with another commit.
 API := NotifyCenter NotifyCenterTestKit NotifyCenterFoundation AppleNotifications notify SharedDevice SharedDeviceTestKit MSALCompatibility
