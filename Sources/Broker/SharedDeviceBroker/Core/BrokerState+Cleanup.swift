@@ -96,10 +96,6 @@ extension BrokerState {
         noteCompletion(session)
     }
 
-    /// How many repeatable log entries one app may cause in one session. A round may stay open for months, and its
-    /// entries are kept until then.
-    static let entriesOfPart = 200
-
     /// Logs an event that an app can repeat, unless the app has reached a limit.
     mutating func enterRepeatable(
         _ event: AuditEntry.Event,
@@ -108,19 +104,13 @@ extension BrokerState {
         _ participant: Participant,
         detail: String? = nil
     ) {
-        guard reports.admits(participant.user, participant.app, kind, at: now.uptime) else { return }
-        let entered = (repeatedEntries[session]?[participant] ?? 0) + 1
-        guard entered <= Self.entriesOfPart else { return }
-        repeatedEntries[session, default: [:]][participant] = entered
-        let words = "the last entry of this app in this session that it can repeat"
-        let detail = entered < Self.entriesOfPart ? detail : [detail, words].compactMap { $0 }.joined(separator: "; ")
-        enterLog(event, session: session, participant: participant, detail: detail)
+        apply(logQuota.repeated(event, kind, session, participant, detail: detail, facts))
     }
 
     mutating func noteCompletion(_ session: UInt64, detail: String? = nil) {
         guard ledger.sessions[session]?.outcome == .complete else { return }
         enterLog(.completed, session: session, detail: detail)
-        repeatedEntries[session] = nil
+        logQuota.forget(session)
         unsaved.insert(.erasure)
     }
 

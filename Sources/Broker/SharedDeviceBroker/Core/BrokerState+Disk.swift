@@ -86,9 +86,6 @@ extension BrokerState {
     mutating func prune() {
         facts.ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
         facts.ledger.fold(keeping: Self.keptDebts)
-        if repeatedEntries.count > ledger.sessions.count {
-            repeatedEntries = repeatedEntries.filter { ledger.sessions[$0.key] != nil }
-        }
     }
 
     mutating func writeIfDue() {

@@ -134,14 +134,8 @@ extension BrokerState {
                 entry?.apps[request.claimed]?.app
                     ?? "\(request.claimed?.printable(200) ?? "an app without a name") (not eligible)"
             }
-        noteRefusal(refusal, method: request.method, app: app, user: entry?.caller.user ?? .max)
-    }
-
-    mutating func noteRefusal(_ refusal: Refusal, method: String, app: String, user: UInt32) {
-        guard refusals.admits(user, app, refusal.code.description, at: now.uptime) else { return }
-        enterLog(.refused, app: app, detail: "\(refusal.code) \(method)")
-        let details = ["request": method, "app": app, "reason": refusal.description.printable(1000)]
-        effects.append(.note(.notice, "refused", details))
+        let user = entry?.caller.user ?? .max
+        apply(logQuota.refused(refusal, method: request.method, app: app, user: user, facts))
     }
 
     var deviceInformation: BrokerProtocol.Fields {

@@ -30,10 +30,7 @@ package struct BrokerState: Sendable {
     var waiting = WaitingRequests()
     var administration = Administration()
     var signIns = SignIns()
-    var refusals = LogLimiter()
-    var reports = LogLimiter(limit: 60)
-    /// The number of repeatable log entries by session and app.
-    var repeatedEntries: [UInt64: [Participant: Int]] = [:]
+    var logQuota = LogQuota()
 
     // MARK: Time
 
@@ -142,7 +139,8 @@ package struct BrokerState: Sendable {
             announce(modeChanged: false)
         case .request(let request): take(request)
         case .malformed(let connection, let method, let refusal):
-            noteRefusal(refusal, method: method, app: "an app", user: connected[connection]?.caller.user ?? .max)
+            let user = connected[connection]?.caller.user ?? .max
+            apply(logQuota.refused(refusal, method: method, app: "an app", user: user, facts))
         case .authenticated(let number, let result): apply(signIns.authenticated(number, result, facts))
         case .issued(let number, let result):
             apply(directoryTokens.issued(number, result, facts) ?? signIns.issued(number, result))
@@ -292,8 +290,7 @@ package struct BrokerState: Sendable {
         if disk.writing == nil { consider(disk.due) }
         consider(automaticSignOut.next)
         consider(wakeups.next)
-        consider(refusals.nextSummary)
-        consider(reports.nextSummary)
+        consider(logQuota.next)
         consider(seat.next(facts))
         consider(signIns.next)
         consider(provider.next(facts))
@@ -319,11 +316,6 @@ package struct BrokerState: Sendable {
         apply(signIns.passTime(facts))
         apply(provider.passTime(facts))
         apply(wakeups.passTime(facts))
-        for summary in refusals.summaries(at: now.uptime) {
-            enterLog(.refused, app: summary.app, detail: summary.detail)
-        }
-        for summary in reports.summaries(at: now.uptime) {
-            enterLog(.reported, app: summary.app, detail: summary.detail)
-        }
+        apply(logQuota.passTime(facts))
     }
 }

@@ -11,7 +11,13 @@ enum Decision: Sendable {
     case persist(StoredRow?, within: Duration?)
     /// Signs the person out, and ends a sign-in whose session is being committed.
     case end(cause: String)
-    case log(AuditEntry.Event, session: UInt64? = nil, app: String? = nil, detail: String)
+    case log(
+        AuditEntry.Event,
+        session: UInt64? = nil,
+        participant: Participant? = nil,
+        app: String? = nil,
+        detail: String?
+    )
     /// Logs an event that the app can repeat, within the limit of such entries.
     case logRepeatable(AuditEntry.Event, String, session: UInt64, Participant, detail: String?)
     case note(Logger.Level, String, [String: String])
@@ -65,8 +71,8 @@ extension BrokerState {
                 let change = needsDisk(within: delay)
                 if row == .provider, delay == .zero { provider.change = change }
             case .end(let cause): signOutAutomatically(because: cause)
-            case .log(let event, let session, let app, let detail):
-                enterLog(event, session: session, app: app, detail: detail)
+            case .log(let event, let session, let participant, let app, let detail):
+                enterLog(event, session: session, participant: participant, app: app, detail: detail)
             case .logRepeatable(let event, let kind, let session, let participant, let detail):
                 enterRepeatable(event, kind, session, participant, detail: detail)
             case .note(let level, let text, let details): effects.append(.note(level, text, details))

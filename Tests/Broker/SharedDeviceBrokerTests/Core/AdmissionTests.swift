@@ -303,7 +303,7 @@ struct AdmissionTests {
         }
         let app = VirtualDevice.key("a")
         let entries = device.disk.log.filter { $0.app == app && [.begun, .failed].contains($0.event) }
-        #expect(entries.count <= BrokerState.entriesOfPart)
+        #expect(entries.count <= LogQuota.entriesOfApp)
         #expect(entries.last?.detail?.hasPrefix("again; the last entry of this app in this session") == true)
         // An entry that settles the debt is logged beyond the limit.
         for one in [a, desk] { device.send(one, .report(.finished, session: session, detail: nil)) }
