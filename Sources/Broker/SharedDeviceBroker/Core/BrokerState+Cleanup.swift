@@ -150,10 +150,4 @@ extension BrokerState {
         wait(request, until: deadline, for: .round)
         return nil
     }
-
-    func roundFields(of session: UInt64) -> BrokerProtocol.Fields {
-        let running = Set(connected.values.flatMap(\.apps.values))
-        guard let report = ledger.report(of: session, isRunning: running.contains) else { return [:] }
-        return ["round": report.fields, "revision": .uint64(revision)]
-    }
 }

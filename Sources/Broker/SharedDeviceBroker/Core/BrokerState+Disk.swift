@@ -131,17 +131,6 @@ extension BrokerState {
         if let pending, pending.change <= batch.number { dropPendingSignIn(because: .failed(problem)) }
     }
 
-    /// Whether the present state of the session is committed.
-    var isSessionOnDisk: Bool { !unsaved.contains(.device) }
-
-    // MARK: Keys
-
-    /// The problems with keys, and their remedies; `nil` if there are none.
-    var keyProblem: String? {
-        let problems = keyTroubles + [provider.recordProblem].compactMap { $0 }
-        return problems.isEmpty ? nil : problems.joined(separator: "; ")
-    }
-
     package var isOnDisk: Bool { disk.isIdle }
 
     var isReadyToEnd: Bool { provider.isEnding && isOnDisk }

@@ -114,6 +114,44 @@ extension BrokerState {
         }
     }
 
+    // MARK: Administration
+
+    /// Carries out a request whose caller has the required right.
+    ///
+    /// - Returns: The response; `nil` if the request waits.
+    mutating func administer(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
+        switch request.call {
+        case .signOutAnyone(let identifier, let session, let reason):
+            return try signOut(request, identifier, session, cause: reason)
+        case .waive(let app, let user, let session, let reason): return waive(request, app, user, session, reason)
+        case .runningApps: return runningApps
+        case .status: return status(request)
+        case .log:
+            apply(try administration.readLog(request, facts))
+            return nil
+        case .round: return round(request)
+        default: return [:]
+        }
+    }
+
+    /// Returns the status at once if the caller's revision is out of date. Otherwise the request waits for a change.
+    mutating func status(_ request: Request) -> BrokerProtocol.Fields? {
+        guard case .status(let known, let patience) = request.call else { return [:] }
+        let deadline = request.askedAt + patience
+        if revision != known || deadline <= now.uptime { return status }
+        wait(request, until: deadline, for: .status)
+        return nil
+    }
+
+    /// Forgets the account of a user who was removed from the directory.
+    ///
+    /// The directory does not remove a user who is signed in. A sign-in that was in progress at that time ends here.
+    mutating func forgetAccount(_ identifier: String) {
+        if pending?.next.account?.hasIdentifier(identifier) == true { dropPendingSignIn(because: .requestAbandoned) }
+        if let next = try? device.signingOut(identifier) { enter(next, cause: "the user's removal") }
+        if facts.ledger.forget(identifier) { needsDisk(within: .zero) }
+    }
+
     // MARK: Responses
 
     mutating func reply(_ number: UInt64, _ fields: BrokerProtocol.Fields) {
@@ -138,55 +176,6 @@ extension BrokerState {
         apply(logQuota.refused(refusal, method: request.method, app: app, user: user, facts))
     }
 
-    var deviceInformation: BrokerProtocol.Fields {
-        var fields: BrokerProtocol.Fields = [
-            "mode": .string(device.mode.rawValue),
-            "epoch": .uint64(device.epoch),
-            "brokerVersion": .string(ProjectVersion.number),
-            "joined": .boolean(facts.rules.isJoined),
-            "identity": .string(policy.identity.rawValue),
-        ]
-        if facts.isSignInHeld { fields["signInHeldFor"] = .array(facts.awaited.map { .string($0) }, of: "s") }
-        fields["tenant"] = facts.rules.tenantIdentifier.map { .string($0) }
-        fields["organization"] = policy.organization.map { .string($0) }
-        fields["configurationProblem"] = policy.problem.map { .string($0) }
-        fields["enforcementProblem"] = enforcement.problem(facts).map { .string($0) }
-        fields["storeProblem"] = disk.problem.map { .string($0) }
-        fields["keyProblem"] = keyProblem.map { .string($0) }
-        fields["loginProblem"] = seat.problem.map { .string($0) }
-        return fields.merging(providerInformation) { $1 }
-    }
-
-    /// The information for people and prompts on sign-in methods and the organisation's provider.
-    var providerInformation: BrokerProtocol.Fields {
-        var fields: BrokerProtocol.Fields = [
-            "signInMethods": .array(facts.signInMethods.map { .string($0.rawValue) }, of: "s"),
-            "passwordSignIn": .boolean(policy.passwordSignIn),
-        ]
-        guard let settings = policy.organisation else { return fields }
-        fields["issuer"] = .string(settings.issuer.text)
-        fields["loopbackPorts"] = .array(settings.loopbackPorts.ports.map { .uint16($0) }, of: "q")
-        fields["needsSignIn"] = .boolean(provider.needsPerson && device.account != nil)
-        fields["providerProblem"] = (facts.complianceProblem ?? provider.problem).map {
-            .string($0.description)
-        }
-        fields["providerCheckedAt"] = provider.session.map { .double($0.checkedAt.timeIntervalSince1970) }
-        return fields
-    }
-
-    var runningApps: BrokerProtocol.Fields {
-        let running = Set(connected.values.flatMap { $0.apps.values.map(\.app) })
-        let holding = device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys.map(\.app))
-        let problems = wakeups.problems.map { "\($0) \($1)" }
-        return [
-            "startProblems": .array(problems.sorted().map { .string($0) }, of: "s"),
-            "enforcementProblems": .array(enforcement.problems(facts).map { .string($0) }, of: "s"),
-            "manifestProblems": .array(manifestProblems.map { .string($0) }, of: "s"),
-            "apps": .array(running.sorted().map { .string($0) }, of: "s"),
-            "holding": .array(holding.sorted().map { .string($0) }, of: "s"),
-        ]
-    }
-
     // MARK: The current account
 
     /// Tells an app which account is signed in and which cleanups it owes. The ledger entry that the app may hold data
@@ -204,17 +193,6 @@ extension BrokerState {
             return nil
         }
         return sessionFields(account, owing: owed)
-    }
-
-    /// The response about the session. If an account is signed in but not included, the response says that it is
-    /// withheld.
-    func sessionFields(_ account: Account?, owing owed: [OwedSession]) -> BrokerProtocol.Fields {
-        SessionAnswer(
-            session: DeviceSession(account: account, epoch: device.epoch),
-            owed: owed,
-            isWithheld: account == nil && device.account != nil,
-            isStrict: policy.cleanup.isStrict
-        ).fields
     }
 
     /// Records that the app may hold data of the session.

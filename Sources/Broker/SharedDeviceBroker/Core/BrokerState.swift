@@ -275,6 +275,15 @@ package struct BrokerState: Sendable {
         effects.append(.note(.notice, "signed out automatically", ["reason": reason]))
     }
 
+    /// Counts a change of the problems. The status contains them, and they appear and disappear without any other change
+    /// that would wake up the requests for the status.
+    private mutating func noteProblems() {
+        let next = presentProblems
+        guard next != problems else { return }
+        problems = next
+        touch()
+    }
+
     mutating func touch() {
         revision += 1
         isTouched = true
