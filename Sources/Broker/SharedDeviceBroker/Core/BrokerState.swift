@@ -6,6 +6,8 @@ import SharedDevice
 
 /// The broker's state and its decisions: ``reduce(_:at:)`` takes an event and returns the effects to carry out.
 ///
+/// It routes the event to the features and applies their decisions. Only this type changes the facts.
+///
 /// It uses no clock, disk or bus, so that a test or a simulation can drive it through every order of events. Only the
 /// time zone comes from the system, through ``LocalTime/device``.
 ///
@@ -15,41 +17,38 @@ import SharedDevice
 ///   person is signed in only after the session is committed.
 /// - A sign-out does not wait: account and tokens are withheld and all apps are told at once. The commit follows.
 package struct BrokerState: Sendable {
-    // MARK: The device
-
     var facts: Facts
-    /// Why the other manifests are not in force.
-    var manifestProblems: [String] = []
-    var directoryTokens = DirectoryTokens()
-    var provider: ProviderLink
-    /// The latest session, with the label and the connection of the request that began it.
-    var lastSignIn: (label: String, connection: String, epoch: UInt64)?
 
-    // MARK: Callers
+    // MARK: Features
+
+    var administration = Administration()
+    var automaticSignOut: AutomaticSignOut
+    var directoryTokens = DirectoryTokens()
+    var enforcement = Enforcement()
+    var logQuota = LogQuota()
+    var provider: ProviderLink
+    var seat = SeatWatch()
+    var signIns = SignIns()
+    var wakeups = Wakeups()
+
+    // MARK: Requests
 
     var waiting = WaitingRequests()
-    var administration = Administration()
-    var signIns = SignIns()
-    var logQuota = LogQuota()
-
-    // MARK: Time
-
-    var automaticSignOut: AutomaticSignOut
-    var wakeups = Wakeups()
-    var seat = SeatWatch()
-
-    var enforcement = Enforcement()
-
-    // MARK: The disk
-
-    var unsaved = UnsavedRows<StoredRow>()
-    var log: [AuditEntry] = []
     /// Grows with each change that a request may wait for.
     package internal(set) var revision: UInt64 = 0
     var isTouched = false
+    /// The latest session, with the label and the connection of the request that began it.
+    var lastSignIn: (label: String, connection: String, epoch: UInt64)?
     var problems: [String] = []
+    /// Why the other manifests are not in force.
+    var manifestProblems: [String] = []
     /// Problems with keys, as reported by ``Event/keys(_:)``.
     var keyTroubles: [String] = []
+
+    // MARK: Output
+
+    var unsaved = UnsavedRows<StoredRow>()
+    var log: [AuditEntry] = []
     var effects: [Effect] = []
 
     package var providerRecord: ProviderRecord? { provider.session?.record }
