@@ -19,8 +19,7 @@ extension BrokerState {
         // An app that received a manifest keeps the debts of its earlier name.
         for key in eligibility.formerKeys(of: identity, caller.credentials) {
             guard facts.ledger.rename(Participant(app: key, user: caller.user), to: participant) else { continue }
-            needsDisk(within: .zero)
-            touch()
+            change()
         }
         let wasRunning = facts.isRunning(participant)
         facts.connected[request.connection]?.apps[request.claimed] = participant
@@ -99,8 +98,7 @@ extension BrokerState {
                 let participant = AppIdentity(identifier: manifest.identifier, manifest: manifest).participant(of: 0)
                 guard facts.ledger.hold(number, by: participant, on: nil) else { continue }
                 enterLog(.held, session: number, participant: participant, detail: "by its adapter's manifest")
-                needsDisk(within: .zero)
-                touch()
+                change()
             }
         }
     }
@@ -124,13 +122,11 @@ extension BrokerState {
 
     /// Drops the pending requests of a connection that has left the bus or was cut off from it.
     mutating func abandonRequests(of connection: String) {
-        for number in waiting.numbers(where: { $0.request.connection == connection }) {
-            guard let entry = waiting[number] else { continue }
-            waiting[number] = nil
+        for entry in waiting.remove(where: { $0.request.connection == connection }) {
             if case .signIn = entry.reason {
                 refuse(entry.request, .requestAbandoned)
             } else {
-                effects.append(.reply(number, .failure(.requestAbandoned)))
+                effects.append(.reply(entry.request.number, .failure(.requestAbandoned)))
             }
         }
         apply(administration.abandonRequests(of: connection))

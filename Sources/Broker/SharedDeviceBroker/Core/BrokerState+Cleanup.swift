@@ -72,8 +72,7 @@ extension BrokerState {
                 waived.insert(number)
             }
         }
-        needsDisk(within: .zero)
-        touch()
+        change()
         let fields: BrokerProtocol.Fields = ["sessions": .array(waived.sorted().map { .uint64($0) }, of: "t")]
         wait(request, for: .stored(fields, nil))
         return nil

@@ -179,11 +179,8 @@ extension BrokerState {
         }
         if let request = pending?.attempt?.request, isMeant(request) { dropPendingSignIn(because: .requestAbandoned) }
         apply(signIns.cancel(label, of: connection))
-        for number in waiting.numbers(where: { isMeant($0.request) }) {
-            guard let entry = waiting[number], case .signIn = entry.reason else { continue }
-            waiting[number] = nil
-            refuse(entry.request, .requestAbandoned)
-        }
+        let held = waiting.remove { if case .signIn = $0.reason { isMeant($0.request) } else { false } }
+        for entry in held { refuse(entry.request, .requestAbandoned) }
         guard let lastSignIn, lastSignIn.label == label, lastSignIn.connection == connection,
             lastSignIn.epoch == device.epoch, let next = try? device.signingOut(nil)
         else { return }

@@ -144,9 +144,11 @@ struct WaitingRequests: Sendable {
 
     var requests: [BrokerState.Waiting] { [onDisk, others].flatMap(\.values) }
 
-    /// The numbers of the requests for which the condition holds, in ascending order.
-    func numbers(where condition: (BrokerState.Waiting) -> Bool) -> [UInt64] {
-        [onDisk, others].flatMap { $0.filter { condition($0.value) }.keys }.sorted()
+    /// Removes the requests for which the condition holds, and returns them in the order of their numbers.
+    mutating func remove(where condition: (BrokerState.Waiting) -> Bool) -> [BrokerState.Waiting] {
+        let removed = requests.filter(condition).sorted { $0.request.number < $1.request.number }
+        for entry in removed { self[entry.request.number] = nil }
+        return removed
     }
 
     /// The numbers of the requests that may have a response now, in ascending order.

@@ -253,8 +253,7 @@ package struct BrokerState: Sendable {
         } else if let state = device.under(device.mode, facts.rules) {
             enter(state, cause: "the device's joining")
         }
-        needsDisk(within: .zero)
-        touch()
+        change()
     }
 
     /// If the login is the account, signs in the person at the seat and signs out any other account. Also ends login
@@ -280,6 +279,12 @@ package struct BrokerState: Sendable {
         let next = presentProblems
         guard next != problems else { return }
         problems = next
+        touch()
+    }
+
+    /// Counts a change that has to be committed at once.
+    mutating func change() {
+        needsDisk(within: .zero)
         touch()
     }
 
@@ -315,8 +320,7 @@ package struct BrokerState: Sendable {
             for number in facts.ledger.expire(timeout: timeout, at: now) {
                 let owing = ledger.report(of: number)?.owing.map(\.identifier).joined(separator: ", ") ?? ""
                 enterLog(.expired, session: number, detail: "still owing: \(owing)")
-                needsDisk(within: .zero)
-                touch()
+                change()
             }
         }
         apply(automaticSignOut.passTime(facts))

@@ -121,16 +121,13 @@ extension BrokerState {
             case .comply(let word):
                 facts.compliance = word
                 unsaved.insert(.compliance)
-                needsDisk(within: .zero)
-                touch()
+                change()
             case .administer(let request):
                 respond(to: request) { state throws(Refusal) in try state.administer(request) }
             case .refuseStatus(let users):
-                for number in waiting.numbers(where: { Administration.isStatus($0.request, of: users, facts) }) {
-                    guard let entry = waiting[number] else { continue }
-                    waiting[number] = nil
-                    refuse(entry.request, .notPermitted)
-                }
+                let facts = facts
+                let refused = waiting.remove { Administration.isStatus($0.request, of: users, facts) }
+                for entry in refused { refuse(entry.request, .notPermitted) }
             case .refuse(let request, let refusal): refuse(request, refusal)
             case .handOver(let request, let participant, let grant):
                 respond(to: request) { state throws(Refusal) in try state.handOver(request, participant, grant) }
@@ -144,8 +141,7 @@ extension BrokerState {
             case .touch: touch()
             case .claim(let participant, let claim):
                 facts.ledger.claim(participant, claim)
-                needsDisk(within: .zero)
-                touch()
+                change()
             case .release(let participant): facts.ledger.release(participant)
             case .enforced(let participant, let detail):
                 for session in facts.ledger.enforce(participant, detail: detail, at: now) {
@@ -154,8 +150,7 @@ extension BrokerState {
             case .claimsEnded(let participants):
                 for participant in participants { wakeups.claimEnded(of: participant.app, facts) }
                 effects.append(.announce(modeChanged: false))
-                needsDisk(within: .zero)
-                touch()
+                change()
             }
         }
     }
