@@ -63,6 +63,11 @@ struct Attempt: Sendable {
     var throttleName = ""
     var stage = Stage.person
 
+    init(_ kind: Kind, _ request: Request, _ participant: Participant, at now: Moment) {
+        (self.kind, self.participant) = (kind, participant)
+        (number, connection, beganAt) = (request.number, request.connection, now.uptime)
+    }
+
     /// The request that gets the response.
     var request: Request? {
         switch stage {

@@ -40,11 +40,7 @@ extension BrokerState {
         for number in waiting.due(hasChanged: hasChanged, disk, at: now.uptime) {
             guard let entry = waiting[number] else { continue }
             waiting[number] = nil
-            do throws(Refusal) {
-                if let fields = try resume(entry) { reply(number, fields) }
-            } catch {
-                refuse(entry.request, error)
-            }
+            respond(to: entry.request) { state throws(Refusal) in try state.resume(entry) }
         }
     }
 

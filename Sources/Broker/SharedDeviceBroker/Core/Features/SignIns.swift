@@ -51,7 +51,7 @@ struct SignIns: Sendable {
         // All checks precede the password check: a refusal must not reveal whether the password was right.
         if let wait = try admit(request, participant, until: request.askedAt + patience, facts) { return [wait] }
         try facts.checkScopes(scopes, of: participant)
-        let attempt = attempt(.app(scopes: scopes), request, participant, facts)
+        let attempt = Attempt(.app(scopes: scopes), request, participant, at: facts.now)
         return [try check(credentials, request, attempt, facts)]
     }
 
@@ -63,23 +63,8 @@ struct SignIns: Sendable {
         _ facts: Facts
     ) throws(Refusal) -> [Decision] {
         let participant = Participant(app: "enrolment", user: user)
-        let attempt = attempt(.membership, request, participant, facts)
+        let attempt = Attempt(.membership, request, participant, at: facts.now)
         return [try check(credentials, request, attempt, facts)]
-    }
-
-    private func attempt(
-        _ kind: Attempt.Kind,
-        _ request: Request,
-        _ participant: Participant,
-        _ facts: Facts
-    ) -> Attempt {
-        Attempt(
-            number: request.number,
-            kind: kind,
-            participant: participant,
-            connection: request.connection,
-            beganAt: facts.now.uptime
-        )
     }
 
     /// Checks all conditions of a sign-in before the person is asked or identified.
@@ -162,7 +147,7 @@ struct SignIns: Sendable {
         else { throw .tooManyPrompts }
         // Scopes that no manifest permits are left out.
         let scopes = wish.scopes.intersection(facts.manifests.flatMap(\.tokens.scopes))
-        var attempt = attempt(.prompt, request, participant, facts)
+        var attempt = Attempt(.prompt, request, participant, at: facts.now)
         let prompt = Attempt.Prompt(
             // Unique within a run. It need not be secret, because only this connection may use it.
             name: "\(facts.device.epoch)-\(request.number)",
