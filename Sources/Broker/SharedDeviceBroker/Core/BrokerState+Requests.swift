@@ -114,6 +114,89 @@ extension BrokerState {
         }
     }
 
+    // MARK: Waiting
+
+    /// Checks the waiting requests whose condition may have changed or whose time is over.
+    mutating func answerWaiting() {
+        let hasChanged = isTouched
+        isTouched = false
+        for number in waiting.due(hasChanged: hasChanged, disk, at: now.uptime) {
+            guard let entry = waiting[number] else { continue }
+            waiting[number] = nil
+            respond(to: entry.request) { state throws(Refusal) in try state.resume(entry) }
+        }
+    }
+
+    /// - Returns: The response; `nil` if the request continues to wait.
+    private mutating func resume(_ entry: WaitingRequest) throws(Refusal) -> BrokerProtocol.Fields? {
+        let request = entry.request
+        let isLate = entry.until.map { $0 <= now.uptime } ?? false
+        let isStored = disk.committed >= entry.change
+        switch entry.reason {
+        case .account(let participant) where isStored:
+            try facts.checkIdentity(request, participant)
+            return try currentAccount(request, participant)
+        case .token(let participant, let grant) where isStored: return try handOver(request, participant, grant)
+        case .stored(let fields, let participant) where isStored: return confirmation(of: request, fields, participant)
+        case .stored(let fields, _)
+        where request.call.isSignOut && (isLate || disk.problem != nil && disk.writing == nil):
+            // The device is signed out. The response tells the caller that this is not committed yet.
+            return confirmation(of: request, fields, nil).merging(["stored": .boolean(false)]) { $1 }
+        case .account, .token, .stored:
+            // A sign-out has already happened, and its commit is tried even on a failing disk. Its response reports the
+            // result.
+            if let problem = disk.problem, !request.call.isSignOut { throw .failed(problem) }
+            waiting[request.number] = entry
+            return nil
+        case .signIn(let participant):
+            try startSignIn(request, participant)
+            return nil
+        case .overdue:
+            apply(try enforcement.checkAgain(request, facts))
+            return nil
+        case .round: return round(request)
+        case .status: return status(request)
+        case .log where isLate: return Administration.fields(of: [])
+        case .log(let writes) where writes == disk.logWrites:
+            waiting[request.number] = entry
+            return nil
+        case .log:
+            apply(try administration.readLog(request, facts))
+            return nil
+        }
+    }
+
+    /// The response to a request whose change is committed. It includes what the app would ask for next: the round
+    /// after a sign-out, and the session's state after a receipt if no account is signed in.
+    ///
+    /// An account is not included. The app has to request it separately, so that the ledger records that the app has
+    /// it.
+    private func confirmation(
+        of request: Request,
+        _ fields: BrokerProtocol.Fields,
+        _ participant: Participant?
+    ) -> BrokerProtocol.Fields {
+        if request.call.isSignOut, let session = fields["session"]?.unsignedValue {
+            return fields.merging(roundFields(of: session)) { $1 }
+        }
+        // If a receipt does not count, its sender has to ask for what it owes. By asking it enters the ledger, which
+        // then waits for it.
+        guard case .report = request.call, let participant, device.account == nil, fields.isEmpty else { return fields }
+        return sessionFields(nil, owing: ledger.owed(by: participant, on: request.connection))
+    }
+
+    /// - Parameter change: The change that has to be committed first; `nil` means all changes up to now.
+    mutating func wait(
+        _ request: Request,
+        until: Duration? = nil,
+        for reason: WaitingRequest.Reason,
+        change: UInt64? = nil
+    ) {
+        let change = change ?? disk.changes
+        waiting[request.number] = WaitingRequest(request: request, until: until, reason: reason, change: change)
+        if case .stored = reason { urge() }
+    }
+
     // MARK: Administration
 
     /// Carries out a request whose caller has the required right.

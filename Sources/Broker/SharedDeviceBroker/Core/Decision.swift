@@ -49,7 +49,7 @@ enum Decision: Sendable {
     /// Carries out the request of a caller who has the right to it.
     case administer(Request)
     /// Has the request wait, and then checked again.
-    case wait(Request, until: Duration? = nil, for: BrokerState.Waiting.Reason)
+    case wait(Request, until: Duration? = nil, for: WaitingRequest.Reason)
     /// Drops a waiting request that its caller has given up.
     case abandon(UInt64)
     /// Refuses the waiting status, log and round requests of these users, who are no longer operators.
@@ -72,86 +72,4 @@ enum Decision: Sendable {
     )
     /// Logs an event that the app can repeat, within the limit of such entries.
     case logRepeatable(AuditEntry.Event, String, session: UInt64, Participant, detail: String?)
-}
-
-extension BrokerState {
-    mutating func apply(_ decisions: [Decision]) {
-        for decision in decisions {
-            switch decision {
-            case .perform(let effect): effects.append(effect)
-            case .persist(let row, let delay):
-                if let row { unsaved.insert(row) }
-                guard let delay else { continue }
-                let change = needsDisk(within: delay)
-                if row == .provider, delay == .zero { provider.change = change }
-            case .end(let cause): signOutAutomatically(because: cause)
-            case .log(let event, let session, let participant, let app, let detail):
-                enterLog(event, session: session, participant: participant, app: app, detail: detail)
-            case .logRepeatable(let event, let kind, let session, let participant, let detail):
-                enterRepeatable(event, kind, session, participant, detail: detail)
-            case .note(let level, let text, let details): effects.append(.note(level, text, details))
-            case .beginSession(let next, let detail): write(next, of: nil, nil, detail: detail)
-            case .dropSignIn(let refusal): dropPendingSignIn(because: refusal)
-            case .endByProvider(let cause):
-                guard let next = try? device.signingOut(nil) else { continue }
-                enter(next, cause: cause)
-                let details = ["reason": cause, "epoch": "\(device.epoch)"]
-                effects.append(.note(.notice, "signed out by the provider", details))
-            case .endPrompts(let refusal): apply(signIns.endPrompts(because: refusal))
-            case .begin(let attempt, let account, let token):
-                do throws(Refusal) {
-                    try begin(attempt, account, token)
-                } catch {
-                    signIns.reopen(attempt)
-                    if let request = attempt.request { refuse(request, error) }
-                }
-            case .complete(let attempt, let signIn):
-                do throws(Refusal) {
-                    try complete(attempt, signIn)
-                } catch {
-                    apply(provider.tellLater(signIn.record, facts))
-                    if let request = attempt.request { refuse(request, error) }
-                }
-            case .discard(let signIn): apply(provider.tellLater(signIn.record, facts))
-            case .changeMembership(let request, let account):
-                respond(to: request) { state throws(Refusal) in
-                    try state.changeMembership(request, account)
-                    return nil
-                }
-            case .comply(let word):
-                facts.compliance = word
-                unsaved.insert(.compliance)
-                change()
-            case .administer(let request):
-                respond(to: request) { state throws(Refusal) in try state.administer(request) }
-            case .refuseStatus(let users):
-                let facts = facts
-                let refused = waiting.remove { Administration.isStatus($0.request, of: users, facts) }
-                for entry in refused { refuse(entry.request, .notPermitted) }
-            case .refuse(let request, let refusal): refuse(request, refusal)
-            case .handOver(let request, let participant, let grant):
-                respond(to: request) { state throws(Refusal) in try state.handOver(request, participant, grant) }
-            case .respond(let number, let fields): reply(number, fields)
-            case .wait(let request, let until, let reason): wait(request, until: until, for: reason)
-            case .abandon(let number):
-                guard waiting[number] != nil else { continue }
-                waiting[number] = nil
-                effects.append(.reply(number, .failure(.requestAbandoned)))
-            case .checkWaiting: isTouched = true
-            case .touch: touch()
-            case .claim(let participant, let claim):
-                facts.ledger.claim(participant, claim)
-                change()
-            case .release(let participant): facts.ledger.release(participant)
-            case .enforced(let participant, let detail):
-                for session in facts.ledger.enforce(participant, detail: detail, at: now) {
-                    noteSettled(.enforced, session, participant, detail: detail)
-                }
-            case .claimsEnded(let participants):
-                for participant in participants { wakeups.claimEnded(of: participant.app, facts) }
-                effects.append(.announce(modeChanged: false))
-                change()
-            }
-        }
-    }
 }
