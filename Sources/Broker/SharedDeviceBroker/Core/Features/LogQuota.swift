@@ -13,7 +13,10 @@ struct LogQuota: Sendable {
     /// are kept until then.
     static let entriesOfApp = 200
 
-    var next: Duration? { [refusals.nextSummary, events.nextSummary].compactMap(\.self).min() }
+    var next: Duration? {
+        guard let refusal = refusals.nextSummary else { return events.nextSummary }
+        return min(refusal, events.nextSummary ?? refusal)
+    }
 
     mutating func passTime(_ facts: Facts) -> [Decision] {
         refusals.summaries(at: facts.now.uptime).map { .log(.refused, app: $0.app, detail: $0.detail) }

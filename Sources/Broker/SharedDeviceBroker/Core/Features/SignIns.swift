@@ -359,7 +359,7 @@ struct SignIns: Sendable {
     /// When the next prompt expires or the next poll is due. A sign-in whose input is being checked does not expire
     /// before the result.
     var next: Duration? {
-        attempts.values.compactMap { attempt -> Duration? in
+        attempts.values.lazy.compactMap { attempt -> Duration? in
             switch attempt.stage {
             case .person: attempt.prompt?.expires
             case .pause(_, _, let next): next

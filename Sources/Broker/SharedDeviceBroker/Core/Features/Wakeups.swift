@@ -21,13 +21,17 @@ struct Wakeups: Sendable {
 
     static let firstReminder = Duration.seconds(2)
 
-    var next: Duration? { ([reminder?.at] + starts.values.map(\.next)).compactMap(\.self).min() }
+    var next: Duration? {
+        let start = starts.values.lazy.compactMap(\.next).min()
+        return start.map { min($0, reminder?.at ?? $0) } ?? reminder?.at
+    }
 
     /// Why apps could not be started.
     var problems: [String: String] { starts.compactMapValues(\.problem) }
 
     mutating func passTime(_ facts: Facts) -> [Decision] {
         var decisions = remindIfDue(facts)
+        guard !starts.isEmpty else { return decisions }
         let due = starts.filter { $0.value.next.map { $0 <= facts.now.uptime } ?? false }
         for app in due.keys.sorted() { decisions += start(app, facts) }
         return decisions
