@@ -94,6 +94,23 @@ struct ProviderEventTests {
         device.expectRenewals(before + 2, after: .seconds(2))
     }
 
+    @Test("a check that fails after the network returned is repeated for a minute")
+    func failingAfterNetworkUp() throws {
+        try device.useOrganisation(#", "remoteCheckInterval": 86400"#)
+        device.provider.outcome = .noNetwork
+        try device.report(.of(.networkUp))
+        device.advance(by: .seconds(20))
+        device.provider.outcome = .sessionOver
+        device.advance(by: .seconds(20))
+        device.expectSignedOut()
+        try device.signInAtProvider()
+        device.provider.outcome = .noNetwork
+        let before = device.provider.renewals.count
+        try device.report(.of(.networkUp))
+        device.advance(by: .seconds(3600))
+        device.expectRenewals(before + ProviderLink.earlyFailures + 1)
+    }
+
     @Test("a sleep of a second, unlike a clock change, makes the broker check at once")
     func slept() throws {
         device.advance(by: .seconds(5))

@@ -17,6 +17,8 @@ struct ProviderLink: Sendable {
         let generation: UInt64
         /// The app's request; `nil` for a check.
         let token: TokenRequest?
+        /// Whether this is an early check, which is repeated if the provider cannot be reached.
+        let isEarly: Bool
         /// The outbox entry that waits for the end of the renewal, if the sign-in is over.
         var held: UInt64?
         /// Whether something was revoked since the renewal was sent, so that its token may be invalid.
@@ -105,6 +107,9 @@ struct ProviderLink: Sendable {
     /// There is no pause after the first failure, because a process that was just started may succeed at once. After
     /// the second failure the pause is 2 s, and it doubles with each further failure.
     static let (longestRest, longestWish) = (Duration.seconds(60), Duration.seconds(300))
+    /// How many failures in a row an early check survives: about a minute. A network that has just returned may not
+    /// reach the provider yet.
+    static let earlyFailures = 6
     /// How many token requests may wait at a time.
     static let longestQueue = 256
     /// The shortest pause between two early requests to the provider. Even an endless stream of reasons does not make
@@ -499,11 +504,12 @@ struct ProviderLink: Sendable {
         }
         guard session?.isSettled == false else { return decisions + settle(false) }
         lastNumber += 1
-        if let soon, soon <= facts.now.uptime { self.soon = nil }
+        let isEarly = soon.map { $0 <= facts.now.uptime } ?? false
+        if isEarly { soon = nil }
         // A check requests no scopes, because a refusal of scopes says nothing about the session.
         let token = isDue ? nil : queue.first
         if let token { pace.take(asker(token.participant), at: facts.now.uptime) }
-        renewal = Renewal(number: lastNumber, generation: generation, token: token)
+        renewal = Renewal(number: lastNumber, generation: generation, token: token, isEarly: isEarly)
         let mayBeUsed = self.mayBeUsed || outbox.revokes(record.person)
         let scopes = token?.scopes ?? []
         return decisions + [.perform(.renew(lastNumber, record, scopes: scopes, mayBeUsed: mayBeUsed))]
@@ -573,7 +579,10 @@ struct ProviderLink: Sendable {
             decisions += endByProvider("the provider has ended its session", facts)
             if !needsPerson { return decisions }
         case .reauthenticationNeeded: decisions += needPerson(facts)
-        case .misconfigured(let error), .unavailable(let error, _): decisions += fail(error, facts)
+        case .misconfigured(let error): decisions += fail(error, facts)
+        case .unavailable(let error, _):
+            decisions += fail(error, facts)
+            if renewal.isEarly, failures <= Self.earlyFailures { soon = soon ?? facts.now.uptime }
         case .scopeRefused:
             let what = "refuses the scopes of the sign-in (invalid_scope)"
             let error = IdentityError(.providerMisconfigured, "\(session?.issuer ?? "the provider") \(what)")
