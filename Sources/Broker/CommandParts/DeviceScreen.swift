@@ -47,7 +47,7 @@ package struct DeviceScreen {
         guard view.device != nil else { return head }
         let known = [round(), apps(), log()].filter { !$0.isEmpty }
         // The known data may be out of date.
-        let sections = view.link == .answers ? known : known.map { $0.map { $0.dimmed() } }
+        let sections = view.link == .responds ? known : known.map { $0.map { $0.dimmed() } }
         guard let rows else { return head + sections.flatMap { [ScreenLine()] + $0 } }
         var lines = head
         for (index, section) in sections.enumerated() {
@@ -79,7 +79,7 @@ package struct DeviceScreen {
         first.add(time, .dim)
         var lines = [first] + session()
         guard let device else { return lines }
-        if view.link == .answers { lines += wrapped(detail(device), .plain) }
+        if view.link == .responds { lines += wrapped(detail(device), .plain) }
         lines += wrapped(Words.policy(of: device), .dim)
         for problem in device.problems { lines += wrapped("⚠ \(problem.text)", .bad) }
         return lines
@@ -100,8 +100,8 @@ package struct DeviceScreen {
                     + "\(device.account ?? "no account") was signed in.",
                 .bad
             )
-        case (.answers, let device?) where device.mode != "shared": [ScreenLine("This device is personal", .strong)]
-        case (.answers, let device):
+        case (.responds, let device?) where device.mode != "shared": [ScreenLine("This device is personal", .strong)]
+        case (.responds, let device):
             [ScreenLine(device?.account.map { "● \($0)" } ?? "○ No account is signed in", .strong)]
         }
     }
@@ -127,7 +127,7 @@ package struct DeviceScreen {
     private func round() -> [ScreenLine] {
         guard let round = view.round else { return [] }
         // Without a response, the state of pending cleanups is unknown, so time stops.
-        let time = view.link == .answers ? now : view.device?.time ?? now
+        let time = view.link == .responds ? now : view.device?.time ?? now
         let waterfall = Waterfall(round, at: time) { names[$0] }
         let summary = Waterfall.summary(of: round, at: time)
         var title = ScreenLine("CLEANUP", .strong)

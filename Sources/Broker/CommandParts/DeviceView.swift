@@ -5,7 +5,7 @@ package import SharedDevice
 package struct DeviceView: Sendable, Equatable {
     package enum Link: String, Sendable, Encodable {
         case asking
-        case answers
+        case responds
         /// The broker does not respond. The session is then unknown, which differs from “no user signed in” (CO-4).
         case gone
         /// The observer lacks the right to see the device.
@@ -27,12 +27,12 @@ package struct DeviceView: Sendable, Equatable {
 
     /// The session that a user could end now; `nil` if there is none, or if it is unknown.
     package var openSession: UInt64? {
-        guard link == .answers, let device, device.account != nil else { return nil }
+        guard link == .responds, let device, device.account != nil else { return nil }
         return device.epoch
     }
 
     package mutating func take(_ device: ObservedDevice, _ round: CleanupReport?) {
-        (self.device, self.round, link) = (device, round, .answers)
+        (self.device, self.round, link) = (device, round, .responds)
     }
 
     /// The request failed. If the observer lost the right to see the device, the known data is cleared, too.

@@ -40,7 +40,7 @@ struct StatusCommand: ParsableCommand {
 /// which programs rely on.
 struct DeviceStatus: Encodable {
     struct Broker: Encodable {
-        let answers: Bool
+        let responds: Bool
         let version: String?
         /// Why there is no response; otherwise the first problem of the configuration, the store, the keys, the
         /// enforcement or the login.
@@ -77,7 +77,7 @@ struct DeviceStatus: Encodable {
         joined = broker.information?["joined"]?.booleanValue
         organization = broker.information?["organization"]?.stringValue
         self.broker = Broker(
-            answers: broker.information != nil,
+            responds: broker.information != nil,
             version: broker.information?["brokerVersion"]?.stringValue,
             problem: broker.problem ?? broker.information?["configurationProblem"]?.stringValue
                 ?? broker.information?["storeProblem"]?.stringValue
@@ -96,14 +96,14 @@ struct DeviceStatus: Encodable {
 
     /// - Parameter name: Returns the displayed name of an app.
     func text(_ name: (String) -> String) -> String {
-        var facts = [("mode", broker.answers ? mode : "unknown (last known: \(mode))")]
+        var facts = [("mode", broker.responds ? mode : "unknown (last known: \(mode))")]
         if let organization { facts.append(("organization", organization)) }
         if let joined { facts.append(("joined", joined ? "yes" : "no")) }
         let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
         facts.append(("signed in", account.map { $0 + since } ?? "no account"))
         facts.append(("epoch", "\(epoch)"))
         let version = broker.version.map { " (\($0))" } ?? ""
-        facts.append(("broker", broker.answers ? "responds\(version)" : "does not respond"))
+        facts.append(("broker", broker.responds ? "responds\(version)" : "does not respond"))
         if let problem = broker.problem { facts.append(("problem", problem)) }
         if let signInHeldFor {
             facts.append(

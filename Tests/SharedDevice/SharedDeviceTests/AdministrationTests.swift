@@ -18,7 +18,7 @@ struct AdministrationTests {
 
     private struct Status: Decodable {
         struct Broker: Decodable {
-            let answers: Bool
+            let responds: Bool
             let version: String?
         }
         struct Round: Decodable {
@@ -60,7 +60,7 @@ struct AdministrationTests {
         #expect(signedIn.status == 0 && signedIn.errors.isEmpty)
         let before = try signedIn.json(Status.self)
         #expect(before.mode == "shared" && before.account == "ada" && before.organization == "Contoso")
-        #expect(before.broker.answers && before.broker.version != nil && before.signedInAt?.hasSuffix("Z") == true)
+        #expect(before.broker.responds && before.broker.version != nil && before.signedInAt?.hasSuffix("Z") == true)
         #expect(before.round == nil && before.signInHeldFor == [])
         try await app.signOutCurrent()
         try await device.signOutIsWritten()
@@ -79,7 +79,7 @@ struct AdministrationTests {
         let alone = try await device.command("status", "--json")
         #expect(alone.status == 0)
         let stored = try alone.json(Status.self)
-        #expect(!stored.broker.answers && stored.organization == nil && stored.signInHeldFor == nil)
+        #expect(!stored.broker.responds && stored.organization == nil && stored.signInHeldFor == nil)
         #expect(stored.round?.apps.first?.running == nil && stored.round?.session == before.epoch)
     }
 

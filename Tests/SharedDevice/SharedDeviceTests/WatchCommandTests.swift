@@ -168,9 +168,9 @@ struct WatchCommandTests {
         try await eventually("the broker's end is in a line") { try lines().last?.broker == "gone" }
         // The outage gets one line, although the command may send a second request during it.
         try await device.startBroker()
-        try await eventually("the broker's return is in a line") { try lines().last?.broker == "answers" }
+        try await eventually("the broker's return is in a line") { try lines().last?.broker == "responds" }
         #expect(try lines().filter { $0.broker == "gone" }.count == 1)
-        let revisions = try lines().prefix { $0.broker == "answers" }.compactMap(\.device?.revision)
+        let revisions = try lines().prefix { $0.broker == "responds" }.compactMap(\.device?.revision)
         #expect(revisions == revisions.sorted())
         watch.send(SIGTERM)
         #expect(await watch.exitStatus() >= 128)
@@ -195,7 +195,7 @@ struct WatchCommandTests {
             #expect(await send.exitStatus() == 0)
             try await eventually("the monitor has seen the mark") { marks() > before }
         }
-        try await watch.line { $0.contains("\"answers\"") }
+        try await watch.line { $0.contains("\"responds\"") }
         try await eventually("the monitor sees requests") { questions() > 0 }
         device.killBroker()
         try await watch.line { $0.contains("\"gone\"") }
@@ -207,7 +207,7 @@ struct WatchCommandTests {
         try await monitorCatchesUp()
         #expect(questions() <= asked + 1)
         try await device.startBroker()
-        try await watch.line(within: .seconds(60)) { _ in watch.lines.last?.contains("\"answers\"") == true }
+        try await watch.line(within: .seconds(60)) { _ in watch.lines.last?.contains("\"responds\"") == true }
     }
 
     @Test("without a bus it fails at once with the right status")

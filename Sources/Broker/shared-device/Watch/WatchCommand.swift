@@ -17,7 +17,7 @@ struct WatchCommand: ParsableCommand {
             in is unknown.
 
             Where standard output is no terminal, it is written anew at each change. With --json each change is one line: \
-            {"broker":"answers","device":{…},"round":{…}}; other values of "broker" are "gone" and "denied".
+            {"broker":"responds","device":{…},"round":{…}}; other values of "broker" are "gone" and "denied".
             """
     )
 
