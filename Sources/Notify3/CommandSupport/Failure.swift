@@ -42,18 +42,20 @@ package struct Failure: Error {
     package let cause: DBusError?
     /// Whether the text of the cause contains the attempted operation.
     private let isExplained: Bool
+    /// The reason of `NOTIFY_STATUS_FAILED` without a cause; `nil` for a limit of the process.
+    private let reason: String?
 
     /// Makes the failure of a function of notify(3) that has just returned `status`. `name` was its argument.
-    package init(_ attempted: String, _ name: String? = nil, status: UInt32) {
+    package init(_ attempted: String, _ name: String? = nil, status: UInt32, reason: String? = nil) {
         self.attempted = ([attempted] + [name?.visible].compactMap(\.self)).joined(separator: " ")
         (self.name, self.status, cause) = (name, status, StatusCause.take(of: status))
-        isExplained = false
+        (isExplained, self.reason) = (false, reason)
     }
 
     /// Makes the failure of an operation for which Darwin's tool has no line. The cause names the operation.
     package init(_ attempted: String, cause: DBusError) {
         (self.attempted, name, self.cause) = (attempted, nil, cause)
-        isExplained = true
+        (isExplained, reason) = (true, nil)
         status = cause.notifyStatus
     }
 }
@@ -97,11 +99,11 @@ extension Failure {
                 + "file (notifyd(8))"
         default: break
         }
-        guard let cause else {
-            return
-                "\(attempted): the process has no descriptors or memory left (ulimit -a), watches too many paths, "
-                + "or cannot read the access rules (/etc/notify.conf)"
+        if let cause { return "\(attempted): \(cause)" }
+        guard CInt(truncatingIfNeeded: status) == NOTIFY_STATUS_FAILED else {
+            return "\(attempted): notify(3) returned status \(status); see its manual page"
         }
-        return "\(attempted): \(cause)"
+        let limit = "the process has no descriptors or memory left (ulimit -a), or cannot read the access rules "
+        return "\(attempted): \(reason ?? limit + "(/etc/notify.conf)")"
     }
 }

@@ -103,7 +103,10 @@ struct NotifyUtility {
     private func dump(_ path: String?) throws(Failure) {
         guard let path else { return Output.standard.write(try readStatus()) }
         let status = notify_dump_status(path)
-        guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("write the status to \(path)", status: status) }
+        guard status == UInt32(NOTIFY_STATUS_OK) else {
+            let reason = "the file cannot be written; check its folder, its rights and the free space"
+            throw Failure("write the status to \(path)", status: status, reason: reason)
+        }
     }
 
     private func readStatus() throws(Failure) -> String {

@@ -35,6 +35,16 @@ struct StyleTests {
         #expect(Failure("list", status: 9).line == nil)
     }
 
+    @Test("only a general failure without a cause is explained by a limit")
+    func limits() {
+        let statuses: [UInt32] = [1_000_000, 1, 2, 4, 5, 7, 9]
+        let limits = statuses.filter { Failure("watch", "n", status: $0).explanation.contains("ulimit") }
+        #expect(limits == [1_000_000])
+        #expect(
+            Failure("watch", "n", status: 4).explanation.hasPrefix("could not watch n: notify(3) returned status 4")
+        )
+    }
+
     @Test("each status of notify(3) has its exit status")
     func exitStatuses() {
         let exits = [0, 7, 9, 1, 5, 1_000_000].map { CommandSupport.ExitStatus(status: $0) }

@@ -44,7 +44,7 @@ struct NotifyutilStateTests {
         let written = try await bus.shell(#"f=$(mktemp) && "$N" --dump "$f" && cat "$f"; rm -f "$f""#)
         #expect(written.lines.contains { $0.contains("com.example.dumped") }, "\(written)")
         let unwritable = try await bus.run("--dump", "/nowhere/at/all")
-        #expect(unwritable.status == 70 && unwritable.errors.contains("/nowhere/at/all"))
+        #expect(unwritable.status == 70 && unwritable.errors.contains("/nowhere/at/all: the file cannot be written"))
         withExtendedLifetime(watcher) {}
     }
 }
