@@ -50,11 +50,12 @@ public struct ServiceManager: Sendable {
     /// `isAlive` blocks or returns `false`, the service manager restarts the service. Without a watchdog, no signs are
     /// sent.
     ///
-    /// - Parameter failed: Called once, with the reason, if the first report of readiness fails.
+    /// - Parameter failed: Called once, with the reason, if the first report of readiness fails, or if there is no
+    ///   thread for it.
     public func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
         let thread = QuietThread.start("watchdog") { [self] in
             if let problem = tell("READY=1") {
-                failed(problem)
+                failed("\(problem); trying again")
                 while tell("READY=1") != nil { Self.sleep(.milliseconds(500)) }
             }
             guard let watchdog else { return }
@@ -64,7 +65,9 @@ public struct ServiceManager: Sendable {
                 Self.sleep(watchdog / 3)
             }
         }
-        if thread == nil { failed("no thread: \(String(cString: strerror(errno)))") }
+        if thread == nil {
+            failed("no thread: \(String(cString: strerror(errno))); raise the limit of processes (ulimit -u)")
+        }
     }
 
     private static func sleep(_ duration: Duration) {

@@ -34,7 +34,7 @@ public struct ServiceProcess: Sendable {
         _ = Array("ready\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
         manager?.follow(isAlive) { [log] problem in
             log.warning(
-                "could not tell the service manager that the service is ready; trying again",
+                "could not tell the service manager that the service is ready",
                 metadata: ["reason": "\(problem)"]
             )
         }
