@@ -128,14 +128,19 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
 
     /// Blocks its thread for one hash, whether or not the user exists.
     ///
-    /// - Parameter hashed: Called after the hash, for tests. The hash takes so long that an administrator may disable
-    ///   or remove the user in the meantime.
-    func check(_ password: Secret, ofUserNamed username: String, hashed: () throws -> Void = {}) -> Verdict {
+    /// - Parameter hashed: Called after the hash, with the stored hash or the decoy, for tests. The hash takes so long
+    ///   that an administrator may disable or remove the user in the meantime.
+    func check(
+        _ password: Secret,
+        ofUserNamed username: String,
+        hashed: (PasswordHash) throws -> Void = { _ in }
+    ) -> Verdict {
         do {
             let found = try directory.credentials(ofUserNamed: username)
             let hash = try found.map { try PasswordHash(stored: $0.passwordHash) } ?? decoy
-            guard try hash.matches(password), let found else { return .wrong }
-            try hashed()
+            let isRight = try hash.matches(password)
+            try hashed(hash)
+            guard isRight, let found else { return .wrong }
             guard let current = try directory.credentials(ofUserNamed: username),
                 current.user.account.identifier == found.user.account.identifier,
                 current.passwordHash == found.passwordHash

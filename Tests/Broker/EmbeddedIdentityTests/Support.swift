@@ -7,8 +7,8 @@ import Testing
 
 extension TemporaryDirectory {
     /// Opens the users of the device in this directory, which has none at first.
-    func users(passwordCost: PasswordHash.Cost = .minimal) throws -> UserDirectory {
-        UserDirectory(database: try DeviceDatabase(directory: state, firstEpoch: 0), passwordCost: passwordCost)
+    func users() throws -> UserDirectory {
+        UserDirectory(database: try DeviceDatabase(directory: state, firstEpoch: 0), passwordCost: .minimal)
     }
 
     /// Whether the database or its log contains these bytes.
