@@ -47,6 +47,7 @@ extension BrokerState {
 
     /// Acts on the provider's events about a sign-in whose session is now open.
     private mutating func heedHeard(since began: Duration) {
+        provider.askIfEventsWereLost(since: began, facts)
         for event in provider.heardEvents(since: began) { apply(provider.heedHeard(event, facts)) }
     }
 

@@ -180,6 +180,16 @@ struct EndDuringSignInTests {
         #expect(device.state.provider.heard.count == 0)
     }
 
+    @Test("an overflow during the session's write leads to a check")
+    func boundedDuringWrite() throws {
+        let number = try answerPage(isWritten: true)
+        for person in 0..<1200 { try report(Self.event(.ended, "person \(person)")) }
+        resume()
+        try expectAda(number)
+        device.advance(by: .seconds(31))
+        device.expectRenewals(1)
+    }
+
     @Test("an overflow affects only sign-ins that had begun when it happened")
     func boundedForOthers() throws {
         _ = try device.beginPage(device.app("org.example.other", user: 1001))

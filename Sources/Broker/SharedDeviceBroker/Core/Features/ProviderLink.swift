@@ -746,6 +746,11 @@ struct ProviderLink: Sendable {
         session?.record.map { heard.about($0, since: began) } ?? []
     }
 
+    /// Asks the provider if events since then were lost: one may have concerned the session that is now open.
+    mutating func askIfEventsWereLost(since began: Duration, _ facts: Facts) {
+        if session?.record != nil, !heard.isComplete(since: began) { askSoon(facts) }
+    }
+
     /// Acts on a buffered event.
     mutating func heedHeard(_ event: ProviderEvent, _ facts: Facts) -> [Decision] {
         guard event.kind == .doubt else { return heedEnd(event, facts).0 }
