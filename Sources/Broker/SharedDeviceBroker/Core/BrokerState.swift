@@ -8,8 +8,7 @@ import SharedDevice
 ///
 /// It routes the event to the features and applies their decisions. Only this type changes the facts.
 ///
-/// It uses no clock, disk or bus, so that a test or a simulation can drive it through every order of events. Only the
-/// time zone comes from the system, through ``LocalTime/device``.
+/// It uses no clock, disk or bus, so that a test or a simulation can drive it through every order of events.
 ///
 /// Two rules always hold (architecture, D9 and D10):
 ///
@@ -67,10 +66,12 @@ package struct BrokerState: Sendable {
     ///   - content: The content of the store.
     ///   - lastActivity: When the device was last used; `nil` if unknown.
     ///   - requiresProof: Whether more than one user reaches the bus.
+    ///   - localTime: The local time of the ends of shifts.
     package init(
         _ content: DeviceStore.Content = DeviceStore.Content(),
         lastActivity: Date? = nil,
         requiresProof: Bool = false,
+        localTime: LocalTime = .device,
         at now: Moment
     ) {
         facts = Facts(
@@ -82,7 +83,7 @@ package struct BrokerState: Sendable {
             compliance: content.compliance
         )
         provider = ProviderLink(content, isSignedIn: content.device.account != nil, at: now)
-        automaticSignOut = AutomaticSignOut(lastActivity: lastActivity)
+        automaticSignOut = AutomaticSignOut(lastActivity: lastActivity, localTime: localTime)
         // Without a session in the ledger, the apps that hold the account's data would not be recorded.
         if let account = device.account, ledger.sessions[device.epoch] == nil {
             facts.ledger.begin(device.epoch, account: account, at: now)

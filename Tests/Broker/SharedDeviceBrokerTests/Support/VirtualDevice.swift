@@ -82,6 +82,8 @@ final class VirtualDevice {
     private(set) var notes: [String] = []
 
     private let requiresProof: Bool
+    /// The zone of the machine must not change the result of a test.
+    private static let localTime = LocalTime { _ in 0 }
     private var policy = DevicePolicy()
     private var manifests: [AppManifest] = []
     private var events: [Event] = []
@@ -101,7 +103,7 @@ final class VirtualDevice {
     init(_ cleanup: CleanupPolicy = .advisory, requiresProof: Bool = false) {
         self.requiresProof = requiresProof
         now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))
-        state = BrokerState(requiresProof: requiresProof, at: now)
+        state = BrokerState(requiresProof: requiresProof, localTime: Self.localTime, at: now)
         policy.mode = .shared
         policy.passwordSignIn = true
         policy.cleanup = cleanup
@@ -183,7 +185,13 @@ final class VirtualDevice {
             return entry
         }
         content.recordProblems = keepsRecords || disk.provider?.record == nil ? [] : ["there is no key"]
-        state = BrokerState(content, lastActivity: disk.lastActivity, requiresProof: requiresProof, at: now)
+        state = BrokerState(
+            content,
+            lastActivity: disk.lastActivity,
+            requiresProof: requiresProof,
+            localTime: Self.localTime,
+            at: now
+        )
         feed(.manifests(manifests))
         feed(.configured(policy))
         feed(.busRestored)

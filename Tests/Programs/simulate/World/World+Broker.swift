@@ -31,6 +31,8 @@ extension World {
             content,
             lastActivity: disk.lastActivity,
             requiresProof: hasManyUsers && mutant != .nobodyIsProven,
+            // A seed means the same schedule in every time zone.
+            localTime: LocalTime { _ in 0 },
             at: moment
         )
         // The oracle reads the state before the first event, when nothing is decided yet.

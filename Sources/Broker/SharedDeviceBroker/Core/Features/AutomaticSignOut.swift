@@ -9,7 +9,12 @@ struct AutomaticSignOut: Sendable {
     /// When the device was last used, by the wall clock, in this run of the broker or an earlier one; `nil` if unknown.
     private var lastActivity: Date?
 
-    init(lastActivity: Date?) { self.lastActivity = lastActivity }
+    private let localTime: LocalTime
+
+    /// - Parameter localTime: The local time of the ends of shifts.
+    init(lastActivity: Date?, localTime: LocalTime) {
+        (self.lastActivity, self.localTime) = (lastActivity, localTime)
+    }
 
     mutating func noteActivity(_ facts: Facts) -> [Decision] {
         guard schedule != nil else { return [] }
@@ -38,7 +43,7 @@ struct AutomaticSignOut: Sendable {
             known
             ?? SignOutSchedule(
                 settings: facts.policy.schedule,
-                localTime: .device,
+                localTime: localTime,
                 startedAt: session.startedAt,
                 lastActivity: lastActivity ?? facts.now.wall
             )
