@@ -48,6 +48,21 @@ struct PromptProcessTests {
         #expect(try await device.user() == nil)
     }
 
+    @Test("the terminal asks again for an empty user name, without an attempt")
+    func emptyName() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal()
+        try await sees(prompt, "User name: ")
+        try prompt.write("")
+        try await sees(prompt, "User name: ", times: 2)
+        try prompt.write("ada")
+        try await sees(prompt, "Password: ")
+        #expect(!prompt.lines.joined().contains("wrong"))
+        try prompt.write("correct horse ada")
+        #expect(await prompt.exitStatus() == 0)
+        #expect(try await device.user() == "ada")
+    }
+
     @Test("without a display the prompt opens no browser and tells the reason")
     func nowhere() async throws {
         let device = try await PromptDevice()

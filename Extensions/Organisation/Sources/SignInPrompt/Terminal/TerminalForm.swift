@@ -40,9 +40,9 @@ package final class TerminalForm: Sendable {
 
     package func say(_ line: String) { try? QuietTerminal.write(line + "\n", to: descriptor) }
 
-    /// Asks for name and password on a separate thread, and calls `typed` there. The value is `nil` at the end of
-    /// input, for an empty name, after ``stop()`` and after a failure. If no thread can be started, `typed` is called
-    /// with `nil` on this thread.
+    /// Asks for name and password on a separate thread, and calls `typed` there. An empty name is asked for again. The
+    /// value is `nil` at the end of input, after ``stop()`` and after a failure. If no thread can be started, `typed`
+    /// is called with `nil` on this thread.
     package func ask(
         username: String?,
         notice: String?,
@@ -61,10 +61,12 @@ package final class TerminalForm: Sendable {
 
     private func answer(username: String?, notice: String?) throws -> SignInPrompt.Credentials? {
         if let notice { say(notice) }
-        try QuietTerminal.write(username.map { "User name [\($0)]: " } ?? "User name: ", to: descriptor)
-        guard let line = try line() else { return nil }
-        let name = line.count > 0 ? line.text : username ?? ""
-        guard !name.isEmpty else { return nil }
+        var name = ""
+        while name.isEmpty {
+            try QuietTerminal.write(username.map { "User name [\($0)]: " } ?? "User name: ", to: descriptor)
+            guard let line = try line() else { return nil }
+            name = line.count > 0 ? line.text : username ?? ""
+        }
         defer { quiet.restore() }
         try quiet.silence()
         try QuietTerminal.write("Password: ", to: descriptor)
