@@ -317,6 +317,23 @@ struct ProviderWordTests {
         device.expectRenewals(after + 1)
     }
 
+    @Test("the log has the first failed renewal, another reason, and the recovery")
+    func failureLog() {
+        func renew(_ outcome: RenewalOutcome?) {
+            device.provider.outcome = outcome
+            for _ in 1...3 {
+                device.advance(by: .seconds(120))
+                device.requestToken(refresh: true)
+            }
+        }
+        renew(.noNetwork)
+        renew(.unavailable(IdentityError(.providerFailed, "another reason"), mayBeUsed: false))
+        renew(nil)
+        let notes = device.notes.filter { $0.hasPrefix("the provider gives") }
+        let failure = "the provider gives no token"
+        #expect(notes == [failure, failure, "the provider gives tokens again"])
+    }
+
     // MARK: Revocation
 
     @Test("reauthentication revokes the old tokens and keeps the session")

@@ -77,6 +77,8 @@ struct ProviderLink: Sendable {
     /// Since when a check has been overdue without a response, whatever the reason.
     private var unanswered: Duration?
     private(set) var problem: Refusal?
+    /// The reason of the last failed renewal, as in the log; `nil` after a renewal that worked.
+    private var loggedFailure: String?
     /// How many renewals have failed in a row, and until when the provider is therefore not asked.
     private var failures = 0
     private var pausedUntil: Duration?
@@ -156,6 +158,7 @@ struct ProviderLink: Sendable {
     private mutating func forgetRequests() {
         (mayBeUsed, problem, unanswered) = (false, nil, nil)
         (demandedAt, pausedUntil, failures) = (nil, nil, 0)
+        loggedFailure = nil
     }
 
     /// Records that the provider confirmed the session at this time.
@@ -569,6 +572,10 @@ struct ProviderLink: Sendable {
         switch outcome {
         case .renewed(let token, let record):
             isGood(since: facts.now.uptime)
+            if loggedFailure != nil {
+                loggedFailure = nil
+                decisions.append(.note(.notice, "the provider gives tokens again", [:]))
+            }
             session?.checkedAt = facts.now.wall
             if let record {
                 session?.record = record
@@ -622,16 +629,19 @@ struct ProviderLink: Sendable {
         }
     }
 
-    /// Refuses token requests for now, and pauses. Logs the reason for administrators.
+    /// Refuses token requests for now, and pauses. Logs the reason for administrators, once until it changes.
     private mutating func fail(_ error: IdentityError, _ facts: Facts) -> [Decision] {
         pause(error.retryAfter, facts)
         let grace = facts.policy.organisation?.offlineGrace.duration ?? .zero
         let left = (lastGood + grace - facts.now.uptime) / .seconds(1)
         let refusal = Refusal(error, staysSignedInUntil: facts.now.wall.addingTimeInterval(left))
         problem = refusal
+        let decisions = refuseTokens(refusal) + [.touch]
+        guard loggedFailure != error.description else { return decisions }
+        loggedFailure = error.description
         let level: Logger.Level = refusal.code == .providerMisconfigured ? .error : .warning
         let details = ["reason": refusal.description.printable(1000)]
-        return refuseTokens(refusal) + [.touch, .note(level, "the provider gives no token", details)]
+        return decisions + [.note(level, "the provider gives no token", details)]
     }
 
     // MARK: Ends of sessions
