@@ -213,6 +213,7 @@ struct HTTPAddressTests {
             "https://example.com/#fragment", "https://exa mple.com/", "https://example.com/\u{0}",
             "https://example.com\\@b/",
             "https://exämple.com/", "http://127.0.0.1@example.com/", "javascript:alert(1)",
+            "http://localhost:80@example.com/", "http://127.0.0.1.example.com/", "http://127.0.0.2/", "http://[::2]/",
             "https://example.com/\r\nHost: b",
         ]
     )
