@@ -27,17 +27,23 @@ struct PrintQueue: Sendable {
                 "cancel",
                 job,
                 text.split(separator: "\n").first.map(String.init) ?? "cancel ended with status \(status)",
-                remedy: "See the policy of the print service (cupsd.conf)"
+                remedy: "Let users cancel their own jobs in the policy of the print service (cupsd.conf)"
             )
         }
         let (again, finished) = (try await jobs("not-completed"), try await jobs("completed"))
-        guard again.isEmpty, finished.isEmpty else {
+        guard again.isEmpty else {
             throw AdapterFailure(
                 "remove",
                 "the print jobs of \(user)",
-                again.isEmpty
-                    ? "the print service keeps \(Self.words(finished.count)) that are finished, with their documents"
-                    : "\(Self.words(again.count)) arrived during the cleanup",
+                "\(Self.words(again.count)) arrived during the cleanup",
+                remedy: "End the program that prints before the session ends"
+            )
+        }
+        guard finished.isEmpty else {
+            throw AdapterFailure(
+                "remove",
+                "the print jobs of \(user)",
+                "the print service keeps \(Self.words(finished.count)) that are finished, with their documents",
                 remedy:
                     "Write “PreserveJobHistory No” and “PreserveJobFiles No” into cupsd.conf, or leave the step out (--without print-queue)"
             )
@@ -80,7 +86,7 @@ struct PrintQueue: Sendable {
                 "list",
                 "the print jobs of \(user)",
                 reason ?? "lpstat ended with status \(status)",
-                remedy: "Try lpstat in the session"
+                remedy: "Correct what lpstat reports in the session, or leave the step out (--without print-queue)"
             )
         }
         return text.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) }
