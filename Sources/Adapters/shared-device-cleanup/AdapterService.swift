@@ -108,9 +108,6 @@ struct AdapterService {
                 try await onSystemThread { () throws(AdapterFailure) in try named.write(present) }
                 return true
             }
-            log(
-                "the manifest of \(app) has changed; the adapter stops its earlier program and deletes its earlier paths"
-            )
             guard mayRun(old) else {
                 throw AdapterFailure(
                     "delete what an earlier manifest of",
@@ -119,6 +116,9 @@ struct AdapterService {
                     remedy: "Run the adapter as that user, or as root"
                 )
             }
+            log(
+                "the manifest of \(app) has changed; the adapter stops its earlier program and deletes its earlier paths"
+            )
             try await adapter(old, old.program(mark: directory), directory).retire()
             // Reads again: an administrator may have removed the file to skip this cleanup.
             try await onSystemThread { () throws(AdapterFailure) in
