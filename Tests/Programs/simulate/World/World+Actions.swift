@@ -156,7 +156,7 @@ extension World {
         guard let process = slots[index].process, !slots[index].isHung, let home = slots[index].home,
             let session = process.shown
         else { return }
-        if !homes[home].record.mayHoldData.contains(where: { $0.epoch == session }), !isHeldElsewhere(index, session) {
+        if !homes[home].record.mayHoldData.contains(where: { $0.epoch == session }), !sharesHome(index) {
             oracle.fail("data was stored without a record", "home \(home), session \(session)")
         }
         homes[home].data[random.below(2)].insert(session)
@@ -165,7 +165,7 @@ extension World {
 
     /// Whether another slot has the same app and user. A process there may have cleaned up, and this process may not
     /// know of it yet.
-    private func isHeldElsewhere(_ index: Int, _ session: UInt64) -> Bool {
+    private func sharesHome(_ index: Int) -> Bool {
         slots.indices.contains { $0 != index && slots[$0].home == slots[index].home }
     }
 
