@@ -46,6 +46,22 @@ struct DBusMessageTests {
         #expect(error?.code == .tooLarge)
     }
 
+    @Test(
+        "the called peer, the bus and a proxy without a name may reply to a call",
+        arguments: [
+            ("org.freedesktop.DBus", [nil, "org.freedesktop.DBus"]), (":1.7", [nil, "org.freedesktop.DBus", ":1.7"]),
+        ] as [(String, [String?])]
+    )
+    func repliers(destination: String, expected: [String?]) throws {
+        let call = try DBusMessage.methodCall(destination: destination, path: "/a", interface: "a.b", member: "C")
+        let senders: [String?] = [nil, "org.freedesktop.DBus", ":1.7", ":1.8"]
+        var repliers: [String?] = []
+        for sender in senders where call.mayBeAnswered(by: sender) { repliers.append(sender) }
+        #expect(repliers == expected)
+        let isReply = try message([]).mayAnswer(call)
+        #expect(isReply, "this message has no sender")
+    }
+
     @Test("names that D-Bus does not accept are refused", arguments: ["", "a", "a..b", "a.1", "a.b\0", "é.b"])
     func names(interface: String) {
         let error = #expect(throws: DBusError.self) {

@@ -314,18 +314,22 @@ extension DBusMessage {
     }
 
     /// Whether a reply to this call may come from this sender, as far as the names tell.
+    ///
+    /// - Parameter sender: `nil` for the bus or a sandbox's proxy: the bus names the sender of what it passes on.
     func mayBeAnswered(by sender: String?) -> Bool {
-        guard let destination = dbus_message_get_destination(pointer) else { return true }
+        guard let sender, let destination = dbus_message_get_destination(pointer) else { return true }
         guard destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0 else {
             return true
         }
-        guard let sender else { return false }
         return sender == Self.busName || strcmp(destination, sender) == 0
     }
 
     /// Whether this reply comes from the destination of the call, as far as the names tell.
     func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
-        guard let destination = dbus_message_get_destination(call.pointer) else { return true }
+        guard let destination = dbus_message_get_destination(call.pointer), dbus_message_get_sender(pointer) != nil
+        else {
+            return true
+        }
         let isUnique = destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0
         // The bus itself reports a peer that is gone. No other peer can send under its name.
         return !isUnique || dbus_message_has_sender(pointer, destination) != 0
