@@ -45,7 +45,7 @@ struct KeyReadingTests {
         let before = looks.withLock { $0 }
         let second = Task { try await test.client.logoutToken(tokens[1]) }
         try await eventually("the second token is looked at") { looks.withLock { $0 } > before }
-        _ = try await test.page("free-keys")
+        _ = try await test.page("go-on")
         #expect(try await first.value.subject == "ada")
         #expect(try await second.value.subject == "ada")
         #expect(try await test.page("key-requests") == "2")
@@ -62,7 +62,7 @@ struct KeyReadingTests {
         let error = await #expect(throws: SignInError.self) { try await first.value }
         #expect(error == .cancelled)
         let second = Task { try await test.client.logoutToken(token) }
-        _ = try await test.page("free-keys")
+        _ = try await test.page("go-on")
         #expect(try await second.value.subject == "ada")
         #expect(try await test.page("key-requests") == "2")
     }

@@ -161,11 +161,12 @@ extension OpenIDConnectProviderTests {
     }
 
     private func judgeCancelledLate() async throws {
-        let (provider, test) = try await make("exchange-after-2-s.cancelled")
+        let (provider, test) = try await make("exchange-wait.cancelled")
         let (handle, query) = try await begin(provider, test)
         async let outcome = provider.complete(handle, query: query)
         try await eventually("the response is being checked") { provider.pending.withLock { $0.isCompleting(handle) } }
         await provider.cancel(handle)
+        _ = try await test.page("go-on")
         try await provider.end(try await outcome.record)
         #expect(try await test.page("ended") == allEnded)
     }

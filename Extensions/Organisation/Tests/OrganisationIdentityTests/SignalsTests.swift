@@ -260,7 +260,7 @@ struct SignalsTests {
         try await receiver.receive(signals, until: "the request for the keys") {
             try await receiver.test.page("key-requests") == "2"
         }
-        _ = try await receiver.test.page("free-keys")
+        _ = try await receiver.test.page("go-on")
         try await receiver.receive(signals, until: "the acknowledgement") {
             try await receiver.list("waiting").isEmpty
         }
