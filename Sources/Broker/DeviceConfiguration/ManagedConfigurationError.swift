@@ -94,11 +94,6 @@ public struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
     /// A sentence without its subject, which is the key.
     public let message: String
 
-    public init(key: String, message: String) {
-        self.key = key
-        self.message = message
-    }
-
     public var description: String { "\"\(key)\" \(message)" }
 
     /// Warnings about unknown keys, each with the known key that was probably meant.

@@ -13,12 +13,6 @@ public struct ArgumentError: Error, Sendable, Hashable, CustomStringConvertible 
     /// A suggestion for the caller.
     public let remedy: String
 
-    init(argument: String, found: String, remedy: String) {
-        self.argument = argument
-        self.found = found
-        self.remedy = remedy
-    }
-
     /// The argument, the value and the remedy in one line.
     public var description: String { "\(argument) is \(found); \(remedy)" }
 }

@@ -59,20 +59,4 @@ public struct DeviceInformation: Sendable {
     public let brokerVersion: String?
     /// Why the mode is unknown; `nil` if it is known.
     public let problem: SharedDeviceError?
-
-    @_spi(Extensions) public init(
-        deviceMode: DeviceMode,
-        organization: String? = nil,
-        isJoined: Bool? = nil,
-        tenantIdentifier: String? = nil,
-        brokerVersion: String? = nil,
-        problem: SharedDeviceError? = nil
-    ) {
-        self.deviceMode = deviceMode
-        self.organization = organization
-        self.isJoined = isJoined
-        self.tenantIdentifier = tenantIdentifier
-        self.brokerVersion = brokerVersion
-        self.problem = problem
-    }
 }

@@ -8,11 +8,6 @@ package struct KeptSettings: Sendable, Equatable {
     /// All app manifests, by file name; `nil` keeps the stored ones.
     package var manifests: [String: Data]?
 
-    package init(configuration: Data? = nil, manifests: [String: Data]? = nil) {
-        self.configuration = configuration
-        self.manifests = manifests
-    }
-
     static func read(_ db: SQLiteConnection, into content: inout DeviceStore.Content) throws {
         let configuration: [UInt8]? = try db.value("SELECT content FROM configuration WHERE id = 1")
         content.configuration = configuration.map { Data($0) }

@@ -35,11 +35,6 @@ package final class CallbackCenter: Sendable {
         package let name: UInt
         /// The address of the userInfo, a CFDictionary; `nil` for none.
         package let userInfo: UInt?
-
-        package init(name: UInt, userInfo: UInt?) {
-            self.name = name
-            self.userInfo = userInfo
-        }
     }
 
     /// A notification in the form that an observer gets.

@@ -14,11 +14,6 @@ package actor DaemonService {
         package var bus: Bus
         /// The configuration's file; `nil` for the machine's.
         package var configuration: String?
-
-        package init(bus: Bus, configuration: String? = nil) {
-            self.bus = bus
-            self.configuration = configuration
-        }
     }
 
     nonisolated let connection: DBusConnection

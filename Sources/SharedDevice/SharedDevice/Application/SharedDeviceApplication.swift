@@ -77,10 +77,18 @@ public final class SharedDeviceApplication: Sendable {
                 organization: fields["organization"]?.stringValue,
                 isJoined: fields["joined"]?.booleanValue,
                 tenantIdentifier: fields["tenant"]?.stringValue,
-                brokerVersion: fields["brokerVersion"]?.stringValue
+                brokerVersion: fields["brokerVersion"]?.stringValue,
+                problem: nil
             )
         } catch {
-            return DeviceInformation(deviceMode: .unknown, problem: error)
+            return DeviceInformation(
+                deviceMode: .unknown,
+                organization: nil,
+                isJoined: nil,
+                tenantIdentifier: nil,
+                brokerVersion: nil,
+                problem: error
+            )
         }
     }
 
