@@ -19,41 +19,18 @@ struct FleetMetricsCommand: ParsableCommand {
     @OptionGroup var controller: FleetOptions
 
     func run() throws {
-        try reportingFailure { try output.write(FleetMetrics.text(try fleet(), states: Standing.words)) }
+        try reportingFailure { try output.write(metrics()) }
     }
 
-    /// - Returns: `nil` if no controller responds.
-    private func fleet() throws -> FleetMetrics? {
-        let client: FleetClient
-        let (devices, order): (FleetClient.Fields, OrderProgress?)
+    private func metrics() throws -> String {
         do {
-            client = try controller.connect()
+            let client = try controller.connect()
             // A limit of zero returns the counts only.
-            devices = try client.call(.getDevices, ["limit": .uint64(0)])
-            order = try lastOrder(client)
+            let devices = try client.call(.getDevices, ["limit": .uint64(0)])
+            return try FleetMetrics.text(devices, lastOrder(client), states: Standing.words)
         } catch let error as CommandFailure where error.exitStatus == EX_UNAVAILABLE {
-            return nil
+            return FleetMetrics.text(nil, nil, states: Standing.words)
         }
-        var fleet = FleetMetrics()
-        fleet.isConnected = devices["isConnected"]?.booleanValue ?? false
-        fleet.listed = devices["listed"]?.unsignedValue ?? 0
-        fleet.unlisted = devices["unlisted"]?.unsignedValue ?? 0
-        fleet.foreign = devices["foreign"]?.unsignedValue ?? 0
-        fleet.old = devices["old"]?.unsignedValue ?? 0
-        fleet.hasStoreProblem = devices["problem"] != nil
-        fleet.certificateEnd = devices["certificateEnd"].seconds
-        fleet.devicesCertificateEnd = devices["devicesCertificateEnd"].seconds
-        fleet.certificatesEnding = devices["certificatesEnding"]?.unsignedValue ?? 0
-        fleet.order = order.map { order in
-            .init(
-                number: order.order,
-                at: order.at?.timeIntervalSince1970,
-                counts: order.counts,
-                waived: order.waived,
-                enforced: order.enforced
-            )
-        }
-        return fleet
     }
 
     /// - Returns: `nil` if there was no order yet.

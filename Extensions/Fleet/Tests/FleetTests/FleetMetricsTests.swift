@@ -1,3 +1,4 @@
+import DBus
 import Testing
 
 @testable import shared_device_fleet
@@ -6,11 +7,15 @@ import Testing
 struct FleetMetricsTests {
     @Test("a fleet's metrics count devices by state, including zero, and name none")
     func fleet() {
-        var fleet = FleetMetrics()
-        (fleet.isConnected, fleet.listed, fleet.unlisted, fleet.foreign) = (true, 2, 1, 5)
-        (fleet.certificateEnd, fleet.devicesCertificateEnd, fleet.certificatesEnding) = (2_000_000, nil, 1)
-        fleet.order = .init(number: 7, at: 1_000_000, counts: ["clean": 1, "unknown": 1], waived: 3, enforced: 4)
-        let lines = FleetMetrics.text(fleet, states: ["unknown", "stuck", "clean"]).split(separator: "\n")
+        let fleet: FleetClient.Fields = [
+            "isConnected": .boolean(true), "listed": .uint64(2), "unlisted": .uint64(1), "foreign": .uint64(5),
+            "certificateEnd": .double(2_000_000), "certificatesEnding": .uint64(1),
+        ]
+        let order = OrderProgress([
+            "order": .uint64(7), "at": .double(1_000_000), "waived": .uint64(3), "enforced": .uint64(4),
+            "counts": .fields(["clean": .uint64(1), "unknown": .uint64(1)]),
+        ])
+        let lines = FleetMetrics.text(fleet, order, states: ["unknown", "stuck", "clean"]).split(separator: "\n")
         for line in [
             "shared_device_fleet_up 1", "shared_device_fleet_connected 1",
             #"shared_device_fleet_devices{listed="no"} 1"#,
@@ -23,9 +28,9 @@ struct FleetMetricsTests {
         ] { #expect(lines.contains(line[...]), "\(line)") }
         let families = lines.filter { $0.hasPrefix("# TYPE ") }
         #expect(families.count == 13 && Set(families).count == 13)
-        let away = FleetMetrics.text(nil, states: ["clean"]).split(separator: "\n").filter { !$0.hasPrefix("#") }
+        let away = FleetMetrics.text(nil, nil, states: ["clean"]).split(separator: "\n").filter { !$0.hasPrefix("#") }
         #expect(away == ["shared_device_fleet_up 0"])
-        let empty = FleetMetrics.text(FleetMetrics(), states: ["clean"])
+        let empty = FleetMetrics.text([:], nil, states: ["clean"])
         #expect(!empty.contains("order_") && !empty.contains("certificate_end"))
     }
 }
