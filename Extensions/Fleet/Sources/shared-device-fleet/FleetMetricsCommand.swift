@@ -2,7 +2,6 @@ import ArgumentParser
 import CommandParts
 import DBus
 import Fleet
-import FoundationEssentials
 import Glibc
 
 struct FleetMetricsCommand: ParsableCommand {
