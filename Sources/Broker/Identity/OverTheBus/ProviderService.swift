@@ -13,22 +13,17 @@ public final class ProviderService: Sendable {
 
     private let connection: DBusConnection
     private let provider: Current
-    private let longestCall: Duration
     private let broker: NameOwner
     private let object = Locked<Observation?>(nil)
 
-    /// - Parameters:
-    ///   - longestCall: The time limit of a call; a longer one is cancelled.
-    ///   - abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any more.
+    /// - Parameter abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any more.
     public init(
         connection: DBusConnection,
-        longestCall: Duration = IdentityProtocol.longestCall,
         provider: @escaping Current,
         abandoned: @escaping @Sendable () -> Void
     ) {
         self.connection = connection
         self.provider = provider
-        self.longestCall = longestCall
         broker = NameOwner(of: BrokerProtocol.busName, on: connection) { _ in abandoned() }
     }
 
@@ -57,9 +52,6 @@ public final class ProviderService: Sendable {
         object.withLock { $0 = token }
         try await connection.requestName(IdentityProtocol.busName)
     }
-
-    /// The broker's connection; `nil` if the broker is not on the bus.
-    public var brokerConnection: String? { broker.current }
 
     private static var limits: CallLimits {
         var limits = CallLimits()
@@ -124,7 +116,7 @@ public final class ProviderService: Sendable {
         }
     }
 
-    /// Runs `work`, and cancels it after ``longestCall``.
+    /// Runs `work`, and cancels it after `IdentityProtocol.longestCall`.
     private func inTime<Value: Sendable>(
         _ work: @escaping @Sendable () async throws(IdentityError) -> Value
     ) async throws(IdentityError) -> Value {
@@ -136,7 +128,7 @@ public final class ProviderService: Sendable {
             }
         }
         let isLate = Locked(false)
-        let limit = longestCall
+        let limit = IdentityProtocol.longestCall
         let timer = Task {
             guard (try? await Task.sleep(for: limit)) != nil else { return }
             isLate.withLock { $0 = true }
