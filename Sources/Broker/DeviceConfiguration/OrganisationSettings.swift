@@ -35,11 +35,6 @@ public struct OrganisationSettings: Sendable, Equatable {
         self.issuer = issuer
         self.clientIdentifier = clientIdentifier
     }
-
-    /// Whether tokens that were issued under the other settings still belong to this client.
-    public func isSameClient(as other: OrganisationSettings) -> Bool {
-        issuer == other.issuer && clientIdentifier.utf8.elementsEqual(other.clientIdentifier.utf8)
-    }
 }
 
 extension OrganisationSettings: Codable {

@@ -105,16 +105,6 @@ struct OrganisationSettingsTests {
         #expect(microsoft.warnings.map(\.key) == ["microsoftBroker"])
     }
 
-    @Test("only another issuer or client ID makes another client")
-    func sameClient() throws {
-        let settings = try settings()
-        #expect(try settings.isSameClient(as: self.settings(#""remoteCheckInterval": 600"#)))
-        for (text, other) in [("realm/", "realm"), ("\"device\"", "\"Device\"")] {
-            let changed = try configuration("{\(Self.needed.replacing(text, with: other))}")
-            #expect(try !settings.isSameClient(as: #require(changed.organisation)))
-        }
-    }
-
     private typealias Mistakes = (key: String, values: [String], remedy: String)
 
     private static let invalidValues: [Mistakes] = [
