@@ -70,14 +70,6 @@ package struct HTTPResponse: Sendable, Hashable {
         self.body = body
     }
 
-    /// The media type without its parameters, in lower case.
-    package var mediaType: String? {
-        fields["content-type"].map { type in
-            let name = type.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
-            return name.lowercased()
-        }
-    }
-
     /// `Retry-After` in seconds, at most 300 s. A date in this field is ignored.
     package var retryAfter: Duration? {
         fields["retry-after"].flatMap { UInt32($0) }.map { .seconds(min($0, 300)) }

@@ -32,7 +32,7 @@ struct HTTPClientTests {
         let client = server.client()
         for host in ["localhost", "127.0.0.1", "localhost"] {
             let response = try await client.send(HTTPRequest(server.address("echo?a=b", host: host)))
-            #expect(response.status == 200 && response.mediaType == "application/json")
+            #expect(response.status == 200 && response.fields["content-type"] == "application/json; charset=utf-8")
             #expect(response.retryAfter == .seconds(300))
             let said = try echo(response)
             #expect(["version", "path"].map { said[$0]?.string } == ["HTTP/1.1", "/echo?a=b"])
@@ -41,7 +41,8 @@ struct HTTPClientTests {
         let refused = try await client.send(HTTPRequest(server.address("unavailable")))
         #expect(refused.status == 503 && refused.retryAfter == .seconds(7))
         // An HTML page is accepted, with its media type.
-        #expect(try await client.send(HTTPRequest(server.address("html"))).mediaType == "text/html")
+        let page = try await client.send(HTTPRequest(server.address("html")))
+        #expect(page.fields["content-type"]?.hasPrefix("text/html") == true)
     }
 
     @Test("a form is posted with its fields; a large one does not wait for 100 Continue")
