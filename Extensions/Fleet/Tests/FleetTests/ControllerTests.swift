@@ -345,6 +345,26 @@ extension ControllerState {
         received(.reported(device: device), .reported(report), sent: now, now: now)
     }
 
+    /// The progress of each listed device that the order targets and names (FL-14).
+    func standings(of recorded: RecordedOrder, now: Double) -> [(name: String, standing: Standing)] {
+        let names: [String] =
+            switch recorded.target {
+            case .all: Array(devices.keys)
+            case .devices(let names): names
+            }
+        return names.compactMap { name in
+            guard let device = devices[name], device.isListed else { return nil }
+            return (name, device.standing(recorded.number, recorded.scope, highest: highest, now: now))
+        }
+    }
+
+    /// Counts all devices of an order at once.
+    func progress(of recorded: RecordedOrder, now: Double, atMost limit: Int) -> OrderProgress {
+        var progress = OrderProgress(of: recorded, atMost: limit)
+        while progress.count(.max >> 1, in: self, now: now) {}
+        return progress
+    }
+
     /// The progress of the first device with the last order.
     func standing(now: Double = 0) throws -> Standing {
         let order = try #require(orders.last)

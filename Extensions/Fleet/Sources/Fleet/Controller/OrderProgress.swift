@@ -95,26 +95,6 @@ package struct OrderProgress: Sendable {
 }
 
 extension ControllerState {
-    /// The progress of each listed device that the order targets and names (FL-14).
-    package func standings(of recorded: RecordedOrder, now: Double) -> [(name: String, standing: Standing)] {
-        let names: [String] =
-            switch recorded.target {
-            case .all: Array(devices.keys)
-            case .devices(let names): names
-            }
-        return names.compactMap { name in
-            guard let device = devices[name], device.isListed else { return nil }
-            return (name, device.standing(recorded.number, recorded.scope, highest: highest, now: now))
-        }
-    }
-
-    /// Counts all devices of an order at once.
-    package func progress(of recorded: RecordedOrder, now: Double, atMost limit: Int) -> OrderProgress {
-        var progress = OrderProgress(of: recorded, atMost: limit)
-        while progress.count(.max >> 1, in: self, now: now) {}
-        return progress
-    }
-
     /// The devices that report without being listed.
     package var unlisted: [String] { devices.filter { !$0.value.isListed }.map(\.key).sorted() }
 }
