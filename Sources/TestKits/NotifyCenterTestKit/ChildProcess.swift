@@ -204,24 +204,22 @@ public final class ChildProcess: Sendable {
 
     // MARK: Services
 
-    /// Starts a service, and waits until it writes `ready`. If the service ends because the kernel has no inotify
+    /// Starts a service, and waits until it writes “ready”. If the service ends because the kernel has no inotify
     /// instance left, the function retries. The user's other processes hold the instances, and the kernel releases
     /// those of ended processes with a delay.
     ///
     /// - Throws: ``Failure`` with the process's output, if it ends for another reason or no instance is free within
-    ///   `timeout`.
+    ///   two minutes.
     @_spi(Extensions) public static func service(
         _ program: String,
         _ arguments: [String],
-        environment: [String: String] = [:],
-        ready: String = "ready",
-        within timeout: Duration = .seconds(120)
+        environment: [String: String] = [:]
     ) async throws -> ChildProcess {
-        let deadline = ContinuousClock.now + timeout
+        let deadline = ContinuousClock.now + .seconds(120)
         while true {
             let process = try ChildProcess(program, arguments, environment: environment)
             do {
-                try await process.line { $0 == ready }
+                try await process.line { $0 == "ready" }
                 return process
             } catch {
                 guard process.errorText.contains("fs.inotify"), ContinuousClock.now < deadline else { throw error }

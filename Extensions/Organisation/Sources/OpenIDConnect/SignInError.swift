@@ -117,12 +117,8 @@ extension SignInError {
     static let expired = SignInError(.loginExpired, "the code has expired; begin again")
 
     /// The provider sent no response.
-    static func unreachable(_ issuer: Issuer, _ reason: String, _ retryAfter: Duration? = nil) -> SignInError {
-        SignInError(
-            .providerUnavailable,
-            "\(issuer) cannot be reached (\(reason.printable(300)))",
-            retryAfter: retryAfter
-        )
+    static func unreachable(_ issuer: Issuer, _ reason: String) -> SignInError {
+        SignInError(.providerUnavailable, "\(issuer) cannot be reached (\(reason.printable(300)))")
     }
 
     static func unknownClient(_ issuer: Issuer) -> SignInError {

@@ -185,11 +185,10 @@ public final class DistributedNotifyCenter: Sendable {
     /// this function.
     package func blockingNotifications(
         named name: NotificationName?,
-        object: String? = nil,
-        buffering: Buffering = .standard,
-        suspensionBehavior: SuspensionBehavior = .coalesce
+        object: String?,
+        buffering: Buffering = .standard
     ) throws(DBusError) -> NotificationSequence<DistributedNotification> {
-        let inlet = NotificationInlet(buffering, suspensionBehavior, gate: center.router.gate)
+        let inlet = NotificationInlet(buffering, .coalesce, gate: center.router.gate)
         let observation = try center.observe(name, object: object, inlet.registration)
         return NotificationSequence(inlet, observation) { DistributedNotification($0) }
     }

@@ -16,7 +16,6 @@ package struct DaemonState: Sendable {
 
     package internal(set) var rules = AccessRules()
     private let limits: Limits
-    private let otherLimits: Limits
     private let process: UInt32
     private let user: UInt32
     var names = NameTable()
@@ -37,18 +36,15 @@ package struct DaemonState: Sendable {
     ///   - process: notifyd's process id.
     ///   - user: notifyd's user.
     ///   - limits: The limits of notifyd's own user, and of root.
-    ///   - otherLimits: The limits of other users.
     package init(
         process: UInt32,
         user: UInt32,
         configuration: NotifyConfiguration = .init(),
-        limits: Limits = Limits(),
-        otherLimits: Limits = .others
+        limits: Limits = Limits()
     ) {
         self.process = process
         self.user = user
         self.limits = limits
-        self.otherLimits = otherLimits
         configure(configuration)
     }
 
@@ -60,7 +56,7 @@ package struct DaemonState: Sendable {
         names.setPermanent(permanent.filter { $0.0 != own.name } + [own])
     }
 
-    package func limits(ofUser user: UInt32) -> Limits { user == self.user || user == 0 ? limits : otherLimits }
+    package func limits(ofUser user: UInt32) -> Limits { user == self.user || user == 0 ? limits : .others }
 
     // MARK: Clients
 

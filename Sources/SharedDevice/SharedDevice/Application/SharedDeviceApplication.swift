@@ -516,8 +516,9 @@ final class ActivityReporter: Sendable {
     private let last = Locked<ContinuousClock.Instant?>(nil)
 
     /// Whether a report is due. A caller that gets true must send the report.
-    func isDue(at now: ContinuousClock.Instant = .now) -> Bool {
+    func isDue() -> Bool {
         last.withLock { last in
+            let now = ContinuousClock.now
             if let last, now - last < Self.interval { return false }
             last = now
             return true

@@ -5,15 +5,10 @@ import Glibc
 /// per message.
 @_spi(Extensions) public final class ProgressLine: Sendable {
     private let name: String
-    private let isRewritten: Bool
+    private let isRewritten = TerminalOutput.showsCursor(STDERR_FILENO)
 
-    /// - Parameters:
-    ///   - name: the program's name, which begins each line.
-    ///   - isRewritten: whether a line replaces the previous one; by default true on a terminal.
-    @_spi(Extensions) public init(_ name: String, isRewritten: Bool? = nil) {
-        self.name = name
-        self.isRewritten = isRewritten ?? TerminalOutput.showsCursor(STDERR_FILENO)
-    }
+    /// - Parameter name: the program's name, which begins each line.
+    @_spi(Extensions) public init(_ name: String) { self.name = name }
 
     /// Shows the activity that begins now.
     @_spi(Extensions) public func show(_ text: String) {

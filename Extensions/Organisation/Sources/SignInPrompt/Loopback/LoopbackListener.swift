@@ -35,20 +35,17 @@ package final class LoopbackListener: Sendable {
     /// - Parameters:
     ///   - ports: the ports that the provider accepts; none means any free port. If each is in use, another port serves
     ///     this program's own pages, and ``SignInPrompt/Place/problem`` of ``place`` says so.
-    ///   - patience: how long a visitor may take to send the request, and to read the response.
     ///   - problem: called on the listener's thread, once for each cause, if visitors must wait or cannot be served.
     ///   - visited: called for each request, which waits until ``respond(_:_:)``.
     /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if no socket can be opened.
     package init(
         ports: [UInt16],
-        patience: Duration = .seconds(5),
         problem: @escaping @Sendable (String) -> Void = { _ in },
         visited: @escaping @Sendable (SignInPrompt.Visitor, LoopbackRequest) -> Void
     ) throws(SharedDeviceError) {
         let (socket, port, taken) = try Self.bound(to: ports)
         place = SignInPrompt.Place(port: port, path: Self.unguessablePath(), problem: taken)
         var limits = HTTPListener.Limits()
-        limits.patience = patience
         // The user's time limit bounds the response.
         limits.handling = nil
         let (visitors, host) = (visitors, place.host)
