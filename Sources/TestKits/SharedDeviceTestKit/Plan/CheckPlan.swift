@@ -40,9 +40,9 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     /// Encodes the plan in the format of ``init(json:)``.
     public func encode(to encoder: any Encoder) throws {
         var members: [String: JSONValue] = [
-            "title": .string(title), "users": .list(users.map(JSONValue.string)),
+            "title": .string(title), "users": .array(users.map { .string($0) }),
             "policy": .string(cleanup.policy.rawValue),
-            "apps": .list(apps.map { $0.json(needs: needs[$0.identifier]) }), "steps": .list(steps.map(\.json)),
+            "apps": .array(apps.map { $0.json(needs: needs[$0.identifier]) }), "steps": .array(steps.map(\.json)),
         ]
         if let timeout = cleanup.timeout { members["cleanupTimeout"] = .number(timeout) }
         try JSONValue.object(members).encode(to: encoder)
@@ -129,13 +129,13 @@ extension TestApp {
     fileprivate func json(needs: [String]?) -> JSONValue {
         var members: [String: JSONValue] = [
             "identifier": .string(identifier), "executable": .string(executable),
-            "arguments": .list(arguments.map(JSONValue.string)),
-            "environment": .object(environment.mapValues(JSONValue.string)),
-            "dataDirectories": .list(dataDirectories.map(JSONValue.string)), "start": .boolean(startsWithDevice),
+            "arguments": .array(arguments.map { .string($0) }),
+            "environment": .object(environment.mapValues { .string($0) }),
+            "dataDirectories": .array(dataDirectories.map { .string($0) }), "start": .boolean(startsWithDevice),
             "enrolled": .boolean(isEnrolled),
         ]
         if let busName { members["busName"] = .string(busName) }
-        if let needs { members["needs"] = .list(needs.map(JSONValue.string)) }
+        if let needs { members["needs"] = .array(needs.map { .string($0) }) }
         return .object(members)
     }
 }

@@ -167,11 +167,11 @@ public struct CheckExpectation: Sendable, Hashable {
 
     var members: [String: JSONValue] {
         var members: [String: JSONValue] = [:]
-        if let apps { members["apps"] = .list(apps.map(JSONValue.string)) }
-        if !present.isEmpty { members["present"] = .list(present.map(JSONValue.string)) }
+        if let apps { members["apps"] = .array(apps.map { .string($0) }) }
+        if !present.isEmpty { members["present"] = .array(present.map { .string($0) }) }
         if let heardWithin { members["heardWithin"] = .number(heardWithin) }
         if let cleanedWithin { members["cleanedWithin"] = .number(cleanedWithin) }
-        if !absent.isEmpty { members["absent"] = .list(absent.map(JSONValue.string)) }
+        if !absent.isEmpty { members["absent"] = .array(absent.map { .string($0) }) }
         return members
     }
 }

@@ -84,7 +84,7 @@ struct JSONCursor {
     }
 
     func list<Element>(_ element: (JSONCursor) throws(CheckPlanError) -> Element) throws(CheckPlanError) -> [Element] {
-        guard case .list(let elements) = value else { throw wrong("a list") }
+        guard case .array(let elements) = value else { throw wrong("a list") }
         var made: [Element] = []
         for (index, value) in elements.enumerated() {
             made.append(try element(JSONCursor(value, path: "\(path)[\(index)]")))
@@ -116,55 +116,15 @@ struct JSONCursor {
     }
 
     private func wrong(_ wanted: String) -> CheckPlanError {
-        CheckPlanError(path, "it is \(value.kind), not \(wanted)")
-    }
-}
-
-enum JSONValue: Sendable, Hashable, Codable {
-    case null
-    case boolean(Bool)
-    case number(Double)
-    case string(String)
-    case list([JSONValue])
-    case object([String: JSONValue])
-
-    init(from decoder: any Decoder) throws {
-        let container = try decoder.singleValueContainer()
-        if container.decodeNil() {
-            self = .null
-        } else if let flag = try? container.decode(Bool.self) {
-            self = .boolean(flag)
-        } else if let number = try? container.decode(Double.self) {
-            self = .number(number)
-        } else if let text = try? container.decode(String.self) {
-            self = .string(text)
-        } else if let list = try? container.decode([JSONValue].self) {
-            self = .list(list)
-        } else {
-            self = .object(try container.decode([String: JSONValue].self))
-        }
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        switch self {
-        case .null: try container.encodeNil()
-        case .boolean(let flag): try container.encode(flag)
-        case .number(let number): try container.encode(number)
-        case .string(let text): try container.encode(text)
-        case .list(let list): try container.encode(list)
-        case .object(let members): try container.encode(members)
-        }
-    }
-
-    var kind: String {
-        switch self {
-        case .null: "null"
-        case .boolean: "true or false"
-        case .number: "a number"
-        case .string: "a string"
-        case .list: "a list"
-        case .object: "an object"
-        }
+        let kind =
+            switch value {
+            case .null: "null"
+            case .boolean: "true or false"
+            case .number: "a number"
+            case .string: "a string"
+            case .array: "a list"
+            case .object: "an object"
+            }
+        return CheckPlanError(path, "it is \(kind), not \(wanted)")
     }
 }
