@@ -172,8 +172,8 @@ struct ConfigurationReport {
 
     /// Every key with its value. It is `null` if the key is absent and has no default, or if the key is about a
     /// provider and the device has none.
-    private func settings() throws -> [String: Setting] {
-        let settings = try JSONDecoder().decode([String: Setting].self, from: JSONEncoder().encode(configuration))
+    private func settings() throws -> [String: JSONValue] {
+        let settings = try JSONDecoder().decode([String: JSONValue].self, from: JSONEncoder().encode(configuration))
         return Dictionary(uniqueKeysWithValues: ManagedConfiguration.keyNames.map { ($0, settings[$0] ?? .null) })
     }
 
@@ -185,7 +185,7 @@ struct ConfigurationReport {
         let meanings = configuration.meanings
         let width = meanings.map(\.key.count).max() ?? 0
         for (name, meaning) in meanings {
-            let value = (settings[name] ?? .null).text
+            let value = Self.text(of: settings[name] ?? .null)
             lines.append(Terminal.bold(name) + String(repeating: " ", count: width + 2 - name.count) + value)
             lines.append("    " + meaning.printable)
         }
@@ -197,6 +197,19 @@ struct ConfigurationReport {
             }
         }
         return lines.joined(separator: "\n")
+    }
+
+    private static func text(of value: JSONValue) -> String {
+        let parts: [String]
+        switch value {
+        case .boolean(let value): return "\(value)"
+        case .number(let number): return Int(exactly: number).map { "\($0)" } ?? "\(number)"
+        case .string(let text): return text
+        case .array(let elements): parts = elements.map { text(of: $0) }
+        case .object(let members): parts = members.sorted { $0.key < $1.key }.map { "\($0.key) \(text(of: $0.value))" }
+        case .null: parts = []
+        }
+        return parts.isEmpty ? "-" : parts.joined(separator: ", ")
     }
 
     /// Marks a path where there is nothing, which may be misspelt. A path that this user may not read is not marked.
@@ -223,66 +236,11 @@ struct ConfigurationReport {
     private struct Content: Encodable {
         let valid: Bool
         let mode: String
-        let settings: [String: Setting]
+        let settings: [String: JSONValue]
         let apps: [ReportedApp]
         let problems: [ReportedProblem]
         let warnings: [ReportedWarning]
     }
-}
-
-private enum Setting: Codable {
-    case boolean(Bool)
-    case number(Double)
-    case string(String)
-    case strings([String])
-    case numbers([Double])
-    case members([String: String])
-    case null
-
-    init(from decoder: any Decoder) throws {
-        let value = try decoder.singleValueContainer()
-        if let boolean = try? value.decode(Bool.self) {
-            self = .boolean(boolean)
-        } else if let number = try? value.decode(Double.self) {
-            self = .number(number)
-        } else if let string = try? value.decode(String.self) {
-            self = .string(string)
-        } else if let strings = try? value.decode([String].self) {
-            self = .strings(strings)
-        } else if let numbers = try? value.decode([Double].self) {
-            self = .numbers(numbers)
-        } else {
-            self = .members(try value.decode([String: String].self))
-        }
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        switch self {
-        case .boolean(let value): try container.encode(value)
-        case .number(let value): try container.encode(value)
-        case .string(let value): try container.encode(value)
-        case .strings(let value): try container.encode(value)
-        case .numbers(let value): try container.encode(value)
-        case .members(let value): try container.encode(value)
-        case .null: try container.encodeNil()
-        }
-    }
-
-    var text: String {
-        switch self {
-        case .boolean(let value): "\(value)"
-        case .number(let value): Self.text(of: value)
-        case .string(let value): value
-        case .strings(let values): Self.list(values)
-        case .numbers(let values): Self.list(values.map(Self.text))
-        case .members(let values): Self.list(values.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" })
-        case .null: "-"
-        }
-    }
-
-    private static func text(of number: Double) -> String { Int(exactly: number).map { "\($0)" } ?? "\(number)" }
-    private static func list(_ texts: [String]) -> String { texts.isEmpty ? "-" : texts.joined(separator: ", ") }
 }
 
 /// The problems of an invalid configuration, for programs, in the format of a report.
