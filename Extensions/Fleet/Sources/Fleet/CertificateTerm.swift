@@ -5,9 +5,8 @@ package enum CertificateTerm {
     /// Programs warn this many days before the end.
     package static let warningDays = 30
 
-    /// The earliest end of all certificates or revocation lists in a PEM text.
-    ///
-    /// - Returns: seconds since 1970; `nil` if there is none, or one is unreadable.
+    /// The earliest end of all certificates or revocation lists in a PEM text. Returns seconds since 1970; `nil` if
+    /// there is none, or one is unreadable.
     package static func end(inPEM text: some Sequence<UInt8>) -> Double? {
         var (ends, current): ([Double], String?) = ([], nil)
         for line in String(decoding: Array(text), as: UTF8.self).split(whereSeparator: \.isNewline) {
@@ -24,9 +23,8 @@ package enum CertificateTerm {
         return ends.min()
     }
 
-    /// The earlier end of a program's certificate and its authority's. Blocks the thread on the file system.
-    ///
-    /// - Returns: seconds since 1970; `nil` if no end can be read from either file.
+    /// The earlier end of a program's certificate and its authority's. Blocks the thread on the file system. Returns
+    /// seconds since 1970; `nil` if no end can be read from either file.
     package static func end(of configuration: FleetConfiguration) -> Double? {
         [configuration.certificate, configuration.authority].compactMap { path in
             (try? FleetFiles.read(path, atMost: FleetConfiguration.largest)).flatMap { $0 }.flatMap(end(inPEM:))
@@ -72,9 +70,8 @@ package enum CertificateTerm {
         return time(Array(text))
     }
 
-    /// Parses `UTCTime` (`YYMMDDHHMMSSZ`) or `GeneralizedTime`, with a year of four digits.
-    ///
-    /// - Returns: seconds since 1970; `nil` for any other text.
+    /// Parses `UTCTime` (`YYMMDDHHMMSSZ`) or `GeneralizedTime`, with a year of four digits. Returns seconds since 1970;
+    /// `nil` for any other text.
     package static func time(_ text: [UInt8]) -> Double? {
         let (length, hasCentury) = (text.count - 1, text.count == 15)
         guard length == 12 || hasCentury, text[length] == UInt8(ascii: "Z"),

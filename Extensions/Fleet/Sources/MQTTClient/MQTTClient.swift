@@ -180,9 +180,7 @@ final class MQTTLoop: Sendable {
         }
     }
 
-    /// Passes the commands to libmosquitto.
-    ///
-    /// - Returns: the reason if the connection has ended.
+    /// Passes the commands to libmosquitto. Returns the reason if the connection has ended.
     private func carryOut(_ session: MosquittoSession) -> MQTTError? {
         let (commands, isClosed) = state.withLock { state in
             defer { state.commands = [] }

@@ -264,9 +264,8 @@ final class MosquittoSession {
         while mosquitto_want_write(handle), mosquitto_loop_write(handle, 1) == 0 {}
     }
 
-    /// Waits until the server or the event is ready, and handles the server's packets.
-    ///
-    /// - Returns: the reason if the connection has ended.
+    /// Waits until the server or the event is ready, and handles the server's packets. Returns the reason if the
+    /// connection has ended.
     func wait(for event: CInt, milliseconds: CInt) -> MQTTError? {
         let socket = mosquitto_socket(handle)
         guard socket >= 0 else { return ended(MOSQ_ERR_CONN_LOST.rawValue) }
@@ -314,9 +313,7 @@ final class MosquittoSession {
         return read > readBefore + UInt64(callbacks.limit) + Self.slack
     }
 
-    /// Waits until the event is signalled or the socket is ready.
-    ///
-    /// - Returns: the socket's events; 0 if there are none.
+    /// Waits until the event is signalled or the socket is ready. Returns the socket's events; 0 if there are none.
     @discardableResult
     static func wait(for event: CInt, socket: CInt = -1, _ wants: Int16 = 0, milliseconds: CInt) -> Int16 {
         var watched = [

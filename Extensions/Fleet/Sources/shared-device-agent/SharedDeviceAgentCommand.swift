@@ -62,9 +62,7 @@ package struct AgentFile: Sendable {
         return memory
     }
 
-    /// Replaces the file durably before it returns.
-    ///
-    /// - Returns: the reason of a failure, with the remedy.
+    /// Replaces the file durably before it returns. Returns the reason of a failure, with the remedy.
     func write(_ memory: AgentMemory) -> String? {
         do {
             try file.write(memory.json.text.utf8)

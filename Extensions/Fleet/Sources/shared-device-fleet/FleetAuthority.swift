@@ -88,9 +88,8 @@ struct FleetAuthority {
 
     // MARK: Certificates
 
-    /// Certifies a name, for the key in a request, or without one for a new key in this folder.
-    ///
-    /// - Returns: The certificate and the authority's own, in PEM.
+    /// Certifies a name, for the key in a request, or without one for a new key in this folder. Returns the certificate
+    /// and the authority's own, in PEM.
     func certify(_ name: String, _ kind: Kind, request: String?) throws(CommandFailure) -> String {
         try check(name, kind)
         try makeIssued(beside: name)

@@ -56,9 +56,7 @@ package struct Stopwatch: Sendable, Hashable {
         return isInDoubt(now) ? min(left, Self.grace - now.uptime) : left
     }
 
-    /// Updates the count, so that it survives a restart of the machine.
-    ///
-    /// - Returns: whether there is a change to save.
+    /// Updates the count, so that it survives a restart of the machine. Returns whether there is a change to save.
     mutating func count(_ now: Moment) -> Bool {
         let total = run(now)
         guard mark.boot != now.boot || total - counted >= Self.step else { return false }

@@ -119,9 +119,7 @@ extension ControllerState {
     static let firstRepetition = 5.0
 
     /// Handles the server's rejection of a published message. Devices cannot have received it, so it is published again
-    /// until the server accepts it.
-    ///
-    /// - Returns: whether this is news for the log.
+    /// until the server accepts it. Returns whether this is news for the log.
     package mutating func refused(_ topic: FleetTopic, _ reason: String, now: Double) -> Bool {
         switch topic {
         case .allDesired where desired != nil: break

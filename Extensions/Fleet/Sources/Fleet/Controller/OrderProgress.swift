@@ -70,9 +70,7 @@ package struct OrderProgress: Sendable {
     /// The worst of the pending devices that the order names, by state and then by name.
     package var worst: [(name: String, standing: Standing)] { Array(undone.joined().prefix(limit)) }
 
-    /// Counts the next devices, up to `most`.
-    ///
-    /// - Returns: whether there may be more.
+    /// Counts the next devices, up to `most`. Returns whether there may be more.
     package mutating func count(_ most: Int, in state: ControllerState, now: Double) -> Bool {
         let names: [String] =
             switch order.target {
