@@ -31,8 +31,6 @@ package final class HTTPClient: Sendable {
     /// Sends a request, and returns the response with any status except a redirect.
     ///
     /// A cancelled task ends the request at once.
-    ///
-    /// - Throws: `HTTPError`.
     package func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
         guard Self.canBeSent(request) else { throw HTTPError(.invalidRequest, attempted: "\(request)") }
         var request = request

@@ -42,10 +42,8 @@ final class TransferLoop: Sendable {
         }
     }
 
-    /// Starts a transfer, which then completes exactly once.
-    ///
-    /// - Returns: `false` if too many are in flight, or if the system grants no thread. The transfer then never
-    ///   completes.
+    /// Starts a transfer, which then completes exactly once. Returns `false` if too many are in flight, or if the
+    /// system grants no thread. The transfer then never completes.
     func submit(_ transfer: Transfer) -> Bool {
         guard let multi else { return false }
         let isTaken = state.withLock { state in

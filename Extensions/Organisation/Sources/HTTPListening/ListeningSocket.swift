@@ -26,8 +26,6 @@ package enum ListeningSocket {
     }
 
     /// Duplicates a passed socket, for one listener.
-    ///
-    /// - Throws: ``Failure``.
     package static func duplicate(_ passed: CInt) throws(Failure) -> CInt {
         let descriptor = fcntl(passed, F_DUPFD_CLOEXEC, 0)
         guard descriptor >= 0 else {
@@ -66,8 +64,6 @@ package enum ListeningSocket {
     }
 
     /// Listens at a numeric address.
-    ///
-    /// - Throws: ``Failure``.
     package static func open(address: String, port: UInt16) throws(Failure) -> CInt {
         var four = sockaddr_in()
         four.sin_family = sa_family_t(AF_INET)
@@ -83,8 +79,6 @@ package enum ListeningSocket {
     }
 
     /// Listens at a path. Removes the socket of an earlier run.
-    ///
-    /// - Throws: ``Failure``.
     package static func open(path: String) throws(Failure) -> CInt {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)

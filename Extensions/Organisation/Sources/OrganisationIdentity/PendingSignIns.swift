@@ -47,9 +47,8 @@ struct PendingSignIns {
         return Base64URL.encode((0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) })
     }
 
-    /// Reserves an entry for a handle until ``put(_:_:)`` fills it or ``remove(_:)`` frees it.
-    ///
-    /// - Returns: `false` if all entries are taken.
+    /// Reserves an entry for a handle until ``put(_:_:)`` fills it or ``remove(_:)`` frees it. Returns `false` if all
+    /// entries are taken.
     mutating func reserve(_ handle: String, at now: ContinuousClock.Instant) -> Bool {
         entries = entries.filter { $0.value.endsByItself || now < $0.value.deadline }
         guard entries.count < Self.capacity else { return false }
@@ -107,9 +106,7 @@ struct PendingSignIns {
         }
     }
 
-    /// Records the outcome of a sign-in by device code.
-    ///
-    /// - Returns: `false` if the sign-in was cancelled.
+    /// Records the outcome of a sign-in by device code. Returns `false` if the sign-in was cancelled.
     mutating func finish(_ handle: String, _ outcome: Outcome) -> Bool {
         guard case .deviceCode(nil)? = entries[handle]?.state else { return false }
         entries[handle]?.state = .deviceCode(outcome)

@@ -11,9 +11,8 @@ package struct RefusalTally: Sendable {
 
     package init() {}
 
-    /// Counts a rejection.
-    ///
-    /// - Returns: Whether to log it, and how many unlogged rejections of an earlier window to report first.
+    /// Counts a rejection. Returns whether to log it, and how many unlogged rejections of an earlier window to report
+    /// first.
     package mutating func take(at now: ContinuousClock.Instant) -> (isWritten: Bool, counted: Int) {
         let before = rest(at: now)
         if isOver(at: now) { (beganAt, written) = (now, 0) }

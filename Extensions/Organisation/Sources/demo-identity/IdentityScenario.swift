@@ -55,9 +55,8 @@ final class IdentityScenario {
 
     // MARK: Steps
 
-    /// Signs a person in at the provider's page, in the browser that an app's prompt opens.
-    ///
-    /// - Returns: The device's name for the person, and the state of the page, if the demonstration saw it.
+    /// Signs a person in at the provider's page, in the browser that an app's prompt opens. Returns the device's name
+    /// for the person, and the state of the page, if the demonstration saw it.
     private func signIn(_ name: String, through app: AppProcess) async throws -> (username: String, visitor: Visitor?) {
         progress("\(name.capitalized) signs in at the provider's page, through \(app.name)")
         let marks = try marks()
@@ -180,9 +179,7 @@ final class IdentityScenario {
 
     // MARK: Checks
 
-    /// Waits for every app to have cleaned up.
-    ///
-    /// - Returns: Milliseconds until the last app had.
+    /// Waits for every app to have cleaned up. Returns milliseconds until the last app had.
     private func waitUntilClean(
         of username: String,
         since begin: UInt64,

@@ -32,7 +32,6 @@ final class NetworkWatch: @unchecked Sendable {
     private var last: ContinuousClock.Instant?
 
     /// - Parameter cameBack: Called on the watch's own queue.
-    /// - Throws: ``Failure``.
     init(cameBack: @escaping @Sendable () -> Void) throws(Failure) {
         let descriptor = CLinux_openNetworkEvents()
         guard descriptor >= 0 else {

@@ -18,7 +18,6 @@ enum ServiceCredential: String {
 
     /// - Parameter environment: The environment of this process: `CREDENTIALS_DIRECTORY` names the directory.
     /// - Returns: `nil` if there is no such credential.
-    /// - Throws: ``Unusable``.
     func read(environment: [String: String]) throws(Unusable) -> Secret? {
         guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
         let (path, longest) = (directory + "/" + rawValue, Self.longest)

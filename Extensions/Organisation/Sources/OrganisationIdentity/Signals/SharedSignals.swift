@@ -163,7 +163,6 @@ package final class SharedSignals: Sendable {
         return "\(settings.endpoint) refuses this device's token (status \(status)); \(remedy)"
     }
 
-    /// - Throws: `SignInError`.
     private func authorisation() async throws(SignInError) -> Secret {
         if let token { return token }
         if let token = state.withLock({ $0.token }), clock.now() < token.end { return token.value }
