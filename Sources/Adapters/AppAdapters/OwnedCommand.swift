@@ -177,9 +177,8 @@ public final class OwnedCommand: ProgramControl {
     /// Whether no start is in flight and the last process is reaped.
     private var isIdle: Bool { state.withLock { $0.process == nil && !$0.isStarting } }
 
-    /// Signals all processes of the command, including processes that are started during the call.
-    ///
-    /// - Returns: whether all ended in time.
+    /// Signals all processes of the command, including processes that are started during the call. Returns whether all
+    /// ended in time.
     private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
         let deadline = ContinuousClock.now + patience
         while true {

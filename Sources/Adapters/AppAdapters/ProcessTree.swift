@@ -291,9 +291,7 @@ extension ProcessTree {
     }
 
     /// The real, effective, saved and file system users of the process. The owner of its directory does not tell: it is
-    /// root for a process that is not dumpable.
-    ///
-    /// - Returns: an empty array if the process has ended.
+    /// root for a process that is not dumpable. Returns an empty array if the process has ended.
     static func users(of identifier: pid_t, _ root: String = "/proc") throws(AdapterFailure) -> [UInt32] {
         let path = "\(root)/\(identifier)/status"
         guard let bytes = try read(path) else { return [] }

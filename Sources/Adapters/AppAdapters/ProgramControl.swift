@@ -40,9 +40,7 @@ public struct StopPatience: Sendable {
     public init() {}
 }
 
-/// Waits without blocking a thread until a condition holds.
-///
-/// - Returns: whether it held in time.
+/// Waits without blocking a thread until a condition holds. Returns whether it held in time.
 func holds(
     within patience: Duration,
     _ condition: () async throws(AdapterFailure) -> Bool

@@ -7,7 +7,6 @@ package enum ProgramDirectories {
     /// Creates the missing directories with access for the user of this process only.
     ///
     /// - Parameter paths: the first contains the others, and the error's remedy names it.
-    /// - Throws: ``AdapterFailure``.
     package static func make(_ paths: [String]) throws(AdapterFailure) {
         for path in paths where !isDirectory(path) {
             do {

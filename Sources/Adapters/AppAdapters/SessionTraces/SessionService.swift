@@ -21,9 +21,7 @@ struct SessionService: Sendable {
         }
     }
 
-    /// Calls a method if the service runs.
-    ///
-    /// - Returns: the first value of the response; `nil` if there is none.
+    /// Calls a method if the service runs. Returns the first value of the response; `nil` if there is none.
     @discardableResult
     func call(
         _ path: String,
@@ -34,9 +32,7 @@ struct SessionService: Sendable {
         try await values(path, interface, member, arguments).first
     }
 
-    /// Calls a method if the service runs.
-    ///
-    /// - Returns: all values of the response; none if the service does not run.
+    /// Calls a method if the service runs. Returns all values of the response; none if the service does not run.
     func values(
         _ path: String,
         _ interface: String,

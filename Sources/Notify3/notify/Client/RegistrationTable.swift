@@ -162,9 +162,8 @@ struct RegistrationTable<Sink, Resource> {
     /// The state of a `self.` name, which notifyd does not know.
     func state(of name: NotificationName) -> UInt64 { names[name]?.state?.value ?? 0 }
 
-    /// Remembers the path of a registration, for a report to the next notifyd.
-    ///
-    /// - Returns: False if the registration has a path already, or has ended.
+    /// Remembers the path of a registration, for a report to the next notifyd. Returns false if the registration has a
+    /// path already, or has ended.
     mutating func addMonitor(_ monitor: MonitorReport) -> Bool {
         guard let index = registrations.index(forKey: monitor.token), registrations.values[index].monitor == nil else {
             return false

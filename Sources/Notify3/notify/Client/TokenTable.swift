@@ -75,9 +75,7 @@ enum TokenTable {
 
     // MARK: Changing
 
-    /// Makes the token read this counter.
-    ///
-    /// - Returns: False if there is no memory left.
+    /// Makes the token read this counter. Returns false if there is no memory left.
     static func insert(_ token: CInt, _ counter: PostCounter) -> Bool {
         guard makeRoom(for: token), let slot = slot(token) else { return false }
         slot.pointee.seen.store(0, ordering: .relaxed)
@@ -144,9 +142,7 @@ struct TokenNumbers: Sendable {
         return next
     }
 
-    /// Ends a token.
-    ///
-    /// - Returns: Whether its page has no live token, and will get none.
+    /// Ends a token. Returns whether its page has no live token, and will get none.
     mutating func end(_ token: CInt) -> Bool {
         let page = token / tokensPerPage
         guard let live = livePerPage[page] else { return false }

@@ -32,9 +32,7 @@ final class Watchers {
         registrations.add(Registrations.Entry(token: token, watch: watch))
     }
 
-    /// Counts one report. The last one ends the registration.
-    ///
-    /// - Returns: `nil` if the registration had ended before.
+    /// Counts one report. The last one ends the registration. Returns `nil` if the registration had ended before.
     func take(_ token: CInt) -> Registrations.Entry? {
         guard let (entry, isOver) = registrations.take(token) else { return nil }
         if isOver {
@@ -114,9 +112,8 @@ struct Registrations {
 
     func entries(where matches: (Kind) -> Bool) -> [Entry] { entries.filter { matches($0.kind) } }
 
-    /// Counts one report of a registration.
-    ///
-    /// - Returns: The registration, and whether it has ended; `nil` if it had ended before.
+    /// Counts one report of a registration. Returns the registration, and whether it has ended; `nil` if it had ended
+    /// before.
     mutating func take(_ token: CInt) -> (entry: Entry, isOver: Bool)? {
         guard let index = entries.firstIndex(where: { $0.token == token }) else { return nil }
         if let remaining = entries[index].remaining { entries[index].remaining = remaining - 1 }
