@@ -50,9 +50,7 @@ struct SigningKeyRing: Sendable {
     }
 
     /// Removes expired keys. A retirement date in the future, after a clock that was set back, becomes `now`; otherwise
-    /// the key would stay for too long.
-    ///
-    /// - Returns: Whether anything has changed.
+    /// the key would stay for too long. Returns whether anything has changed.
     mutating func forget(at now: Date) -> Bool {
         let before = retired
         retired.removeAll { !SigningKeySchedule.isRemembered(retiredAt: $0.retiredAt, now: now) }
@@ -86,9 +84,7 @@ struct SigningKeyRing: Sendable {
 // MARK: - In the database
 
 extension SigningKeyRing {
-    /// Reads the keys.
-    ///
-    /// - Returns: The keys, and the number of malformed rows, which are ignored.
+    /// Reads the keys. Returns the keys, and the number of malformed rows, which are ignored.
     static func read(_ db: SQLiteConnection) throws -> (SigningKeyRing, flaws: Int) {
         var (ring, flaws) = (SigningKeyRing(), 0)
         _ = try db.rows(

@@ -107,9 +107,7 @@ struct ConfigurationConvertCommand: ParsableCommand {
     }
 }
 
-/// Warns of all mistakes in a file but the last.
-///
-/// - Returns: The last mistake, for the caller to report.
+/// Warns of all mistakes in a file but the last. Returns the last mistake, for the caller to report.
 private func warnOfFurther(_ error: ManagedConfigurationError) -> ManagedConfigurationError {
     let errors = [error] + error.further
     for error in errors.dropLast() { warn("\(error)") }

@@ -59,9 +59,7 @@ final class SQLiteStatement {
         }
     }
 
-    /// Advances to the next row.
-    ///
-    /// - Returns: `false` at the end.
+    /// Advances to the next row. Returns `false` at the end.
     func step() throws(SQLiteError) -> Bool {
         switch sqlite3_step(handle) {
         case SQLITE_ROW: return true

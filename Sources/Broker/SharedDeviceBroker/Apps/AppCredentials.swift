@@ -165,10 +165,8 @@ package enum ProcessView {
 
     private struct Unreadable: Error { let reason: String }
 
-    /// Reads a regular file of at most `limit` bytes. Another program controls the path, so it may be a pipe
-    /// or a link.
-    ///
-    /// - Returns: `nil` if there is no such file, or if its process has ended.
+    /// Reads a regular file of at most `limit` bytes. Another program controls the path, so it may be a pipe or a link.
+    /// Returns `nil` if there is no such file, or if its process has ended.
     private static func text(of path: String, limit: Int) throws(Unreadable) -> String? {
         do throws(FileReadError) {
             let file = try ReadableFile(path, followsLink: false)

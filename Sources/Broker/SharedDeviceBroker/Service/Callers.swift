@@ -445,9 +445,7 @@ extension Callers.State {
         return known[sender] == nil && asking[sender]?.count ?? 0 >= Callers.firstCalls.calls
     }
 
-    /// Charges a call to a user until ``end(_:of:)``.
-    ///
-    /// - Returns: Whether the quota allowed it.
+    /// Charges a call to a user until ``end(_:of:)``. Returns whether the quota allowed it.
     mutating func charge(_ number: UInt64, _ user: UInt32, _ member: String, bytes: Int) -> Bool {
         let isQuestion =
             Callers.questions.contains(member)

@@ -23,8 +23,6 @@ package struct KeyFile: Sendable {
     }
 
     /// Replaces the content atomically: a reader finds the old or the new one. Blocks its thread for the file system.
-    ///
-    /// - Throws: ``StoreError``.
     package func write(_ text: String) throws(StoreError) {
         do throws(AtomicFile.Failure) {
             try AtomicFile(path: path, readers: .everyone).write((text + "\n").utf8)

@@ -94,9 +94,7 @@ final class LoginWatch: Sendable {
 
     deinit { task.cancel() }
 
-    /// Asks logind to end these sessions.
-    ///
-    /// - Returns: The problem; `nil` if logind accepted all requests.
+    /// Asks logind to end these sessions. Returns the problem; `nil` if logind accepted all requests.
     func end(_ sessions: [String]) async -> String? {
         guard let connection = link.connection.withLock({ $0 }) else { return "there is no connection to logind's bus" }
         var problem: String?
@@ -291,9 +289,7 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// Asks about one session.
-    ///
-    /// - Returns: `nil` if the session has ended, which a signal also reports.
+    /// Asks about one session. Returns `nil` if the session has ended, which a signal also reports.
     private static func look(
         _ connection: DBusConnection,
         _ path: String

@@ -94,8 +94,6 @@ package final class DeviceStore: Sendable {
     }
 
     /// Reads the account and the mode. Works even if the ledger is damaged.
-    ///
-    /// - Throws: ``StoreError``.
     package static func device(of database: DeviceDatabase) throws(StoreError) -> DeviceState {
         let path = database.path
         return try database.read("read the device's state") { db in try device(db, path: path) }
@@ -103,8 +101,6 @@ package final class DeviceStore: Sendable {
 
     /// Writes the batch in one transaction. On return it is on the disk. On error the database is unchanged, and the
     /// note of a sign-out (``SignOutNotes``) is flushed to the disk instead.
-    ///
-    /// - Throws: ``StoreError``.
     package func commit(_ batch: Batch) throws(StoreError) {
         let attempted = "write the device's state"
         let path = database.path

@@ -20,8 +20,7 @@ package struct SignOutNotes: Sendable {
     }
 
     /// Notes a state without an account on the disk, so that a restarted broker knows of it before a transaction does.
-    ///
-    /// - Returns: The reason if it cannot be noted, for the log.
+    /// Returns the reason if it cannot be noted, for the log.
     @discardableResult
     package func note(_ state: DeviceState, at date: Date) -> String? { reserve.note(state, at: date) }
 
@@ -70,9 +69,8 @@ struct SignOutReserve: Sendable {
         return (DeviceState(mode: mode, account: nil, epoch: epoch), Date(timeIntervalSince1970: seconds))
     }
 
-    /// Notes a state. On return every later process sees it; a power cut may lose it.
-    ///
-    /// - Returns: The reason if it cannot be written.
+    /// Notes a state. On return every later process sees it; a power cut may lose it. Returns the reason if it cannot
+    /// be written.
     func note(_ state: DeviceState, at date: Date) -> String? {
         let text = Array("nobody \(state.epoch) \(state.mode.rawValue) \(date.timeIntervalSince1970)".utf8)
         let isWritten = write(text + [UInt8](repeating: 0, count: Self.length - text.count))

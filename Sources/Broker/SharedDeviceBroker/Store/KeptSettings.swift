@@ -32,8 +32,6 @@ package struct KeptSettings: Sendable, Equatable {
 
 extension DeviceStore {
     /// Stores valid settings.
-    ///
-    /// - Throws: ``StoreError``.
     package func keep(_ settings: KeptSettings) throws(StoreError) {
         let attempted = "keep the administrator's settings"
         do {

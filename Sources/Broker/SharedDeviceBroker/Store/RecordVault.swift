@@ -31,8 +31,6 @@ package struct RecordVault: RecordSealer {
     /// The vault with the key that systemd has passed to this service; `nil` if it has passed none.
     ///
     /// Blocks for the disk.
-    ///
-    /// - Throws: ``RecordUnreadable``.
     package static func ofService(environment: [String: String]) throws(RecordUnreadable) -> RecordVault? {
         guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
         let path = "\(directory)/\(credential)"
