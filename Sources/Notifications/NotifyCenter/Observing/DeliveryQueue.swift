@@ -67,9 +67,8 @@ struct DeliveryQueue<Element> {
         if !isCancelled { counts.suppressed += 1 }
     }
 
-    /// Drops elements as the policy says, so that another one fits.
-    ///
-    /// - Returns: whether there is room; if not, the new element is dropped.
+    /// Drops elements as the policy says, so that another one fits. Returns whether there is room; if not, the new
+    /// element is dropped.
     private mutating func makeRoom(for new: Int) -> Bool {
         switch buffering.policy {
         case .oldest(let limit):
@@ -117,9 +116,8 @@ struct DeliveryQueue<Element> {
 
     // MARK: Giving out
 
-    /// Ends the coalescing: later elements do not replace the waiting ones.
-    ///
-    /// - Returns: the numbers of all waiting elements, in order.
+    /// Ends the coalescing: later elements do not replace the waiting ones. Returns the numbers of all waiting
+    /// elements, in order.
     mutating func release() -> [UInt64] {
         waiting += lastOfSource.values.sorted { $0.number < $1.number }
         lastOfSource = [:]
@@ -175,9 +173,8 @@ struct DeliveryQueue<Element> {
     /// The number of waiting elements without a job. They are the last ones.
     var countWithoutJob: Int { max(0, count - jobs) }
 
-    /// Counts one more job, unless `limit` jobs, or one for each waiting element, are already pending.
-    ///
-    /// - Returns: whether the caller must start the job.
+    /// Counts one more job, unless `limit` jobs, or one for each waiting element, are already pending. Returns whether
+    /// the caller must start the job.
     mutating func ask(limit: Int) -> Bool {
         guard jobs < min(limit, count) else { return false }
         jobs += 1

@@ -63,9 +63,8 @@ final class NotificationRouter: Sendable {
         }
     }
 
-    /// Ends the suspension. Waiting notifications are delivered by ``flush()``.
-    ///
-    /// - Returns: whether the caller must have the reading thread call ``flush()``.
+    /// Ends the suspension. Waiting notifications are delivered by ``flush()``. Returns whether the caller must have
+    /// the reading thread call ``flush()``.
     func resume() -> Bool { state.withLock { $0.suspension.resume() } }
 
     /// Hands over the waiting notifications, if they are due (CF-S8).

@@ -418,9 +418,8 @@ struct Suspension {
         limit = 0
     }
 
-    /// Ends the suspension. Waiting notifications become due, and wait until ``flush()``.
-    ///
-    /// - Returns: whether the caller must arrange one more call of ``flush()``, now or later.
+    /// Ends the suspension. Waiting notifications become due, and wait until ``flush()``. Returns whether the caller
+    /// must arrange one more call of ``flush()``, now or later.
     mutating func resume() -> Bool {
         isSuspended = false
         guard limit != .max, !isFlushPending else { return false }
@@ -428,9 +427,8 @@ struct Suspension {
         return true
     }
 
-    /// Allows all deliveries again, unless the center has been suspended again.
-    ///
-    /// - Returns: whether the caller must hand over everything that waits.
+    /// Allows all deliveries again, unless the center has been suspended again. Returns whether the caller must hand
+    /// over everything that waits.
     mutating func flush() -> Bool {
         isFlushPending = false
         guard !isSuspended, limit != .max else { return false }

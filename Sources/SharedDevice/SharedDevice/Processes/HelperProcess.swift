@@ -42,8 +42,6 @@ import Synchronization
     @_spi(Extensions) public static var own: Set<Int32> { started.withLock { $0 } }
 
     /// Starts the program, which is looked up in `PATH`.
-    ///
-    /// - Throws: ``Failure``.
     @_spi(Extensions) public init(
         _ program: String,
         _ arguments: [String],
@@ -77,10 +75,8 @@ import Synchronization
         isCollected.withLock { if !$0 { _ = Glibc.kill(-identifier, signal) } }
     }
 
-    /// Waits on this thread until the program ends, and collects its status. Call it once.
-    ///
-    /// - Returns: the exit status, or 128 plus the signal; `nil` if other code in this process has collected the
-    ///   status.
+    /// Waits on this thread until the program ends, and collects its status. Call it once. Returns the exit status, or
+    /// 128 plus the signal; `nil` if other code in this process has collected the status.
     @_spi(Extensions) public func end() -> Int32? {
         // Wait first and collect under the lock, so that no signal reaches a different process with the same id.
         ProgramStart.waitForEnd(of: identifier)
@@ -321,9 +317,8 @@ private struct ProgramOutput {
 
     init(descriptor: CInt) { self.descriptor = descriptor }
 
-    /// Reads until the process ends, and then the bytes that are already in the pipe.
-    ///
-    /// - Returns: whether the process has ended by `deadline`.
+    /// Reads until the process ends, and then the bytes that are already in the pipe. Returns whether the process has
+    /// ended by `deadline`.
     mutating func read(
         until process: ProcessDescriptor,
         by deadline: ContinuousClock.Instant,

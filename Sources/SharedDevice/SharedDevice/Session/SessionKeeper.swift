@@ -244,10 +244,8 @@ actor SessionKeeper {
         }
     }
 
-    /// Sends receipts for finished cleanups.
-    ///
-    /// - Returns: the sessions whose cleanup does not count, because another process of the app ended during it without
-    ///   a report.
+    /// Sends receipts for finished cleanups. Returns the sessions whose cleanup does not count, because another process
+    /// of the app ended during it without a report.
     private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) -> Set<UInt64> {
         var refused: Set<UInt64> = []
         for receipt in receipts {

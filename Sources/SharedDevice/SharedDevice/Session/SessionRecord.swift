@@ -216,9 +216,7 @@ struct SessionStore: Sendable {
         }
     }
 
-    /// Replaces the record.
-    ///
-    /// - Returns: the new file, or `nil` if another program has changed it since.
+    /// Replaces the record. Returns the new file, or `nil` if another program has changed it since.
     @discardableResult
     func save(_ record: SessionRecord) throws(SharedDeviceError) -> HeldFile? {
         do {
@@ -335,9 +333,8 @@ final class HeldFile: Sendable {
     private let descriptor: CInt
     private let identity: Identity
 
-    /// Takes ownership of the descriptor. Call it before reading the file, so that a later change is detected.
-    ///
-    /// - Returns: `nil` if `fstat` fails.
+    /// Takes ownership of the descriptor. Call it before reading the file, so that a later change is detected. Returns
+    /// `nil` if `fstat` fails.
     init?(_ descriptor: CInt) {
         self.descriptor = descriptor
         var status = stat()

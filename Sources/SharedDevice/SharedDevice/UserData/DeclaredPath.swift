@@ -167,8 +167,7 @@ import Glibc
     }
 
     /// Creates the directory of tombstones. A file of that name is deleted first; the program may have created it.
-    ///
-    /// - Returns: false if the system cannot create a directory, for instance because the disk is full.
+    /// Returns false if the system cannot create a directory, for instance because the disk is full.
     private func makePlace(
         _ name: DirectoryHandle.Name,
         _ directory: borrowing DirectoryHandle
@@ -188,9 +187,7 @@ import Glibc
     }
 
     /// Moves every entry except the tombstones into them, under a new name. Entries that cannot be moved are deleted
-    /// where they are.
-    ///
-    /// - Returns: the first failure.
+    /// where they are. Returns the first failure.
     private func bury(
         _ directory: borrowing DirectoryHandle,
         _ place: DirectoryHandle.Name,

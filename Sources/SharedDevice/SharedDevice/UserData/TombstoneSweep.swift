@@ -317,9 +317,8 @@ extension TombstoneSweep {
         if let failure { throw failure }
     }
 
-    /// Deletes files and empty directories.
-    ///
-    /// - Returns: subdirectories that are not empty; none if all other entries are stuck.
+    /// Deletes files and empty directories. Returns subdirectories that are not empty; none if all other entries are
+    /// stuck.
     private mutating func clear(
         _ directory: borrowing DirectoryHandle,
         atMost count: Int,
