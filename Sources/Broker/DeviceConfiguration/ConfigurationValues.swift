@@ -36,10 +36,7 @@ extension WrittenText {
         self = value
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(text)
-    }
+    public func encode(to encoder: any Encoder) throws { try text.encode(to: encoder) }
 }
 
 /// A number of seconds, at most a year.
@@ -60,10 +57,7 @@ public struct Seconds: Sendable, Equatable, Codable {
         }
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(value)
-    }
+    public func encode(to encoder: any Encoder) throws { try value.encode(to: encoder) }
 
     public var duration: Duration { .seconds(value) }
 }
@@ -140,10 +134,7 @@ public struct AppList: Sendable, Equatable, Codable {
         }
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(identifiers.joined(separator: ", "))
-    }
+    public func encode(to encoder: any Encoder) throws { try identifiers.joined(separator: ", ").encode(to: encoder) }
 }
 
 /// A switch of the SSO plug-in: the integer 0 or 1, or a Boolean.
@@ -170,8 +161,5 @@ public struct Switch: Sendable, Equatable, Codable, WrittenForm {
         isOn = number == 1
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(isOn ? 1 : 0)
-    }
+    public func encode(to encoder: any Encoder) throws { try (isOn ? 1 : 0).encode(to: encoder) }
 }

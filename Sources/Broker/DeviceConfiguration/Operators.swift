@@ -78,8 +78,5 @@ extension Operators: Codable {
         self.init(names)
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(names)
-    }
+    public func encode(to encoder: any Encoder) throws { try names.encode(to: encoder) }
 }

@@ -48,10 +48,7 @@ public struct IssuerAddress: Sendable, Equatable, Codable {
         }
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(text)
-    }
+    public func encode(to encoder: any Encoder) throws { try text.encode(to: encoder) }
 
     /// Compares bytes, as the provider does. Swift's string comparison treats some different texts as equal.
     public static func == (left: IssuerAddress, right: IssuerAddress) -> Bool {
@@ -85,10 +82,7 @@ public struct PortList: Sendable, Equatable, Codable, WrittenForm {
         }
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(ports)
-    }
+    public func encode(to encoder: any Encoder) throws { try ports.encode(to: encoder) }
 }
 
 /// Addresses that override the provider's metadata, by the metadata's names (RFC 8414, section 2).
@@ -128,10 +122,7 @@ public struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
         }
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(addresses)
-    }
+    public func encode(to encoder: any Encoder) throws { try addresses.encode(to: encoder) }
 }
 
 /// An address to listen on: `ADDRESS:PORT` with a numeric address, or the absolute path of a socket.
