@@ -327,11 +327,7 @@ public final class SharedDeviceApplication: Sendable {
             )
             session = try DeviceSession(fields)
         } catch {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response lacks “\(error.field)”"
-            )
+            throw SharedDeviceError(error, attempted: attempted)
         }
         try await keeper.enter(session, attempted: attempted, isDoubtful: broker.heardBroadcasts != heard)
         return result
@@ -364,11 +360,7 @@ extension SharedDeviceApplication {
         request["session"] = try await session(of: account).map(DBusValue.uint64)
         let fields = try await broker.call(.signOut, request, attempted: attempted)
         guard let session = fields["session"]?.unsignedValue else {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response lacks “session”"
-            )
+            throw SharedDeviceError(BrokerProtocol.Malformed("session"), attempted: attempted)
         }
         async let browser = signOutFromBrowser(fields["endSessionURL"]?.stringValue, signoutParameters)
         var cleanup: CleanupReport?
@@ -490,11 +482,7 @@ extension SharedDeviceApplication {
         do throws(BrokerProtocol.Malformed) {
             return try Self.round(in: fields)
         } catch {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response lacks “\(error.field)”"
-            )
+            throw SharedDeviceError(error, attempted: attempted)
         }
     }
 

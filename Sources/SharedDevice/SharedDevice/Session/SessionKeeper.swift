@@ -236,11 +236,7 @@ actor SessionKeeper {
             isStrict = answer.isStrict
             return answer
         } catch {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response lacks “\(error.field)”"
-            )
+            throw SharedDeviceError(error, attempted: attempted)
         }
     }
 
