@@ -543,9 +543,10 @@ extension SharedDeviceApplication {
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (DeviceInformation?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters?.completionBlockQueue ?? .global()) { application in
-            let information = await application.getDeviceInformation()
-            return { completionBlock(information, information.problem) }
+        complete(on: parameters?.completionBlockQueue ?? .global()) { application throws(SharedDeviceError) in
+            await application.getDeviceInformation()
+        } then: { information, _ in
+            completionBlock(information, information?.problem)
         }
     }
 
@@ -555,13 +556,10 @@ extension SharedDeviceApplication {
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (_ current: Account?, _ previous: Account?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters?.completionBlockQueue ?? .global()) { application in
-            do throws(SharedDeviceError) {
-                let accounts = try await application.getCurrentAccount()
-                return { completionBlock(accounts.current, accounts.previous, nil) }
-            } catch {
-                return { completionBlock(nil, nil, error) }
-            }
+        complete(on: parameters?.completionBlockQueue ?? .global()) { application throws(SharedDeviceError) in
+            try await application.getCurrentAccount()
+        } then: { accounts, error in
+            completionBlock(accounts?.current, accounts?.previous, error)
         }
     }
 
@@ -570,13 +568,10 @@ extension SharedDeviceApplication {
         with parameters: InteractiveTokenParameters,
         completionBlock: @escaping @Sendable (TokenResult?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters.completionBlockQueue ?? .main) { application in
-            do throws(SharedDeviceError) {
-                let token = try await application.acquireToken(with: parameters)
-                return { completionBlock(token, nil) }
-            } catch {
-                return { completionBlock(nil, error) }
-            }
+        complete(on: parameters.completionBlockQueue ?? .main) { application throws(SharedDeviceError) in
+            try await application.acquireToken(with: parameters)
+        } then: { token, error in
+            completionBlock(token, error)
         }
     }
 
@@ -585,13 +580,10 @@ extension SharedDeviceApplication {
         with parameters: SilentTokenParameters,
         completionBlock: @escaping @Sendable (TokenResult?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters.completionBlockQueue ?? .global()) { application in
-            do throws(SharedDeviceError) {
-                let token = try await application.acquireTokenSilent(with: parameters)
-                return { completionBlock(token, nil) }
-            } catch {
-                return { completionBlock(nil, error) }
-            }
+        complete(on: parameters.completionBlockQueue ?? .global()) { application throws(SharedDeviceError) in
+            try await application.acquireTokenSilent(with: parameters)
+        } then: { token, error in
+            completionBlock(token, error)
         }
     }
 
@@ -601,23 +593,25 @@ extension SharedDeviceApplication {
         signoutParameters: SignoutParameters,
         completionBlock: @escaping @Sendable (_ success: Bool, SharedDeviceError?) -> Void
     ) {
-        complete(on: signoutParameters.completionBlockQueue ?? .main) { application in
-            do throws(SharedDeviceError) {
-                try await application.signout(with: account, signoutParameters: signoutParameters)
-                return { completionBlock(true, nil) }
-            } catch {
-                return { completionBlock(false, error) }
-            }
+        complete(on: signoutParameters.completionBlockQueue ?? .main) { application throws(SharedDeviceError) in
+            try await application.signout(with: account, signoutParameters: signoutParameters)
+        } then: { _, error in
+            completionBlock(error == nil, error)
         }
     }
 
-    private func complete(
+    private func complete<Value: Sendable>(
         on queue: DispatchQueue,
-        _ request: @escaping @Sendable (SharedDeviceApplication) async -> @Sendable () -> Void
+        _ request: @escaping @Sendable (SharedDeviceApplication) async throws(SharedDeviceError) -> Value,
+        then block: @escaping @Sendable (Value?, SharedDeviceError?) -> Void
     ) {
         Task {
-            let block = await request(self)
-            queue.async(execute: block)
+            do throws(SharedDeviceError) {
+                let value = try await request(self)
+                queue.async { block(value, nil) }
+            } catch {
+                queue.async { block(nil, error) }
+            }
         }
     }
 }
