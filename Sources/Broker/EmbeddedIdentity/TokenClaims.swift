@@ -35,8 +35,7 @@ struct TokenClaims {
         self.scopes = scopes
         audience = services.first ?? issuer
         start = Int(now.timeIntervalSince1970)
-        var generator = SystemRandomNumberGenerator()
-        identifier = Base64URL.encode((0..<16).map { _ in UInt8.random(in: .min ... .max, using: &generator) })
+        identifier = Base64URL.random(16)
     }
 
     var end: Date { Date(timeIntervalSince1970: Double(start) + EmbeddedIdentityProvider.tokenLifetime) }

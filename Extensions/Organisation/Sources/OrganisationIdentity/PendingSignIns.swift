@@ -42,10 +42,7 @@ struct PendingSignIns {
     var handles: [String] { Array(entries.keys) }
 
     /// 32 random bytes, in base64url.
-    static func newHandle() -> String {
-        var generator = SystemRandomNumberGenerator()
-        return Base64URL.encode((0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) })
-    }
+    static func newHandle() -> String { Base64URL.random(32) }
 
     /// Reserves an entry for a handle until ``put(_:_:)`` fills it or ``remove(_:)`` frees it. Returns `false` if all
     /// entries are taken.

@@ -26,6 +26,11 @@ public enum Base64URL {
         return String(decoding: text, as: UTF8.self)
     }
 
+    /// The text of this many unpredictable bytes.
+    public static func random(_ count: Int) -> String {
+        encode((0..<count).map { _ in UInt8.random(in: .min ... .max) })
+    }
+
     /// Decodes the canonical text of bytes; `nil` for other characters, padding, or trailing bits that are not zero.
     public static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         guard text.count % 4 != 1 else { return nil }

@@ -20,13 +20,7 @@ package struct AuthorizationCodeFlow: Sendable {
         package let nonce: String
         let verifier: String
 
-        package init() {
-            var generator = SystemRandomNumberGenerator()
-            func secret() -> String {
-                Base64URL.encode((0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) })
-            }
-            (state, nonce, verifier) = (secret(), secret(), secret())
-        }
+        init() { (state, nonce, verifier) = (Base64URL.random(32), Base64URL.random(32), Base64URL.random(32)) }
 
         /// The code challenge (RFC 7636, section 4.2).
         var challenge: String { Base64URL.encode(Digest.sha256.hash(Array(verifier.utf8))) }
@@ -53,7 +47,7 @@ package struct AuthorizationCodeFlow: Sendable {
         case ended
     }
 
-    package let secrets: Secrets
+    package let secrets = Secrets()
     private let client: ProviderClient
     private let redirect: String
     private let deadline: ContinuousClock.Instant
@@ -62,15 +56,9 @@ package struct AuthorizationCodeFlow: Sendable {
     /// - Parameters:
     ///   - redirect: `http://127.0.0.1:PORT/callback`; never `localhost`, which may be another machine's name.
     ///   - start: The current time.
-    package init(
-        _ client: ProviderClient,
-        redirect: String,
-        start: ContinuousClock.Instant,
-        secrets: Secrets = Secrets()
-    ) {
+    package init(_ client: ProviderClient, redirect: String, start: ContinuousClock.Instant) {
         self.client = client
         self.redirect = redirect
-        self.secrets = secrets
         deadline = start + Self.lifetime
     }
 
