@@ -114,15 +114,13 @@ struct DeviceStatus: Encodable {
             )
         }
         for problem in manifestProblems ?? [] { facts.append(("manifest", problem)) }
-        for problem in startProblems ?? [] {
-            // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers
-            // contain no blank.
-            let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
-            facts.append(("not started", ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
-        }
-        for problem in enforcementProblems ?? [] {
-            let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
-            facts.append(("not enforced", ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
+        for (fact, problems) in [("not started", startProblems), ("not enforced", enforcementProblems)] {
+            for problem in problems ?? [] {
+                // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers
+                // contain no blank.
+                let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
+                facts.append((fact, ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
+            }
         }
         let width = facts.map(\.0.count).max() ?? 0
         var lines = facts.map { name, value in
