@@ -327,11 +327,6 @@ enum Markup {
         }
         return result
     }
-
-    static func number(_ value: Double) -> String {
-        let tenths = Int((value * 10).rounded())
-        return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10)"
-    }
 }
 
 extension CheckResult {
