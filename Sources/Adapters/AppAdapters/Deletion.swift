@@ -13,7 +13,6 @@ package struct Deletion: Sendable {
 
     /// - Parameters:
     ///   - paths: absolute paths that ``CleanupPath`` accepts.
-    ///   - user: the owner of the data.
     ///   - patience: the timeout of a child, so that a stuck file system does not block the next attempt. The kill may
     ///     have no effect on a child that is stuck there.
     ///   - killed: how long a killed child may take to end.

@@ -99,8 +99,6 @@ package final class Enforcer: Sendable {
     /// After the bus is lost the broker no longer relies on this process. The broker rejects a process that it could
     /// not identify at its first call. That connection stays unidentified, and its cleanups in flight block every
     /// sign-in while it is open.
-    ///
-    /// - Parameter updates: the manifests.
     package func run(_ updates: AsyncStream<AppManifests>) async {
         let (ends, end) = AsyncStream.makeStream(of: String.self)
         let observation = try? broker.connection.onEvent { if case .lost = $0 { end.yield("the bus is lost") } }

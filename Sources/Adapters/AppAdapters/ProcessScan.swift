@@ -84,9 +84,7 @@ final class ProcessScan: Sendable {
     /// Runs `body` on a separate thread and blocks this one until it ends. A thread that is stuck on an unresponsive
     /// process outlives the call.
     ///
-    /// - Parameters:
-    ///   - user: the user whose processes are scanned.
-    ///   - patience: a process may take one to two times this long, and all processes together twelve times.
+    /// - Parameter patience: a process may take one to two times this long, and all processes together twelve times.
     /// - Throws: the error of `body`; ``AdapterFailure`` that names the unresponsive process.
     static func run(
         of user: UInt32,

@@ -12,9 +12,6 @@ package struct UnitControl: ProgramControl {
     private static let answerPatience = Duration.seconds(20)
     private static let pause = Duration.milliseconds(50)
 
-    /// - Parameters:
-    ///   - isSystem: whether to use the system manager.
-    ///   - systemctl: the program, looked up in `PATH`.
     package init(
         _ name: String,
         isSystem: Bool,

@@ -6,11 +6,8 @@ package import SharedDevice
 package struct DeviceMetrics {
     private var metrics = MetricsText("shared_device")
 
-    /// - Parameters:
-    ///   - device: `nil` if the broker does not respond. Then there is no metric of the session: unknown does not
-    ///     mean “no user signed in”.
-    ///   - round: The latest round.
-    /// - Returns: The whole exposition.
+    /// - Parameter device: `nil` if the broker does not respond. Then there is no metric of the session: unknown does
+    ///   not mean “no user signed in”.
     package static func text(_ device: ObservedDevice?, _ round: CleanupReport?) -> String {
         var view = DeviceMetrics()
         view.metrics.add("up", "Whether the broker responds.", device == nil ? 0 : 1)

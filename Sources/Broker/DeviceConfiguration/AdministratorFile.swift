@@ -61,9 +61,7 @@ extension stat {
 extension AdministratorFile {
     /// Decodes the value of a JSON object.
     ///
-    /// - Parameters:
-    ///   - file: The path, for the error.
-    ///   - example: The beginning of such an object, for the remedy.
+    /// - Parameter example: The beginning of such an object, for the remedy.
     /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
     static func decode<Value: Decodable>(
         _ type: Value.Type,

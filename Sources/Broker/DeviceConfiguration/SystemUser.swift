@@ -10,10 +10,7 @@ enum SystemDatabase {
 
     /// Looks up an entry, with a larger buffer if the entry does not fit. May block.
     ///
-    /// - Parameters:
-    ///   - name: The name, for the error.
-    ///   - empty: The initial value of the entry.
-    ///   - read: Copies the needed parts of the entry, whose texts are only valid during the call.
+    /// - Parameter read: Copies the needed parts of the entry, whose texts are only valid during the call.
     /// - Returns: `nil` if there is no such entry.
     /// - Throws: ``SystemUser/LookupFailure`` if it is unknown whether there is an entry.
     static func lookUp<Entry, Value>(

@@ -43,10 +43,6 @@ enum FurtherCommands {
     }
 
     /// Replaces this process by the program that the first argument names. Returns if it names none.
-    ///
-    /// - Parameters:
-    ///   - arguments: This process's arguments, with its own name.
-    ///   - known: The names of this program's own commands.
     static func runInstead(_ arguments: [String], known: Set<String>) {
         guard arguments.count > 1 else { return }
         var words = Array(arguments.dropFirst())

@@ -155,8 +155,6 @@ struct SignOutOptions: ParsableArguments {
 
     /// Signs the user out through the broker, if the option is given and the user is signed in. A user may sign in
     /// again before the command has finished its own work.
-    ///
-    /// - Parameter reason: The reason for the audit log.
     func signOut(_ user: DirectoryUser, of database: DeviceDatabase, reason: String) throws {
         // Ask the broker even if no account is signed in on the disk: the write of a sign-in may be in flight.
         guard isWanted else { return }

@@ -95,7 +95,6 @@ struct RoundWatch {
 
     /// Waits until the round is complete, or for `duration`.
     ///
-    /// - Parameter progress: Receives each step of an app.
     /// - Returns: The round at the end of the wait; `nil` if the database has no round of that session.
     func follow(
         _ session: UInt64,

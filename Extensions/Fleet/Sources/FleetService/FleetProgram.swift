@@ -11,7 +11,6 @@ package import ServiceSupport
 package protocol FleetService: Sendable {
     /// - Parameters:
     ///   - configuration: the content of the file, or the reason why it is unusable.
-    ///   - stateDirectory: the directory of its stored state.
     ///   - log: takes a line for the administrator.
     /// - Throws: ``FleetRefusal`` for an error that an administrator must fix first; other errors if there is no such
     ///   bus.

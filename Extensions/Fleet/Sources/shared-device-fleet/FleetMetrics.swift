@@ -9,7 +9,6 @@ enum FleetMetrics {
     ///     metrics of devices: unknown is not done.
     ///   - order: The last order; `nil` before the first one.
     ///   - states: All states, so that those without a device are listed, too.
-    /// - Returns: The whole exposition.
     static func text(_ fleet: FleetClient.Fields?, _ order: OrderProgress?, states: [String]) -> String {
         var metrics = MetricsText("shared_device_fleet")
         metrics.add("up", "Whether the controller responds.", fleet == nil ? 0 : 1)

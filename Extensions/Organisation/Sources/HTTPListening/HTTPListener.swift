@@ -44,7 +44,6 @@ package final class HTTPListener: Sendable {
 
     /// Starts to listen. Takes ownership of the socket, even if it throws.
     ///
-    /// - Parameter descriptor: A listening socket.
     /// - Throws: `DBusError`: `noResources`.
     package convenience init(
         adopting descriptor: CInt,

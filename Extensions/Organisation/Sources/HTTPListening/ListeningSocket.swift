@@ -10,8 +10,6 @@ package enum ListeningSocket {
 
     /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` if it has passed none, or if the socket
     /// does not listen.
-    ///
-    /// - Parameter environment: This process's environment.
     package static func passed(environment: [String: String]) -> CInt? {
         guard environment["LISTEN_PID"] == "\(getpid())", let count = environment["LISTEN_FDS"].flatMap(Int.init),
             count > 0

@@ -7,9 +7,7 @@ extension OpenIDConnectClient {
     /// Tests what a device needs of its provider, as far as that is possible without a person. The tests use an invalid
     /// code and invalid tokens, so that the provider's error responses tell how far a request got.
     ///
-    /// - Parameters:
-    ///   - redirect: The address that a browser would come back to.
-    ///   - scopes: The scopes of a sign-in.
+    /// - Parameter redirect: The address that a browser would come back to.
     package func check(redirect: String, scopes: [String]) async -> [ProviderCheckStep] {
         let first = await checkServer()
         var steps = [first]

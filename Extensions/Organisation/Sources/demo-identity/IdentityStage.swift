@@ -46,9 +46,7 @@ final class IdentityStage {
 
     /// Starts all processes. On return broker, provider and resource server respond.
     ///
-    /// - Parameters:
-    ///   - browser: Shows the provider's page.
-    ///   - isShown: Whether the browser has a window, so that a person signs in.
+    /// - Parameter isShown: Whether the browser has a window, so that a person signs in.
     init(_ browser: DemoBrowser, isShown: Bool) async throws {
         // A short name: the paths of the browsers' sockets are below it and may have 107 bytes.
         temporary = try TemporaryDirectory("idp")

@@ -31,9 +31,7 @@ package struct SessionTraces: Sendable {
     private let keyring: Keyring
     private let printQueue: PrintQueue
 
-    /// - Parameters:
-    ///   - user: the user of the session.
-    ///   - kept: the directory of the app's record, which must survive the deletion.
+    /// - Parameter kept: the directory of the app's record, which must survive the deletion.
     package init(
         environment: [String: String] = ProcessInfo.processInfo.environment,
         user: SystemUser,

@@ -62,8 +62,6 @@ package enum ProcessView {
 
     /// The kernel's information about the process that the bus names. It is unseen if the process does not belong to
     /// the user that the bus names: then its process id has been reused.
-    ///
-    /// - Parameter label: The security label, according to the bus.
     package static func credentials(ofProcess process: UInt32?, user: uid_t, label: String?) -> AppCredentials {
         guard let process, users(of: process).contains(user) else {
             return AppCredentials(user: user, executable: unseen, label: label)

@@ -74,8 +74,6 @@ package final class BrokerService: Sendable {
     /// Starts the service: on return it owns its name and answers calls, under the current configuration.
     ///
     /// - Parameters:
-    ///   - database: The device's database, in the state directory.
-    ///   - provider: The device's own directory.
     ///   - organisation: Creates the organisation's provider from the connection that owns the broker's name.
     ///   - sealer: Seals the provider's records on the disk. With `nil`, a restart loses them.
     ///   - keys: The problems with keys, which the status shows.

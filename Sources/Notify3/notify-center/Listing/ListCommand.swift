@@ -75,10 +75,6 @@ enum Notifyd {
     }
 
     /// Returns the registered names and processes.
-    ///
-    /// - Parameters:
-    ///   - startsIt: Whether the bus may start notifyd.
-    ///   - timeout: How long to wait for each response.
     static func list(startsIt: Bool, timeout: Duration = .seconds(25)) throws(DBusError) -> Lists {
         let connection = try BusConnections.connection(to: .fromEnvironment)
         var (names, processes) = ([NameListing](), [ProcessListing]())

@@ -15,7 +15,6 @@ final class PostReporter {
     private var observations: [NotificationObservation] = []
 
     /// - Parameters:
-    ///   - isJSON: Whether a line is a JSON object.
     ///   - count: The number of posts after which ``run()`` ends; `nil` for no end.
     ///   - findsSenders: Whether lines show the poster's process and program.
     /// - Throws: ``DBusError`` if the bus cannot be reached.

@@ -33,9 +33,7 @@ final class Senders: Sendable {
     /// Kept alive; filled once.
     private let leases = Locked<[any Sendable]>([])
 
-    /// - Parameters:
-    ///   - connection: The bus.
-    ///   - onAnswer: Called on any thread after each finished lookup.
+    /// - Parameter onAnswer: Called on any thread after each finished lookup.
     /// - Throws: ``DBusError`` if the bus refuses to report new connections.
     init(_ connection: DBusConnection, onAnswer: @escaping @Sendable () -> Void) throws(DBusError) {
         self.connection = connection

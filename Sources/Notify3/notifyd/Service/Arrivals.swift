@@ -157,9 +157,7 @@ struct Arrivals<Call> {
         return desk.queue.timeOfNext(now: now)
     }
 
-    /// - Parameters:
-    ///   - user: the user of a connection; `nil` if the bus has not been asked.
-    ///   - limits: the limits of a user.
+    /// - Parameter user: the user of a connection; `nil` if the bus has not been asked.
     mutating func next(
         now: ContinuousClock.Instant,
         user: (String) -> UInt32?,

@@ -32,10 +32,7 @@ package struct DaemonState: Sendable {
     /// The states that lost their keeper, by the connection that keeps them from now on.
     private var handovers: [String: [NameReport]] = [:]
 
-    /// - Parameters:
-    ///   - process: notifyd's process id.
-    ///   - user: notifyd's user.
-    ///   - limits: The limits of notifyd's own user, and of root.
+    /// - Parameter limits: The limits of notifyd's own user, and of root.
     package init(
         process: UInt32,
         user: UInt32,

@@ -7,7 +7,6 @@ import Glibc
     private let name: String
     private let isRewritten = TerminalOutput.showsCursor(STDERR_FILENO)
 
-    /// - Parameter name: the program's name, which begins each line.
     @_spi(Extensions) public init(_ name: String) { self.name = name }
 
     /// Shows the activity that begins now.

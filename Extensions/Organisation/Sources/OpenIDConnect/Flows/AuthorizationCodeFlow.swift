@@ -53,9 +53,7 @@ package struct AuthorizationCodeFlow: Sendable {
     private let deadline: ContinuousClock.Instant
     private var phase = Phase.waiting
 
-    /// - Parameters:
-    ///   - redirect: `http://127.0.0.1:PORT/callback`; never `localhost`, which may be another machine's name.
-    ///   - start: The current time.
+    /// - Parameter redirect: `http://127.0.0.1:PORT/callback`; never `localhost`, which may be another machine's name.
     package init(_ client: ProviderClient, redirect: String, start: ContinuousClock.Instant) {
         self.client = client
         self.redirect = redirect

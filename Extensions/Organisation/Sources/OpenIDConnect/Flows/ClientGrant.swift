@@ -42,9 +42,7 @@ extension OpenIDConnectClient {
 
     /// Checks a security event token of a stream.
     ///
-    /// - Parameters:
-    ///   - identifier: The stream's identifier for it.
-    ///   - audience: The stream's audience.
+    /// - Parameter identifier: The stream's identifier for it.
     /// - Returns: The token, or the error to report to the stream. ``SignalVerdict/refused(_:_:isProviders:)`` has
     ///   `isProviders` if the signature is the provider's and the content is rejected.
     package func signal(_ text: String, identifier: String, audience: String) async -> SignalVerdict {

@@ -77,8 +77,6 @@ package struct SignalStream: Sendable {
     // MARK: Requests
 
     /// The next request. It acknowledges the tokens settled since the last one.
-    ///
-    /// - Parameter token: This device's token for the stream.
     package mutating func question(_ token: Secret, at now: ContinuousClock.Instant) -> HTTPRequest {
         begun = now
         if !waits { shortQuestions += 1 }

@@ -131,8 +131,6 @@ package struct KeyCache: Sendable {
     }
 
     /// Records a failed attempt.
-    ///
-    /// - Parameter retryAfter: The provider's `Retry-After`.
     package mutating func failed(retryAfter: Duration?, at now: ContinuousClock.Instant) {
         failedUntil = now + (retryAfter ?? .zero)
     }

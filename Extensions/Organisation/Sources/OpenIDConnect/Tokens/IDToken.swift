@@ -99,7 +99,6 @@ extension IDToken {
 
     /// Checks the claims (OpenID Connect Core, sections 3.1.3.7, 3.1.3.8 and 12.2).
     ///
-    /// - Parameter now: This device's wall-clock time.
     /// - Throws: `SignInError`: `authenticationFailed`, or `providerMisconfigured` if the issuer differs.
     package init(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) throws(SignInError) {
         let issuer = expected.issuer

@@ -28,8 +28,6 @@ struct TokenClaims {
     func text(_ name: String) -> String? { json[name]?.string }
 
     /// Checks `typ`, so that a token of one kind cannot pass for one of another kind (RFC 8725, section 3.11).
-    ///
-    /// - Parameter needed: Whether `typ` is required.
     func checkType(_ names: [String], needed: Bool = false) throws(SignInError) {
         guard let type else {
             if needed { throw .badToken(issuer, "“typ” of its token is missing") }
