@@ -91,8 +91,3 @@ package struct OrderProgress: Sendable {
         return end < names.count
     }
 }
-
-extension ControllerState {
-    /// The devices that report without being listed.
-    package var unlisted: [String] { devices.filter { !$0.value.isListed }.map(\.key).sorted() }
-}
