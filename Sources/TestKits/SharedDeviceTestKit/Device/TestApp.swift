@@ -96,14 +96,7 @@ final class ControlApp: Sendable {
     ///
     /// - Throws: ``DBusError`` if the broker does not respond.
     func connectedApps() async throws -> (running: Set<String>, holding: Set<String>) {
-        let message = try DBusMessage.methodCall(
-            destination: BrokerProtocol.busName,
-            path: BrokerProtocol.path,
-            interface: BrokerProtocol.interface,
-            member: BrokerProtocol.Method.getRunningApps.rawValue,
-            arguments: [.fields([:])]
-        )
-        let answer = try await DBusConnection.open(bus).call(message, timeout: .seconds(10)).first?.fieldsValue ?? [:]
+        let answer = try await BrokerAdministration(bus: bus).call(.getRunningApps, timeout: .seconds(10))
         return (Set(answer["apps"]?.stringsValue ?? []), Set(answer["holding"]?.stringsValue ?? []))
     }
 
