@@ -9,10 +9,7 @@ import Glibc
 public func emit(_ line: String) throws(CommandFailure) {
     let code = writeAll("\(line)\n", to: STDOUT_FILENO)
     guard code == 0 else {
-        throw CommandFailure(
-            status: EX_IOERR,
-            description: "could not write the output: \(String(cString: strerror(code)))"
-        )
+        throw CommandFailure(EX_IOERR, "could not write the output: \(String(cString: strerror(code)))")
     }
 }
 
@@ -104,10 +101,9 @@ public struct CommandFailure: HasExitStatus, CustomStringConvertible {
     public let exitStatus: CInt
     public let description: String
 
-    public init(status: CInt, description: String) {
-        exitStatus = status
-        self.description = description
-    }
+    public init(_ status: CInt, _ description: String) { (exitStatus, self.description) = (status, description) }
+
+    public init(status: CInt, description: String) { self.init(status, description) }
 }
 
 /// Runs a command. An error is written to standard error in one line, and its kind becomes the exit status
@@ -131,7 +127,7 @@ public func replaceFile(_ path: String, by content: String, remedy: String? = ni
         try AtomicFile(path: path, readers: .everyone, isOwnDirectory: false).write(content.utf8)
     } catch {
         let end = remedy.map { "; \($0)" } ?? ""
-        throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(path): \(error.reason)\(end)")
+        throw CommandFailure(EX_CANTCREAT, "cannot write \(path): \(error.reason)\(end)")
     }
 }
 

@@ -95,8 +95,8 @@ struct AppsWaiveCommand: ParsableCommand {
             let scope = session.map { " of session \($0)" } ?? ""
             let isUnknown = names != nil && key == nil
             throw CommandFailure(
-                status: EX_NOINPUT,
-                description: isUnknown
+                EX_NOINPUT,
+                isUnknown
                     ? "there is no app \(shown); “shared-device apps” lists all apps"
                     : "\(shown) owes nothing\(scope); see “shared-device apps”"
             )

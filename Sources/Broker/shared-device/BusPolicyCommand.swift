@@ -85,9 +85,8 @@ struct BusPolicyCommand: ParsableCommand {
             try OtherThreads.run { _ = try await DBusConnection.open(bus).callBus("ReloadConfig") }
         } catch {
             throw CommandFailure(
-                status: EX_UNAVAILABLE,
-                description:
-                    "the policy is written, and the bus did not read it: \(error); ask it with: systemctl reload dbus"
+                EX_UNAVAILABLE,
+                "the policy is written, and the bus did not read it: \(error); ask it with: systemctl reload dbus"
             )
         }
     }

@@ -73,16 +73,13 @@ struct CheckCommand: ParsableCommand {
                 ? Self.standardInput()
                 : try Data(contentsOf: URL(fileURLWithPath: plan))
         } catch {
-            throw CommandFailure(
-                status: EX_NOINPUT,
-                description: "cannot read the plan \(plan): \(systemReason(error))"
-            )
+            throw CommandFailure(EX_NOINPUT, "cannot read the plan \(plan): \(systemReason(error))")
         }
         do throws(CheckPlanError) {
             let directory = URL(fileURLWithPath: plan == "-" ? "x" : plan).deletingLastPathComponent().path
             return try CheckPlan(json: content).relative(to: directory)
         } catch {
-            throw CommandFailure(status: EX_DATAERR, description: "\(plan): \(error)")
+            throw CommandFailure(EX_DATAERR, "\(plan): \(error)")
         }
     }
 
@@ -102,8 +99,8 @@ struct CheckCommand: ParsableCommand {
             )
         } catch {
             throw CommandFailure(
-                status: EX_CANTCREAT,
-                description: "cannot make \(path): \(systemReason(error)); name another place in TMPDIR"
+                EX_CANTCREAT,
+                "cannot make \(path): \(systemReason(error)); name another place in TMPDIR"
             )
         }
         return path
@@ -116,10 +113,7 @@ struct CheckCommand: ParsableCommand {
             ? try result.json : result.text(inColor: Terminal.isColoured, isVerbose: verbose, note: note)
         let code = writeAll(text, to: STDOUT_FILENO)
         guard code == 0 else {
-            throw CommandFailure(
-                status: EX_IOERR,
-                description: "cannot write the result: \(String(cString: strerror(code)))"
-            )
+            throw CommandFailure(EX_IOERR, "cannot write the result: \(String(cString: strerror(code)))")
         }
     }
 
@@ -136,7 +130,7 @@ struct CheckCommand: ParsableCommand {
             return try OtherThreads.run { try await runner.run() }
         } catch let error as TestDeviceError {
             let status = error.code == .programMissing ? EX_NOINPUT : EX_UNAVAILABLE
-            throw CommandFailure(status: status, description: "\(error)")
+            throw CommandFailure(status, "\(error)")
         }
     }
 }
@@ -169,6 +163,6 @@ private struct ReportFile {
     }
 
     private func failure(_ reason: String) -> CommandFailure {
-        CommandFailure(status: EX_CANTCREAT, description: "cannot write \(path): \(reason)")
+        CommandFailure(EX_CANTCREAT, "cannot write \(path): \(reason)")
     }
 }

@@ -116,7 +116,7 @@ private func warnOfFurther(_ error: ManagedConfigurationError) -> ManagedConfigu
 
 extension CommandFailure {
     fileprivate static func noFile(_ file: String) -> CommandFailure {
-        CommandFailure(status: EX_NOINPUT, description: "there is no file \(file)")
+        CommandFailure(EX_NOINPUT, "there is no file \(file)")
     }
 }
 

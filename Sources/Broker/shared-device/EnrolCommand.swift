@@ -58,9 +58,8 @@ struct AppsEnrolCommand: ParsableCommand {
             guard let identifier = id ?? knownIdentifier(of: executable) else {
                 let name = URL(fileURLWithPath: executable).lastPathComponent
                 throw CommandFailure(
-                    status: EX_USAGE,
-                    description:
-                        "the identifier of \(executable) is not known; give the app's own, for instance: "
+                    EX_USAGE,
+                    "the identifier of \(executable) is not known; give the app's own, for instance: "
                         + "--id org.example.\(name)"
                 )
             }
@@ -91,13 +90,12 @@ struct AppsEnrolCommand: ParsableCommand {
     ) throws(CommandFailure) {
         if access(file, F_OK) == 0 {
             if force { return }
-            throw CommandFailure(status: EX_CANTCREAT, description: "\(file) is there already; --force replaces it")
+            throw CommandFailure(EX_CANTCREAT, "\(file) is there already; --force replaces it")
         }
         guard directory.load().manifests.contains(where: { $0.identifier == identifier }) else { return }
         throw CommandFailure(
-            status: EX_CANTCREAT,
-            description:
-                "another file in \(directory.path) is the manifest of \(identifier); edit that one, or remove it"
+            EX_CANTCREAT,
+            "another file in \(directory.path) is the manifest of \(identifier); edit that one, or remove it"
         )
     }
 
@@ -125,16 +123,15 @@ struct AppsEnrolCommand: ParsableCommand {
         }
         guard let found = candidates.first(where: isProgram), let path = realpath(found, nil) else {
             throw CommandFailure(
-                status: EX_NOINPUT,
-                description: "\(program) is no program that can be run; name its file, with the whole path"
+                EX_NOINPUT,
+                "\(program) is no program that can be run; name its file, with the whole path"
             )
         }
         defer { free(path) }
         guard !ProgramStart.isScript(found) else {
             throw CommandFailure(
-                status: EX_DATAERR,
-                description:
-                    "\(program) is a script: its process is the interpreter, which also runs other scripts; write a manifest "
+                EX_DATAERR,
+                "\(program) is a script: its process is the interpreter, which also runs other scripts; write a manifest "
                     + "with \"unit\", \"appArmor\" or \"flatpak\" for it"
             )
         }
@@ -152,10 +149,7 @@ struct AppsEnrolCommand: ParsableCommand {
         } catch {
             // The replacement would only say that there is no such directory.
             let end = remedy.map { "; \($0)" } ?? ""
-            throw CommandFailure(
-                status: EX_CANTCREAT,
-                description: "cannot write \(file): \(systemReason(error))\(end)"
-            )
+            throw CommandFailure(EX_CANTCREAT, "cannot write \(file): \(systemReason(error))\(end)")
         }
         try replaceFile(file, by: content, remedy: remedy)
     }
