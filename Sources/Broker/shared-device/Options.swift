@@ -92,10 +92,7 @@ extension AppNames {
         let keys = keys(for: text)
         guard keys.count > 1 else { return keys.first }
         let candidates = keys.map { "\n  \(self[$0].printable)" }.joined()
-        throw CommandFailure(
-            status: EX_DATAERR,
-            description: "several apps are called “\(text.printable)”; name one of them:\(candidates)"
-        )
+        throw CommandFailure(EX_DATAERR, "several apps are called “\(text.printable)”; name one of them:\(candidates)")
     }
 }
 
@@ -174,9 +171,8 @@ struct SignOutOptions: ParsableArguments {
             guard try isSignedIn(user, database) else { return }
             guard [.noCurrentAccount, .currentAccountMismatch].contains(error.code) else { throw error }
             throw CommandFailure(
-                status: EX_UNAVAILABLE,
-                description:
-                    "\(user.account.username) is signed in, but not at the broker on this bus, which has another state "
+                EX_UNAVAILABLE,
+                "\(user.account.username) is signed in, but not at the broker on this bus, which has another state "
                     + "directory; name the right bus with --bus"
             )
         }

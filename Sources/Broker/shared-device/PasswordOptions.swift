@@ -15,8 +15,8 @@ struct PasswordOptions: ParsableArguments {
         if fromStandardInput { return .standardInput }
         guard isatty(STDIN_FILENO) != 0 else {
             throw CommandFailure(
-                status: EX_USAGE,
-                description: "there is no terminal to ask for a password at; give it with --password-stdin"
+                EX_USAGE,
+                "there is no terminal to ask for a password at; give it with --password-stdin"
             )
         }
         return .terminal(try TerminalPrompt())
@@ -46,16 +46,13 @@ enum PasswordInput: ~Copyable {
             let least = UserDirectory.minimumPasswordLength
             guard password.codePointCount >= least else {
                 throw CommandFailure(
-                    status: EX_DATAERR,
-                    description: "the password is too short, and nothing was changed; choose one of \(least) "
+                    EX_DATAERR,
+                    "the password is too short, and nothing was changed; choose one of \(least) "
                         + "characters or more"
                 )
             }
             guard try prompt.ask("The same again: ").isEqual(to: password) else {
-                throw CommandFailure(
-                    status: EX_DATAERR,
-                    description: "the two passwords differ, and nothing was changed; try again"
-                )
+                throw CommandFailure(EX_DATAERR, "the two passwords differ, and nothing was changed; try again")
             }
             return password
         }
@@ -63,7 +60,7 @@ enum PasswordInput: ~Copyable {
 
     private static func fromStandardInput() throws -> Secret {
         guard let password = try SecretLine.read(from: STDIN_FILENO, before: { true }) else {
-            throw CommandFailure(status: EX_NOINPUT, description: "there is no password on standard input")
+            throw CommandFailure(EX_NOINPUT, "there is no password on standard input")
         }
         return password
     }
@@ -99,7 +96,7 @@ final class TerminalPrompt {
             try QuietTerminal.write(question, to: STDERR_FILENO)
         }
         guard let answer = try SecretLine.read(from: STDIN_FILENO, before: waitForInput) else {
-            throw CommandFailure(status: EX_NOINPUT, description: "no password was given, and nothing was changed")
+            throw CommandFailure(EX_NOINPUT, "no password was given, and nothing was changed")
         }
         return answer
     }
@@ -136,7 +133,7 @@ final class TerminalPrompt {
         do throws(TerminalFailure) {
             return try body()
         } catch {
-            throw CommandFailure(status: EX_IOERR, description: "\(error); give the password with --password-stdin")
+            throw CommandFailure(EX_IOERR, "\(error); give the password with --password-stdin")
         }
     }
 }

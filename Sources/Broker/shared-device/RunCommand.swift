@@ -117,7 +117,7 @@ struct RunCommand: ParsableCommand {
         do throws(AdapterFailure) {
             try await program.stop()
         } catch {
-            throw CommandFailure(status: EX_UNAVAILABLE, description: error.description)
+            throw CommandFailure(EX_UNAVAILABLE, error.description)
         }
         if status != 0 { throw ExitCode(status) }
     }

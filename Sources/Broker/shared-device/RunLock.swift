@@ -28,8 +28,8 @@ final class RunLock {
         let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {
             throw CommandFailure(
-                status: EX_CANTCREAT,
-                description: "cannot open \(path): \(String(cString: strerror(errno))); give the directory to this user"
+                EX_CANTCREAT,
+                "cannot open \(path): \(String(cString: strerror(errno))); give the directory to this user"
             )
         }
         // Before the lock is taken: the signal would end a process that holds the lock and does not handle it yet.
@@ -40,7 +40,7 @@ final class RunLock {
         defer { close(descriptor) }
         guard code == EAGAIN || code == EACCES else {
             let reason = String(cString: strerror(code))
-            throw CommandFailure(status: EX_OSERR, description: "cannot lock \(path): \(reason)")
+            throw CommandFailure(EX_OSERR, "cannot lock \(path): \(reason)")
         }
         // The kernel does not name a process of another namespace.
         guard fcntl(descriptor, F_GETLK, &lock) == 0, lock.l_pid > 0, kill(lock.l_pid, SIGUSR1) == 0 else {
@@ -85,9 +85,8 @@ struct RunDirectories {
             try file.write(JSONEncoder().encode(known + [path]))
         } catch {
             throw CommandFailure(
-                status: EX_CANTCREAT,
-                description:
-                    "cannot note in \(file.path) that \(path) is the app's: \(error); give the directory to this user"
+                EX_CANTCREAT,
+                "cannot note in \(file.path) that \(path) is the app's: \(error); give the directory to this user"
             )
         }
     }

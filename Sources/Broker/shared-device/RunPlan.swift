@@ -23,7 +23,7 @@ struct RunPlan {
 
     /// - Parameter state: The directory of the app's record, which must survive the deletion.
     init(_ options: RunCommand, keeping state: String) throws(CommandFailure) {
-        func refuse(_ text: String) -> CommandFailure { CommandFailure(status: EX_USAGE, description: text) }
+        func refuse(_ text: String) -> CommandFailure { CommandFailure(EX_USAGE, text) }
         guard AppIdentifier.isReverseDNS(options.app) else {
             throw refuse("“\(options.app)” is no identifier; write one such as org.example.browser")
         }
@@ -51,7 +51,7 @@ struct RunPlan {
         do throws(SystemUser.LookupFailure) {
             home = try SystemUser(number: geteuid()).home
         } catch {
-            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
+            throw CommandFailure(EX_UNAVAILABLE, "\(error)")
         }
         do {
             // Checked as text before it is created, and with its links resolved before anything is deleted.
@@ -66,7 +66,7 @@ struct RunPlan {
         } catch let error as CommandFailure {
             throw error
         } catch {
-            throw CommandFailure(status: EX_USAGE, description: "--data: \(error)")
+            throw CommandFailure(EX_USAGE, "--data: \(error)")
         }
         if !options.adopt, !directories.contains(data) { try Self.refuseUnknown(data, options) }
         try Self.find(program)
@@ -85,9 +85,8 @@ struct RunPlan {
     private static func refuseWorkingDirectory(_ path: String, _ options: RunCommand) throws(CommandFailure) {
         guard CleanupPath.isSame(FileManager.default.currentDirectoryPath, orBelow: path) else { return }
         throw CommandFailure(
-            status: EX_USAGE,
-            description:
-                "--data: “\(options.data)” is the working directory, or above it; name a directory that only this app uses"
+            EX_USAGE,
+            "--data: “\(options.data)” is the working directory, or above it; name a directory that only this app uses"
         )
     }
 
@@ -95,7 +94,7 @@ struct RunPlan {
         do throws(AdapterFailure) {
             try ProgramDirectories.make([path])
         } catch {
-            throw CommandFailure(status: EX_CANTCREAT, description: "--data: \(error)")
+            throw CommandFailure(EX_CANTCREAT, "--data: \(error)")
         }
     }
 
@@ -106,16 +105,14 @@ struct RunPlan {
             names = try FileManager.default.contentsOfDirectory(atPath: data)
         } catch {
             throw CommandFailure(
-                status: EX_USAGE,
-                description:
-                    "--data: could not read \(options.data): \(systemReason(error)); name a directory of this user"
+                EX_USAGE,
+                "--data: could not read \(options.data): \(systemReason(error)); name a directory of this user"
             )
         }
         guard !names.isEmpty else { return }
         throw CommandFailure(
-            status: EX_USAGE,
-            description:
-                "--data: \(options.data) is not empty, and \(options.app) has never used it; name a new directory, "
+            EX_USAGE,
+            "--data: \(options.data) is not empty, and \(options.app) has never used it; name a new directory, "
                 + "or add --adopt to have its content deleted after the next session"
         )
     }
@@ -138,16 +135,12 @@ struct RunPlan {
         }
         guard let first = files.first else {
             throw CommandFailure(
-                status: 127,
-                description:
-                    "there is no program \(program)\(program.contains("/") ? "" : " in PATH"); install it, or correct its name"
+                127,
+                "there is no program \(program)\(program.contains("/") ? "" : " in PATH"); install it, or correct its name"
             )
         }
         guard files.contains(where: { access($0, X_OK) == 0 }) else {
-            throw CommandFailure(
-                status: 126,
-                description: "\(first) may not be run; see its permissions: chmod +x \(first)"
-            )
+            throw CommandFailure(126, "\(first) may not be run; see its permissions: chmod +x \(first)")
         }
     }
 }

@@ -74,7 +74,7 @@ struct SessionTracesCommand: ParsableCommand {
         do throws(SystemUser.LookupFailure) {
             return SessionTraces(user: try SystemUser(number: geteuid()), keeping: application.stateDirectory)
         } catch {
-            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
+            throw CommandFailure(EX_UNAVAILABLE, "\(error)")
         }
     }
 

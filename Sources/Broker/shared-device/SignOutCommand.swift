@@ -48,7 +48,7 @@ struct SignOutCommand: ParsableCommand {
             return try bus.connect().callAndWait(.signOutAnyone, request, attempted: attempted)
         } catch {
             guard error.code == .noCurrentAccount else { throw error }
-            throw CommandFailure(status: EX_NOINPUT, description: "no account is signed in")
+            throw CommandFailure(EX_NOINPUT, "no account is signed in")
         }
     }
 
@@ -82,8 +82,8 @@ struct SignOutCommand: ParsableCommand {
             guard wait != nil, report?.isComplete != true else { return }
             let owing = report?.owing.map { name($0.identifier).printable }.joined(separator: ", ")
             throw CommandFailure(
-                status: EX_TEMPFAIL,
-                description: owing.map { "not all data is gone yet; still owing: \($0)" }
+                EX_TEMPFAIL,
+                owing.map { "not all data is gone yet; still owing: \($0)" }
                     ?? "\(state.path) knows nothing of session \(session); see that it is this broker's state directory"
             )
         }

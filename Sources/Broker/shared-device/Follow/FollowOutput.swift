@@ -96,8 +96,8 @@ final class FollowOutput: Sendable {
     var failure: CommandFailure? {
         switch trouble.withLock({ $0 }) {
         case nil: nil
-        case .gone: CommandFailure(status: EX_IOERR, description: "the reader of standard output has closed it")
-        case .hanging(let reason): CommandFailure(status: EX_IOERR, description: reason)
+        case .gone: CommandFailure(EX_IOERR, "the reader of standard output has closed it")
+        case .hanging(let reason): CommandFailure(EX_IOERR, reason)
         }
     }
 

@@ -30,9 +30,8 @@ final class WatchEvents: Sendable {
         wakes = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
         guard signals >= 0, wakes >= 0 else {
             throw CommandFailure(
-                status: EX_OSERR,
-                description:
-                    "could not wait for signals: \(String(cString: strerror(errno))); raise the limit of open files"
+                EX_OSERR,
+                "could not wait for signals: \(String(cString: strerror(errno))); raise the limit of open files"
             )
         }
     }
