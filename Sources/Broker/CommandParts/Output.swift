@@ -102,8 +102,6 @@ public struct CommandFailure: HasExitStatus, CustomStringConvertible {
     public let description: String
 
     public init(_ status: CInt, _ description: String) { (exitStatus, self.description) = (status, description) }
-
-    public init(status: CInt, description: String) { self.init(status, description) }
 }
 
 /// Runs a command. An error is written to standard error in one line, and its kind becomes the exit status

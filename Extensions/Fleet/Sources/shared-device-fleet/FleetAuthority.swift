@@ -34,15 +34,12 @@ struct FleetAuthority {
     init(folder: String) throws {
         self.folder = try Self.absolute(folder)
         guard access(self.folder + "/authority.key", F_OK) == 0 else {
-            throw CommandFailure(
-                status: EX_NOINPUT,
-                description: "\(folder) has no authority; make one with “fleet authority \(folder)”"
-            )
+            throw CommandFailure(EX_NOINPUT, "\(folder) has no authority; make one with “fleet authority \(folder)”")
         }
         // Another user could put settings there that make openssl sign or run anything.
         try PrivateFiles.checkDirectory(self.folder)
         if let objection = FleetFiles.objection(toKey: self.folder + "/authority.key") {
-            throw CommandFailure(status: EX_NOPERM, description: objection)
+            throw CommandFailure(EX_NOPERM, objection)
         }
         lock = try Self.lock(self.folder)
     }
@@ -57,9 +54,8 @@ struct FleetAuthority {
         let key = path + "/authority.key"
         guard access(key, F_OK) != 0 else {
             throw CommandFailure(
-                status: EX_CANTCREAT,
-                description:
-                    "\(folder) has an authority already; a new authority would make its certificates worthless"
+                EX_CANTCREAT,
+                "\(folder) has an authority already; a new authority would make its certificates worthless"
             )
         }
         let lock = try lock(path)
@@ -102,8 +98,8 @@ struct FleetAuthority {
             let key = "\(folder)/\(name).key"
             guard access(key, F_OK) != 0 else {
                 throw CommandFailure(
-                    status: EX_CANTCREAT,
-                    description: "\(key) is there already; remove it for a new key, or certify a request for it"
+                    EX_CANTCREAT,
+                    "\(key) is there already; remove it for a new key, or certify a request for it"
                 )
             }
             try tool.makeKey(key)
@@ -129,10 +125,7 @@ struct FleetAuthority {
         for name in names {
             let serials = try serials(of: name)
             guard !serials.isEmpty else {
-                throw CommandFailure(
-                    status: EX_NOINPUT,
-                    description: "\(folder) has no certificate of \(name) that is in force"
-                )
+                throw CommandFailure(EX_NOINPUT, "\(folder) has no certificate of \(name) that is in force")
             }
             for serial in serials { files.append(try file(of: serial, name)) }
         }
@@ -144,9 +137,8 @@ struct FleetAuthority {
             let left = try serials(of: name)
             guard left.isEmpty else {
                 throw CommandFailure(
-                    status: EX_SOFTWARE,
-                    description:
-                        "\(name) is still certified: \(left.joined(separator: ", ")) in \(folder)/index.txt; revoke it again"
+                    EX_SOFTWARE,
+                    "\(name) is still certified: \(left.joined(separator: ", ")) in \(folder)/index.txt; revoke it again"
                 )
             }
         }
@@ -215,10 +207,7 @@ struct FleetAuthority {
     private func makeIssued(beside name: String) throws(CommandFailure) {
         // Independent of the umask.
         guard mkdir(issued, 0o700) == 0 ? chmod(issued, 0o700) == 0 : errno == EEXIST else {
-            throw CommandFailure(
-                status: EX_CANTCREAT,
-                description: "\(issued) cannot be made: \(String(cString: strerror(errno)))"
-            )
+            throw CommandFailure(EX_CANTCREAT, "\(issued) cannot be made: \(String(cString: strerror(errno)))")
         }
         let (old, new) = ("\(folder)/\(name).pem", "\(issued)/\(name).pem")
         guard access(new, F_OK) != 0, serial(in: old) == name else { return }
@@ -231,9 +220,8 @@ struct FleetAuthority {
         let places = ["\(issued)/\(serial).pem", "\(folder)/\(serial).pem", "\(folder)/\(name).pem"]
         if let file = places.first(where: { self.serial(in: $0) == serial }) { return file }
         throw CommandFailure(
-            status: EX_NOINPUT,
-            description:
-                "certificate \(serial) of \(name) is not in \(folder), and nothing was revoked; copy it to \(places[0]) from where it is used"
+            EX_NOINPUT,
+            "certificate \(serial) of \(name) is not in \(folder), and nothing was revoked; copy it to \(places[0]) from where it is used"
         )
     }
 
@@ -254,14 +242,14 @@ struct FleetAuthority {
             }
         guard name != "authority" else {
             throw CommandFailure(
-                status: EX_DATAERR,
-                description: "“authority” is the authority's own name: its certificate would be lost; choose another"
+                EX_DATAERR,
+                "“authority” is the authority's own name: its certificate would be lost; choose another"
             )
         }
         guard kind == .server ? isHost : FleetTopics.isName(name) else {
             throw CommandFailure(
-                status: EX_DATAERR,
-                description: kind == .server
+                EX_DATAERR,
+                kind == .server
                     ? "\(name) is no name of a host; use small letters, digits, dashes and dots"
                     : "\(name) is no name; names have up to 64 small letters, digits and dashes"
             )
@@ -280,7 +268,7 @@ struct FleetAuthority {
         do throws(FleetRefusal) {
             return String(decoding: try FleetFiles.read(path, atMost: 64 << 20) ?? [], as: UTF8.self)
         } catch {
-            throw CommandFailure(status: EX_IOERR, description: error.description)
+            throw CommandFailure(EX_IOERR, error.description)
         }
     }
 
@@ -288,15 +276,15 @@ struct FleetAuthority {
         do {
             try AtomicFile(path: path).write(text.utf8)
         } catch {
-            throw CommandFailure(status: EX_CANTCREAT, description: "\(path) cannot be written: \(error)")
+            throw CommandFailure(EX_CANTCREAT, "\(path) cannot be written: \(error)")
         }
     }
 
     private static func absolute(_ folder: String) throws(CommandFailure) -> String {
         guard let path = realpath(folder, nil) else {
             throw CommandFailure(
-                status: EX_NOINPUT,
-                description: "\(folder): \(String(cString: strerror(errno))); make it with “fleet authority \(folder)”"
+                EX_NOINPUT,
+                "\(folder): \(String(cString: strerror(errno))); make it with “fleet authority \(folder)”"
             )
         }
         defer { free(path) }
@@ -308,10 +296,7 @@ struct FleetAuthority {
     private static func lock(_ folder: String) throws(CommandFailure) -> CInt {
         let descriptor = open(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {
-            throw CommandFailure(
-                status: EX_CANTCREAT,
-                description: "\(folder) cannot be written: \(String(cString: strerror(errno)))"
-            )
+            throw CommandFailure(EX_CANTCREAT, "\(folder) cannot be written: \(String(cString: strerror(errno)))")
         }
         fchmod(descriptor, 0o600)
         while flock(descriptor, LOCK_EX) != 0, errno == EINTR {}
@@ -379,22 +364,16 @@ struct OpenSSL {
                 within: HelperProcess.Patience(.seconds(60))
             ) { output += $0.prefix(FleetAuthority.largest - output.count) }
         } catch {
-            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
+            throw CommandFailure(EX_UNAVAILABLE, "\(error)")
         }
         let text = String(decoding: output, as: UTF8.self)
         // The status of sh(1) for a missing program.
         if end.status == 127 {
-            throw CommandFailure(
-                status: EX_UNAVAILABLE,
-                description: "openssl is not there: \(text.printable); install the package openssl"
-            )
+            throw CommandFailure(EX_UNAVAILABLE, "openssl is not there: \(text.printable); install the package openssl")
         }
         guard end.status == 0 else {
             let reason = text.split(separator: "\n").last { !$0.isEmpty } ?? "no reason"
-            throw CommandFailure(
-                status: EX_DATAERR,
-                description: "openssl \(words[0]) has failed: \(String(reason).printable)"
-            )
+            throw CommandFailure(EX_DATAERR, "openssl \(words[0]) has failed: \(String(reason).printable)")
         }
         return text
     }
@@ -410,10 +389,7 @@ struct OpenSSL {
 
     func move(_ path: String, to other: String) throws(CommandFailure) {
         guard rename(path, other) != 0 else { return }
-        throw CommandFailure(
-            status: EX_CANTCREAT,
-            description: "\(other) cannot be written: \(String(cString: strerror(errno)))"
-        )
+        throw CommandFailure(EX_CANTCREAT, "\(other) cannot be written: \(String(cString: strerror(errno)))")
     }
 }
 

@@ -186,10 +186,7 @@ enum PEM {
     static func read(_ kind: String, _ count: Int, from file: String) throws(CommandFailure) -> [String] {
         let descriptor = file == "-" ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
-            throw CommandFailure(
-                status: EX_NOINPUT,
-                description: "\(file) cannot be read: \(String(cString: strerror(errno)))"
-            )
+            throw CommandFailure(EX_NOINPUT, "\(file) cannot be read: \(String(cString: strerror(errno)))")
         }
         defer { close(descriptor) }
         var bytes: [UInt8] = []
@@ -202,9 +199,8 @@ enum PEM {
             bytes += chunk[..<max(0, length)]
         }
         throw CommandFailure(
-            status: EX_DATAERR,
-            description:
-                "\(file == "-" ? "standard input" : file) has no \(count) × “\(kind)” in PEM; see “fleet enrol --help”"
+            EX_DATAERR,
+            "\(file == "-" ? "standard input" : file) has no \(count) × “\(kind)” in PEM; see “fleet enrol --help”"
         )
     }
 

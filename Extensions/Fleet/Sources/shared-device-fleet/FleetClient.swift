@@ -23,7 +23,7 @@ struct FleetOptions: ParsableArguments {
         do {
             return FleetClient(connection: try DBusConnection.open(bus))
         } catch {
-            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
+            throw CommandFailure(EX_UNAVAILABLE, "\(error)")
         }
     }
 }
@@ -55,10 +55,7 @@ struct FleetClient {
                 default: EX_UNAVAILABLE
                 }
             let remedy = status == EX_UNAVAILABLE ? "; see that shared-device-controller runs, and name its bus" : ""
-            throw CommandFailure(
-                status: status,
-                description: error.message + remedy
-            )
+            throw CommandFailure(status, error.message + remedy)
         }
     }
 }

@@ -82,7 +82,7 @@ struct FleetSignOutCommand: ParsableCommand {
         try reportingFailure {
             let client = try controller.connect()
             guard let number = try client.call(.signOut, request)["order"]?.unsignedValue else {
-                throw CommandFailure(status: EX_SOFTWARE, description: "the controller's response lacks “order”")
+                throw CommandFailure(EX_SOFTWARE, "the controller's response lacks “order”")
             }
             try emit(json ? "{\"recorded\": \(number)}" : "recorded: order \(number)")
             let progress = try client.follow(number, within: wait) { if !json { try emit($0) } }
@@ -92,11 +92,10 @@ struct FleetSignOutCommand: ParsableCommand {
             )
             if let warning = progress.warning { warn(warning.printable) }
             guard !progress.isDone else { return }
-            if let obstacle = progress.obstacle { throw CommandFailure(status: EX_UNAVAILABLE, description: obstacle) }
+            if let obstacle = progress.obstacle { throw CommandFailure(EX_UNAVAILABLE, obstacle) }
             throw CommandFailure(
-                status: EX_TEMPFAIL,
-                description:
-                    "\(progress.undoneCount) of \(progress.total) devices are not done; order \(number) stands, see “fleet status”"
+                EX_TEMPFAIL,
+                "\(progress.undoneCount) of \(progress.total) devices are not done; order \(number) stands, see “fleet status”"
             )
         }
     }

@@ -126,7 +126,7 @@ struct FleetEnrolCommand: ParsableCommand {
         do throws(FleetRefusal) {
             _ = try FleetConfiguration(parsing: Array(content.utf8))
         } catch {
-            throw CommandFailure(status: EX_DATAERR, description: error.description)
+            throw CommandFailure(EX_DATAERR, error.description)
         }
         return content + "\n"
     }
@@ -150,9 +150,8 @@ struct FleetEnrolCommand: ParsableCommand {
             // it is.
             if mkdir(path, 0o755) == 0 ? chmod(path, 0o755) == 0 : errno == EEXIST { continue }
             throw CommandFailure(
-                status: errno == EACCES ? EX_NOPERM : EX_CANTCREAT,
-                description:
-                    "cannot make \(path): \(String(cString: strerror(errno))); run it as root, or name --directory"
+                errno == EACCES ? EX_NOPERM : EX_CANTCREAT,
+                "cannot make \(path): \(String(cString: strerror(errno))); run it as root, or name --directory"
             )
         }
     }
@@ -161,15 +160,12 @@ struct FleetEnrolCommand: ParsableCommand {
         if access(key, F_OK) == 0 {
             guard let objection = FleetFiles.objection(toKey: key, owner: owner.number) else { return }
             // A user who has read the key can impersonate this device; restricting the file now does not help.
-            throw CommandFailure(status: EX_NOPERM, description: "\(objection), or remove it for a new key")
+            throw CommandFailure(EX_NOPERM, "\(objection), or remove it for a new key")
         }
         let tool = OpenSSL()
         try tool.makeKey(key + ".new")
         guard chown(key + ".new", owner.number, owner.group) == 0 else {
-            throw CommandFailure(
-                status: EX_NOPERM,
-                description: "\(key) cannot be given to its user: \(String(cString: strerror(errno)))"
-            )
+            throw CommandFailure(EX_NOPERM, "\(key) cannot be given to its user: \(String(cString: strerror(errno)))")
         }
         try tool.move(key + ".new", to: key)
     }
@@ -201,8 +197,8 @@ struct FleetEnrolCommand: ParsableCommand {
         let known = try FleetFiles.read(place2, atMost: FleetAuthority.largest)
         guard known == nil || known == Array(authority.utf8) else {
             throw CommandFailure(
-                status: EX_DATAERR,
-                description: "it is from another authority than \(place2); remove that file if the fleet has a new one"
+                EX_DATAERR,
+                "it is from another authority than \(place2); remove that file if the fleet has a new one"
             )
         }
         // Without the system's authorities: only the fleet's own counts.
@@ -212,8 +208,8 @@ struct FleetEnrolCommand: ParsableCommand {
         let subject = try tool.run(["x509", "-in", new, "-noout", "-subject", "-nameopt", "RFC2253"])
         guard subject.split(whereSeparator: \.isNewline) == ["subject=CN=\(name)"] else {
             throw CommandFailure(
-                status: EX_DATAERR,
-                description: "the certificate is for another name (\(subject.printable)); certify \(name)"
+                EX_DATAERR,
+                "the certificate is for another name (\(subject.printable)); certify \(name)"
             )
         }
         let keys = (
@@ -221,8 +217,8 @@ struct FleetEnrolCommand: ParsableCommand {
         )
         guard keys.0 == keys.1 else {
             throw CommandFailure(
-                status: EX_DATAERR,
-                description: "the certificate is for another key; certify the request that was printed here"
+                EX_DATAERR,
+                "the certificate is for another key; certify the request that was printed here"
             )
         }
         try tool.move(new2, to: place2)
@@ -243,7 +239,7 @@ struct FleetEnrolCommand: ParsableCommand {
             let status = try HelperProcess("systemctl", ["enable", "--now", unit], settings).end()
             guard status == 0 else { throw HelperProcess.Failure("systemctl ended with status \(status ?? -1)") }
         } catch {
-            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(unit) is not started: \(error)")
+            throw CommandFailure(EX_UNAVAILABLE, "\(unit) is not started: \(error)")
         }
     }
 }
