@@ -36,10 +36,6 @@ static inline CURLcode CCurl_getNumber(CURL *handle, CURLINFO info, long *value)
     return curl_easy_getinfo(handle, info, value);
 }
 
-static inline CURLcode CCurl_getPointer(CURL *handle, CURLINFO info, void **value) {
-    return curl_easy_getinfo(handle, info, value);
-}
-
 static inline CURLMcode CCurl_setMultiNumber(CURLM *handle, CURLMoption option, long value) {
     return curl_multi_setopt(handle, option, value);
 }
