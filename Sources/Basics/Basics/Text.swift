@@ -47,6 +47,26 @@ extension String {
         return String(String.UnicodeScalarView(scalars)) + (unicodeScalars.count > count ? "…" : "")
     }
 
+    /// The text, escaped for element content and quoted attributes in HTML and XML 1.0. Characters that XML 1.0 cannot
+    /// express become U+FFFD. By scalars, as browsers do: a character and its combining accent are one `Character`.
+    public var markup: String {
+        unicodeScalars.reduce(into: "") { result, scalar in
+            switch scalar {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            case "\"": result += "&quot;"
+            case "'": result += "&#39;"
+            // In an attribute, a parser would turn the literal character into a space.
+            case "\n": result += "&#10;"
+            case "\t": result += "&#9;"
+            case "\u{20}"..."\u{7E}", "\u{A0}"..."\u{D7FF}", "\u{E000}"..."\u{FFFD}", "\u{10000}"..."\u{10FFFF}":
+                result.unicodeScalars.append(scalar)
+            default: result += "\u{FFFD}"
+            }
+        }
+    }
+
     /// The text in quotes on one line, with unprintable characters escaped.
     public var quotedOnOneLine: String { "“\(printable)”" }
 

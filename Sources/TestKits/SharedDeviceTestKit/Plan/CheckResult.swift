@@ -225,7 +225,7 @@ extension CheckResult {
     /// The result as JUnit XML, for continuous integration: a test case for each app and expectation, and one for a
     /// failed step.
     public var junit: String {
-        let name = Markup.escaped(title)
+        let name = title.markup
         let failures = verdicts.count { $0.outcome == .fails }
         let skipped = verdicts.count { $0.outcome == .skipped }
         let errors = failure == nil ? 0 : 1
@@ -241,20 +241,20 @@ extension CheckResult {
         lines += verdicts.flatMap(Self.testCase)
         for app in leftOut {
             lines += [
-                "    <testcase classname=\"\(Markup.escaped(app.app))\" name=\"takes part\" time=\"0.000\">",
-                "      <skipped message=\"\(Markup.escaped(app.reason))\"/>",
+                "    <testcase classname=\"\(app.app.markup)\" name=\"takes part\" time=\"0.000\">",
+                "      <skipped message=\"\(app.reason.markup)\"/>",
                 "    </testcase>",
             ]
         }
         if let failure {
             lines += [
                 "    <testcase classname=\"plan\" name=\"step \(failure.step) can be done\" time=\"0.000\">",
-                "      <error message=\"\(Markup.escaped(failure.message))\"/>",
+                "      <error message=\"\(failure.message.markup)\"/>",
                 "    </testcase>",
             ]
         }
         for (process, text) in output.sorted(by: { $0.key < $1.key }) where !text.isEmpty {
-            lines.append("    <system-err>\(Markup.escaped("--- \(process)\n\(text)"))</system-err>")
+            lines.append("    <system-err>\("--- \(process)\n\(text)".markup)</system-err>")
         }
         lines += ["  </testsuite>", "</testsuites>"]
         return lines.joined(separator: "\n") + "\n"
@@ -262,9 +262,9 @@ extension CheckResult {
 
     private static func testCase(_ verdict: Verdict) -> [String] {
         let head =
-            "    <testcase classname=\"\(Markup.escaped(verdict.app))\" "
-            + "name=\"step \(verdict.step): \(Markup.escaped(verdict.expectation))\" time=\"0.000\""
-        let detail = Markup.escaped(verdict.detail)
+            "    <testcase classname=\"\(verdict.app.markup)\" "
+            + "name=\"step \(verdict.step): \(verdict.expectation.markup)\" time=\"0.000\""
+        let detail = verdict.detail.markup
         switch verdict.outcome {
         case .holds: return [head + "/>"]
         case .fails: return [head + ">", "      <failure message=\"\(detail)\"/>", "    </testcase>"]
@@ -305,35 +305,11 @@ extension CheckResult {
     }
 }
 
-enum Markup {
-    /// Escapes the text for element content and quoted attributes in HTML and XML 1.0. Characters that XML 1.0 cannot
-    /// express become U+FFFD.
-    static func escaped(_ text: String) -> String {
-        var result = ""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "&": result += "&amp;"
-            case "<": result += "&lt;"
-            case ">": result += "&gt;"
-            case "\"": result += "&quot;"
-            case "'": result += "&#39;"
-            // In an attribute, a parser would turn the literal character into a space.
-            case "\n": result += "&#10;"
-            case "\t": result += "&#9;"
-            case "\u{20}"..."\u{7E}", "\u{A0}"..."\u{D7FF}", "\u{E000}"..."\u{FFFD}", "\u{10000}"..."\u{10FFFF}":
-                result.unicodeScalars.append(scalar)
-            default: result += "\u{FFFD}"
-            }
-        }
-        return result
-    }
-}
-
 extension CheckResult {
     /// The result as a single page that contains its style and the console's code, which draws the timelines. All drawn
     /// data is also in tables, for readers that run no scripts. The page is also well-formed XML.
     public var html: String {
-        let title = Markup.escaped(title)
+        let title = title.markup
         let nonce = TimelinePage.nonce()
         var parts = [
             "<!DOCTYPE html>",
@@ -350,17 +326,17 @@ extension CheckResult {
             "</head>",
             "<body>",
             "<h1>\(title)</h1>",
-            "<p class=\"verdict \(holds ? "good" : "bad")\">\(Markup.escaped(holds ? "✓ \(verdict)" : "✗ \(verdict)"))</p>",
+            "<p class=\"verdict \(holds ? "good" : "bad")\">\((holds ? "✓ \(verdict)" : "✗ \(verdict)").markup)</p>",
             "<p class=\"note\">\(Self.timestamp(startedAt)), \(Text.milliseconds(milliseconds)) in all.</p>",
         ]
-        parts += leftOutTexts.map { "<p class=\"note\">Left out: \(Markup.escaped($0))</p>" }
+        parts += leftOutTexts.map { "<p class=\"note\">Left out: \($0.markup)</p>" }
         if let failure {
             parts.append("<h2>Step \(failure.step) could not be done</h2>")
-            parts.append("<pre>\(Markup.escaped(failure.message))</pre>")
+            parts.append("<pre>\(failure.message.markup)</pre>")
         }
         let names = names
         for (number, round) in rounds.enumerated() {
-            parts.append("<h2>Sign-out of \(Markup.escaped(round.user)), session \(round.session)</h2>")
+            parts.append("<h2>Sign-out of \(round.user.markup), session \(round.session)</h2>")
             parts.append("<figure><div class=\"drawing\" data-round=\"\(number)\"></div>")
             parts.append("<noscript><p class=\"note\">A script draws this. The tables have all of it.</p></noscript>")
             parts.append("<figcaption>\(Self.origins)</figcaption></figure>")
@@ -368,7 +344,7 @@ extension CheckResult {
         }
         parts += ["<h2>Expectations</h2>", expectationTable(names), "<h2>Steps of the plan</h2>", stepTable]
         for (process, text) in output.sorted(by: { $0.key < $1.key }) where !text.isEmpty {
-            parts.append("<h2>What \(Markup.escaped(names[process])) wrote last</h2><pre>\(Markup.escaped(text))</pre>")
+            parts.append("<h2>What \(names[process].markup) wrote last</h2><pre>\(text.markup)</pre>")
         }
         parts.append("<script id=\"result\" type=\"application/json\">\(TimelinePage.content(of: self))</script>")
         parts.append("<script type=\"module\" nonce=\"\(nonce)\">//<![CDATA[\n\(TimelinePage.script)\n//]]></script>")
@@ -445,7 +421,7 @@ extension CheckResult {
             "<tr>"
                 + row.map { cell in
                     let style = cell.style.isEmpty ? "" : " class=\"\(cell.style)\""
-                    return "<td\(style)>\(Markup.escaped(cell.text))</td>"
+                    return "<td\(style)>\(cell.text.markup)</td>"
                 }.joined() + "</tr>"
         }
         return

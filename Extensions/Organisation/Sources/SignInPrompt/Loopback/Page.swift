@@ -1,3 +1,5 @@
+import Basics
+
 /// The pages of a sign-in: plain HTML without scripts that works with keyboard and screen reader.
 package struct Page: Sendable, Hashable {
     let html: String
@@ -14,7 +16,7 @@ package struct Page: Sendable, Hashable {
         notice: String?,
         timeLeft: Duration? = nil
     ) -> Page {
-        let alert = notice.map { #"<p class="notice" role="alert" id="notice">\#(escaped($0))</p>"# } ?? ""
+        let alert = notice.map { #"<p class="notice" role="alert" id="notice">\#($0.markup)</p>"# } ?? ""
         // After a mistake only the password is missing.
         let (nameFocus, passwordFocus) = username.isEmpty ? (" autofocus", "") : ("", " autofocus")
         let described = notice == nil ? "" : #" aria-describedby="notice""#
@@ -23,9 +25,9 @@ package struct Page: Sendable, Hashable {
             """
             <h1>Sign in</h1>
             \(alert)
-            <form method="post" action="\(escaped(action))" accept-charset="utf-8">
+            <form method="post" action="\(action.markup)" accept-charset="utf-8">
             <label for="username">User name</label>
-            <input id="username" name="username" value="\(escaped(username))" autocomplete="off" autocapitalize="none" \
+            <input id="username" name="username" value="\(username.markup)" autocomplete="off" autocapitalize="none" \
             spellcheck="false" maxlength="256" required\(nameFocus)>
             <label for="password">Password</label>
             <input id="password" name="password" type="password" autocomplete="off" maxlength="1024" required\(described)\(passwordFocus)>
@@ -35,7 +37,7 @@ package struct Page: Sendable, Hashable {
             """,
             // Reloads just after the end, and from an explicit address: a plain reload would send the form again.
             head: timeLeft.map {
-                #"<meta http-equiv="refresh" content="\#(max(0, $0.components.seconds) + 1); url=\#(escaped(action))">"#
+                #"<meta http-equiv="refresh" content="\#(max(0, $0.components.seconds) + 1); url=\#(action.markup)">"#
             } ?? ""
         )
     }
@@ -46,10 +48,10 @@ package struct Page: Sendable, Hashable {
             title: "Sign in on another device",
             """
             <h1>Sign in on another device</h1>
-            <p>Open <strong>\(escaped(code.address))</strong> there, at <strong>\(escaped(code.host))</strong>, and type in this code:</p>
-            <p class="code">\(escaped(code.code))</p>
+            <p>Open <strong>\(code.address.markup)</strong> there, at <strong>\(code.host.markup)</strong>, and type in this code:</p>
+            <p class="code">\(code.code.markup)</p>
             \(picture ?? "")
-            <p><strong>\(escaped(DeviceCodeText.warning))</strong></p>
+            <p><strong>\(DeviceCodeText.warning.markup)</strong></p>
             <p>This page goes on by itself when you have finished there. Close the window to cancel.</p>
             """,
             refreshes: true
@@ -57,7 +59,7 @@ package struct Page: Sendable, Hashable {
     }
 
     package static func message(_ headline: String, _ text: String) -> Page {
-        Page(title: headline, "<h1>\(escaped(headline))</h1>\n<p role=\"status\">\(escaped(text))</p>")
+        Page(title: headline, "<h1>\(headline.markup)</h1>\n<p role=\"status\">\(text.markup)</p>")
     }
 
     /// Forwards a browser to an address. The file is readable only by its user, whereas a command line is visible to
@@ -65,8 +67,8 @@ package struct Page: Sendable, Hashable {
     static func leadingTo(_ address: String) -> Page {
         Page(
             title: "Sign in",
-            #"<p><a href="\#(escaped(address))">Go on to the sign-in</a></p>"#,
-            head: #"<meta http-equiv="refresh" content="0; url=\#(escaped(address))">"#
+            #"<p><a href="\#(address.markup)">Go on to the sign-in</a></p>"#,
+            head: #"<meta http-equiv="refresh" content="0; url=\#(address.markup)">"#
         )
     }
 
@@ -80,7 +82,7 @@ package struct Page: Sendable, Hashable {
             <meta name="viewport" content="width=device-width, initial-scale=1">
             <meta name="color-scheme" content="light dark">
             \(head)\(refresh)
-            <title>\(Self.escaped(title))</title>
+            <title>\(title.markup)</title>
             <style>
             body { font: 1.125rem/1.5 sans-serif; max-width: 32rem; margin: 10vh auto; padding: 0 1rem }
             label, input, button { display: block; font: inherit; box-sizing: border-box }
@@ -99,20 +101,5 @@ package struct Page: Sendable, Hashable {
             </html>
 
             """
-    }
-
-    /// Escapes text for HTML, including attributes. Works by scalars, as browsers do: a character and its combining
-    /// accent are one `Character`.
-    static func escaped(_ text: String) -> String {
-        text.unicodeScalars.reduce(into: "") { escaped, scalar in
-            switch scalar {
-            case "&": escaped += "&amp;"
-            case "<": escaped += "&lt;"
-            case ">": escaped += "&gt;"
-            case "\"": escaped += "&quot;"
-            case "'": escaped += "&#39;"
-            default: escaped.unicodeScalars.append(scalar)
-            }
-        }
     }
 }
