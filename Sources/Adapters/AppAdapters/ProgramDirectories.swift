@@ -1,20 +1,16 @@
 import DeviceConfiguration
-import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 
 /// The directories that a program expects.
 package enum ProgramDirectories {
-    /// Creates the missing directories with access for the user of this process only.
+    /// Creates the missing directories, with access for the user of this process only.
     ///
     /// - Parameter paths: the first contains the others, and the error's remedy names it.
     package static func make(_ paths: [String]) throws(AdapterFailure) {
-        for path in paths where !isDirectory(path) {
+        for path in paths {
             do {
-                try FileManager.default.createDirectory(
-                    atPath: path,
-                    withIntermediateDirectories: true,
-                    attributes: [.posixPermissions: 0o700]
-                )
+                try makePrivateDirectory(path)
             } catch {
                 let user = (try? SystemUser(number: geteuid()))?.name ?? "\(geteuid())"
                 let first = paths.first ?? path
@@ -30,11 +26,5 @@ package enum ProgramDirectories {
                 )
             }
         }
-    }
-
-    /// Follows links.
-    private static func isDirectory(_ path: String) -> Bool {
-        var status = stat()
-        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 }

@@ -52,11 +52,7 @@ struct StateFile: Sendable {
         let file = AtomicFile(path: path)
         do {
             guard let value else { return try file.remove() }
-            try FileManager.default.createDirectory(
-                atPath: directory,
-                withIntermediateDirectories: true,
-                attributes: [.posixPermissions: 0o700]
-            )
+            try makePrivateDirectory(directory)
             try file.write(JSONEncoder().encode(value))
         } catch {
             throw Failure(reason: systemReason(error))

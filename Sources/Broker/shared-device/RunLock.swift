@@ -19,11 +19,7 @@ final class RunLock {
 
     /// - Parameter directory: The directory of the app's record.
     static func take(in directory: String) throws(CommandFailure) -> Taken {
-        try? FileManager.default.createDirectory(
-            atPath: directory,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
+        try? makePrivateDirectory(directory)
         let path = "\(directory)/run.lock"
         let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {

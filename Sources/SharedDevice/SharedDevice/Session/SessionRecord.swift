@@ -407,7 +407,7 @@ final class FileLock {
 }
 
 /// Creates the directory and its parents, accessible only to this user. Does nothing if it exists.
-func makePrivateDirectory(_ path: String) throws {
+@_spi(Extensions) public func makePrivateDirectory(_ path: String) throws {
     var status = stat()
     // A shortcut for the usual case: FileManager looks at every part of the path.
     if stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR { return }

@@ -24,11 +24,7 @@ final class DeviceHost: Sendable {
             temporary = directory == nil ? try TemporaryDirectory("shared-device-kit") : nil
             self.directory = directory ?? temporary?.path ?? ""
             for name in ["apps", "control"] {
-                try FileManager.default.createDirectory(
-                    atPath: "\(self.directory)/\(name)",
-                    withIntermediateDirectories: true,
-                    attributes: [.posixPermissions: 0o700]
-                )
+                try makePrivateDirectory("\(self.directory)/\(name)")
             }
             let root = self.directory
             let services = apps.compactMap { app in
