@@ -199,11 +199,6 @@ extension DecodingError {
             Context(codingPath: path, debugDescription: message, underlyingError: InvalidValue(remedy: remedy))
         )
     }
-
-    /// A value that does not have the form of this type. Details are omitted, because the form explains the mistake.
-    static func otherForm(_ type: any WrittenForm.Type, at path: [any CodingKey]) -> DecodingError {
-        .typeMismatch(type, Context(codingPath: path, debugDescription: ""))
-    }
 }
 
 extension KeyedDecodingContainer {
@@ -226,6 +221,17 @@ extension KeyedDecodingContainer {
 }
 
 extension Decoder {
+    /// The error for a value of the right type that is not valid.
+    func invalid(_ message: String, remedy: String) -> DecodingError {
+        .invalid(message, remedy: remedy, at: codingPath)
+    }
+
+    /// The error for a value that does not have the form of this type. Details are omitted, because the form explains
+    /// the mistake.
+    func otherForm(_ type: any WrittenForm.Type) -> DecodingError {
+        .typeMismatch(type, DecodingError.Context(codingPath: codingPath, debugDescription: ""))
+    }
+
     /// The keys that are not in `Key`, in alphabetical order.
     func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] {
         try keys { Key(stringValue: $0) == nil }

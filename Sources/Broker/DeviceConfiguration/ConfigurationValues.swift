@@ -31,7 +31,7 @@ extension WrittenText {
     public init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
         guard let value = Self(text) else {
-            throw DecodingError.invalid("“\(text)” \(Self.flaw)", remedy: Self.remedy, at: decoder.codingPath)
+            throw decoder.invalid("“\(text)” \(Self.flaw)", remedy: Self.remedy)
         }
         self = value
     }
@@ -49,10 +49,9 @@ public struct Seconds: Sendable, Equatable, Codable {
         value = try decoder.singleValueContainer().decode(Double.self)
         // A comparison with NaN is false.
         guard value >= 0, value <= 366 * 86_400 else {
-            throw DecodingError.invalid(
+            throw decoder.invalid(
                 "it is \(value) seconds",
-                remedy: "write a number of seconds, 0 or more and at most a year, or leave the key out",
-                at: decoder.codingPath
+                remedy: "write a number of seconds, 0 or more and at most a year, or leave the key out"
             )
         }
     }
@@ -118,17 +117,15 @@ public struct AppList: Sendable, Equatable, Codable {
         for identifier in identifiers {
             // An empty prefix would match every identifier.
             guard !identifier.isEmpty else {
-                throw DecodingError.invalid(
+                throw decoder.invalid(
                     identifiers.count == 1 ? "it is empty" : "it has an empty element",
-                    remedy: "write identifiers with one comma between each two, or leave the key out",
-                    at: decoder.codingPath
+                    remedy: "write identifiers with one comma between each two, or leave the key out"
                 )
             }
             guard identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-                throw DecodingError.invalid(
+                throw decoder.invalid(
                     "“\(identifier)” is no identifier",
-                    remedy: "write identifiers such as com.example.app, with commas between",
-                    at: decoder.codingPath
+                    remedy: "write identifiers such as com.example.app, with commas between"
                 )
             }
         }
@@ -152,11 +149,11 @@ public struct Switch: Sendable, Equatable, Codable, WrittenForm {
             return
         }
         guard let number = try? value.decode(Int.self) else {
-            throw DecodingError.otherForm(Switch.self, at: decoder.codingPath)
+            throw decoder.otherForm(Switch.self)
         }
         guard number == 0 || number == 1 else {
             let remedy = "write \(Self.form), or leave the key out"
-            throw DecodingError.invalid("it is \(number)", remedy: remedy, at: decoder.codingPath)
+            throw decoder.invalid("it is \(number)", remedy: remedy)
         }
         isOn = number == 1
     }

@@ -69,10 +69,9 @@ extension Operators: Codable {
     public init(from decoder: any Decoder) throws {
         let names = try decoder.singleValueContainer().decode([String].self)
         if names.contains("") || names.contains("%") {
-            throw DecodingError.invalid(
+            throw decoder.invalid(
                 "it has a name without letters",
-                remedy: "write users' names, and groups' after a %, such as \"ada\" and \"%helpdesk\"",
-                at: decoder.codingPath
+                remedy: "write users' names, and groups' after a %, such as \"ada\" and \"%helpdesk\""
             )
         }
         self.init(names)

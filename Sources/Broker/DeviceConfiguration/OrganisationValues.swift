@@ -29,20 +29,18 @@ public struct IssuerAddress: Sendable, Equatable, Codable {
         text = try WebAddress(from: decoder).text
         // The address of the provider's metadata is longer than the identifier.
         guard let address = HTTPAddress(text + "/.well-known/oauth-authorization-server"), !address.hasQuery else {
-            throw DecodingError.invalid(
+            throw decoder.invalid(
                 "“\(text)” is no name of a provider",
                 remedy:
-                    "write the address without what follows ? and #, and at most 4000 bytes, as the provider's own description has it",
-                at: decoder.codingPath
+                    "write the address without what follows ? and #, and at most 4000 bytes, as the provider's own description has it"
             )
         }
         for description in ["/openid-configuration", "/oauth-authorization-server"] {
             let ending = "/.well-known" + description
             guard !text.hasSuffix(ending) else {
-                throw DecodingError.invalid(
+                throw decoder.invalid(
                     "“\(text)” is the address of the provider's description, and not the provider's name",
-                    remedy: "leave \(ending) out",
-                    at: decoder.codingPath
+                    remedy: "leave \(ending) out"
                 )
             }
         }
@@ -70,14 +68,13 @@ public struct PortList: Sendable, Equatable, Codable, WrittenForm {
         do {
             numbers = try decoder.singleValueContainer().decode([Double].self)
         } catch {
-            throw DecodingError.otherForm(Self.self, at: decoder.codingPath)
+            throw decoder.otherForm(Self.self)
         }
         ports = numbers.compactMap(UInt16.init(exactly:)).filter { $0 >= 1024 }
         guard ports.count == numbers.count, Set(ports).count == ports.count, ports.count <= Self.most else {
-            throw DecodingError.invalid(
+            throw decoder.invalid(
                 "it is no list of \(Self.most) ports at most",
-                remedy: "write \(Self.form), or leave the key out",
-                at: decoder.codingPath
+                remedy: "write \(Self.form), or leave the key out"
             )
         }
     }
@@ -103,21 +100,19 @@ public struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
         do {
             members = try decoder.singleValueContainer().decode([String: WebAddress].self)
         } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
-            throw DecodingError.otherForm(Self.self, at: decoder.codingPath)
+            throw decoder.otherForm(Self.self)
         }
         if let unknown = members.keys.sorted().first(where: { !Self.names.contains($0) }) {
-            throw DecodingError.invalid(
+            throw decoder.invalid(
                 "“\(unknown.printable(64))” is no endpoint",
-                remedy: "write \(Self.names.joined(separator: ", ")), or leave the key out",
-                at: decoder.codingPath
+                remedy: "write \(Self.names.joined(separator: ", ")), or leave the key out"
             )
         }
         addresses = members.mapValues(\.text)
         if let text = addresses.values.sorted().first(where: { HTTPAddress($0) == nil }) {
-            throw DecodingError.invalid(
+            throw decoder.invalid(
                 "“\(text.printable(64))” has a fragment, which no server is sent",
-                remedy: "write the address without what follows #",
-                at: decoder.codingPath
+                remedy: "write the address without what follows #"
             )
         }
     }

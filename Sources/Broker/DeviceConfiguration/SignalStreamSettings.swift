@@ -29,7 +29,7 @@ extension SignalStreamSettings: Codable, WrittenForm {
         do {
             try self.init(members: decoder)
         } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
-            throw DecodingError.otherForm(Self.self, at: decoder.codingPath)
+            throw decoder.otherForm(Self.self)
         }
     }
 

@@ -124,16 +124,15 @@ extension SystemUser: Decodable, WrittenForm {
             // The greatest number means “no user”.
             guard let user = uid_t(exactly: number), user != uid_t.max else {
                 let message = "\(number) is no user's number"
-                throw DecodingError.invalid(message, remedy: "write the user's name", at: decoder.codingPath)
+                throw decoder.invalid(message, remedy: "write the user's name")
             }
             self = try Self.known(at: decoder.codingPath) { () throws(LookupFailure) in try SystemUser(number: user) }
         } else if let name = try? value.decode(String.self) {
             let user = try Self.known(at: decoder.codingPath) { () throws(LookupFailure) in try SystemUser(name: name) }
             guard let user else {
-                throw DecodingError.invalid(
+                throw decoder.invalid(
                     "this system has no user “\(name)”",
-                    remedy: "make the user and then write the manifest again, or leave the key out for any user",
-                    at: decoder.codingPath
+                    remedy: "make the user and then write the manifest again, or leave the key out for any user"
                 )
             }
             self = user

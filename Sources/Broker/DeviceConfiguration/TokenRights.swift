@@ -60,14 +60,13 @@ private struct ScopeMap: Decodable, WrittenForm {
         do {
             members = try decoder.singleValueContainer().decode([String: [String]].self)
         } catch {
-            throw DecodingError.otherForm(Self.self, at: decoder.codingPath)
+            throw decoder.otherForm(Self.self)
         }
         guard members.keys.allSatisfy(AccessToken.isScope), members.values.joined().allSatisfy(AccessToken.isScope)
         else {
-            throw DecodingError.invalid(
+            throw decoder.invalid(
                 "it has a text that is no scope",
-                remedy: "write each as one word of visible ASCII, or leave the key out",
-                at: decoder.codingPath
+                remedy: "write each as one word of visible ASCII, or leave the key out"
             )
         }
         scopes = members.mapValues(Set.init)

@@ -101,20 +101,15 @@ struct WrittenCleanup: Decodable, WrittenForm {
         // An ignored key would leave data that the administrator wants deleted.
         if let unknown = try decoder.unknownKeys(beside: Key.self).first {
             let known = Key.allCases.map(\.rawValue).joined(separator: ", ")
-            throw DecodingError.invalid(
-                "“\(unknown)” in it means nothing",
-                remedy: "the keys are \(known)",
-                at: decoder.codingPath
-            )
+            throw decoder.invalid("“\(unknown)” in it means nothing", remedy: "the keys are \(known)")
         }
         func value<Value: Decodable>(_ key: Key, _ form: String) throws -> Value? {
             do {
                 return try values.optional(key)
             } catch {
-                throw DecodingError.invalid(
+                throw decoder.invalid(
                     "“\(key.rawValue)” in it is of the wrong type",
-                    remedy: "write \(form), or leave it out",
-                    at: decoder.codingPath
+                    remedy: "write \(form), or leave it out"
                 )
             }
         }
