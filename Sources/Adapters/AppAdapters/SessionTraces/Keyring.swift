@@ -66,12 +66,8 @@ struct Keyring: Sendable {
     private func paths(isServed: Bool) async throws(AdapterFailure) -> [String] {
         guard isServed else { return places.keyrings + places.wallets }
         let folders = places.keyrings
-        let found = await onSystemThread {
-            Result<[String], AdapterFailure>(catching: { () throws(AdapterFailure) in
-                try Self.others(in: folders)
-            })
-        }
-        return try found.get() + places.wallets
+        let found = try await onSystemThread { () throws(AdapterFailure) in try Self.others(in: folders) }
+        return found + places.wallets
     }
 
     /// The content of the folders apart from the service's keyrings. A missing folder is empty.
