@@ -186,32 +186,23 @@ final class CheckCourse {
     }
 
     private func checkPresence(_ markers: [String], in app: DeviceApp, _ number: Int) throws {
-        let found = markers.isEmpty ? [] : try app.findings(of: markers.map { Marker($0) })
-        for text in markers {
-            let places = found.filter { $0.marker == Marker(text).kind }
-            add(
-                app.identifier,
-                Expected.present(text),
-                number,
-                places.isEmpty ? .fails : .holds,
-                // Only the number: the exact places matter for a marker that should be absent.
-                places.isEmpty ? "it is nowhere" : "in \(Text.count(places.count, "place"))"
-            )
+        for (text, places) in try search(markers, in: app) {
+            // Only the number: the exact places matter for a marker that should be absent.
+            let detail = places.isEmpty ? "it is nowhere" : "in \(Text.count(places.count, "place"))"
+            add(app.identifier, Expected.present(text), number, places.isEmpty ? .fails : .holds, detail)
         }
     }
 
     private func checkAbsence(_ markers: [String], in app: DeviceApp, _ number: Int) throws {
-        let found = markers.isEmpty ? [] : try app.findings(of: markers.map { Marker($0) })
-        for text in markers {
-            let places = found.filter { $0.marker == Marker(text).kind }
-            add(
-                app.identifier,
-                Expected.absent(text),
-                number,
-                places.isEmpty ? .holds : .fails,
-                places.isEmpty ? "nothing found" : Self.list(places, 5)
-            )
+        for (text, places) in try search(markers, in: app) {
+            let detail = places.isEmpty ? "nothing found" : Self.list(places, 5)
+            add(app.identifier, Expected.absent(text), number, places.isEmpty ? .holds : .fails, detail)
         }
+    }
+
+    private func search(_ markers: [String], in app: DeviceApp) throws -> [(String, [ByteSearch.Finding])] {
+        let found = markers.isEmpty ? [] : try app.findings(of: markers.map { Marker($0) })
+        return markers.map { text in (text, found.filter { $0.marker == Marker(text).kind }) }
     }
 
     private static func list(_ places: [ByteSearch.Finding], _ limit: Int) -> String {
