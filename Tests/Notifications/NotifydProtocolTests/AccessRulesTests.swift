@@ -1,5 +1,6 @@
-import NotifyCenter
 import Testing
+
+@testable import NotifyCenter
 
 @Suite struct AccessRulesTests {
 

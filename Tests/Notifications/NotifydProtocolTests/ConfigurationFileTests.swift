@@ -1,7 +1,8 @@
 import Foundation
 import Glibc
-import NotifyCenter
 import Testing
+
+@testable import NotifyCenter
 
 @Suite struct ConfigurationFileTests {
     private let path = NSTemporaryDirectory() + "notify-conf-\(UUID().uuidString)"

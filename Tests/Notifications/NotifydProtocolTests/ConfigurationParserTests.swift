@@ -1,5 +1,6 @@
-import NotifyCenter
 import Testing
+
+@testable import NotifyCenter
 
 @Suite struct ConfigurationParserTests {
     private func parse(_ text: String) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError]) {

@@ -1,5 +1,4 @@
-import NotifyCenter
-
+@testable import NotifyCenter
 @testable import notifyd
 
 extension DaemonState {

@@ -65,13 +65,6 @@ package struct AccessRules: Sendable, Hashable {
         /// Every user may register and post.
         package static let everything: UInt16 = 0x333
 
-        package init(prefix: String, user: UInt32, group: UInt32, access: UInt16) {
-            self.prefix = prefix
-            self.user = user
-            self.group = group
-            self.access = access
-        }
-
         fileprivate func allows(_ wanted: Access, by identity: Identity) -> Bool {
             (identity.user == user && access & wanted.bit != 0)
                 || (access >> 4 & wanted.bit != 0 && identity.groups.contains(group)) || allowsOthers(wanted)

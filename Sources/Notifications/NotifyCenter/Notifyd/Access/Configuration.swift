@@ -76,11 +76,6 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
     package let path: String
     package let reason: Reason
 
-    package init(path: String, reason: Reason) {
-        self.path = path
-        self.reason = reason
-    }
-
     /// The attempt, the problem and the remedy, in one line.
     package var description: String {
         let text =
@@ -125,22 +120,12 @@ package struct NotifyConfiguration: Sendable, Hashable {
     package struct Monitor: Sendable, Hashable {
         package var name: String
         package var path: String
-
-        package init(name: String, path: String) {
-            self.name = name
-            self.path = path
-        }
     }
 
     /// A name that continues to exist without registrations.
     package struct PermanentName: Sendable, Hashable {
         package var name: String
         package var state: UInt64
-
-        package init(name: String, state: UInt64) {
-            self.name = name
-            self.state = state
-        }
     }
 
     package var rules = AccessRules()
@@ -325,12 +310,6 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
     package let line: Int
     package let text: String
     package let reason: Reason
-
-    package init(line: Int, text: String, reason: Reason) {
-        self.line = line
-        self.text = text
-        self.reason = reason
-    }
 
     package var remedy: String {
         switch reason {
