@@ -8,27 +8,15 @@ import Synchronization
 /// The manifests of a directory that are in force.
 public struct AppManifests: Sendable, Equatable {
     /// The enrolled apps, in the order of their files' names. Their identifiers are unique.
-    public let manifests: [AppManifest]
+    public internal(set) var manifests: [AppManifest] = []
     /// The problems of files or of the directory. A problem of one file does not affect the others.
-    public let problems: [ManagedConfigurationError]
+    public internal(set) var problems: [ManagedConfigurationError] = []
     /// The contents of the files in force, by file name. The next start passes them to
     /// ``AppManifestDirectory/updates(kept:quietPeriod:)``.
-    public let contents: [String: Data]
+    public internal(set) var contents: [String: Data] = [:]
     /// The paths of invalid files, or of the directory, without known valid content. It is unknown which apps they are
     /// about.
-    public let unknown: [String]
-
-    public init(
-        manifests: [AppManifest] = [],
-        problems: [ManagedConfigurationError] = [],
-        contents: [String: Data] = [:],
-        unknown: [String] = []
-    ) {
-        self.manifests = manifests
-        self.problems = problems
-        self.contents = contents
-        self.unknown = unknown
-    }
+    public internal(set) var unknown: [String] = []
 
     /// The problems that an app's adapter has to report: those of the app's manifest and of the directory, but not
     /// those of other apps.
