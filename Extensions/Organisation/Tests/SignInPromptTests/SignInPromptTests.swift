@@ -8,7 +8,7 @@ import Testing
 struct SignInPromptTests {
     private typealias Prompt = SignInPrompt
 
-    private let place = Prompt.Place(port: 4711, path: "/0123")
+    private let place = Prompt.Place(port: 4711, path: "/0123", problem: nil)
     private let ada = SignedIn(username: "ada", epoch: 7)
     private let visitor = Prompt.Visitor(1)
     private let login = "https://login.example/authorize?client_id=device&state=s1"

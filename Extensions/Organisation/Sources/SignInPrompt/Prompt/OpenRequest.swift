@@ -81,12 +81,9 @@ package struct DeviceCode: Sendable, Hashable {
 package struct SignedIn: Sendable, Hashable {
     package let username: String
     package let epoch: UInt64
+}
 
-    package init(username: String, epoch: UInt64) {
-        self.username = username
-        self.epoch = epoch
-    }
-
+extension SignedIn {
     package init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
         guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
         guard let epoch = fields["epoch"]?.unsignedValue else { throw BrokerProtocol.Malformed("epoch") }

@@ -43,12 +43,6 @@ package struct SignInPrompt: Sendable {
         /// The reason why the provider's page cannot redirect here: each port that the provider accepts is in use.
         package let problem: SharedDeviceError?
 
-        package init(port: UInt16, path: String, problem: SharedDeviceError? = nil) {
-            self.port = port
-            self.path = path
-            self.problem = problem
-        }
-
         package var host: String { "127.0.0.1:\(port)" }
         package var address: String { "http://\(host)\(path)" }
         package static let callback = "/callback"
@@ -85,11 +79,6 @@ package struct SignInPrompt: Sendable {
     package struct Credentials: Sendable {
         package let username: String
         package let password: Secret
-
-        package init(username: String, password: Secret) {
-            self.username = username
-            self.password = password
-        }
     }
 
     /// The data that the broker needs to complete a sign-in.
