@@ -162,12 +162,6 @@ struct Configuration: Sendable {
     var slice: MSALSliceConfig.Parts?
     var keychainSharingGroup = MSALCacheConfig.defaultKeychainSharingGroup()
 
-    init(clientId: String, redirectUri: String?, authority: MSALAuthority) {
-        self.clientId = clientId
-        self.redirectUri = redirectUri
-        self.authority = authority
-    }
-
     var isBrokerEnabled: Bool { !bypassRedirectURIValidation && (redirectUri == nil || redirectIdentifier != nil) }
 
     /// The app's identity on this device, which names a directory.
