@@ -12,7 +12,7 @@ final class DeviceWatch: Sendable {
     /// gone.
     private static let patience = 10.0
     /// The pause after a failed request to a running broker.
-    private static let pause = Duration.seconds(1)
+    fileprivate static let pause = Duration.seconds(1)
 
     private struct State {
         var view = DeviceView()
@@ -75,7 +75,7 @@ final class DeviceWatch: Sendable {
                         $0.message = "the broker refuses to say: \(error.message)"
                     }
                 }
-                await presence.wait(after: generation, otherwise: Self.pause)
+                await presence.wait(after: generation)
             }
         }
     }
@@ -107,7 +107,7 @@ final class DeviceWatch: Sendable {
             } catch {
                 // An observer who loses the right also loses the data. When the right returns, it starts over.
                 if error.code == .notPermitted { newest = nil }
-                await presence.wait(after: generation, otherwise: Self.pause)
+                await presence.wait(after: generation)
             }
         }
     }
@@ -182,15 +182,13 @@ private final class BrokerPresence: Sendable {
         for continuation in woken { continuation.resume() }
     }
 
-    /// Waits after a failed request.
+    /// Waits after a failed request: for an owner, or for a pause if there is one, or if that is unknown.
     ///
-    /// - Parameters:
-    ///   - generation: The generation before that request. If the owner has changed since, this returns at once. The
-    ///     next request may also start a broker that the bus can start.
-    ///   - pause: The wait if there is an owner, or if that is unknown.
-    func wait(after generation: UInt64, otherwise pause: Duration) async {
+    /// - Parameter generation: The generation before that request. If the owner has changed since, this returns at
+    ///   once. The next request may also start a broker that the bus can start.
+    func wait(after generation: UInt64) async {
         guard state.withLock({ $0.isThere == false }) else {
-            try? await Task.sleep(for: pause)
+            try? await Task.sleep(for: DeviceWatch.pause)
             return
         }
         await withCheckedContinuation { continuation in
