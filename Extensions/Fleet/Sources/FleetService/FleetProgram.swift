@@ -2,7 +2,7 @@ package import ArgumentParser
 import Basics
 package import DBus
 package import Fleet
-import Glibc
+package import Glibc
 import Logging
 package import MQTTClient
 package import ServiceSupport
@@ -108,6 +108,13 @@ package struct FleetProgram: ParsableArguments {
         process.isStopping()
         await service.stop()
     }
+}
+
+/// The time of a clock, in seconds.
+package func seconds(of clock: clockid_t) -> Double {
+    var time = timespec()
+    clock_gettime(clock, &time)
+    return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
 }
 
 extension MQTTOptions {

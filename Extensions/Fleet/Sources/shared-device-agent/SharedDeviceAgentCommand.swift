@@ -129,22 +129,12 @@ enum SystemClock {
         return String(decoding: bytes ?? [], as: UTF8.self).filter { $0 != "\n" }
     }()
 
-    static func seconds(_ clock: clockid_t) -> Double {
-        var time = timespec()
-        clock_gettime(clock, &time)
-        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
-    }
-
     /// Whether the kernel reports the wall clock as synchronised.
     static var isSynchronised: Bool { CLinux_isClockSynchronised() != 0 }
 }
 
 extension Moment {
     static var now: Moment {
-        Moment(
-            uptime: SystemClock.seconds(CLOCK_BOOTTIME),
-            wall: SystemClock.seconds(CLOCK_REALTIME),
-            boot: SystemClock.boot
-        )
+        Moment(uptime: seconds(of: CLOCK_BOOTTIME), wall: seconds(of: CLOCK_REALTIME), boot: SystemClock.boot)
     }
 }

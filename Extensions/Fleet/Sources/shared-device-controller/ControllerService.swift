@@ -320,14 +320,8 @@ package final class ControllerService: FleetService {
         if isNews, let problem { log(problem) }
     }
 
-    static var wall: Double { seconds(CLOCK_REALTIME) }
-    static var uptime: Double { seconds(CLOCK_BOOTTIME) }
-
-    private static func seconds(_ clock: clockid_t) -> Double {
-        var time = timespec()
-        clock_gettime(clock, &time)
-        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
-    }
+    static var wall: Double { seconds(of: CLOCK_REALTIME) }
+    static var uptime: Double { seconds(of: CLOCK_BOOTTIME) }
 
     // MARK: The command
 
