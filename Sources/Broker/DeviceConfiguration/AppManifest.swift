@@ -149,7 +149,7 @@ extension AppManifest: Decodable {
         }
         let user: SystemUser? = try values.optional(.user)
         var identity = Identity(
-            executable: path.map(Self.resolved),
+            executable: path.map(pathWithoutLinks),
             user: user?.number,
             unit: try values.name(.unit),
             appArmor: snap ?? profile,
@@ -194,12 +194,13 @@ extension AppManifest: Decodable {
             throw DecodingError.invalid(error.message, remedy: error.remedy, at: [Key.cleanup])
         }
     }
+}
 
-    private static func resolved(_ path: String) -> String {
-        guard let resolved = realpath(path, nil) else { return path }
-        defer { free(resolved) }
-        return String(cString: resolved)
-    }
+/// The path with symbolic links resolved, or the same path if it does not exist.
+public func pathWithoutLinks(_ path: String) -> String {
+    guard let resolved = realpath(path, nil) else { return path }
+    defer { free(resolved) }
+    return String(cString: resolved)
 }
 
 extension KeyedDecodingContainer {

@@ -1,6 +1,5 @@
 import DeviceConfiguration
 import FoundationEssentials
-import Glibc
 
 /// The places of a session's file traces, from the XDG base directories, the user's directories and the mounted file
 /// systems. Only the initializer reads the environment and files.
@@ -137,11 +136,4 @@ package struct TracePlaces: Sendable {
     private func inHome(_ path: String) -> String {
         CleanupPath.isSame(path, orBelow: namedHome) ? home + path.dropFirst(namedHome.count) : path
     }
-}
-
-/// The path with symbolic links resolved, or the same path if it does not exist.
-package func pathWithoutLinks(_ path: String) -> String {
-    guard let resolved = realpath(path, nil) else { return path }
-    defer { free(resolved) }
-    return String(cString: resolved)
 }
