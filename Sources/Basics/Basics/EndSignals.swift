@@ -15,8 +15,6 @@ public struct EndSignals {
     ///
     /// SIGINT and SIGHUP stay ignored if the program was started with them ignored, for instance by `nohup` or in the
     /// background of a script. SIGTERM is handled even then, because services are stopped by it.
-    ///
-    /// - Throws: ``OutOfDescriptors``.
     public init(_ signals: [Int32] = [SIGTERM, SIGINT]) throws(OutOfDescriptors) {
         // Never closed, because the handlers stay.
         let event = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))

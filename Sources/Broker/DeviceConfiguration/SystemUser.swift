@@ -40,8 +40,6 @@ enum SystemDatabase {
     }
 
     /// Whether there is a group of this name. May block.
-    ///
-    /// - Throws: ``SystemUser/LookupFailure``.
     static func hasGroup(_ name: String) throws(SystemUser.LookupFailure) -> Bool {
         guard !name.isEmpty, !name.utf8.contains(0) else { return false }
         return try lookUp(name, group(), { getgrnam_r(name, $0, $1, $2, $3) }, read: { _ in true }) ?? false
@@ -79,8 +77,6 @@ public struct SystemUser: Sendable, Equatable {
     static let unknownGroup: gid_t = 65534
 
     /// The user with this name; `nil` if there is none. Asks the system's databases, and so may block.
-    ///
-    /// - Throws: ``LookupFailure``.
     public init?(name: String) throws(LookupFailure) {
         guard !name.isEmpty, !name.utf8.contains(0),
             let user = try Self.lookUp(name, { getpwnam_r(name, $0, $1, $2, $3) })
@@ -89,8 +85,6 @@ public struct SystemUser: Sendable, Equatable {
     }
 
     /// The user with this number, whether or not the system knows it. Asks the system's databases, and so may block.
-    ///
-    /// - Throws: ``LookupFailure``.
     public init(number: uid_t) throws(LookupFailure) {
         self =
             try Self.lookUp("\(number)") { getpwuid_r(number, $0, $1, $2, $3) }

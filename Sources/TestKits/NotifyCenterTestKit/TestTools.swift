@@ -134,8 +134,6 @@ private func isFree(_ port: UInt16) -> Bool {
 
 /// Runs blocking or long work on a separate thread, because the tests' tasks run on the threads of Dispatch's global
 /// queues.
-///
-/// - Throws: the errors of `body`.
 @_spi(Extensions) public func onThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {

@@ -39,8 +39,6 @@ public enum AdapterPreset: String, Sendable, CaseIterable {
     }
 
     /// Checks that the program can work below this directory.
-    ///
-    /// - Throws: ``CleanupFlaw``.
     public func check(data: String) throws(CleanupFlaw) {
         switch self {
         case .chromium, .electron:

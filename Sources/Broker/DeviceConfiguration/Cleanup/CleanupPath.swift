@@ -24,8 +24,6 @@ public enum CleanupPath {
     /// A path in a file or on a command line: as ``checked(_:home:keeping:)``, and without a pattern. Patterns are
     /// never expanded: the path would name a file that does not exist, so that the receipt would be given although
     /// nothing was deleted.
-    ///
-    /// - Throws: ``CleanupFlaw``.
     public static func written(_ text: String, home: String?) throws(CleanupFlaw) -> String {
         try refusePattern(in: text)
         return try checked(text, home: home)
