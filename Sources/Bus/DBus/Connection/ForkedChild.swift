@@ -63,12 +63,16 @@ public enum ForkedChild {
 
     static func remove(_ socket: OwnedDescriptor) { sockets.replace(socket, with: .none) }
 
-    /// Whether the condition holds for all sockets. Takes no lock, and allocates nothing.
+    /// Whether the condition holds for all sockets. Takes no lock, and allocates nothing: in a debug build the iterator
+    /// of a `for` loop would.
     static func allSockets(satisfy condition: (OwnedDescriptor) -> Bool) -> Bool {
-        sockets.places.allSatisfy { index in
+        var index = 0
+        while index < sockets.places {
             let socket = sockets.look(index)
-            return socket == .none || condition(socket)
+            guard socket == .none || condition(socket) else { return false }
+            index += 1
         }
+        return true
     }
 
     private static func prepare() {
@@ -94,10 +98,12 @@ public enum ForkedChild {
     private static func begin() {
         ProcessExit.unsentSockets.store(0, ordering: .relaxed)
         var deadEnd: OwnedDescriptor?
-        for index in sockets.places {
+        var index = 0
+        while index < sockets.places {
             // Removed from the table: the child may close the socket and reuse its number for a file that its own
             // children inherit.
             let socket = sockets.take(index)
+            index += 1
             // The program may have closed it and reused the number before the fork.
             guard socket.isIntact else { continue }
             let end = deadEnd ?? usableDeadEnd()
@@ -111,13 +117,13 @@ public enum ForkedChild {
     }
 
     private final class SocketTable: Sendable {
-        let places = 0..<256
+        let places = 256
         // Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table belongs to the process.
         nonisolated(unsafe) private let sockets: UnsafeMutablePointer<Atomic<UInt64>>
 
         init() {
-            sockets = .allocate(capacity: places.count)
-            for index in places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
+            sockets = .allocate(capacity: places)
+            for index in 0..<places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
         }
 
         func look(_ index: Int) -> OwnedDescriptor {
@@ -131,7 +137,7 @@ public enum ForkedChild {
         }
 
         func replace(_ old: OwnedDescriptor, with new: OwnedDescriptor) {
-            for index in places {
+            for index in 0..<places {
                 let (isDone, _) = sockets[index]
                     .compareExchange(expected: old.bits, desired: new.bits, ordering: .acquiringAndReleasing)
                 if isDone { return }
