@@ -15,8 +15,8 @@ struct BrokerHostileTests {
     /// Whether an unprivileged process can mount in its own user namespace, including a FUSE file system.
     static let canMakeRoot =
         system(
-            "command -v cc >/dev/null && test -w /dev/fuse && setpriv --reuid=65534 --regid=65534 --clear-groups "
-                + "unshare --user --map-root-user --mount mount -t tmpfs tmpfs /tmp 2>/dev/null"
+            "command -v cc >/dev/null && setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "
+                + "'test -w /dev/fuse && unshare --user --map-root-user --mount mount -t tmpfs tmpfs /tmp' 2>/dev/null"
         ) == 0
     static let canFreeze =
         system("PATH=$PATH:/usr/sbin:/sbin; test -b /dev/loop0 && command -v fsfreeze mkfs.ext4 >/dev/null") == 0
@@ -243,7 +243,7 @@ struct BrokerHostileTests {
 
     @Test(
         "a process whose root directory never responds delays only itself",
-        .enabled(if: canMakeRoot, "only root can mount here, and a C compiler is needed")
+        .enabled(if: canMakeRoot, "needs root, a C compiler, and a /dev/fuse that other users can open")
     )
     func stuckRoot() async throws {
         let device = try await Device()
