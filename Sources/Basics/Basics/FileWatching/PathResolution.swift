@@ -203,7 +203,7 @@ struct InotifyLook: FileSystemLook {
             throw switch code {
             case ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG: .missing
             case EACCES, EPERM: .denied
-            case ENOSPC: .impossible("the kernel allows no more watches; raise fs.inotify.max_user_watches")
+            case ENOSPC: .impossible("the kernel's limit of watches is reached; raise fs.inotify.max_user_watches")
             default: .impossible(String(cString: strerror(code)))
             }
         }
