@@ -1,5 +1,4 @@
 import Basics
-import DBus
 public import Glibc
 
 /// The users whose calls to the broker the system bus permits. A call that the bus refuses costs the broker no time.
@@ -126,7 +125,7 @@ public enum BusPolicy: Sendable, Equatable {
         let names = groups.map { ("group", $0) } + users.map { ("user", $0) }
         return [Self.refusal]
             + names.map { kind, name in
-                #"  <policy \#(kind)="\#(name.escapedForXML)"><allow \#(Self.destination)/></policy>"#
+                #"  <policy \#(kind)="\#(name.markup)"><allow \#(Self.destination)/></policy>"#
             }
     }
 

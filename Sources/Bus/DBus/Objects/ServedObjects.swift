@@ -1,3 +1,4 @@
+import Basics
 import CDBus
 
 /// The objects that this connection serves, by path. Finds the object for a call.
@@ -161,7 +162,7 @@ enum Introspection {
 
             """
         text += object?.description ?? ""
-        for child in children { text += "  <node name=\"\(child.escapedForXML)\"/>\n" }
+        for child in children { text += "  <node name=\"\(child.markup)\"/>\n" }
         return text + "</node>\n"
     }
 
@@ -173,20 +174,20 @@ enum Introspection {
     }
 
     private static func described(_ interface: DBusInterface) -> [String] {
-        var lines = ["  <interface name=\"\(interface.name.escapedForXML)\">"]
+        var lines = ["  <interface name=\"\(interface.name.markup)\">"]
         for method in interface.methods {
-            lines.append("    <method name=\"\(method.name.escapedForXML)\">")
+            lines.append("    <method name=\"\(method.name.markup)\">")
             lines += method.inputs.map { argument($0, " direction=\"in\"") }
             lines += method.outputs.map { argument($0, " direction=\"out\"") }
             lines.append("    </method>")
         }
         for signal in interface.signals {
-            lines.append("    <signal name=\"\(signal.name.escapedForXML)\">")
+            lines.append("    <signal name=\"\(signal.name.markup)\">")
             lines += signal.arguments.map { argument($0, "") }
             lines.append("    </signal>")
         }
         for property in interface.properties {
-            let (name, type) = (property.name.escapedForXML, property.signature.escapedForXML)
+            let (name, type) = (property.name.markup, property.signature.markup)
             lines.append("    <property name=\"\(name)\" type=\"\(type)\" access=\"read\">")
             // Without it, tools assume that PropertiesChanged announces changes.
             lines.append("      <annotation name=\"\(emitsChanges)\" value=\"false\"/>")
@@ -197,23 +198,7 @@ enum Introspection {
     }
 
     private static func argument(_ argument: DBusInterface.Argument, _ direction: String) -> String {
-        "      <arg name=\"\(argument.name.escapedForXML)\" type=\"\(argument.signature.escapedForXML)\"\(direction)/>"
-    }
-}
-
-extension String {
-    /// Escaped for XML text and attributes. By scalars: a quotation mark with a combining mark is a different
-    /// `Character`.
-    public var escapedForXML: String {
-        unicodeScalars.reduce(into: "") { result, scalar in
-            switch scalar {
-            case "&": result += "&amp;"
-            case "<": result += "&lt;"
-            case ">": result += "&gt;"
-            case "\"": result += "&quot;"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
+        "      <arg name=\"\(argument.name.markup)\" type=\"\(argument.signature.markup)\"\(direction)/>"
     }
 }
 
