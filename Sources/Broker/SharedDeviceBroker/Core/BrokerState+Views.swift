@@ -4,7 +4,7 @@ import DeviceConfiguration
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
-/// What the broker tells apps and administrators. Nothing here changes the state.
+/// The responses to apps and administrators. Nothing here changes the state.
 extension BrokerState {
     // MARK: Apps
 
