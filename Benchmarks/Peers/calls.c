@@ -1,5 +1,5 @@
-// The baseline for operations that wait for responses, on plain libdbus: adding and removing a match rule, calling a
-// service that keeps one number, and a post to which many processes respond with a call.
+// The baseline for operations that wait for responses, on plain libdbus: adding and removing a match rule, and calling a
+// service that keeps one number.
 #include "common.h"
 
 #include <dbus/dbus.h>
@@ -89,71 +89,6 @@ static void set(long turn) {
     wait_for_answer(message, "Set");
 }
 
-// MARK: The fan-out with answers
-
-static const char *posted_interface;
-static long answers_due;
-static int is_posted;
-
-static DBusHandlerResult note_post(DBusConnection *from, DBusMessage *message, void *context) {
-    (void)from;
-    (void)context;
-    if (!dbus_message_is_signal(message, posted_interface, "Posted")) return DBUS_HANDLER_RESULT_NOT_YET_HANDLED;
-    is_posted = 1;
-    return DBUS_HANDLER_RESULT_HANDLED;
-}
-
-static DBusHandlerResult count_answer(DBusConnection *from, DBusMessage *message, void *context) {
-    if (dbus_message_is_method_call(message, SERVICE, "Set")) answers_due--;
-    return answer(from, message, context);
-}
-
-static const char *interface_of(const char *name) {
-    static char interface[256];
-    snprintf(interface, sizeof interface, "org.notifycenter.Darwin1.%s", name);
-    return interface;
-}
-
-static void reply_to(const char *name) {
-    DBusError error = DBUS_ERROR_INIT;
-    posted_interface = interface_of(name);
-    snprintf(rule, sizeof rule, "type='signal',interface='%s',path='/org/notifycenter'", posted_interface);
-    dbus_bus_add_match(connection, rule, &error);
-    if (dbus_error_is_set(&error)) end_with("AddMatch", error.message);
-    dbus_connection_add_filter(connection, note_post, NULL, NULL);
-    say_ready();
-    while (dbus_connection_read_write_dispatch(connection, -1)) {
-        if (!is_posted) continue;
-        is_posted = 0;
-        set(0);
-    }
-}
-
-static long receivers;
-
-static void post_and_collect(long turn) {
-    (void)turn;
-    const char *name = "BenchCollect";
-    DBusMessage *message = dbus_message_new_signal("/org/notifycenter", posted_interface, "Posted");
-    if (!message || !dbus_message_append_args(message, DBUS_TYPE_STRING, &name, DBUS_TYPE_INVALID)) end_with("post", "not made");
-    answers_due = receivers;
-    dbus_connection_send(connection, message, NULL);
-    dbus_message_unref(message);
-    while (answers_due > 0)
-        if (!dbus_connection_read_write_dispatch(connection, -1)) end_with("bus", "disconnected");
-}
-
-static void collect(const char *name, long count, long turns) {
-    DBusError error = DBUS_ERROR_INIT;
-    receivers = count;
-    posted_interface = interface_of(name);
-    dbus_connection_add_filter(connection, count_answer, NULL, NULL);
-    if (dbus_bus_request_name(connection, SERVICE, 0, &error) != DBUS_REQUEST_NAME_REPLY_PRIMARY_OWNER)
-        end_with("RequestName", dbus_error_is_set(&error) ? error.message : "taken");
-    say_ready();
-    time_calls(turns, post_and_collect);
-}
-
 int main(int argc, char **argv) {
     const char *role = argc > 1 ? argv[1] : "";
     bus_connect();
@@ -161,8 +96,6 @@ int main(int argc, char **argv) {
     else if (!strcmp(role, "churn") && argc == 4) churn(argv[2], number(argv[3]));
     else if (!strcmp(role, "get") && argc == 4) say_ready(), time_calls(number(argv[3]), get);
     else if (!strcmp(role, "set") && argc == 4) say_ready(), time_calls(number(argv[3]), set);
-    else if (!strcmp(role, "reply") && argc == 3) reply_to(argv[2]);
-    else if (!strcmp(role, "collect") && argc == 5) collect(argv[2], number(argv[3]), number(argv[4]));
     else end_with(role, "no such role, or wrong arguments for it");
     return 0;
 }

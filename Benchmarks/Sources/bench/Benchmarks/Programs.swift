@@ -55,6 +55,8 @@ struct Programs {
     let notifyd: String
     /// The baseline for calls that wait for a response, on plain libdbus.
     let calls: Contender
+    /// A device and its apps on plain libdbus, with the messages of a sign-out and no work.
+    let signOut: Contender
     let sharedDevice: SharedDevice
     /// The LD_PRELOAD library that counts the allocations of a program.
     let allocationCounter: String
@@ -75,6 +77,7 @@ struct Programs {
         staticLibdbus = built("static C", "peer-libdbus-static")
         otherLibraries = [("sd-bus", "peer-sdbus"), ("GDBus", "peer-gdbus")].map { ($0, built($0, $1)) }
         calls = contender("libdbus", "peer-calls")
+        signOut = contender("libdbus", "peer-signout")
         notify = contender("ours", "peer-notify")
         notifyd = "\(folder)/notifyd"
         sharedDevice = SharedDevice(
@@ -98,7 +101,7 @@ struct Programs {
             self.subject = contender(subject.rawValue, "peer-\(subject.rawValue)")
         }
 
-        var needed = [libdbus.program, calls.program, self.subject.program, allocationCounter]
+        var needed = [libdbus.program, calls.program, signOut.program, self.subject.program, allocationCounter]
         if parts.contains(.notify) { needed += [notify.program, notifyd, "\(folder)/notifyutil"] }
         if parts.contains(.sharedDevice) {
             needed += [sharedDevice.broker.program, sharedDevice.administration, sharedDevice.app.program]
