@@ -417,9 +417,11 @@ uninstall:
 	Packaging/install fleet --remove
 
 deb:
+	$(call need,`make deb`,$(PROGRAM_PACKAGES) debhelper)
 	Packaging/build-packages deb
 
 rpm:
+	$(call need,`make rpm`,$(PROGRAM_PACKAGES) rpm)
 	Packaging/build-packages rpm
 
 # Needs root and namespaces, as test-booted does.
