@@ -210,7 +210,7 @@ let package = Package(
         // The interface of identity providers, here and over the bus.
         .target(name: "Identity", dependencies: ["Cryptography", "SharedDevice"], path: "Sources/Broker/Identity"),
         // The device's SQLite file, and the threads that wait for disk and hashes.
-        .target(name: "DeviceStorage", dependencies: ["CSQLite", "DBus"], path: "Sources/Broker/DeviceStorage"),
+        .target(name: "DeviceStorage", dependencies: ["Basics", "CSQLite"], path: "Sources/Broker/DeviceStorage"),
         // The users of a device that has no organisation behind it, and their tokens.
         .target(
             name: "EmbeddedIdentity",
@@ -219,9 +219,15 @@ let package = Package(
         ),
         // The files of administrators: the managed configuration and the apps' manifests.
         .target(name: "DeviceConfiguration", dependencies: ["Identity"], path: "Sources/Broker/DeviceConfiguration"),
+        // The decisions of the broker, without bus, disk, threads and clock.
+        .target(
+            name: "BrokerCore",
+            dependencies: ["DeviceConfiguration", logging],
+            path: "Sources/Broker/BrokerCore"
+        ),
         .target(
             name: "SharedDeviceBroker",
-            dependencies: ["DeviceConfiguration", "DeviceStorage", logging],
+            dependencies: ["BrokerCore", "DeviceStorage"],
             path: "Sources/Broker/SharedDeviceBroker",
             resources: [.embedInCode("Service/org.notifycenter.SharedDevice1.xml")]
         ),

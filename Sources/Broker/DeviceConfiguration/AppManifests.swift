@@ -1,5 +1,4 @@
 import Basics
-import DBus
 public import FoundationEssentials
 import Glibc
 @_spi(Extensions) import SharedDevice

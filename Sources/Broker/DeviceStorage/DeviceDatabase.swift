@@ -1,5 +1,4 @@
 import Basics
-import DBus
 public import Glibc
 import Synchronization
 

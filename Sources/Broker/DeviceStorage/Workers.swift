@@ -1,5 +1,4 @@
 import Basics
-import DBus
 import Dispatch
 import Glibc
 import Synchronization

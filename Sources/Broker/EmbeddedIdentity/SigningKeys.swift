@@ -1,6 +1,5 @@
 import Basics
 import Cryptography
-import DBus
 import DeviceStorage
 import FoundationEssentials
 import Synchronization

@@ -1,11 +1,11 @@
 import ArgumentParser
 import Basics
+import BrokerCore
 import CommandParts
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 import Identity
-import SharedDeviceBroker
 
 struct ConfigurationCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

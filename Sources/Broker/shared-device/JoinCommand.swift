@@ -3,7 +3,6 @@ import CommandParts
 import DBus
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 struct JoinCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Basics
+import BrokerCore
 import CommandParts
 import DeviceConfiguration
 import DeviceStorage
@@ -68,9 +69,9 @@ struct LogCommand: ParsableCommand {
             // Apps that have left the ledger are still in the log.
             var apps = Set(app == nil ? [] : try log.lines().compactMap(\.entry.app))
             let wanted = try app.map { try AppNames(ledger, and: apps).key(for: $0) ?? $0 }
-            var filter = AuditLog.Filter(since: since?.date, session: session, app: wanted, event: event, last: last)
+            var filter = AuditFilter(since: since?.date, session: session, app: wanted, event: event, last: last)
             // Read first, so that an entry that is added between the two reads is not missed.
-            var newest = try log.lines(AuditLog.Filter(last: 1)).last?.sequence ?? 0
+            var newest = try log.lines(AuditFilter(last: 1)).last?.sequence ?? 0
             var lines = try log.lines(filter)
             filter.last = nil
             while true {
@@ -100,7 +101,7 @@ private struct LoggedEntry: Encodable {
     let account: String?
     let detail: String?
 
-    init(_ line: AuditLog.Line) {
+    init(_ line: AuditLine) {
         sequence = line.sequence
         at = line.entry.at
         event = line.entry.event.rawValue

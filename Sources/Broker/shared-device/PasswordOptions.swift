@@ -4,7 +4,6 @@ import CommandParts
 import EmbeddedIdentity
 import Glibc
 import Identity
-import SharedDeviceBroker
 
 struct PasswordOptions: ParsableArguments {
     @Flag(name: .customLong("password-stdin"), help: "Read the password from the first line of standard input.")

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Basics
+import BrokerCore
 import CommandParts
 import DBus
 import DeviceConfiguration

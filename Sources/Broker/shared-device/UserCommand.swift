@@ -1,4 +1,5 @@
 public import ArgumentParser
+import BrokerCore
 import CommandParts
 import DBus
 import DeviceStorage

@@ -1,5 +1,5 @@
+import BrokerCore
 import SharedDevice
-import SharedDeviceBroker
 import Testing
 
 @Suite("Violations that the monitor reports")

@@ -1,7 +1,7 @@
 import Basics
+import BrokerCore
 import DBus
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 /// An app of one user, with the data that all of its processes share on the disk. The app forces each change of the
 /// record to the disk, and each removal of user data before it reports the removal.

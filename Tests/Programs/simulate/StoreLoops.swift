@@ -1,4 +1,5 @@
 import Basics
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import DeviceStorage
@@ -72,7 +73,7 @@ private final class LoopDevice {
     /// Every password is accepted.
     private func perform(_ effect: Effect) {
         switch effect {
-        case .reply(let number, let result): answers[number] = result
+        case .reply(let number, let result): answers[number] = result.map(\.fields)
         case .noteState(let state): store.notes.note(state, at: Date())
         case .commit(let batch):
             do {

@@ -1,6 +1,6 @@
+package import BrokerCore
 package import Foundation
 import SharedDevice
-package import SharedDeviceBroker
 
 /// The disk of a virtual device: the rows that the store keeps.
 package struct VirtualDisk {

@@ -11,6 +11,7 @@ import ServiceSupport
 import Synchronization
 import Testing
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("The broker's process")

@@ -1,5 +1,4 @@
 import Basics
-import DBus
 import FoundationEssentials
 import Synchronization
 

@@ -1,4 +1,5 @@
 import Basics
+import BrokerCore
 import DBus
 import Dispatch
 import SharedDevice

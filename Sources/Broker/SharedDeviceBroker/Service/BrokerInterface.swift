@@ -1,4 +1,5 @@
 import Basics
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import FoundationEssentials
@@ -49,10 +50,11 @@ final class BrokerInterface: Sendable {
         )
     }
 
-    func reply(_ number: UInt64, _ result: Result<BrokerProtocol.Fields, Refusal>) {
+    func reply(_ number: UInt64, _ result: Result<Response, Refusal>) {
         guard let (reply, method) = replies.withLock({ $0.open.removeValue(forKey: number) }) else { return }
         switch result {
-        case .success(let fields):
+        case .success(let response):
+            let fields = response.fields
             if let answer = known.withLock({ $0.answer(fields, of: method) }) {
                 reply.send(answer)
             } else {

@@ -1,4 +1,5 @@
 import Basics
+import BrokerCore
 package import DBus
 import DeviceConfiguration
 package import DeviceStorage
@@ -489,14 +490,16 @@ extension BrokerService {
         if !isTaken { engine.submit(.commitFailed(batch, "the disk does not keep up")) }
     }
 
-    private func readLog(_ number: UInt64, _ filter: AuditLog.Filter) {
+    private func readLog(_ number: UInt64, _ filter: AuditFilter) {
         let isTaken = reads.submit { [store, engine] in
             let log = AuditLog(database: store.database)
-            engine.submit(.logRead(number, Result { () throws(StoreError) in try log.lines(filter) }))
+            let lines = Result { () throws(StoreError) in try log.lines(filter) }
+            engine.submit(.logRead(number, lines.mapError { .failed("\($0)") }))
         }
         guard !isTaken else { return }
         let problem = "too many requests for the log are pending; ask again"
-        engine.submit(.logRead(number, .failure(StoreError(.busy, attempted: "read the audit log", message: problem))))
+        let error = StoreError(.busy, attempted: "read the audit log", message: problem)
+        engine.submit(.logRead(number, .failure(.failed("\(error)"))))
     }
 
     private func startService(_ app: String, _ name: String) {

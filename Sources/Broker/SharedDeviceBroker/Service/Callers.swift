@@ -1,4 +1,5 @@
 import Basics
+import BrokerCore
 import DBus
 import Glibc
 @_spi(Extensions) import SharedDevice

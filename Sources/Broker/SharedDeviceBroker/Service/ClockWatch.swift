@@ -1,6 +1,5 @@
-import Basics
+package import BrokerCore
 import CLinux
-import DBus
 import Dispatch
 import FoundationEssentials
 import Glibc

@@ -1,3 +1,4 @@
+import BrokerCore
 import DBus
 
 /// Asks polkit over the bus whether a caller has a right. Without a response, the caller does not have it.
@@ -23,7 +24,7 @@ struct PolkitAuthority: Sendable {
                 member: "CheckAuthorization",
                 arguments: [
                     .structure([.string("system-bus-name"), .fields(["name": .string(name)])]),
-                    .string(right.action),
+                    .string("org.notifycenter.shared-device.\(right.rawValue)"),
                     .dictionary([], key: "s", value: "s"),
                     .uint32(isInteractive ? 1 : 0),
                     .string(""),

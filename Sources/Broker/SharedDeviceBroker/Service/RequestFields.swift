@@ -1,4 +1,5 @@
 import Basics
+import BrokerCore
 import DBus
 import FoundationEssentials
 import Identity
@@ -161,8 +162,8 @@ struct RequestFields {
     /// The apps whose cleanup the enforcement program has in progress.
     func underWay() throws(Refusal) -> Set<Participant> {
         guard let value = fields["underWay"] else { return [] }
-        guard case .array(let elements, of: "a{sv}") = value, elements.count <= Enforcement.mostClaims else {
-            throw .malformed("underWay", "has to be an array of at most \(Enforcement.mostClaims) dictionaries")
+        guard case .array(let elements, of: "a{sv}") = value, elements.count <= OverdueApp.most else {
+            throw .malformed("underWay", "has to be an array of at most \(OverdueApp.most) dictionaries")
         }
         var apps: Set<Participant> = []
         for element in elements {

@@ -1,8 +1,8 @@
 import Basics
-import DBus
+package import BrokerCore
 import DeviceConfiguration
 package import DeviceStorage
-package import FoundationEssentials
+import FoundationEssentials
 import Glibc
 package import Identity
 import SharedDevice
@@ -13,30 +13,6 @@ import Synchronization
 ///
 /// Every call blocks its thread for the disk.
 package final class DeviceStore: Sendable {
-    package struct Content: Sendable {
-        package var device = DeviceState.initial
-        package var membership: Membership?
-        package var ledger = CleanupLedger()
-        /// The last valid managed configuration, as JSON; `nil` if there was none.
-        package var configuration: Data?
-        /// The content of the last valid app manifests, by file name.
-        package var manifests: [String: Data] = [:]
-        /// A state without an account that was noted (``SignOutNotes``) and is newer than the state in the database;
-        /// `nil` if there is none.
-        package var noted: (state: DeviceState, date: Date)?
-        /// The provider's record of the open session.
-        package var provider: ProviderSession?
-        /// Events that the provider has not been told yet.
-        package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
-        /// The provider's latest statement about this device.
-        package var compliance: ComplianceWord?
-        /// Why records of the provider could not be opened, for the log.
-        package var recordProblems: [String] = []
-
-        /// The content for a device that was never used.
-        package init() {}
-    }
-
     /// The maximum length of the log in bytes; the oldest entries are cut first. Entries of an open session or round
     /// stay until the log has twice this length.
     package static let longestLog = 32 * 1024 * 1024
@@ -68,7 +44,7 @@ package final class DeviceStore: Sendable {
     /// Reads the last committed content.
     ///
     /// - Throws: ``StoreError``; `damaged` if a row is invalid.
-    package func load(at now: Moment) throws(StoreError) -> Content {
+    package func load(at now: Moment) throws(StoreError) -> StoredContent {
         var content = try Self.read(database, at: now)
         try database.read("read the stored records of the provider") { try provider.read($0, at: now, into: &content) }
         content.noted = notes.latest(after: content.device.epoch)
@@ -81,10 +57,10 @@ package final class DeviceStore: Sendable {
     package static func read(
         _ database: DeviceDatabase,
         at now: Moment = Moment(wall: Date(), uptime: .zero)
-    ) throws(StoreError) -> Content {
+    ) throws(StoreError) -> StoredContent {
         let path = database.path
         return try database.read("read the device's state") { db in
-            var content = Content()
+            var content = StoredContent()
             content.device = try device(db, path: path)
             content.membership = try membership(db, path: path)
             content.ledger = try LedgerRows.read(db, at: now, path: path)

@@ -1,3 +1,4 @@
+package import BrokerCore
 // For `timespec`: if one file of a module imports CLinux, the compiler takes the type from there.
 import CLinux
 import DeviceConfiguration

@@ -1,3 +1,4 @@
+import BrokerCore
 package import DeviceStorage
 package import FoundationEssentials
 
@@ -8,7 +9,7 @@ package struct KeptSettings: Sendable, Equatable {
     /// All app manifests, by file name; `nil` keeps the stored ones.
     package var manifests: [String: Data]?
 
-    static func read(_ db: SQLiteConnection, into content: inout DeviceStore.Content) throws {
+    static func read(_ db: SQLiteConnection, into content: inout StoredContent) throws {
         let configuration: [UInt8]? = try db.value("SELECT content FROM configuration WHERE id = 1")
         content.configuration = configuration.map { Data($0) }
         let manifests = try db.rows("SELECT file, content FROM manifest") { row -> (String, Data)? in

@@ -1,3 +1,4 @@
+import BrokerCore
 import DeviceStorage
 import FoundationEssentials
 import SharedDevice
@@ -32,13 +33,9 @@ enum LedgerRows {
         else { throw DeviceStore.nonsense("a session's row", path) }
         // The clock may have been set back since: the age of a round is never negative.
         let age = ended.map { Duration.seconds(max(0, now.wall.timeIntervalSince($0))) }
-        let session = CleanupLedger.Session(
-            account: DeviceStore.account(row),
-            startedAt: started,
-            endedAt: ended,
-            endedUptime: age.map { now.uptime - $0 },
-            outcome: outcome.flatMap(CleanupReport.Outcome.init)
-        )
+        var session = CleanupLedger.Session(account: DeviceStore.account(row), startedAt: started)
+        (session.endedAt, session.endedUptime) = (ended, age.map { now.uptime - $0 })
+        session.outcome = outcome.flatMap(CleanupReport.Outcome.init)
         return (number, session)
     }
 
@@ -51,17 +48,16 @@ enum LedgerRows {
             progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
             let connections: String = row["connections"], let again: Int64 = row["again"]
         else { throw DeviceStore.nonsense("an app's row", path) }
-        let part = CleanupLedger.Part(
-            progress: progress.flatMap(CleanupReport.Progress.init),
-            toldAt: DeviceStore.time(row, "told_at"),
-            begunAt: DeviceStore.time(row, "begun_at"),
-            finishedAt: DeviceStore.time(row, "finished_at"),
-            detail: row["detail"],
-            connections: Set(connections.split(separator: " ").map(String.init)),
-            // A receipt from before this start does not count: its process may have asked after the last write and
-            // ended since.
-            mark: again == 0 ? 0 : CleanupLedger.newMark()
-        )
+        var part = CleanupLedger.Part()
+        part.progress = progress.flatMap(CleanupReport.Progress.init)
+        part.toldAt = DeviceStore.time(row, "told_at")
+        part.begunAt = DeviceStore.time(row, "begun_at")
+        part.finishedAt = DeviceStore.time(row, "finished_at")
+        part.detail = row["detail"]
+        part.connections = Set(connections.split(separator: " ").map(String.init))
+        // A receipt from before this start does not count: its process may have asked after the last write and ended
+        // since.
+        part.mark = again == 0 ? 0 : CleanupLedger.newMark()
         return (number, Participant(app: app, user: user), part)
     }
 

@@ -1,3 +1,4 @@
+import BrokerCore
 import DeviceStorage
 import FoundationEssentials
 import Identity
@@ -11,7 +12,7 @@ struct ProviderRows: Sendable {
     // MARK: Reading
 
     /// - Parameter content: Already contains the device's row. The record of another session is not opened.
-    func read(_ db: SQLiteConnection, at now: Moment, into content: inout DeviceStore.Content) throws {
+    func read(_ db: SQLiteConnection, at now: Moment, into content: inout StoredContent) throws {
         let epoch = content.device.epoch
         if let account = content.device.account {
             let selection = "SELECT * FROM provider_session WHERE epoch = ?"

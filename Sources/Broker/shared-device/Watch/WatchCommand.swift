@@ -4,7 +4,6 @@ import DBus
 import FoundationEssentials
 import Glibc
 import SharedDevice
-import SharedDeviceBroker
 
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

@@ -7,6 +7,7 @@ import Testing
 import class NotifyCenterTestKit.ChildProcess
 import func NotifyCenterTestKit.eventually
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 // S9, DT-1 to DT-4

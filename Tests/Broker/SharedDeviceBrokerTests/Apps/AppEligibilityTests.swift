@@ -3,7 +3,7 @@ import Foundation
 import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Which apps may take part")
 struct AppEligibilityTests {

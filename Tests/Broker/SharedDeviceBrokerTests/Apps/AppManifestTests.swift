@@ -1,7 +1,7 @@
+import BrokerCore
 import Foundation
 import Glibc
 import NotifyCenterTestKit
-import SharedDeviceBroker
 import Testing
 
 @testable import DeviceConfiguration

@@ -6,8 +6,6 @@ import Testing
 
 import func NotifyCenterTestKit.onThread
 
-@testable import SharedDeviceBroker
-
 @Suite("Password prompt at a terminal", .timeLimit(.minutes(5)))
 struct TerminalPromptTests {
     private let directory: TemporaryDirectory

@@ -9,7 +9,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("shared-device user")
 struct UserCommandTests {

@@ -1,6 +1,5 @@
 import DeviceConfiguration
 import Foundation
-import SharedDeviceBroker
 import Testing
 
 @Suite("Errors in the managed configuration")

@@ -1,6 +1,6 @@
+import BrokerCore
 import DeviceConfiguration
 import Foundation
-import SharedDeviceBroker
 import Testing
 
 @Suite("Keys of the managed configuration")

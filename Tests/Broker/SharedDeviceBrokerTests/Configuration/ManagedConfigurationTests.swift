@@ -2,7 +2,6 @@ import DeviceConfiguration
 import Foundation
 import Glibc
 import NotifyCenterTestKit
-import SharedDeviceBroker
 import Testing
 
 @Suite("Managed configuration")

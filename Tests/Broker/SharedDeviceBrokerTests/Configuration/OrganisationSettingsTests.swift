@@ -1,8 +1,8 @@
 import Basics
+import BrokerCore
 import DeviceConfiguration
 import Foundation
 import Identity
-import SharedDeviceBroker
 import Testing
 
 @Suite("Configuration keys of the organisation's provider")

@@ -4,7 +4,7 @@ import SharedDevice
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Adapters: cleanup for apps whose programs do not call the broker")
 struct AdapterTests {

@@ -6,7 +6,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Rights and reports of administrators and operators")
 struct AdministrationTests {

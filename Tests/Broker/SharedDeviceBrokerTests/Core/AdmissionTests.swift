@@ -7,7 +7,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Limits per connection, per user and for all callers")
 struct AdmissionTests {

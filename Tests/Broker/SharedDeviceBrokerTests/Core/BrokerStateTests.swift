@@ -5,7 +5,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 extension VirtualDevice {
     /// Commits the delayed batch, and no longer delays later ones.

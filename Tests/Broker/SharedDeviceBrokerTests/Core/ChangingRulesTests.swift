@@ -5,7 +5,7 @@ import SharedDevice
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Policies and the clock change while a request waits")
 struct ChangingRulesTests {

@@ -2,7 +2,7 @@ import Foundation
 @_spi(Extensions) import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 // S8
 @Suite("The cleanup ledger: several processes of an app, and several users")

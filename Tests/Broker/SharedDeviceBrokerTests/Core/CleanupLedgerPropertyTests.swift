@@ -3,7 +3,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 /// The simulation's numbers, for the random choices of the standard library.
 struct SeededGenerator: RandomNumberGenerator {

@@ -2,7 +2,7 @@ import Foundation
 @_spi(Extensions) import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 extension Participant: ExpressibleByStringLiteral {
     public init(stringLiteral app: String) { self.init(app: app, user: 1000) }

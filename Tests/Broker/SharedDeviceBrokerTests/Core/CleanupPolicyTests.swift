@@ -5,7 +5,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("How each cleanup policy treats sign-ins and apps that owe a cleanup")
 struct CleanupPolicyTests {

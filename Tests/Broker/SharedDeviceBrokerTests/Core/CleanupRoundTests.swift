@@ -6,7 +6,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Cleanup rounds: receipts, waivers, reminders and polling")
 struct CleanupRoundTests {

@@ -5,7 +5,7 @@ import SharedDevice
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Rules of the one signed-in account")
 struct DeviceStateTests {

@@ -6,7 +6,7 @@ import SharedDevice
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("The provider ends a user's session during the user's sign-in")
 struct EndDuringSignInTests {

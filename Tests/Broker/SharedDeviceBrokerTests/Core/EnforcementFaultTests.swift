@@ -5,7 +5,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Enforced cleanup: failures, restarts and waivers in the middle of it")
 struct EnforcementFaultTests {

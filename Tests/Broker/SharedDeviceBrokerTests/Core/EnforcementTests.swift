@@ -5,7 +5,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 extension EnforcementScene {
     /// The orders app, as the ledger and the enforcer name it.

@@ -5,7 +5,7 @@ import SharedDevice
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Enforced cleanup of several apps at a time")
 struct EnforcementUnderWayTests {

@@ -1,7 +1,7 @@
 import Basics
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("The password throttle")
 struct PasswordThrottleTests {

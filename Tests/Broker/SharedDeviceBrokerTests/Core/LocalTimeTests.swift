@@ -4,7 +4,7 @@ import Foundation
 @_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("The device's local time")
 struct LocalTimeTests {

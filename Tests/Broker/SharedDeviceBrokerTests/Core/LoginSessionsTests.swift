@@ -2,7 +2,7 @@ import Foundation
 import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 extension LoginSessions.Session {
     /// A session in the foreground of the seat. A test overrides the properties that it needs.

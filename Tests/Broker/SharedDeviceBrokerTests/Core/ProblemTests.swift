@@ -5,7 +5,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("A new or solved problem ends a status poll (CO-1)")
 struct ProblemTests {

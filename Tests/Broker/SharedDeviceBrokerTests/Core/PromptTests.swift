@@ -6,7 +6,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Signing in at a prompt")
 struct PromptTests {

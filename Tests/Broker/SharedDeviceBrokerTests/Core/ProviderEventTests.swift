@@ -5,7 +5,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Events from the provider, and a returning network")
 struct ProviderEventTests {

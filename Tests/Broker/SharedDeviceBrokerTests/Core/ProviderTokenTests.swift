@@ -5,7 +5,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 /// Ada is signed in.
 @Suite("Tokens of the organisation's provider")

@@ -5,7 +5,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 /// Ada is signed in with the provider, and the grace is an hour.
 @Suite("How long a session lasts without confirmation by the provider")

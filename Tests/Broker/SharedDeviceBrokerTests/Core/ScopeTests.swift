@@ -3,7 +3,7 @@ import Identity
 import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Scopes that apps may request in tokens that the device signs")
 struct ScopeTests {

@@ -4,7 +4,7 @@ import Foundation
 @_spi(Extensions) import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 extension VirtualDevice {
     /// A device whose account is the user who is logged in at the seat.

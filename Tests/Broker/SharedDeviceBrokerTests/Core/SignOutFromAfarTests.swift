@@ -5,7 +5,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Local and remote sign-out with the organisation's provider")
 struct SignOutFromAfarTests {

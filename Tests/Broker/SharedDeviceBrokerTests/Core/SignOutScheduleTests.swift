@@ -2,7 +2,7 @@ import DeviceConfiguration
 import Foundation
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 /// Times are local, in Berlin.
 @Suite("When a session ends automatically")

@@ -4,7 +4,7 @@ import Foundation
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 // S3
 @Suite("A sign-out does not fail because of the disk, the provider or time")

@@ -2,7 +2,7 @@ import SharedDevice
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("The bus starts apps that owe a cleanup")
 struct StartingAppsTests {

@@ -2,7 +2,7 @@ import Foundation
 import Identity
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 @Suite("Token vault")
 struct TokenVaultTests {

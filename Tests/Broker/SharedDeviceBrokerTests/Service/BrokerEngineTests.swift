@@ -6,6 +6,7 @@ import Synchronization
 import Testing
 import simulate
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("The broker engine", .timeLimit(.minutes(5)))
@@ -30,7 +31,7 @@ struct BrokerEngineTests {
 
     @Test("a sign-out that waits for the disk blocks no submitter and keeps the order")
     func note() async throws {
-        var content = DeviceStore.Content()
+        var content = StoredContent()
         content.device = DeviceState(mode: .shared, account: .named("ada"), epoch: 7)
         let state = BrokerState(content, at: .now)
         let engine = BrokerEngine(state)

@@ -5,6 +5,7 @@ import Synchronization
 import Testing
 
 @testable import Basics
+@testable import BrokerCore
 @testable import DBus
 @testable import SharedDeviceBroker
 

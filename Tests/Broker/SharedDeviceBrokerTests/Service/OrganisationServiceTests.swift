@@ -9,6 +9,7 @@ import Logging
 @_spi(Extensions) import SharedDevice
 import Testing
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("The broker on a bus with an organisation's provider", .timeLimit(.minutes(5)))

@@ -2,6 +2,7 @@ import DBus
 @_spi(Extensions) import SharedDevice
 import Testing
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("Limits of request fields")

@@ -6,6 +6,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("The audit log")
@@ -64,7 +65,7 @@ struct AuditLogTests {
             AuditEntry(event: .held, at: at(4), session: 4, app: "a")
         )
         let first = try #require(try log.lines().first).sequence
-        func found(_ filter: AuditLog.Filter) throws -> [Int64] { try log.lines(filter).map { $0.sequence - first } }
+        func found(_ filter: AuditFilter) throws -> [Int64] { try log.lines(filter).map { $0.sequence - first } }
         #expect(try found(.init(after: first + 2)) == [3, 4] && found(.init(since: at(3))) == [3, 4])
         #expect(try found(.init(session: 2)) == [0, 1] && found(.init(app: "a")) == [0, 2, 4])
         #expect(try found(.init(event: .held)) == [0, 1, 4] && found(.init(last: 2)) == [3, 4])

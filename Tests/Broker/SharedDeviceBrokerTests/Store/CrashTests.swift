@@ -8,6 +8,7 @@ import Testing
 
 import class NotifyCenterTestKit.ChildProcess
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("Killing the writer at a random time")

@@ -8,6 +8,7 @@ import Identity
 @_spi(Extensions) import SharedDevice
 import Testing
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("Removal of old data, and operation on a full disk")

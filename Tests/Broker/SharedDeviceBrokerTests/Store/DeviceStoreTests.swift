@@ -6,6 +6,7 @@ import Glibc
 @_spi(Extensions) import SharedDevice
 import Testing
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("The device's store returns exactly the committed state")
@@ -20,7 +21,7 @@ struct DeviceStoreTests {
         store = try DeviceStore(database: database)
     }
 
-    private func content() throws -> DeviceStore.Content { try store.load(at: .at(200)) }
+    private func content() throws -> StoredContent { try store.load(at: .at(200)) }
 
     /// The ledger as it is read back, without state that is kept in memory only.
     private func stored(_ ledger: CleanupLedger) -> CleanupLedger {

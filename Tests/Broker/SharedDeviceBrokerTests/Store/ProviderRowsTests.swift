@@ -6,6 +6,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 @Suite("Stored data of the organisation's provider")

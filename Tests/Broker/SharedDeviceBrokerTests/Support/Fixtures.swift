@@ -6,7 +6,6 @@ import Foundation
 import Glibc
 import NotifyCenterTestKit
 import SharedDevice
-import SharedDeviceBroker
 import Synchronization
 import Testing
 

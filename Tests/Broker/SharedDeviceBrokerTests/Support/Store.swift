@@ -3,6 +3,7 @@ import Foundation
 import NotifyCenterTestKit
 import SharedDevice
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 extension DeviceDatabase {

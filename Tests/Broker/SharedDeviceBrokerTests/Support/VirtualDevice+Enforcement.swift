@@ -5,7 +5,7 @@ import SharedDevice
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 /// An app that the broker hands to the enforcer.
 struct Overdue {

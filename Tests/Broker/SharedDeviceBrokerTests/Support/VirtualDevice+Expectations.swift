@@ -4,7 +4,7 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 /// Common expectations of the tests of the broker's rules.
 ///

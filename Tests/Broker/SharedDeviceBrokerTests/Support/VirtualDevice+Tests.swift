@@ -5,12 +5,12 @@ import Identity
 import Testing
 import simulate
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 extension VirtualDisk {
     /// The log as the store would read it. The first entry has the number 1.
-    func lines(_ filter: AuditLog.Filter) -> [AuditLog.Line] {
-        let all = log.enumerated().map { AuditLog.Line(sequence: Int64($0 + 1), entry: $1, account: nil) }
+    func lines(_ filter: AuditFilter) -> [AuditLine] {
+        let all = log.enumerated().map { AuditLine(sequence: Int64($0 + 1), entry: $1, account: nil) }
         let found = all.filter { $0.sequence > filter.after ?? 0 }
         return filter.first.map { Array(found.prefix($0)) } ?? Array(found.suffix(filter.last ?? found.count))
     }

@@ -6,6 +6,7 @@ import Identity
 import Testing
 import simulate
 
+@testable import BrokerCore
 @testable import SharedDeviceBroker
 
 /// A device without processes, bus, disk and clock. It drives a ``BrokerState``, performs the effects immediately and
@@ -174,7 +175,7 @@ final class VirtualDevice {
         held = nil
         questions = []
         events = []
-        var content = DeviceStore.Content()
+        var content = StoredContent()
         (content.device, content.membership, content.ledger) = (disk.device, disk.membership, disk.ledger(at: now))
         (content.noted, content.compliance) = (disk.laterState, disk.compliance)
         content.provider = keepsRecords ? disk.provider : disk.provider?.withoutRecord
@@ -203,7 +204,7 @@ final class VirtualDevice {
         switch effect {
         case .reply(let number, let result):
             if replies[number] != nil { Issue.record("request \(number) was answered twice") }
-            replies[number] = result
+            replies[number] = result.map(\.fields)
             happenings.append(.replied(number))
         case .announce(let modeChanged):
             announcements += 1

@@ -5,7 +5,7 @@ import Identity
 @_spi(Extensions) import SharedDevice
 import Testing
 
-@testable import SharedDeviceBroker
+@testable import BrokerCore
 
 /// An organisation's provider without a network. It records requests, and the test sets the responses.
 struct VirtualProvider {

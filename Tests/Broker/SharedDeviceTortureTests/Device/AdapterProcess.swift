@@ -1,7 +1,7 @@
+import BrokerCore
 import Foundation
 import Glibc
 import NotifyCenterTestKit
-import SharedDeviceBroker
 
 /// A program that knows nothing of shared device mode, with the adapter that takes part for it: a real
 /// `shared-device-cleanup`, by the app's manifest. With several users the adapter runs as root, and the program as

@@ -1,7 +1,7 @@
+import BrokerCore
 import Foundation
 import Glibc
 import NotifyCenterTestKit
-import SharedDeviceBroker
 
 /// An app of the device over all its runs: its process, if it runs, and the commands that it has not answered.
 final class AppProcess {

@@ -1,4 +1,4 @@
-import SharedDeviceBroker
+import BrokerCore
 
 /// The safety properties. The monitor is pure: its caller inspects the device and reads the disk before and after.
 struct Monitor: Sendable {

@@ -1,7 +1,7 @@
+import BrokerCore
 import DeviceStorage
 import Foundation
 import SharedDevice
-import SharedDeviceBroker
 
 /// The session that a file or a screen belongs to, by its text.
 struct Marker: Hashable, Sendable, CustomStringConvertible {

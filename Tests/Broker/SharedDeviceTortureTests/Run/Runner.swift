@@ -1,4 +1,4 @@
-import SharedDeviceBroker
+import BrokerCore
 
 struct Runner {
     private let device: TortureDevice

@@ -1,8 +1,8 @@
+import BrokerCore
 import DeviceConfiguration
 import Foundation
 import Identity
 import SharedDevice
-import SharedDeviceBroker
 
 /// The oracle's knowledge of the sessions of the device and of the provider.
 struct ProviderTruth {

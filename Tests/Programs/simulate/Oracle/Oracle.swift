@@ -1,3 +1,4 @@
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import Foundation
@@ -166,7 +167,7 @@ struct Oracle {
             case .announce: announced.append(over)
             case .reply(let number, let result):
                 guard let request = requests.removeValue(forKey: number) else { break }
-                replied(request, Int(number >> 32), result, state, world)
+                replied(request, Int(number >> 32), result.map(\.fields), state, world)
             case .journal(let entry): entered(entry, world)
             case .note(_, let text, let details):
                 if Self.isMarked(text) || details.values.contains(where: Self.isMarked) {

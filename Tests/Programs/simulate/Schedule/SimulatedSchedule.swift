@@ -1,5 +1,5 @@
+import BrokerCore
 import SharedDevice
-import SharedDeviceBroker
 
 /// An action of a user, an administrator or an attacker, or a fault.
 enum Action: Hashable {

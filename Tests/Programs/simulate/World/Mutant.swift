@@ -1,6 +1,6 @@
+import BrokerCore
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 /// Deliberate mistakes of the broker, an app or the enforcer. The simulation must detect each of them. No mistake
 /// changes the broker's reducer: the mistakes of the broker change what the reducer receives and what the world

@@ -1,7 +1,7 @@
+import BrokerCore
 import DeviceConfiguration
 import Foundation
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 /// The apps, users and configurations of the simulation. There are few of each, so that they interact often.
 enum Setting {

@@ -1,7 +1,7 @@
+import BrokerCore
 import Foundation
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 extension World {
     func run(_ step: ScheduledStep) {

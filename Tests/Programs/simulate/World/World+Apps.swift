@@ -1,8 +1,8 @@
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 /// Processes and their connections. The bus preserves the order of messages from one connection to another, and no
 /// other order.

@@ -1,3 +1,4 @@
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import Foundation
@@ -13,7 +14,7 @@ extension World {
     func startBroker() {
         guard broker == nil, isBusUp else { return }
         note("the broker starts")
-        var content = DeviceStore.Content()
+        var content = StoredContent()
         (content.device, content.membership) = (disk.device, disk.membership)
         content.ledger = (mutant == .restartForgets ? VirtualDisk() : disk).ledger(at: now)
         content.noted = mutant == .noteIsNotRead ? nil : disk.laterState
@@ -133,7 +134,7 @@ extension World {
 
     private func perform(_ effect: Effect) {
         switch effect {
-        case .reply(let number, let result): reply(number, result)
+        case .reply(let number, let result): reply(number, result.map(\.fields))
         case .noteState(let state):
             note("  the broker notes that no account is signed in, epoch \(state.epoch)")
             waitingNote = state

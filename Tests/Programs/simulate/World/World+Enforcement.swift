@@ -1,8 +1,8 @@
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import Foundation
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 /// The enforcer, which works as `Enforcer` does: it asks for overdue apps, stops their processes, deletes their data
 /// and reports. It handles several apps at a time. Any other event may happen between two steps, including the end of

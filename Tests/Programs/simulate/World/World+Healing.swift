@@ -1,6 +1,6 @@
+import BrokerCore
 import DeviceConfiguration
 import SharedDevice
-import SharedDeviceBroker
 
 /// The beginning and the end of each schedule. At the end all faults are repaired, and then each promise about the
 /// outcome must be kept.

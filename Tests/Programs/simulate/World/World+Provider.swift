@@ -1,9 +1,9 @@
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import Foundation
 import Identity
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 /// The organisation's provider: the open sessions, their refresh tokens and the undelivered events.
 struct SimulatedProvider {

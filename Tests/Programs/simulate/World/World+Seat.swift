@@ -1,7 +1,7 @@
+import BrokerCore
 import DeviceConfiguration
 import Foundation
 import SharedDevice
-import SharedDeviceBroker
 
 /// The logins at the machine's seat, and the events that the broker's watch of logind has yet to deliver. The broker's
 /// own ``LoginSessions`` derives the events from logind's reports.

@@ -1,8 +1,8 @@
+import BrokerCore
 import DBus
 import DeviceConfiguration
 import Foundation
 @_spi(Extensions) import SharedDevice
-import SharedDeviceBroker
 
 /// A device in one process: the broker's own reducer, apps, bus, identity provider and disk, on a simulated clock. Only
 /// a step of a schedule or ``progress(_:)`` makes anything happen, so a schedule always runs the same way.

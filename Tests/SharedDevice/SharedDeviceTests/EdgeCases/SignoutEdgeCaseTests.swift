@@ -1,3 +1,4 @@
+import BrokerCore
 import DeviceStorage
 import Foundation
 import NotifyCenterTestKit

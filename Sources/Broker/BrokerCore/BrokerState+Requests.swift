@@ -1,5 +1,4 @@
 import Basics
-import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
@@ -31,19 +30,19 @@ extension BrokerState {
     /// Sends the response or the refusal, unless the request waits.
     mutating func respond(
         to request: Request,
-        _ body: (inout BrokerState) throws(Refusal) -> BrokerProtocol.Fields?
+        _ body: (inout BrokerState) throws(Refusal) -> Response?
     ) {
         do throws(Refusal) {
-            if let fields = try body(&self) { reply(request.number, fields) }
+            if let response = try body(&self) { reply(request.number, response) }
         } catch {
             refuse(request, error)
         }
     }
 
     /// - Returns: The response; `nil` if the request waits.
-    private mutating func answer(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
+    private mutating func answer(_ request: Request, _ caller: Caller) throws(Refusal) -> Response? {
         switch request.call {
-        case .deviceInformation: return deviceInformation
+        case .deviceInformation: return .device(summary)
         case .join(let credentials), .leave(let credentials):
             guard caller.isAdministrator else { throw .notPermitted }
             // A join checks the administrator in the device's own directory, which knows nothing about the
@@ -59,13 +58,13 @@ extension BrokerState {
                 apply(decisions)
                 isKept = isKept || isEventKept
             }
-            guard isKept else { return [:] }
-            wait(request, for: .stored([:], nil))
+            guard isKept else { return .done }
+            wait(request, for: .stored(.done, nil))
             return nil
         case .forgetAccount(let identifier):
             guard caller.isAdministrator else { throw .notPermitted }
             forgetAccount(identifier)
-            wait(request, for: .stored([:], nil))
+            wait(request, for: .stored(.done, nil))
             return nil
         case .overdue:
             apply(try enforcement.overdue(request, caller, facts))
@@ -99,7 +98,7 @@ extension BrokerState {
             return nil
         case .cancelSignIn(let label):
             cancelSignIn(label, of: request.connection)
-            return [:]
+            return .done
         case .acquireToken(let identifier, let scopes, let refresh, let session):
             return try acquireToken(request, participant, identifier, scopes, refresh, session)
         case .signOut(let identifier, let session):
@@ -109,7 +108,7 @@ extension BrokerState {
         case .round: return round(request)
         case .activity:
             apply(automaticSignOut.noteActivity(facts))
-            return [:]
+            return .done
         default: return nil
         }
     }
@@ -128,7 +127,7 @@ extension BrokerState {
     }
 
     /// - Returns: The response; `nil` if the request continues to wait.
-    private mutating func resume(_ entry: WaitingRequest) throws(Refusal) -> BrokerProtocol.Fields? {
+    private mutating func resume(_ entry: WaitingRequest) throws(Refusal) -> Response? {
         let request = entry.request
         let isLate = entry.until.map { $0 <= now.uptime } ?? false
         let isStored = disk.committed >= entry.change
@@ -137,11 +136,17 @@ extension BrokerState {
             try facts.checkIdentity(request, participant)
             return try currentAccount(request, participant)
         case .token(let participant, let grant) where isStored: return try handOver(request, participant, grant)
-        case .stored(let fields, let participant) where isStored: return confirmation(of: request, fields, participant)
-        case .stored(let fields, _)
-        where request.call.isSignOut && (isLate || disk.problem != nil && disk.writing == nil):
-            // The device is signed out. The response tells the caller that this is not committed yet.
-            return confirmation(of: request, fields, nil).merging(["stored": .boolean(false)]) { $1 }
+        case .stored(.signedOut(var end), _)
+        where isStored || isLate || disk.problem != nil && disk.writing == nil:
+            // The device is signed out. The response tells the caller whether this is committed, and has the round that
+            // the caller would ask for next.
+            (end.isStored, end.round) = (isStored, round(of: end.session))
+            return .signedOut(end)
+        case .stored(.done, let participant?) where isStored && device.account == nil:
+            // After its receipt an app would ask for the session. An account is not included: the app has to request it
+            // separately, so that the ledger records that the app has it.
+            return session(nil, owing: ledger.owed(by: participant, on: request.connection))
+        case .stored(let response, _) where isStored: return response
         case .account, .token, .stored:
             // A sign-out has already happened, and its commit is tried even on a failing disk. Its response reports the
             // result.
@@ -156,7 +161,7 @@ extension BrokerState {
             return nil
         case .round: return round(request)
         case .status: return status(request)
-        case .log where isLate: return Administration.fields(of: [])
+        case .log where isLate: return .log([])
         case .log(let writes) where writes == disk.logWrites:
             waiting[request.number] = entry
             return nil
@@ -164,25 +169,6 @@ extension BrokerState {
             apply(try administration.readLog(request, facts))
             return nil
         }
-    }
-
-    /// The response to a request whose change is committed. It includes what the app would ask for next: the round
-    /// after a sign-out, and the session's state after a receipt if no account is signed in.
-    ///
-    /// An account is not included. The app has to request it separately, so that the ledger records that the app has
-    /// it.
-    private func confirmation(
-        of request: Request,
-        _ fields: BrokerProtocol.Fields,
-        _ participant: Participant?
-    ) -> BrokerProtocol.Fields {
-        if request.call.isSignOut, let session = fields["session"]?.unsignedValue {
-            return fields.merging(roundFields(of: session)) { $1 }
-        }
-        // If a receipt does not count, its sender has to ask for what it owes. By asking it enters the ledger, which
-        // then waits for it.
-        guard case .report = request.call, let participant, device.account == nil, fields.isEmpty else { return fields }
-        return sessionFields(nil, owing: ledger.owed(by: participant, on: request.connection))
     }
 
     /// - Parameter change: The change that has to be committed first; `nil` means all changes up to now.
@@ -202,26 +188,26 @@ extension BrokerState {
     /// Carries out a request whose caller has the required right.
     ///
     /// - Returns: The response; `nil` if the request waits.
-    mutating func administer(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
+    mutating func administer(_ request: Request) throws(Refusal) -> Response? {
         switch request.call {
         case .signOutAnyone(let identifier, let session, let reason):
             return try signOut(request, identifier, session, cause: reason)
         case .waive(let app, let user, let session, let reason): return waive(request, app, user, session, reason)
-        case .runningApps: return runningApps
+        case .runningApps: return .runningApps(runningApps)
         case .status: return status(request)
         case .log:
             apply(try administration.readLog(request, facts))
             return nil
         case .round: return round(request)
-        default: return [:]
+        default: return .done
         }
     }
 
     /// Returns the status at once if the caller's revision is out of date. Otherwise the request waits for a change.
-    mutating func status(_ request: Request) -> BrokerProtocol.Fields? {
-        guard case .status(let known, let patience) = request.call else { return [:] }
+    mutating func status(_ request: Request) -> Response? {
+        guard case .status(let known, let patience) = request.call else { return .done }
         let deadline = request.askedAt + patience
-        if revision != known || deadline <= now.uptime { return status }
+        if revision != known || deadline <= now.uptime { return .status(status) }
         wait(request, until: deadline, for: .status)
         return nil
     }
@@ -237,8 +223,8 @@ extension BrokerState {
 
     // MARK: Responses
 
-    mutating func reply(_ number: UInt64, _ fields: BrokerProtocol.Fields) {
-        effects.append(.reply(number, .success(fields)))
+    mutating func reply(_ number: UInt64, _ response: Response) {
+        effects.append(.reply(number, .success(response)))
     }
 
     mutating func refuse(_ request: Request, _ refusal: Refusal) {
@@ -266,7 +252,7 @@ extension BrokerState {
     mutating func currentAccount(
         _ request: Request,
         _ participant: Participant
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    ) throws(Refusal) -> Response? {
         if facts.ledger.ask(participant, on: request.connection) { needsDisk(within: Facts.Disk.lazyWrite) }
         let owed = ledger.owed(by: participant, on: request.connection)
         if !owed.isEmpty { tell(participant) }
@@ -275,7 +261,7 @@ extension BrokerState {
             wait(request, for: .account(participant), change: change)
             return nil
         }
-        return sessionFields(account, owing: owed)
+        return session(account, owing: owed)
     }
 
     /// Records that the app may hold data of the session.
@@ -315,7 +301,7 @@ extension BrokerState {
         _ scopes: Set<String>,
         _ refresh: Bool,
         _ session: UInt64?
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    ) throws(Refusal) -> Response? {
         let account = try facts.checkAccount(identifier, session)
         guard policy.identity != .loginSession else { throw .noTokens }
         try facts.checkOwesNothing(participant, request.connection)
@@ -332,7 +318,7 @@ extension BrokerState {
         _ request: Request,
         _ participant: Participant,
         _ grant: Grant
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    ) throws(Refusal) -> Response? {
         try facts.checkIdentity(request, participant)
         // The policy may have become strict while the provider was asked or the change was committed.
         try facts.checkOwesNothing(participant, request.connection)
@@ -348,7 +334,7 @@ extension BrokerState {
         }
         var grant = grant
         grant.idToken = provider.idToken(for: participant, facts)
-        return grant.fields
+        return .grant(grant)
     }
 
     // MARK: Signing out
@@ -358,7 +344,7 @@ extension BrokerState {
         _ identifier: String?,
         _ session: UInt64?,
         cause: String
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    ) throws(Refusal) -> Response? {
         var ended = device.epoch
         // A sign-out also ends a sign-in in progress, so that an administrator who disables the user sees the sign-in
         // end.
@@ -372,29 +358,11 @@ extension BrokerState {
         } else {
             enter(try device.signingOut(identifier, session: session), cause: cause)
         }
-        var fields: BrokerProtocol.Fields = ["epoch": .uint64(device.epoch), "session": .uint64(ended)]
-        if case .signOut = request.call { fields["endSessionURL"] = policy.endSessionURL.map { .string($0) } }
+        let isOwn = if case .signOut = request.call { true } else { false }
+        let end = SignedOut(epoch: device.epoch, session: ended, endSessionURL: isOwn ? policy.endSessionURL : nil)
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed out", ["epoch": "\(device.epoch)", "caller": program]))
-        wait(request, until: now.uptime + Self.signOutPatience, for: .stored(fields, nil))
+        wait(request, until: now.uptime + Self.signOutPatience, for: .stored(.signedOut(end), nil))
         return nil
-    }
-}
-
-/// A token that an app is given, with the account and session that it belongs to.
-struct Grant: Sendable {
-    let account: Account
-    let epoch: UInt64
-    let token: AccessToken
-    var idToken: String?
-
-    var fields: BrokerProtocol.Fields {
-        let token = WireToken(
-            value: token.value,
-            scopes: token.scopes.sorted(),
-            expiresAt: token.expiresAt.timeIntervalSince1970,
-            idToken: idToken
-        )
-        return ["account": account.fields, "epoch": .uint64(epoch), "token": token.fields]
     }
 }

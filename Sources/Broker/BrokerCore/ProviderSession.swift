@@ -23,6 +23,21 @@ package struct ProviderSession: Sendable, Equatable {
     /// If a start finds `true`, the token is valid: a refusal is the provider's decision, and not the effect of a token
     /// that was used twice.
     package var isSettled = false
+
+    package init(
+        issuer: String,
+        client: String,
+        record: ProviderRecord? = nil,
+        checkedAt: Date,
+        provedAt: Date,
+        beganAt: Date,
+        needsPerson: Bool = false,
+        isSettled: Bool = false
+    ) {
+        (self.issuer, self.client, self.record) = (issuer, client, record)
+        (self.checkedAt, self.provedAt, self.beganAt) = (checkedAt, provedAt, beganAt)
+        (self.needsPerson, self.isSettled) = (needsPerson, isSettled)
+    }
 }
 
 extension ProviderSession {
@@ -51,4 +66,8 @@ package struct ComplianceWord: Sendable, Equatable {
     package let isCompliant: Bool
     /// When this was so, by the provider's clock.
     package let date: Date
+
+    package init(issuer: String, isCompliant: Bool, date: Date) {
+        (self.issuer, self.isCompliant, self.date) = (issuer, isCompliant, date)
+    }
 }

@@ -1,6 +1,5 @@
 import Basics
 package import DeviceConfiguration
-package import DeviceStorage
 package import FoundationEssentials
 package import Identity
 package import Logging
@@ -160,7 +159,7 @@ package enum Event: Sendable {
     case authorised(UInt64, Bool)
     case operatorsFound(names: [String], users: Set<UInt32>)
     /// The log was read for the request with this number, or could not be read.
-    case logRead(UInt64, Result<[AuditLog.Line], StoreError>)
+    case logRead(UInt64, Result<[AuditLine], Refusal>)
     /// The screen was locked, the person has logged out, or the machine is being shut down.
     case login(LoginEvent)
     /// The logins at the seat have changed; `nil` while logind does not respond.
@@ -213,7 +212,7 @@ package enum ServiceStart: Sendable, Equatable {
 /// An action that the broker's state requests. Effects are carried out in their order. Only ``noteState(_:)`` may wait
 /// for the disk.
 package enum Effect: Sendable {
-    case reply(UInt64, Result<BrokerProtocol.Fields, Refusal>)
+    case reply(UInt64, Result<Response, Refusal>)
     /// Stores a state without an account at once, for a broker that starts before the state is committed.
     case noteState(DeviceState)
     /// Signals all apps to ask for the state.
@@ -247,11 +246,36 @@ package enum Effect: Sendable {
     /// Looks up the operators' names. Followed by ``Event/operatorsFound(names:users:)``.
     case findOperators([String])
     /// Reads the log. Followed by ``Event/logRead(_:_:)``.
-    case readLog(UInt64, AuditLog.Filter)
+    case readLog(UInt64, AuditFilter)
     case keepActivity(Date)
     case journal(AuditEntry)
     /// Logs a line for the administrator.
     case note(Logger.Level, String, [String: String])
+}
+
+/// What the store has of an earlier run.
+package struct StoredContent: Sendable {
+    package var device = DeviceState.initial
+    package var membership: Membership?
+    package var ledger = CleanupLedger()
+    /// The last valid managed configuration, as JSON; `nil` if there was none.
+    package var configuration: Data?
+    /// The content of the last valid app manifests, by file name.
+    package var manifests: [String: Data] = [:]
+    /// A state without an account that was noted and is newer than the state in the database;
+    /// `nil` if there is none.
+    package var noted: (state: DeviceState, date: Date)?
+    /// The provider's record of the open session.
+    package var provider: ProviderSession?
+    /// Events that the provider has not been told yet.
+    package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
+    /// The provider's latest statement about this device.
+    package var compliance: ComplianceWord?
+    /// Why records of the provider could not be opened, for the log.
+    package var recordProblems: [String] = []
+
+    /// The content for a device that was never used.
+    package init() {}
 }
 
 /// The rows to write in one transaction, by their keys.
@@ -330,7 +354,7 @@ package struct DevicePolicy: Sendable, Equatable {
     package init() {}
 
     /// Whether the broker needs to know who is logged in at the seat.
-    var followsSeat: Bool { identity == .loginSession || endsLoginSession }
+    package var followsSeat: Bool { identity == .loginSession || endsLoginSession }
 }
 
 extension DevicePolicy {

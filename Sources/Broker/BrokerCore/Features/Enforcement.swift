@@ -1,5 +1,4 @@
 import Basics
-import DBus
 import DeviceConfiguration
 import Logging
 @_spi(Extensions) import SharedDevice
@@ -26,8 +25,6 @@ struct Enforcement: Sendable {
     private var late: Set<Participant> = []
 
     static let firstPause = Duration.seconds(5)
-    /// How many apps are claimed at a time. The others follow when those are done.
-    static let mostClaims = 64
 
     // MARK: Late apps
 
@@ -130,35 +127,33 @@ struct Enforcement: Sendable {
             overdue.due <= facts.now.uptime && claims[participant] == nil
                 && failures[participant].map { $0.next <= facts.now.uptime } ?? true
         }
-        let next = due.sorted { $0.key < $1.key }.prefix(max(0, Self.mostClaims - claims.count))
+        let next = due.sorted { $0.key < $1.key }.prefix(max(0, OverdueApp.most - claims.count))
         return next.reduce(into: [:]) {
             $0[$1.key] = CleanupLedger.Claim(connection: connection, sessions: $1.value.sessions)
         }
     }
 
     private func answer(_ request: Request, _ claims: Claims, _ facts: Facts) -> Decision {
-        guard case .overdue(_, let patience) = request.call else { return .respond(request.number, [:]) }
+        guard case .overdue(_, let patience) = request.call else { return .respond(request.number, .done) }
         let apps = claims.sorted { $0.key < $1.key }.map { participant, claim in
-            DBusValue.fields([
-                "app": .string(participant.app), "user": .uint32(participant.user),
-                "sessions": .array(claim.sessions.sorted().map { .uint64($0) }, of: "t"),
-                "connections": connections(of: participant, claim, facts),
-            ])
+            OverdueApp(
+                participant: participant,
+                sessions: claim.sessions.sorted(),
+                connections: connections(of: participant, claim, facts)
+            )
         }
-        let fields: BrokerProtocol.Fields = ["overdue": .array(apps, of: "a{sv}")]
         // The claims are committed first, so that a restarted broker also waits for the reports.
-        guard claims.isEmpty else { return .wait(request, for: .stored(fields, nil)) }
+        guard claims.isEmpty else { return .wait(request, for: .stored(.overdue(apps), nil)) }
         let deadline = request.askedAt + patience
         return deadline > facts.now.uptime
-            ? .wait(request, until: deadline, for: .overdue) : .respond(request.number, fields)
+            ? .wait(request, until: deadline, for: .overdue) : .respond(request.number, .overdue([]))
     }
 
     /// The names without the part that identifies the bus, because the program is on the same bus.
-    private func connections(of participant: Participant, _ claim: CleanupLedger.Claim, _ facts: Facts) -> DBusValue {
+    private func connections(of participant: Participant, _ claim: CleanupLedger.Claim, _ facts: Facts) -> [String] {
         // The program itself is in the list if a broker of an earlier version stored it.
-        let names = facts.ledger.connections(of: participant, in: claim.sessions).subtracting([claim.connection])
-            .compactMap { name in name.firstIndex(of: ":").map { String(name[$0...]) } }
-        return .array(names.sorted().map { .string($0) }, of: "s")
+        facts.ledger.connections(of: participant, in: claim.sessions).subtracting([claim.connection])
+            .compactMap { name in name.firstIndex(of: ":").map { String(name[$0...]) } }.sorted()
     }
 
     /// Takes the program's report on one app: that it was stopped and its data deleted, or why not.
@@ -174,7 +169,7 @@ struct Enforcement: Sendable {
         guard let claim = facts.ledger.claims[participant], claim.connection == caller.connection,
             claim.sessions == sessions
         else { throw .notHandedOver }
-        let end: [Decision] = [.claimsEnded([participant]), .wait(request, for: .stored([:], nil))]
+        let end: [Decision] = [.claimsEnded([participant]), .wait(request, for: .stored(.done, nil))]
         if let problem {
             let pause = failures[participant]?.pause ?? Self.firstPause
             failures[participant] = Failure(
@@ -190,7 +185,7 @@ struct Enforcement: Sendable {
                 + [.note(.error, "a cleanup could not be enforced", details)] + end
         }
         let left = connections(of: participant, claim, facts)
-        if left.stringsValue?.isEmpty == false { return [.respond(request.number, ["connections": left])] }
+        guard left.isEmpty else { return [.respond(request.number, .stillConnected(left))] }
         failures[participant] = nil
         return [.enforced(participant, detail: detail)] + end
     }

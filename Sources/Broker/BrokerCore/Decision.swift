@@ -1,6 +1,6 @@
 import Identity
 import Logging
-@_spi(Extensions) import SharedDevice
+import SharedDevice
 
 /// An action that a feature requires. Features change only their own state; ``BrokerState`` applies their decisions, in
 /// their order.
@@ -42,7 +42,7 @@ enum Decision: Sendable {
 
     // MARK: Requests
 
-    case respond(UInt64, BrokerProtocol.Fields)
+    case respond(UInt64, Response)
     case refuse(Request, Refusal)
     /// Gives the app the token, once the ledger lists the app.
     case handOver(Request, Participant, Grant)

@@ -1,6 +1,4 @@
-import DBus
 import DeviceConfiguration
-import DeviceStorage
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
@@ -13,8 +11,6 @@ package struct Administration: Sendable {
         case signOut = "sign-out"
         case waive
 
-        /// The name of the polkit action.
-        var action: String { "org.notifycenter.shared-device.\(rawValue)" }
         /// Whether the operators of the managed configuration have this right. They may only sign people out and see
         /// the device.
         var isOperators: Bool { self != .waive }
@@ -138,14 +134,14 @@ package struct Administration: Sendable {
     mutating func readLog(_ request: Request, _ facts: Facts) throws(Refusal) -> [Decision] {
         guard case .log(let after, let limit, _) = request.call else { throw .requestAbandoned }
         try wait(request, for: .log(writes: facts.disk.logWrites), facts)
-        let filter = after.map { AuditLog.Filter(after: $0, first: limit) } ?? AuditLog.Filter(last: limit)
+        let filter = after.map { AuditFilter(after: $0, first: limit) } ?? AuditFilter(last: limit)
         return [.perform(.readLog(request.number, filter))]
     }
 
     /// Handles the result of reading the log. If there are no entries, the request waits for the next ones.
     mutating func logRead(
         _ number: UInt64,
-        _ result: Result<[AuditLog.Line], StoreError>,
+        _ result: Result<[AuditLine], Refusal>,
         _ facts: Facts
     ) -> [Decision] {
         guard let entry = waiting.removeValue(forKey: number), case .log(let writes) = entry.reason,
@@ -153,33 +149,16 @@ package struct Administration: Sendable {
         else { return [] }
         let until = entry.request.askedAt + patience
         switch result {
-        case .failure(let error): return [.refuse(entry.request, .failed("\(error)"))]
+        case .failure(let refusal): return [.refuse(entry.request, refusal)]
         case .success(let lines):
             if !lines.isEmpty || after == nil || until <= facts.now.uptime {
-                return [.respond(number, Self.fields(of: lines))]
+                return [.respond(number, .log(lines))]
             }
             // Entries may have been written since the log was read. If not, waiting requests are not checked again,
             // because callers can repeat this request without limit.
             return [.wait(entry.request, until: until, for: .log(writes: writes))]
                 + (writes == facts.disk.logWrites ? [] : [.checkWaiting])
         }
-    }
-
-    /// The entries without the person: a caller that watches a device need not learn who used it when.
-    static func fields(of lines: [AuditLog.Line]) -> BrokerProtocol.Fields {
-        let entries = lines.map { line -> DBusValue in
-            var fields: BrokerProtocol.Fields = [
-                "sequence": .uint64(UInt64(clamping: line.sequence)),
-                "at": .double(line.entry.at.timeIntervalSince1970),
-                "event": .string(line.entry.event.rawValue),
-            ]
-            fields["session"] = line.entry.session.map { .uint64($0) }
-            fields["app"] = line.entry.app.map { .string($0) }
-            fields["user"] = line.entry.user.map { .uint32($0) }
-            fields["detail"] = line.entry.detail.map { .string($0) }
-            return .fields(fields)
-        }
-        return ["entries": .array(entries, of: "a{sv}")]
     }
 }
 

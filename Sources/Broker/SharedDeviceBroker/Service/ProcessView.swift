@@ -1,58 +1,8 @@
 import Basics
-import DBus
-package import DeviceConfiguration
+package import BrokerCore
 import Dispatch
 package import Glibc
 import Synchronization
-
-/// Identifies a program that calls the broker, according to the bus and the kernel.
-///
-/// Against another process of the same user, ``user``, ``unit`` and ``label`` are **proof**, because a process cannot
-/// change its own. ``executable`` and ``flatpak`` are **hints**. A process can run the app's program and subvert it
-/// with a debugger or a preloaded library. It can also create a namespace with the file that names a Flatpak. Hints
-/// only keep well-behaved apps apart.
-package struct AppCredentials: Sendable, Equatable {
-    package enum Sandbox: Sendable, Equatable {
-        case absent
-        case flatpak(String)
-        /// The process is in a sandbox that does not name its Flatpak, for this reason. It matches no known app,
-        /// because its program is a file of the sandbox.
-        case unreadable(String)
-    }
-
-    /// The user of the process, according to the bus.
-    package let user: uid_t
-    /// The program of the process: an absolute path without symbolic links, which leads to the same file in the
-    /// broker's view of the file system.
-    package let executable: String
-    /// The system unit of the process; `nil` for a unit of a user's service manager, and for none.
-    package let unit: String?
-    /// The label of the security module, according to the bus. For AppArmor: `PROFILE (enforce)`.
-    package let label: String?
-    package let sandbox: Sandbox
-
-    package init(
-        user: uid_t,
-        executable: String,
-        unit: String? = nil,
-        label: String? = nil,
-        sandbox: Sandbox = .absent
-    ) {
-        self.user = user
-        self.executable = executable
-        self.unit = unit
-        self.label = label
-        self.sandbox = sandbox
-    }
-
-    package var flatpak: String? { if case .flatpak(let id) = sandbox { id } else { nil } }
-
-    /// The AppArmor profile, if it is enforced. A profile in complain mode confines nothing.
-    package var enforcedProfile: String? {
-        guard let label, label.hasSuffix(" (enforce)") else { return nil }
-        return String(label.dropLast(" (enforce)".count))
-    }
-}
 
 /// Inspects a process. This may block indefinitely: `/proc` leads into the process's own file systems, and one of them
 /// may be implemented by the process, or be on a server that does not respond. ``ProcessLooks`` therefore runs it on
@@ -282,20 +232,5 @@ extension ProcessLooks.State {
         guard threads[user] == 0 else { return }
         threads[user] = nil
         if waiting[user]?.isEmpty == true { waiting[user] = nil }
-    }
-}
-
-/// The identity of an app: its manifest, or else its program and user.
-package struct AppIdentity: Sendable, Equatable {
-    /// The key of the app's entries. For an enrolled app it is the manifest's identifier. Otherwise it also contains
-    /// the program and the user, so that it never equals an enrolled app's.
-    package let identifier: String
-    package var manifest: AppManifest?
-
-    package var isEnrolled: Bool { manifest != nil }
-
-    /// The app as this caller runs it. An adapter stands for the user whose data it deletes, even if root runs it.
-    func participant(of caller: uid_t) -> Participant {
-        Participant(app: identifier, user: manifest?.cleanup?.user.number ?? caller)
     }
 }

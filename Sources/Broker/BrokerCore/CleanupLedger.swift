@@ -36,6 +36,8 @@ package struct CleanupLedger: Sendable, Equatable {
         package var endedUptime: Duration?
         /// The state of the session's cleanup round; `nil` while the session is open.
         package var outcome: CleanupReport.Outcome?
+
+        package init(account: Account?, startedAt: Date) { (self.account, self.startedAt) = (account, startedAt) }
     }
 
     /// One app's entry in a session.
@@ -59,6 +61,10 @@ package struct CleanupLedger: Sendable, Equatable {
         package var mark: UInt64 = 0
         /// The connections that have reported under this mark.
         package var reported: Set<String> = []
+
+        package init(progress: CleanupReport.Progress? = nil, mark: UInt64 = 0) {
+            (self.progress, self.mark) = (progress, mark)
+        }
 
         /// Merges another entry, so that this one also waits for its processes.
         mutating func take(_ other: Part) {

@@ -1,4 +1,3 @@
-import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
@@ -39,8 +38,7 @@ extension BrokerState {
         let isSame = providerRecord.map { $0.person == signIn.record.person } ?? true
         guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
         apply(provider.replace(with: signIn, since: attempt.beganAt, facts))
-        let fields: BrokerProtocol.Fields = ["username": .string(account.username), "epoch": .uint64(session)]
-        wait(request, for: .stored(fields, nil))
+        wait(request, for: .stored(.signedIn(username: account.username, epoch: session), nil))
         heedHeard(since: attempt.beganAt)
         touch()
     }
@@ -123,9 +121,9 @@ extension BrokerState {
         effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))
         if case .app(let scopes) = attempt.kind, let token = pending.token {
             directoryTokens.keep(token, for: attempt.participant, scopes, facts)
-            reply(request.number, Grant(account: account, epoch: device.epoch, token: token).fields)
+            reply(request.number, .grant(Grant(account: account, epoch: device.epoch, token: token)))
         } else {
-            reply(request.number, ["username": .string(account.username), "epoch": .uint64(device.epoch)])
+            reply(request.number, .signedIn(username: account.username, epoch: device.epoch))
         }
         if attempt.provided != nil { heedHeard(since: attempt.beganAt) }
     }
@@ -206,13 +204,13 @@ extension BrokerState {
             let next = Membership(organization: policy.organization, tenantIdentifier: tenant, joinedAt: now.wall)
             changeMembership(to: next, by: account)
         }
-        wait(request, for: .stored(["tenant": .string(tenant)], nil))
+        wait(request, for: .stored(.joined(tenant: tenant), nil))
     }
 
     private mutating func leave(_ request: Request, _ account: Account) throws(Refusal) {
         guard let membership else { throw .notJoined }
         guard membership.tenantIdentifier == account.tenantIdentifier.lowercased() else { throw .tenantMismatch }
         changeMembership(to: nil, by: account)
-        wait(request, for: .stored([:], nil))
+        wait(request, for: .stored(.done, nil))
     }
 }

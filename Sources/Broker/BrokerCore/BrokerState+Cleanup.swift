@@ -1,5 +1,3 @@
-import Basics
-import DBus
 import DeviceConfiguration
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
@@ -19,7 +17,7 @@ extension BrokerState {
         _ participant: Participant,
         _ mark: UInt64,
         _ detail: String?
-    ) -> BrokerProtocol.Fields? {
+    ) -> Response? {
         let before = ledger.parts[session]?[participant]
         let effect = facts.ledger.report(
             progress,
@@ -46,8 +44,8 @@ extension BrokerState {
             if ledger.isIdle(participant) { wakeups.remindOfDebt(facts) }
             touch()
         }
-        guard progress != .begun else { return [:] }
-        wait(request, for: .stored(effect == .refused ? ["again": .boolean(true)] : [:], participant))
+        guard progress != .begun else { return .done }
+        wait(request, for: .stored(effect == .refused ? .again : .done, participant))
         return nil
     }
 
@@ -62,7 +60,7 @@ extension BrokerState {
         _ user: UInt32?,
         _ session: UInt64?,
         _ reason: String
-    ) -> BrokerProtocol.Fields? {
+    ) -> Response? {
         var waived: Set<UInt64> = []
         for participant in ledger.debtors.sorted()
         where participant.app == app && (user ?? participant.user) == participant.user {
@@ -73,8 +71,7 @@ extension BrokerState {
             }
         }
         change()
-        let fields: BrokerProtocol.Fields = ["sessions": .array(waived.sorted().map { .uint64($0) }, of: "t")]
-        wait(request, for: .stored(fields, nil))
+        wait(request, for: .stored(.waived(waived.sorted()), nil))
         return nil
     }
 
@@ -137,14 +134,14 @@ extension BrokerState {
 
     /// Returns a round with its revision, which grows with each change. The request can wait for a change or for the
     /// end of the round.
-    mutating func round(_ request: Request) -> BrokerProtocol.Fields? {
-        guard case .round(let session, let known, let awaitsEnd, let patience, _) = request.call else { return [:] }
-        guard let number = session ?? ledger.rounds.last, let outcome = ledger.sessions[number]?.outcome else {
-            return [:]
-        }
+    mutating func round(_ request: Request) -> Response? {
+        guard case .round(let session, let known, let awaitsEnd, let patience, _) = request.call,
+            let number = session ?? ledger.rounds.last, let outcome = ledger.sessions[number]?.outcome
+        else { return .done }
         let deadline = request.askedAt + patience
         if outcome == .complete || (revision != known && !awaitsEnd) || deadline <= now.uptime {
-            return roundFields(of: number)
+            if let found = round(of: number) { return .round(found) }
+            return .done
         }
         wait(request, until: deadline, for: .round)
         return nil

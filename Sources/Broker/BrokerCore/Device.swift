@@ -31,6 +31,10 @@ package struct DeviceState: Sendable, Equatable {
 
     package static let initial = DeviceState(mode: .personal, account: nil, epoch: 0)
 
+    package init(mode: ManagedMode, account: Account?, epoch: UInt64) {
+        (self.mode, self.account, self.epoch) = (mode, account, epoch)
+    }
+
     package func next(mode: ManagedMode, account: Account?) -> DeviceState {
         DeviceState(mode: mode, account: account, epoch: epoch + 1)
     }
@@ -107,6 +111,10 @@ package struct Membership: Sendable, Equatable {
     /// The organisation's directory, taken from the administrator's account.
     package var tenantIdentifier: String
     package var joinedAt: Date
+
+    package init(organization: String? = nil, tenantIdentifier: String, joinedAt: Date) {
+        (self.organization, self.tenantIdentifier, self.joinedAt) = (organization, tenantIdentifier, joinedAt)
+    }
 }
 
 extension Account {

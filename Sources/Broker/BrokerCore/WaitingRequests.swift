@@ -1,5 +1,3 @@
-@_spi(Extensions) import SharedDevice
-
 /// A request that waits for a commit, a change or a time.
 struct WaitingRequest: Sendable {
     enum Reason: Sendable {
@@ -7,8 +5,8 @@ struct WaitingRequest: Sendable {
         case account(Participant)
         /// The same before the app receives a token.
         case token(Participant, Grant)
-        /// A change has to be committed.
-        case stored(BrokerProtocol.Fields, Participant?)
+        /// A change has to be committed. The participant is the sender of a receipt.
+        case stored(Response, Participant?)
         /// Open rounds delay a sign-in, or its beginning at a prompt.
         case signIn(Participant)
         /// The enforcement program waits for an app to become late.

@@ -133,5 +133,5 @@ extension BrokerState {
 
     package var isOnDisk: Bool { disk.isIdle }
 
-    var isReadyToEnd: Bool { provider.isEnding && isOnDisk }
+    package var isReadyToEnd: Bool { provider.isEnding && isOnDisk }
 }

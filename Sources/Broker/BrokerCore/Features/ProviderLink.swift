@@ -121,7 +121,7 @@ struct ProviderLink: Sendable {
     static let clockSkew: TimeInterval = 60
 
     /// Continues the session that an earlier run of the broker has opened, if an account is signed in.
-    init(_ content: DeviceStore.Content, isSignedIn: Bool, at now: Moment) {
+    init(_ content: StoredContent, isSignedIn: Bool, at now: Moment) {
         outbox = ProviderOutbox(entries: content.outbox)
         if !content.recordProblems.isEmpty {
             recordProblem =

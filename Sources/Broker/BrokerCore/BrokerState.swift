@@ -57,7 +57,7 @@ package struct BrokerState: Sendable {
     package var ledger: CleanupLedger { facts.ledger }
     var now: Moment { facts.now }
     var manifests: [AppManifest] { facts.manifests }
-    var eligibility: AppEligibility { facts.eligibility }
+    package var eligibility: AppEligibility { facts.eligibility }
     var connected: [String: Facts.Connected] { facts.connected }
     var pending: Facts.PendingSession? { facts.pending }
     var disk: Facts.Disk { facts.disk }
@@ -68,7 +68,7 @@ package struct BrokerState: Sendable {
     ///   - requiresProof: Whether more than one user reaches the bus.
     ///   - localTime: The local time of the ends of shifts.
     package init(
-        _ content: DeviceStore.Content = DeviceStore.Content(),
+        _ content: StoredContent = StoredContent(),
         lastActivity: Date? = nil,
         requiresProof: Bool = false,
         localTime: LocalTime = .device,
@@ -235,7 +235,7 @@ package struct BrokerState: Sendable {
             case .refuse(let request, let refusal): refuse(request, refusal)
             case .handOver(let request, let participant, let grant):
                 respond(to: request) { state throws(Refusal) in try state.handOver(request, participant, grant) }
-            case .respond(let number, let fields): reply(number, fields)
+            case .respond(let number, let response): reply(number, response)
             case .wait(let request, let until, let reason): wait(request, until: until, for: reason)
             case .abandon(let number):
                 guard waiting[number] != nil else { continue }

@@ -1,4 +1,3 @@
-import DBus
 import DeviceConfiguration
 import FoundationEssentials
 import Identity
@@ -18,9 +17,6 @@ struct SignIns: Sendable {
     static let longestLifetime = Duration.seconds(900)
     /// How many prompted sign-ins may be in progress: on the device, and by one user's programs.
     static let (prompts, promptsOfUser) = (8, 2)
-    /// The interval of polling for a person at another device. The provider sends requests to its server only as often
-    /// as the server permits.
-    static let pollPause = Duration.seconds(2)
 
     /// The attempts at prompts.
     var prompts: [Attempt] { attempts.values.filter { $0.prompt != nil } }
@@ -158,7 +154,7 @@ struct SignIns: Sendable {
         )
         attempt.prompt = prompt
         defer { attempts[request.number] = attempt }
-        guard method != .password else { return [.respond(request.number, Self.fields(of: prompt, facts))] }
+        guard method != .password else { return [.respond(request.number, Self.begun(prompt, nil, facts))] }
         attempt.stage = .page(request)
         let start = SignInStart(
             method == .browser ? .browser : .deviceCode,
@@ -170,13 +166,9 @@ struct SignIns: Sendable {
         return [.perform(.beginSignIn(prompt.name, start))]
     }
 
-    private static func fields(of prompt: Attempt.Prompt, _ facts: Facts) -> BrokerProtocol.Fields {
-        let left = (prompt.expires - facts.now.uptime) / .seconds(1)
-        return [
-            "request": .string(prompt.name),
-            "method": .string(prompt.method.rawValue),
-            "expiresAt": .double(facts.now.wall.timeIntervalSince1970 + left),
-        ]
+    private static func begun(_ prompt: Attempt.Prompt, _ page: BegunSignIn.Prompt?, _ facts: Facts) -> Response {
+        let expires = facts.date(of: prompt.expires)
+        return .prompt(BegunPrompt(name: prompt.name, method: prompt.method, expires: expires, page: page))
     }
 
     /// Continues a sign-in with the person's input, or waits for a person at another device. Input that is refused
@@ -299,8 +291,7 @@ struct SignIns: Sendable {
             prompt.expires = facts.now.uptime + min(begun.lifetime, Self.longestLifetime)
             (attempt.prompt, attempt.stage) = (prompt, .person)
             attempts[number] = attempt
-            let fields = Self.fields(of: prompt, facts).merging(begun.prompt.fields) { $1 }
-            return [.respond(request.number, fields)]
+            return [.respond(request.number, Self.begun(prompt, begun.prompt, facts))]
         }
     }
 
@@ -324,10 +315,9 @@ struct SignIns: Sendable {
         switch result {
         case .success(nil) where until <= facts.now.uptime:
             attempts[number]?.stage = .person
-            let pause = Self.pollPause / .seconds(1)
-            return [.respond(request.number, ["pending": .boolean(true), "interval": .double(pause)])]
+            return [.respond(request.number, .pending)]
         case .success(nil):
-            let next = min(until, facts.now.uptime + Self.pollPause)
+            let next = min(until, facts.now.uptime + BegunPrompt.pollPause)
             attempts[number]?.stage = .pause(request, until: until, next: next)
             return []
         case .failure(let error):
@@ -427,21 +417,6 @@ struct SignIns: Sendable {
             }
         }
         return decisions
-    }
-}
-
-extension BegunSignIn.Prompt {
-    fileprivate var fields: BrokerProtocol.Fields {
-        switch self {
-        case .browser(let address): return ["authorizationURL": .string(address)]
-        case .deviceCode(let code, let address, let completeAddress):
-            var fields: BrokerProtocol.Fields = [
-                "userCode": .string(code), "verificationURI": .string(address),
-                "interval": .double(SignIns.pollPause / .seconds(1)),
-            ]
-            fields["verificationURIComplete"] = completeAddress.map { .string($0) }
-            return fields
-        }
     }
 }
 

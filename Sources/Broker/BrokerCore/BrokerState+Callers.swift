@@ -1,4 +1,3 @@
-import DBus
 import DeviceConfiguration
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
@@ -37,7 +36,7 @@ extension BrokerState {
         _ request: Request,
         _ debtor: Participant,
         _ refusal: Refusal
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    ) throws(Refusal) -> Response? {
         if case .currentAccount = request.call, facts.ledger.ask(debtor, on: request.connection) {
             needsDisk(within: Facts.Disk.lazyWrite)
         }
@@ -46,7 +45,7 @@ extension BrokerState {
         switch request.call {
         case .currentAccount:
             tell(debtor)
-            return sessionFields(nil, owing: owed)
+            return session(nil, owing: owed)
         case .report(let progress, let session, let mark, let detail):
             return report(request, progress, session, debtor, mark, detail)
         default: throw refusal

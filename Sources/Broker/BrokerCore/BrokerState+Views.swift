@@ -1,0 +1,124 @@
+import DeviceConfiguration
+import FoundationEssentials
+@_spi(Extensions) import SharedDevice
+
+/// The responses to apps and administrators. Nothing here changes the state.
+extension BrokerState {
+    // MARK: Apps
+
+    /// The response about the session. If an account is signed in but not included, the response says that it is
+    /// withheld.
+    func session(_ account: Account?, owing owed: [OwedSession]) -> Response {
+        .session(
+            SessionAnswer(
+                session: DeviceSession(account: account, epoch: device.epoch),
+                owed: owed,
+                isWithheld: account == nil && device.account != nil,
+                isStrict: policy.cleanup.isStrict
+            )
+        )
+    }
+
+    func round(of session: UInt64) -> Round? {
+        let running = Set(connected.values.flatMap(\.apps.values))
+        return ledger.report(of: session, isRunning: running.contains).map { Round(report: $0, revision: revision) }
+    }
+
+    var summary: DeviceSummary {
+        DeviceSummary(
+            mode: device.mode,
+            epoch: device.epoch,
+            isJoined: facts.rules.isJoined,
+            identity: policy.identity,
+            signInHeldFor: facts.isSignInHeld ? facts.awaited : nil,
+            tenant: facts.rules.tenantIdentifier,
+            organization: policy.organization,
+            configurationProblem: policy.problem,
+            enforcementProblem: enforcement.problem(facts),
+            storeProblem: disk.problem,
+            keyProblem: keyProblem,
+            loginProblem: seat.problem,
+            signInMethods: facts.signInMethods,
+            passwordSignIn: policy.passwordSignIn,
+            provider: policy.organisation.map { settings in
+                ProviderSummary(
+                    issuer: settings.issuer.text,
+                    loopbackPorts: settings.loopbackPorts.ports,
+                    needsSignIn: provider.needsPerson && device.account != nil,
+                    problem: (facts.complianceProblem ?? provider.problem)?.description,
+                    checkedAt: provider.session?.checkedAt
+                )
+            }
+        )
+    }
+
+    // MARK: Administrators
+
+    var runningApps: RunningApps {
+        RunningApps(
+            apps: Set(connected.values.flatMap { $0.apps.values.map(\.app) }).sorted(),
+            holding: Set(holders.map(\.app)).sorted(),
+            startProblems: wakeups.problems.map { "\($0) \($1)" }.sorted(),
+            enforcementProblems: enforcement.problems(facts),
+            manifestProblems: manifestProblems
+        )
+    }
+
+    var status: DeviceStatus {
+        DeviceStatus(
+            device: summary,
+            revision: revision,
+            time: now.wall,
+            account: device.account,
+            isStored: isSessionOnDisk,
+            signedInAt: device.account.flatMap { _ in ledger.sessions[device.epoch]?.startedAt },
+            cleanup: policy.cleanup,
+            rounds: Array(ledger.rounds.suffix(Self.keptRounds)),
+            apps: apps,
+            enforcementProblems: enforcement.problems(facts),
+            manifestProblems: manifestProblems
+        )
+    }
+
+    /// The apps that hold data of the open session.
+    private var holders: Set<Participant> {
+        device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys)
+    }
+
+    /// The apps that have a manifest, are running, hold data or owe a cleanup.
+    private var apps: [DeviceStatus.App] {
+        let (running, holding) = (Set(connected.values.flatMap(\.apps.values)), holders)
+        let known = running.union(holding).union(ledger.debtors)
+        let others = Set(manifests.map(\.identifier)).subtracting(known.map(\.app))
+        func app(_ identifier: String, _ part: DeviceStatus.Part?) -> DeviceStatus.App {
+            DeviceStatus.App(identifier: identifier, part: part, startProblem: wakeups.problems[identifier])
+        }
+        return known.sorted().map { participant in
+            let part = DeviceStatus.Part(
+                user: participant.user,
+                isRunning: running.contains(participant),
+                holdsData: holding.contains(participant),
+                owes: ledger.owed(by: participant).map(\.epoch)
+            )
+            return app(participant.app, part)
+        } + others.sorted().map { app($0, nil) }
+    }
+
+    // MARK: Problems
+
+    /// The problems in the status.
+    var presentProblems: [String] {
+        let starts = wakeups.problems.sorted { $0.key < $1.key }.map(\.value)
+        let single = [disk.problem, keyProblem, seat.problem, enforcement.problem(facts)]
+        return single.compactMap(\.self) + starts + enforcement.problems(facts) + manifestProblems
+    }
+
+    /// Whether the present state of the session is committed.
+    var isSessionOnDisk: Bool { !unsaved.contains(.device) }
+
+    /// The problems with keys, and their remedies; `nil` if there are none.
+    private var keyProblem: String? {
+        let problems = keyTroubles + [provider.recordProblem].compactMap { $0 }
+        return problems.isEmpty ? nil : problems.joined(separator: "; ")
+    }
+}
