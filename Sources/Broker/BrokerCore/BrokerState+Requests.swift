@@ -188,19 +188,20 @@ extension BrokerState {
     /// Carries out a request whose caller has the required right.
     ///
     /// - Returns: The response; `nil` if the request waits.
-    mutating func administer(_ request: Request) throws(Refusal) -> Response? {
+    mutating func administer(_ request: Request, as account: Account?) throws(Refusal) -> Response? {
         switch request.call {
+        case .join: if let account { try join(request, account) }
+        case .leave: if let account { try leave(request, account) }
         case .signOutAnyone(let identifier, let session, let reason):
             return try signOut(request, identifier, session, cause: reason)
         case .waive(let app, let user, let session, let reason): return waive(request, app, user, session, reason)
         case .runningApps: return .runningApps(runningApps)
         case .status: return status(request)
-        case .log:
-            apply(try administration.readLog(request, facts))
-            return nil
+        case .log: apply(try administration.readLog(request, facts))
         case .round: return round(request)
         default: return .done
         }
+        return nil
     }
 
     /// Returns the status at once if the caller's revision is out of date. Otherwise the request waits for a change.

@@ -12,11 +12,17 @@ extension BrokerState {
         apply(try signIns.beginSignIn(request, participant, isAgain: isAgain, providerRecord?.person, facts))
     }
 
-    /// Begins the session of an identified person. Checks everything again, because another person may have signed in
-    /// or out since, and then starts to commit the session.
+    /// Begins the session of an identified person, or continues it if the provider has asked for its person again.
+    /// Checks everything again, because another person may have signed in or out since, and then starts to commit the
+    /// session.
     ///
     /// - Parameter token: The first token of the app that asks; a prompt gets none.
     mutating func begin(_ attempt: Attempt, _ account: Account, _ token: AccessToken?) throws(Refusal) {
+        if let signIn = attempt.provided {
+            guard policy.organisation != nil else { throw .noSuchPrompt }
+            try provider.checkLasts(signIn.record, since: attempt.beganAt, facts)
+            if let session = attempt.prompt?.session { return try goOn(session, attempt, signIn) }
+        }
         if let request = attempt.request, hasCallerGivenUp(request) { throw .requestAbandoned }
         try facts.checkSignIn()
         // The person may have been identified by a directory that is no longer configured.
@@ -25,11 +31,7 @@ extension BrokerState {
         write(try facts.signingIn(account), of: attempt, token, detail: attempt.participant.app)
     }
 
-    /// Begins the session of a person whom the organisation's provider has identified, or continues the present one.
-    mutating func complete(_ attempt: Attempt, _ signIn: ProviderSignIn) throws(Refusal) {
-        guard policy.organisation != nil else { throw .noSuchPrompt }
-        try provider.checkLasts(signIn.record, since: attempt.beganAt, facts)
-        guard let session = attempt.prompt?.session else { return try begin(attempt, signIn.account, nil) }
+    private mutating func goOn(_ session: UInt64, _ attempt: Attempt, _ signIn: ProviderSignIn) throws(Refusal) {
         guard session == device.epoch, let account = device.account, let request = attempt.request else {
             throw .noSuchPrompt
         }
@@ -108,8 +110,7 @@ extension BrokerState {
             return apply(automaticSignOut.noteActivity(facts))
         }
         guard device == pending.next else {
-            takeBack(attempt)
-            return refuse(request, facts.sessionIsOver(account.identifier))
+            return takeBack(attempt, because: facts.sessionIsOver(account.identifier))
         }
         if let provided = attempt.provided {
             provider.open(provided, since: attempt.beganAt, facts)
@@ -148,19 +149,18 @@ extension BrokerState {
         needsDisk(within: .zero)
         effects.append(.noteState(device))
         touch()
-        guard let attempt = pending.attempt else { return }
-        takeBack(attempt)
-        if let request = attempt.request { refuse(request, refusal) }
+        if let attempt = pending.attempt { takeBack(attempt, because: refusal) }
     }
 
-    /// Has the person sign in again, and closes the session that a provider has opened.
-    private mutating func takeBack(_ attempt: Attempt) {
+    /// Refuses the sign-in, has the person sign in again, and closes the session that a provider has opened.
+    mutating func takeBack(_ attempt: Attempt, because refusal: Refusal) {
         if let provided = attempt.provided {
             // The disk may already have the provider's row.
             unsaved.insert(.provider)
             apply(provider.tellLater(provided.record, facts))
         }
         signIns.reopen(attempt)
+        if let request = attempt.request { refuse(request, refusal) }
     }
 
     // MARK: Cancelling
@@ -188,12 +188,7 @@ extension BrokerState {
 
     // MARK: The organisation
 
-    /// Joins or leaves the organisation of an administrator whom the directory has identified.
-    mutating func changeMembership(_ request: Request, _ account: Account) throws(Refusal) {
-        if case .join = request.call { try join(request, account) } else { try leave(request, account) }
-    }
-
-    private mutating func join(_ request: Request, _ account: Account) throws(Refusal) {
+    mutating func join(_ request: Request, _ account: Account) throws(Refusal) {
         // The configuration may have changed during the password check.
         guard policy.organisation == nil else { throw .noJoinByPage }
         let tenant = account.tenantIdentifier.lowercased()
@@ -207,7 +202,7 @@ extension BrokerState {
         wait(request, for: .stored(.joined(tenant: tenant), nil))
     }
 
-    private mutating func leave(_ request: Request, _ account: Account) throws(Refusal) {
+    mutating func leave(_ request: Request, _ account: Account) throws(Refusal) {
         guard let membership else { throw .notJoined }
         guard membership.tenantIdentifier == account.tenantIdentifier.lowercased() else { throw .tenantMismatch }
         changeMembership(to: nil, by: account)

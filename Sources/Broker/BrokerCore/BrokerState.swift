@@ -193,41 +193,26 @@ package struct BrokerState: Sendable {
                 enterLog(event, session: session, participant: participant, app: app, detail: detail)
             case .logRepeatable(let event, let kind, let session, let participant, let detail):
                 enterRepeatable(event, kind, session, participant, detail: detail)
-            case .note(let level, let text, let details): effects.append(.note(level, text, details))
             case .beginSession(let next, let detail): write(next, of: nil, nil, detail: detail)
             case .dropSignIn(let refusal): dropPendingSignIn(because: refusal)
-            case .endByProvider(let cause):
-                guard let next = try? device.signingOut(nil) else { continue }
-                enter(next, cause: cause)
-                let details = ["reason": cause, "epoch": "\(device.epoch)"]
-                effects.append(.note(.notice, "signed out by the provider", details))
-            case .endPrompts(let refusal): apply(signIns.endPrompts(because: refusal))
             case .begin(let attempt, let account, let token):
                 do throws(Refusal) {
                     try begin(attempt, account, token)
                 } catch {
-                    signIns.reopen(attempt)
-                    if let request = attempt.request { refuse(request, error) }
-                }
-            case .complete(let attempt, let signIn):
-                do throws(Refusal) {
-                    try complete(attempt, signIn)
-                } catch {
-                    apply(provider.tellLater(signIn.record, facts))
-                    if let request = attempt.request { refuse(request, error) }
+                    takeBack(attempt, because: error)
                 }
             case .discard(let signIn): apply(provider.tellLater(signIn.record, facts))
-            case .changeMembership(let request, let account):
-                respond(to: request) { state throws(Refusal) in
-                    try state.changeMembership(request, account)
-                    return nil
-                }
             case .comply(let word):
                 facts.compliance = word
                 unsaved.insert(.compliance)
                 change()
-            case .administer(let request):
-                respond(to: request) { state throws(Refusal) in try state.administer(request) }
+                guard let problem = facts.complianceProblem else { continue }
+                effects.append(.note(.error, "users cannot sign in", ["reason": problem.description]))
+                dropPendingSignIn(because: problem)
+                apply(signIns.endPrompts(because: problem))
+                signOutAutomatically(because: "the provider says that this device does not comply")
+            case .administer(let request, let account):
+                respond(to: request) { state throws(Refusal) in try state.administer(request, as: account) }
             case .refuseStatus(let users):
                 let facts = facts
                 let refused = waiting.remove { Administration.isStatus($0.request, of: users, facts) }
@@ -235,7 +220,6 @@ package struct BrokerState: Sendable {
             case .refuse(let request, let refusal): refuse(request, refusal)
             case .handOver(let request, let participant, let grant):
                 respond(to: request) { state throws(Refusal) in try state.handOver(request, participant, grant) }
-            case .respond(let number, let response): reply(number, response)
             case .wait(let request, let until, let reason): wait(request, until: until, for: reason)
             case .abandon(let number):
                 guard waiting[number] != nil else { continue }
@@ -246,15 +230,18 @@ package struct BrokerState: Sendable {
             case .claim(let participant, let claim):
                 facts.ledger.claim(participant, claim)
                 change()
-            case .release(let participant): facts.ledger.release(participant)
+            case .release(let participants):
+                guard !participants.isEmpty else { continue }
+                for participant in participants {
+                    facts.ledger.release(participant)
+                    wakeups.claimEnded(of: participant.app, facts)
+                }
+                effects.append(.announce(modeChanged: false))
+                change()
             case .enforced(let participant, let detail):
                 for session in facts.ledger.enforce(participant, detail: detail, at: now) {
                     noteSettled(.enforced, session, participant, detail: detail)
                 }
-            case .claimsEnded(let participants):
-                for participant in participants { wakeups.claimEnded(of: participant.app, facts) }
-                effects.append(.announce(modeChanged: false))
-                change()
             }
         }
     }
@@ -353,7 +340,7 @@ package struct BrokerState: Sendable {
         dropPendingSignIn(because: .requestAbandoned)
         guard let next = try? device.signingOut(nil) else { return }
         enter(next, cause: reason)
-        effects.append(.note(.notice, "signed out automatically", ["reason": reason]))
+        effects.append(.note(.notice, "signed out automatically", ["reason": reason, "epoch": "\(device.epoch)"]))
     }
 
     /// Counts a change of the problems. The status contains them, and they appear and disappear without any other change

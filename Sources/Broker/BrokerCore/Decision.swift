@@ -9,45 +9,39 @@ enum Decision: Sendable {
 
     /// Sends a request to the bus, logind or an identity provider, or tells it something.
     case perform(Effect)
-    case note(Logger.Level, String, [String: String])
 
     // MARK: The session
 
     /// Signs the person out, and ends a sign-in whose session is being committed.
     case end(cause: String)
-    /// Signs the person out because the provider has ended its session.
-    case endByProvider(cause: String)
     /// Starts to commit the session of a person who is logged in at the seat.
     case beginSession(DeviceState, detail: String)
-    /// Begins the session of a person whom the directory has identified.
+    /// Begins the session of a person whom the directory or the provider has identified, or continues it.
     case begin(Attempt, Account, AccessToken?)
-    /// Begins or continues the session of a person whom the organisation's provider has identified.
-    case complete(Attempt, ProviderSignIn)
     /// Closes the session that the provider has opened for a sign-in that was given up.
     case discard(ProviderSignIn)
     /// Ends the sign-in whose session is being committed.
     case dropSignIn(Refusal)
-    case endPrompts(Refusal)
 
     // MARK: The device
 
-    case changeMembership(Request, Account)
+    /// Stores the organisation's report on this device. If it prevents sign-ins, ends the session and all sign-ins.
     case comply(ComplianceWord)
     case claim(Participant, CleanupLedger.Claim)
-    case release(Participant)
+    /// Ends the claims. The apps, which were refused and not started meanwhile, may continue.
+    case release([Participant])
     /// The claim's app was stopped and its data deleted.
     case enforced(Participant, detail: String?)
-    /// Lets apps continue that were refused and not started during a claim.
-    case claimsEnded([Participant])
 
     // MARK: Requests
 
-    case respond(UInt64, Response)
     case refuse(Request, Refusal)
     /// Gives the app the token, once the ledger lists the app.
     case handOver(Request, Participant, Grant)
     /// Carries out the request of a caller who has the right to it.
-    case administer(Request)
+    ///
+    /// - Parameter account: The organisation's administrator whom the directory has identified, for a join or leave.
+    case administer(Request, as: Account? = nil)
     /// Has the request wait, and then checked again.
     case wait(Request, until: Duration? = nil, for: WaitingRequest.Reason)
     /// Drops a waiting request that its caller has given up.
@@ -72,4 +66,12 @@ enum Decision: Sendable {
     )
     /// Logs an event that the app can repeat, within the limit of such entries.
     case logRepeatable(AuditEntry.Event, String, session: UInt64, Participant, detail: String?)
+
+    static func note(_ level: Logger.Level, _ text: String, _ details: [String: String]) -> Decision {
+        .perform(.note(level, text, details))
+    }
+
+    static func respond(_ number: UInt64, _ response: Response) -> Decision {
+        .perform(.reply(number, .success(response)))
+    }
 }

@@ -134,10 +134,9 @@ extension Facts {
     }
 
     /// Why compliance prevents sign-ins; `nil` if the device complies, or if no events about the device are configured.
-    var complianceProblem: Refusal? { complianceProblem(of: compliance) }
-
-    func complianceProblem(of word: ComplianceWord?) -> Refusal? {
-        guard let word, !word.isCompliant, policy.organisation?.sharedSignals?.device != nil, isIssuer(word.issuer)
+    var complianceProblem: Refusal? {
+        guard let word = compliance, !word.isCompliant, policy.organisation?.sharedSignals?.device != nil,
+            isIssuer(word.issuer)
         else { return nil }
         return .notCompliant(word.issuer)
     }

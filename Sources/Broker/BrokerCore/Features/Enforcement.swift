@@ -101,8 +101,8 @@ struct Enforcement: Sendable {
         // was lost. Apps that are still late are handed over again.
         let released = claims(of: caller.connection, facts).filter { !underWay.contains($0) }
         let new = newClaims(for: caller.connection, besides: released, facts)
-        return [earlier.map { .abandon($0) } ?? .touch] + released.map { .release($0) } + new.map { .claim($0, $1) }
-            + claimsEnded(released.filter { new[$0] == nil }) + [answer(request, new, facts)]
+        return [earlier.map { .abandon($0) } ?? .touch, .release(released.filter { new[$0] == nil })]
+            + new.map { .claim($0, $1) } + [answer(request, new, facts)]
     }
 
     /// Checks again for late apps. Apps that the program was working on when the request came may have been reported by
@@ -115,10 +115,6 @@ struct Enforcement: Sendable {
 
     private func claims(of connection: String, _ facts: Facts) -> [Participant] {
         facts.ledger.claims.filter { $0.value.connection == connection }.keys.sorted()
-    }
-
-    private func claimsEnded(_ participants: [Participant]) -> [Decision] {
-        participants.isEmpty ? [] : [.claimsEnded(participants)]
     }
 
     private func newClaims(for connection: String, besides released: [Participant], _ facts: Facts) -> Claims {
@@ -169,7 +165,7 @@ struct Enforcement: Sendable {
         guard let claim = facts.ledger.claims[participant], claim.connection == caller.connection,
             claim.sessions == sessions
         else { throw .notHandedOver }
-        let end: [Decision] = [.claimsEnded([participant]), .wait(request, for: .stored(.done, nil))]
+        let end: [Decision] = [.release([participant]), .wait(request, for: .stored(.done, nil))]
         if let problem {
             let pause = failures[participant]?.pause ?? Self.firstPause
             failures[participant] = Failure(
@@ -178,11 +174,9 @@ struct Enforcement: Sendable {
                 pause: min(pause * 2, Facts.longestPause)
             )
             let details = ["app": app, "reason": problem]
-            return [.release(participant)]
-                + sessions.sorted().map {
-                    .logRepeatable(.notEnforced, "enforcement", session: $0, participant, detail: problem)
-                }
-                + [.note(.error, "a cleanup could not be enforced", details)] + end
+            return sessions.sorted().map {
+                .logRepeatable(.notEnforced, "enforcement", session: $0, participant, detail: problem)
+            } + [.note(.error, "a cleanup could not be enforced", details)] + end
         }
         let left = connections(of: participant, claim, facts)
         guard left.isEmpty else { return [.respond(request.number, .stillConnected(left))] }
@@ -192,8 +186,7 @@ struct Enforcement: Sendable {
 
     /// Releases the claims of a program that has left the bus, so that its successor can take them.
     mutating func leave(_ connection: String, _ facts: Facts) -> [Decision] {
-        let released = claims(of: connection, facts)
-        let decisions = released.map { .release($0) } + claimsEnded(released)
+        let decisions = [Decision.release(claims(of: connection, facts))]
         guard programs.removeValue(forKey: connection) != nil, let problem = problem(facts) else { return decisions }
         return decisions + [.note(.error, "not enforced", ["reason": problem])]
     }

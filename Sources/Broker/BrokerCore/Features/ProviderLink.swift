@@ -212,7 +212,7 @@ struct ProviderLink: Sendable {
     /// authentication.
     private mutating func endByProvider(_ cause: String, _ facts: Facts) -> [Decision] {
         if facts.policy.organisation?.onProviderSessionEnd == .reauthenticate { return needPerson(facts) }
-        return [.endByProvider(cause: cause)]
+        return [.end(cause: cause)]
     }
 
     /// Withholds tokens until the person has authenticated again. A repeated demand by the provider does not extend
@@ -730,7 +730,7 @@ struct ProviderLink: Sendable {
         }
         let cause = "the provider has ended its session, and reported that"
         let decisions = event.kind == .reauthenticate ? needPerson(facts) : endByProvider(cause, facts)
-        if case .endByProvider? = decisions.first { return (decisions, false) }
+        if case .end? = decisions.first { return (decisions, false) }
         return (decisions, needsPerson)
     }
 
@@ -797,12 +797,6 @@ struct ProviderLink: Sendable {
         // A late event: something newer is known.
         if let known = facts.compliance, facts.isIssuer(known.issuer), date < known.date { return ([], false) }
         let word = ComplianceWord(issuer: event.issuer, isCompliant: event.kind == .compliant, date: date)
-        guard let problem = facts.complianceProblem(of: word) else { return ([.comply(word)], true) }
-        let decisions: [Decision] = [
-            .comply(word), .note(.error, "users cannot sign in", ["reason": problem.description]),
-            .dropSignIn(problem), .endPrompts(problem),
-            .end(cause: "the provider says that this device does not comply"),
-        ]
-        return (decisions, true)
+        return ([.comply(word)], true)
     }
 }

@@ -254,7 +254,7 @@ struct SignIns: Sendable {
                 return [.begin(attempt.identified(by: request), identity.account, nil)]
             case .membership:
                 guard identity.isAdministrator else { return [.refuse(request, .notOrganisationAdministrator)] }
-                return [.changeMembership(request, identity.account)]
+                return [.administer(request, as: identity.account)]
             }
         }
     }
@@ -325,7 +325,7 @@ struct SignIns: Sendable {
             return [.refuse(request, Self.refusal(error, attempt.prompt?.asksForMore ?? false))]
         case .success(let signIn?):
             attempts[number] = nil
-            return [.complete(attempt.identified(by: request, signIn), signIn)]
+            return [.begin(attempt.identified(by: request, signIn), signIn.account, nil)]
         }
     }
 
