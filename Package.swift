@@ -275,7 +275,7 @@ let package = Package(
             exclude: [
                 "ProfileConversionTests/Fixtures", "ProtocolModel", "SharedDeviceHostileTests/Programs",
                 "SharedDeviceSimulationTests/README.md", "SharedDeviceSimulationTests/mutants", "booted-check",
-                "booted-device", "booted-login-check", "install-broker-check",
+                "booted-device", "booted-login-check", "features-check", "install-broker-check",
             ]
         ),
 

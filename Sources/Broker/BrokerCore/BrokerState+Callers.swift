@@ -87,21 +87,6 @@ extension BrokerState {
         holdForAdapters()
     }
 
-    /// Records that each adapter holds data of the open sessions. An adapter's program never asks for the account, so
-    /// it holds data from the beginning of the session, or from the time when its manifest appears.
-    ///
-    /// For a new session, call this before the change that the sign-in waits for, so that both are committed together.
-    mutating func holdForAdapters() {
-        for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
-            for manifest in eligibility.adapters {
-                let participant = AppIdentity(identifier: manifest.identifier, manifest: manifest).participant(of: 0)
-                guard facts.ledger.hold(number, by: participant, on: nil) else { continue }
-                enterLog(.held, session: number, participant: participant, detail: "by its adapter's manifest")
-                change()
-            }
-        }
-    }
-
     /// Handles a connection that has left the bus. The ledger may list it even if it has not called since the broker's
     /// start.
     mutating func leave(_ connection: String, mark: UInt64) {

@@ -92,17 +92,6 @@ extension BrokerState {
         noteCompletion(session)
     }
 
-    /// Logs an event that an app can repeat, unless the app has reached a limit.
-    mutating func enterRepeatable(
-        _ event: AuditEntry.Event,
-        _ kind: String,
-        _ session: UInt64,
-        _ participant: Participant,
-        detail: String? = nil
-    ) {
-        apply(logQuota.repeated(event, kind, session, participant, detail: detail, facts))
-    }
-
     mutating func noteCompletion(_ session: UInt64, detail: String? = nil) {
         guard ledger.sessions[session]?.outcome == .complete else { return }
         enterLog(.completed, session: session, detail: detail)
@@ -128,6 +117,30 @@ extension BrokerState {
         }
         touch()
         if ledger.owes(participant) { apply(wakeups.startDebtor(participant.app, facts)) }
+    }
+
+    // MARK: Holders
+
+    /// Records that each adapter holds data of the open sessions. An adapter's program never asks for the account, so
+    /// it holds data from the beginning of the session, or from the time when its manifest appears.
+    ///
+    /// For a new session, call this before the change that the sign-in waits for, so that both are committed together.
+    mutating func holdForAdapters() {
+        for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
+            for manifest in eligibility.adapters {
+                let participant = AppIdentity(identifier: manifest.identifier, manifest: manifest).participant(of: 0)
+                guard facts.ledger.hold(number, by: participant, on: nil) else { continue }
+                enterLog(.held, session: number, participant: participant, detail: "by its adapter's manifest")
+                change()
+            }
+        }
+    }
+
+    /// Logs that the app holds the account, and by which property of its manifest it was identified.
+    mutating func noteHolder(_ participant: Participant, of session: UInt64) {
+        let identity = eligibility.manifest(of: participant.app)?.identity
+        let detail = identity.map { "known by \($0)" } ?? "no manifest"
+        enterLog(.held, session: session, participant: participant, detail: detail)
     }
 
     // MARK: Requests

@@ -27,18 +27,6 @@ extension BrokerState {
         }
     }
 
-    /// Sends the response or the refusal, unless the request waits.
-    mutating func respond(
-        to request: Request,
-        _ body: (inout BrokerState) throws(Refusal) -> Response?
-    ) {
-        do throws(Refusal) {
-            if let response = try body(&self) { reply(request.number, response) }
-        } catch {
-            refuse(request, error)
-        }
-    }
-
     /// - Returns: The response; `nil` if the request waits.
     private mutating func answer(_ request: Request, _ caller: Caller) throws(Refusal) -> Response? {
         switch request.call {
@@ -171,18 +159,6 @@ extension BrokerState {
         }
     }
 
-    /// - Parameter change: The change that has to be committed first; `nil` means all changes up to now.
-    mutating func wait(
-        _ request: Request,
-        until: Duration? = nil,
-        for reason: WaitingRequest.Reason,
-        change: UInt64? = nil
-    ) {
-        let change = change ?? disk.changes
-        waiting[request.number] = WaitingRequest(request: request, until: until, reason: reason, change: change)
-        if case .stored = reason { urge() }
-    }
-
     // MARK: Administration
 
     /// Carries out a request whose caller has the required right.
@@ -220,30 +196,6 @@ extension BrokerState {
         if pending?.next.account?.hasIdentifier(identifier) == true { dropPendingSignIn(because: .requestAbandoned) }
         if let next = try? device.signingOut(identifier) { enter(next, cause: "the user's removal") }
         if facts.ledger.forget(identifier) { needsDisk(within: .zero) }
-    }
-
-    // MARK: Responses
-
-    mutating func reply(_ number: UInt64, _ response: Response) {
-        effects.append(.reply(number, .success(response)))
-    }
-
-    mutating func refuse(_ request: Request, _ refusal: Refusal) {
-        effects.append(.reply(request.number, .failure(refusal)))
-        let entry = connected[request.connection]
-        let app =
-            switch request.call {
-            case .join, .leave: "enrolment"
-            case .forgetAccount: "administrator"
-            case let call where call.right != nil: "administrator"
-            case .overdue, .enforced: "enforcement"
-            case .providerEvents: "the organisation's provider"
-            default:
-                entry?.apps[request.claimed]?.app
-                    ?? "\(request.claimed?.printable(200) ?? "an app without a name") (not eligible)"
-            }
-        let user = entry?.caller.user ?? .max
-        apply(logQuota.refused(refusal, method: request.method, app: app, user: user, facts))
     }
 
     // MARK: The current account
@@ -284,13 +236,6 @@ extension BrokerState {
         }
         guard let change = connected[connection]?.held, disk.committed < change else { return nil }
         return change
-    }
-
-    /// Logs that the app holds the account, and by which property of its manifest it was identified.
-    mutating func noteHolder(_ participant: Participant, of session: UInt64) {
-        let identity = eligibility.manifest(of: participant.app)?.identity
-        let detail = identity.map { "known by \($0)" } ?? "no manifest"
-        enterLog(.held, session: session, participant: participant, detail: detail)
     }
 
     // MARK: Tokens

@@ -145,7 +145,9 @@ package struct BrokerState: Sendable {
         case .issued(let number, let result):
             apply(directoryTokens.issued(number, result, facts) ?? signIns.issued(number, result))
         case .committed(let number): committed(number)
-        case .commitFailed(let batch, let problem): commitFailed(batch, problem)
+        case .commitFailed(let batch, let problem):
+            commitFailed(batch, problem)
+            if let pending, pending.change <= batch.number { dropPendingSignIn(because: .failed(problem)) }
         case .configured(let policy): configure(policy)
         case .manifests(let manifests, let problems, let unknown): use(manifests, problems, unknown)
         case .serviceStarted(let app, let outcome): apply(wakeups.started(app, outcome, facts))
@@ -165,16 +167,21 @@ package struct BrokerState: Sendable {
             provider.isEnding = true
             urge()
         }
-        followSeat()
-        finishSignIn()
-        if !provider.heard.isEmpty, signIns.firstBegan(facts) == nil { provider.forgetHeard() }
-        writeIfDue()
-        noteProblems()
-        answerWaiting()
-        apply(provider.ask(facts))
-        writeIfDue()
+        settle()
         defer { effects = [] }
         return effects
+    }
+
+    /// Carries out what follows from the event, until nothing is left.
+    private mutating func settle() {
+        repeat {
+            followSeat()
+            finishSignIn()
+            writeIfDue()
+            noteProblems()
+            answerWaiting()
+            apply(provider.ask(during: signIns.firstBegan(facts), facts))
+        } while isTouched || isWriteDue
     }
 
     // MARK: Decisions
@@ -246,44 +253,7 @@ package struct BrokerState: Sendable {
         }
     }
 
-    // MARK: Changes of the device
-
-    /// Makes `next` the device's state at once, and tells all apps.
-    ///
-    /// - Parameter cause: The user, app or rule that caused the change, for the log.
-    mutating func enter(_ next: DeviceState, cause: String) {
-        let before = device
-        if let account = before.account, next.account == nil {
-            facts.ledger.end(before.epoch, at: now)
-            enterLog(.signedOut, session: before.epoch, account: account, detail: cause)
-            noteCompletion(before.epoch, detail: "no app held any data")
-            if next.mode == .shared { seat.sessionEnded(before.epoch, facts) }
-        }
-        if next.mode != before.mode { enterLog(.modeChanged, detail: "\(next.mode.rawValue), by \(cause)") }
-        enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
-        facts.device = next
-        unsaved.insert(.device)
-        directoryTokens.drop()
-        if next.account == nil { apply(provider.close(facts)) }
-        prune()
-        needsDisk(within: .zero)
-        if next.account == nil {
-            effects.append(.noteState(next))
-            // Also tries a disk that has just failed, because the noted state has to reach the disk.
-            facts.disk.due = now.uptime
-        }
-        announce(modeChanged: next.mode != before.mode)
-        touch()
-    }
-
-    /// Tells all apps to ask for the state: after a change, and after a start or a loss of the bus, when they may have
-    /// missed a signal.
-    private mutating func announce(modeChanged: Bool) {
-        effects.append(.announce(modeChanged: modeChanged))
-        wakeups.remind(facts)
-        apply(automaticSignOut.look(facts))
-        apply(wakeups.startDebtors(facts))
-    }
+    // MARK: Reactions
 
     private mutating func configure(_ policy: DevicePolicy) {
         let before = self.policy
@@ -312,20 +282,6 @@ package struct BrokerState: Sendable {
         touch()
     }
 
-    /// Changes the device's membership. An account that the new rules do not admit is signed out.
-    mutating func changeMembership(to next: Membership?, by account: Account) {
-        enterLog(next == nil ? .left : .joined, account: account, detail: next.map { "tenant \($0.tenantIdentifier)" })
-        facts.membership = next
-        unsaved.insert(.membership)
-        dropPendingSignIn(because: next == nil ? .deviceNotJoined : .tenantMismatch)
-        if next == nil, device.account != nil {
-            enter(device.next(mode: device.mode, account: nil), cause: "the device's leaving")
-        } else if let state = device.under(device.mode, facts.rules) {
-            enter(state, cause: "the device's joining")
-        }
-        change()
-    }
-
     /// If the login is the account, signs in the person at the seat and signs out any other account. Also ends login
     /// sessions and allows a shutdown when these are due.
     private mutating func followSeat() {
@@ -336,13 +292,6 @@ package struct BrokerState: Sendable {
         apply(seat.noticeArrival(after: former, facts))
     }
 
-    mutating func signOutAutomatically(because reason: String) {
-        dropPendingSignIn(because: .requestAbandoned)
-        guard let next = try? device.signingOut(nil) else { return }
-        enter(next, cause: reason)
-        effects.append(.note(.notice, "signed out automatically", ["reason": reason, "epoch": "\(device.epoch)"]))
-    }
-
     /// Counts a change of the problems. The status contains them, and they appear and disappear without any other change
     /// that would wake up the requests for the status.
     private mutating func noteProblems() {
@@ -350,17 +299,6 @@ package struct BrokerState: Sendable {
         guard next != problems else { return }
         problems = next
         touch()
-    }
-
-    /// Counts a change that has to be committed at once.
-    mutating func change() {
-        needsDisk(within: .zero)
-        touch()
-    }
-
-    mutating func touch() {
-        revision += 1
-        isTouched = true
     }
 
     // MARK: Time

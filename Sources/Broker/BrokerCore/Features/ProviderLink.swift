@@ -492,7 +492,11 @@ struct ProviderLink: Sendable {
 
     /// Sends a renewal if an app waits or a check is due, and no renewal is in flight. Also sends the next report of a
     /// session's end that is due.
-    mutating func ask(_ facts: Facts) -> [Decision] {
+    ///
+    /// - Parameter began: When the oldest sign-in in progress began; `nil` if there is none. Buffered events do not
+    ///   apply to later sign-ins.
+    mutating func ask(during began: Duration?, _ facts: Facts) -> [Decision] {
+        if began == nil, !heard.isEmpty { heard = HeardEvents() }
         var decisions: [Decision] = []
         if isReachable, let (number, entry) = outbox.takeDue(at: facts.now.uptime) {
             decisions = [.perform(.tellSessionEnd(number, entry.record, keepsSession: entry.keepsSession))]
@@ -767,9 +771,6 @@ struct ProviderLink: Sendable {
         askSoon(facts)
         return []
     }
-
-    /// Clears the buffer when no sign-in is in progress: the events do not apply to later sign-ins.
-    mutating func forgetHeard() { if !heard.isEmpty { heard = HeardEvents() } }
 
     /// Schedules an early check with the provider, and an early attempt to send the pending ends of sessions.
     private mutating func askSoon(_ facts: Facts) {

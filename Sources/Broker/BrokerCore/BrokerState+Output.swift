@@ -14,7 +14,61 @@ enum StoredRow: Sendable {
     case erasure
 }
 
-// The changes to commit, and when. The engine has the store itself.
+// What the state gives to the outside: responses, entries of the log, and the changes to commit. The engine has the
+// store itself.
+
+// MARK: Responses
+
+extension BrokerState {
+    mutating func reply(_ number: UInt64, _ response: Response) {
+        effects.append(.reply(number, .success(response)))
+    }
+
+    mutating func refuse(_ request: Request, _ refusal: Refusal) {
+        effects.append(.reply(request.number, .failure(refusal)))
+        let entry = connected[request.connection]
+        let app =
+            switch request.call {
+            case .join, .leave: "enrolment"
+            case .forgetAccount: "administrator"
+            case let call where call.right != nil: "administrator"
+            case .overdue, .enforced: "enforcement"
+            case .providerEvents: "the organisation's provider"
+            default:
+                entry?.apps[request.claimed]?.app
+                    ?? "\(request.claimed?.printable(200) ?? "an app without a name") (not eligible)"
+            }
+        let user = entry?.caller.user ?? .max
+        apply(logQuota.refused(refusal, method: request.method, app: app, user: user, facts))
+    }
+
+    /// Sends the response or the refusal, unless the request waits.
+    mutating func respond(
+        to request: Request,
+        _ body: (inout BrokerState) throws(Refusal) -> Response?
+    ) {
+        do throws(Refusal) {
+            if let response = try body(&self) { reply(request.number, response) }
+        } catch {
+            refuse(request, error)
+        }
+    }
+
+    /// - Parameter change: The change that has to be committed first; `nil` means all changes up to now.
+    mutating func wait(
+        _ request: Request,
+        until: Duration? = nil,
+        for reason: WaitingRequest.Reason,
+        change: UInt64? = nil
+    ) {
+        let change = change ?? disk.changes
+        waiting[request.number] = WaitingRequest(request: request, until: until, reason: reason, change: change)
+        if case .stored = reason { urge() }
+    }
+}
+
+// MARK: The log and the disk
+
 extension BrokerState {
     static let diskPause = Duration.seconds(1)
     /// The limits of the log while the disk fails: of all entries, and of refusals among them. Callers can cause
@@ -35,6 +89,17 @@ extension BrokerState {
         // After a failure the pause is kept. Until then, requests that need the disk are refused.
         if disk.problem == nil || disk.due == nil { facts.disk.due = min(disk.due ?? due, due) }
         return disk.changes
+    }
+
+    /// Counts a change that has to be committed at once.
+    mutating func change() {
+        needsDisk(within: .zero)
+        touch()
+    }
+
+    mutating func touch() {
+        revision += 1
+        isTouched = true
     }
 
     /// Starts the next write at once, because a request waits for all changes up to now.
@@ -69,6 +134,17 @@ extension BrokerState {
         needsDisk(within: Facts.Disk.lazyWrite)
     }
 
+    /// Logs an event that an app can repeat, unless the app has reached a limit.
+    mutating func enterRepeatable(
+        _ event: AuditEntry.Event,
+        _ kind: String,
+        _ session: UInt64,
+        _ participant: Participant,
+        detail: String? = nil
+    ) {
+        apply(logQuota.repeated(event, kind, session, participant, detail: detail, facts))
+    }
+
     /// Shortens a log that waits for the disk. If it is too long, it first loses the oldest refusals beyond their own
     /// limit, and then the oldest entries.
     static func bounded(_ log: [AuditEntry]) -> [AuditEntry] {
@@ -88,8 +164,10 @@ extension BrokerState {
         facts.ledger.fold(keeping: Self.keptDebts)
     }
 
+    var isWriteDue: Bool { disk.writing == nil && disk.due.map { $0 <= now.uptime } ?? false }
+
     mutating func writeIfDue() {
-        guard disk.writing == nil, let due = disk.due, due <= now.uptime else { return }
+        guard isWriteDue else { return }
         var batch = Batch(number: disk.changes)
         for row in unsaved.offer() {
             switch row {
@@ -128,7 +206,6 @@ extension BrokerState {
         if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
         facts.disk.problem = problem
         facts.disk.due = now.uptime + Self.diskPause
-        if let pending, pending.change <= batch.number { dropPendingSignIn(because: .failed(problem)) }
     }
 
     package var isOnDisk: Bool { disk.isIdle }

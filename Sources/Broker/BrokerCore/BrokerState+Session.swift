@@ -4,8 +4,54 @@ import Identity
 import Logging
 @_spi(Extensions) import SharedDevice
 
-/// The steps of a sign-in that change the device: its session begins, and is committed or dropped.
+/// How a session begins, is committed or dropped, and ends.
 extension BrokerState {
+    /// Makes `next` the device's state at once, and tells all apps.
+    ///
+    /// - Parameter cause: The user, app or rule that caused the change, for the log.
+    mutating func enter(_ next: DeviceState, cause: String) {
+        let before = device
+        if let account = before.account, next.account == nil {
+            facts.ledger.end(before.epoch, at: now)
+            enterLog(.signedOut, session: before.epoch, account: account, detail: cause)
+            noteCompletion(before.epoch, detail: "no app held any data")
+            if next.mode == .shared { seat.sessionEnded(before.epoch, facts) }
+        }
+        if next.mode != before.mode { enterLog(.modeChanged, detail: "\(next.mode.rawValue), by \(cause)") }
+        enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
+        facts.device = next
+        unsaved.insert(.device)
+        directoryTokens.drop()
+        if next.account == nil { apply(provider.close(facts)) }
+        prune()
+        needsDisk(within: .zero)
+        if next.account == nil {
+            effects.append(.noteState(next))
+            // Also tries a disk that has just failed, because the noted state has to reach the disk.
+            facts.disk.due = now.uptime
+        }
+        announce(modeChanged: next.mode != before.mode)
+        touch()
+    }
+
+    /// Tells all apps to ask for the state: after a change, and after a start or a loss of the bus, when they may have
+    /// missed a signal.
+    mutating func announce(modeChanged: Bool) {
+        effects.append(.announce(modeChanged: modeChanged))
+        wakeups.remind(facts)
+        apply(automaticSignOut.look(facts))
+        apply(wakeups.startDebtors(facts))
+    }
+
+    mutating func signOutAutomatically(because reason: String) {
+        dropPendingSignIn(because: .requestAbandoned)
+        guard let next = try? device.signingOut(nil) else { return }
+        enter(next, cause: reason)
+        effects.append(.note(.notice, "signed out automatically", ["reason": reason, "epoch": "\(device.epoch)"]))
+    }
+
+    // MARK: Sign-ins
+
     mutating func startSignIn(_ request: Request, _ participant: Participant) throws(Refusal) {
         if case .signIn = request.call { return apply(try signIns.signIn(request, participant, facts)) }
         let isAgain = provider.needsPerson && device.account != nil
@@ -187,6 +233,20 @@ extension BrokerState {
     }
 
     // MARK: The organisation
+
+    /// Changes the device's membership. An account that the new rules do not admit is signed out.
+    mutating func changeMembership(to next: Membership?, by account: Account) {
+        enterLog(next == nil ? .left : .joined, account: account, detail: next.map { "tenant \($0.tenantIdentifier)" })
+        facts.membership = next
+        unsaved.insert(.membership)
+        dropPendingSignIn(because: next == nil ? .deviceNotJoined : .tenantMismatch)
+        if next == nil, device.account != nil {
+            enter(device.next(mode: device.mode, account: nil), cause: "the device's leaving")
+        } else if let state = device.under(device.mode, facts.rules) {
+            enter(state, cause: "the device's joining")
+        }
+        change()
+    }
 
     mutating func join(_ request: Request, _ account: Account) throws(Refusal) {
         // The configuration may have changed during the password check.
