@@ -273,7 +273,7 @@ let package = Package(
             ],
             path: "Tests/Broker",
             exclude: [
-                "ProfileConversionTests/Fixtures", "ProtocolModel", "SharedDeviceHostileTests/Programs",
+                "ProfileConversionTests/Fixtures", "ProtocolModel", "README.md", "SharedDeviceHostileTests/Programs",
                 "SharedDeviceSimulationTests/README.md", "SharedDeviceSimulationTests/mutants", "booted-check",
                 "booted-device", "booted-login-check", "features-check", "install-broker-check",
             ]
