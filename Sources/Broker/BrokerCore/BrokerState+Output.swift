@@ -1,3 +1,4 @@
+import Basics
 import DeviceConfiguration
 import FoundationEssentials
 import Identity

@@ -1,4 +1,3 @@
-import Basics
 import DeviceConfiguration
 import FoundationEssentials
 import Identity

@@ -3,6 +3,39 @@ import FoundationEssentials
 // Limits of what one process, one user and all users together may request. Pure: the caller passes the time of the
 // monotonic clock.
 
+/// Lets each key have a number of turns at first, and one more after each interval.
+struct RateLimit<Key: Hashable & Sendable>: Sendable {
+    private let burst: Int
+    private let interval: Duration
+    /// When each key has all of its turns again. A key without an entry has them.
+    private var restored: [Key: Duration] = [:]
+
+    var count: Int { restored.count }
+
+    init(burst: Int, every interval: Duration) { (self.burst, self.interval) = (burst, interval) }
+
+    /// How long until the key has a turn; `nil` if it has one now.
+    ///
+    /// - Parameter waiting: How many of its turns are not taken yet.
+    func pause(of key: Key, waiting: Int = 0, at now: Duration) -> Duration? {
+        let pause = debt(of: key, at: now) + interval * (waiting - burst + 1)
+        return pause > .zero ? pause : nil
+    }
+
+    /// How long until the key has all of its turns again.
+    func debt(of key: Key, at now: Duration) -> Duration { max(restored[key] ?? now, now) - now }
+
+    mutating func take(_ key: Key, at now: Duration) {
+        restored = restored.filter { $0.value > now }
+        restored[key, default: now] += interval
+    }
+
+    mutating func giveBack(_ time: Duration, to key: Key, at now: Duration) {
+        let rest = debt(of: key, at: now) - time
+        restored[key] = rest > .zero ? now + rest : nil
+    }
+}
+
 /// Slows down the guessing of passwords.
 ///
 /// Failures count for each pair of calling user and tried name, so that a user cannot lock out the callers of another
@@ -11,11 +44,10 @@ import FoundationEssentials
 ///
 /// An attempt counts as failed from its admission until it has succeeded. Otherwise many attempts could pass at once
 /// before the first has failed.
-package struct PasswordThrottle: Sendable {
-    private struct Attempt: Hashable {
+struct PasswordThrottle: Sendable {
+    private struct Guess: Hashable {
         let user: UInt32
-        /// The name that was tried; `nil` counts all attempts of the user.
-        let name: String?
+        let name: String
     }
 
     /// How many attempts with one name may fail before the next has to wait.
@@ -25,42 +57,36 @@ package struct PasswordThrottle: Sendable {
     /// How long it takes to forget one failure. Failures are forgotten one after the other.
     static let decay = Duration.seconds(30)
 
-    /// When all failures will be forgotten, if none is added.
-    private var entries: [Attempt: Duration] = [:]
+    /// The number of names is limited by the failures that each user may have with all names.
+    private var names = RateLimit<Guess>(burst: PasswordThrottle.allowedFailures, every: PasswordThrottle.decay)
+    private var users = RateLimit<UInt32>(burst: PasswordThrottle.allowedOfUser, every: PasswordThrottle.decay)
 
-    package var count: Int { entries.keys.count { $0.name != nil } }
+    var count: Int { names.count }
 
     /// Admits and counts an attempt.
     ///
     /// - Returns: How long the attempt has to wait; `nil` if it was admitted.
-    package mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Duration? {
-        let (one, all) = (Attempt(user: user, name: name), Attempt(user: user, name: nil))
-        for (attempt, allowed) in [(one, Self.allowedFailures), (all, Self.allowedOfUser)] {
-            guard let end = entries[attempt] else { continue }
-            let wait = end - now - Self.decay * (allowed - 1)
-            if wait > .zero { return wait }
-        }
-        // The number of names is limited by the failures that each user may have with all names.
-        entries = entries.filter { $0.value > now }
-        for attempt in [one, all] { entries[attempt] = (entries[attempt] ?? now) + Self.decay }
+    mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Duration? {
+        let guess = Guess(user: user, name: name)
+        if let wait = names.pause(of: guess, at: now) ?? users.pause(of: user, at: now) { return wait }
+        names.take(guess, at: now)
+        users.take(user, at: now)
         return nil
     }
 
     /// Records that the password was right: this attempt and earlier failures with this name no longer count.
-    package mutating func succeeded(_ name: String, of user: UInt32, at now: Duration) {
-        let one = Attempt(user: user, name: name)
-        if let end = entries[one], end > now { forget(end - now, of: Attempt(user: user, name: nil), at: now) }
-        entries[one] = nil
+    mutating func succeeded(_ name: String, of user: UInt32, at now: Duration) {
+        forget(names.debt(of: Guess(user: user, name: name), at: now), name, user, at: now)
     }
 
     /// Takes back an admitted attempt that had no result through no fault of the person.
-    package mutating func cancelled(_ name: String, of user: UInt32, at now: Duration) {
-        for name in [name, nil] { forget(Self.decay, of: Attempt(user: user, name: name), at: now) }
+    mutating func cancelled(_ name: String, of user: UInt32, at now: Duration) {
+        forget(Self.decay, name, user, at: now)
     }
 
-    private mutating func forget(_ time: Duration, of attempt: Attempt, at now: Duration) {
-        guard let end = entries[attempt] else { return }
-        entries[attempt] = end - time > now ? end - time : nil
+    private mutating func forget(_ time: Duration, _ name: String, _ user: UInt32, at now: Duration) {
+        names.giveBack(time, to: Guess(user: user, name: name), at: now)
+        users.giveBack(time, to: user, at: now)
     }
 }
 

@@ -225,6 +225,15 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .tooManyAttempts,
         "too many requests of this user are pending; try again when some of them have a response"
     )
+    /// - Parameter pause: How long until the app may cause a request to the provider.
+    static func askedTooOften(_ pause: Duration) -> Refusal {
+        // Rounded up, so that an app that waits for this time has waited long enough.
+        let seconds = pause.components.seconds + (pause.components.attoseconds > 0 ? 1 : 0)
+        return Refusal(
+            .tooManyAttempts,
+            "this app has caused too many requests to the organisation's provider; try again in \(seconds) s, or keep tokens until they expire"
+        )
+    }
     package static func missing(_ field: String) -> Refusal {
         Refusal(.invalidRequest, "the request lacks “\(field)”; add it")
     }

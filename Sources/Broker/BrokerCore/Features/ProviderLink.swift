@@ -91,8 +91,11 @@ struct ProviderLink: Sendable {
     private(set) var lastNumber: UInt64 = 0
     /// The apps that wait for a token, in order of their requests.
     private var queue: [TokenRequest] = []
-    /// Limits how often apps cause renewals.
-    private var pace = QuestionPace()
+    /// Limits how often each app causes a renewal, whatever its result: each one costs a request over the network and a
+    /// commit. Starts again with the next sign-in, because another person may be granted other scopes.
+    private var pace = ProviderLink.newPace
+    /// The scopes that the provider last refused to each app since the sign-in.
+    private var refused: [Participant: Set<String>] = [:]
 
     // MARK: Ends and events
 
@@ -119,6 +122,8 @@ struct ProviderLink: Sendable {
     static let soonPause = Duration.seconds(30)
     /// How far the provider's clock may be behind this device's clock, in seconds.
     static let clockSkew: TimeInterval = 60
+
+    private static let newPace = RateLimit<Participant>(burst: 16, every: .seconds(15))
 
     /// Continues the session that an earlier run of the broker has opened, if an account is signed in.
     init(_ content: StoredContent, isSignedIn: Bool, at now: Moment) {
@@ -150,6 +155,7 @@ struct ProviderLink: Sendable {
         forgetRequests()
         isGood(since: facts.now.uptime)
         (identity, recordProblem) = (nil, nil)
+        (pace, refused) = (Self.newPace, [:])
         tokens.keepCommon(keepIdentity(signIn.token))
         scheduleCheck(facts)
     }
@@ -310,9 +316,9 @@ struct ProviderLink: Sendable {
         // A request for a token that is already awaited gets it from the same renewal.
         if !queue.contains(where: token.isSameToken(as:)) {
             let waiting = Set(queue.filter { $0.participant == participant }.map(\.scopes)).count
-            if let pause = pace.pause(of: asker(participant), waiting: waiting, at: facts.now.uptime) {
+            if let pause = pace.pause(of: participant, waiting: waiting, at: facts.now.uptime) {
                 // The app has used up its requests. It gets the cached result, or a refusal.
-                if pace.hasRefused(token.scopes, to: asker(participant)) { throw .scopesNotGranted }
+                if refused[participant] == token.scopes { throw .scopesNotGranted }
                 guard let kept = storedToken(for: token, facts) else { throw .askedTooOften(pause) }
                 return [try handOver(kept, for: token, facts)]
             }
@@ -365,12 +371,6 @@ struct ProviderLink: Sendable {
         var token = token
         token.identity = nil
         return token
-    }
-
-    /// The key of the app's request count. The count starts again at the next sign-in, which an app cannot cause
-    /// without a person.
-    private func asker(_ participant: Participant) -> QuestionPace.Asker {
-        QuestionPace.Asker(participant: participant, generation: generation)
     }
 
     /// The scopes to request, limited by the app's manifest. An app that names no scopes gets all of its manifest's
@@ -515,7 +515,7 @@ struct ProviderLink: Sendable {
         if isEarly { soon = nil }
         // A check requests no scopes, because a refusal of scopes says nothing about the session.
         let token = isDue ? nil : queue.first
-        if let token { pace.take(asker(token.participant), at: facts.now.uptime) }
+        if let token { pace.take(token.participant, at: facts.now.uptime) }
         renewal = Renewal(number: lastNumber, generation: generation, token: token, isEarly: isEarly)
         let mayBeUsed = self.mayBeUsed || outbox.revokes(record.person)
         let scopes = token?.scopes ?? []
@@ -564,17 +564,17 @@ struct ProviderLink: Sendable {
         if case .scopeRefused = outcome, let token = renewal.token {
             // This says nothing about the session or its record, so it delays neither the next check nor the end of the
             // grace.
-            pace.note(token.scopes, to: asker(token.participant))
+            refused[token.participant] = token.scopes
             return refuseTokens(.scopesNotGranted) { $0.isSameToken(as: token) } + settle(!mayBeUsed)
         }
         scheduleCheck(facts)
         if needsPerson { return renewedInVain(outcome, facts) }
         var decisions: [Decision] = problem == nil ? [] : [.touch]
         problem = nil
-        mayBeUsed = mayBeUsed(after: outcome, isDoubtful: renewal.isDoubtful)
-        (pausedUntil, failures) = (nil, isNothing(outcome) ? failures : 0)
+        pausedUntil = nil
         switch outcome {
         case .renewed(let token, let record):
+            (mayBeUsed, failures) = (renewal.isDoubtful, 0)
             isGood(since: facts.now.uptime)
             if loggedFailure != nil {
                 loggedFailure = nil
@@ -587,11 +587,16 @@ struct ProviderLink: Sendable {
             }
             decisions += take(token, for: renewal.token, facts)
         case .sessionOver:
+            (mayBeUsed, failures) = (false, 0)
             decisions += endByProvider("the provider has ended its session", facts)
             if !needsPerson { return decisions }
-        case .reauthenticationNeeded: decisions += needPerson(facts)
+        case .reauthenticationNeeded:
+            (mayBeUsed, failures) = (false, 0)
+            decisions += needPerson(facts)
+        // An outcome without a check of the token does not confirm that the token is valid.
         case .misconfigured(let error): decisions += fail(error, facts)
-        case .unavailable(let error, _):
+        case .unavailable(let error, let mayBeUsed):
+            self.mayBeUsed = mayBeUsed || renewal.isDoubtful
             decisions += fail(error, facts)
             if renewal.isEarly, failures <= Self.earlyFailures { soon = soon ?? facts.now.uptime }
         case .scopeRefused:
@@ -612,24 +617,6 @@ struct ProviderLink: Sendable {
             return [.persist(.provider, within: .zero)]
         case .sessionOver: return endByProvider("the provider has ended its session", facts)
         case .renewed, .reauthenticationNeeded, .misconfigured, .scopeRefused, .unavailable: return []
-        }
-    }
-
-    private func isNothing(_ outcome: RenewalOutcome) -> Bool {
-        switch outcome {
-        case .misconfigured, .unavailable, .scopeRefused: true
-        case .renewed, .sessionOver, .reauthenticationNeeded: false
-        }
-    }
-
-    /// Whether the record's token may be used up. An outcome without a check of the token does not confirm that the
-    /// token is valid.
-    private func mayBeUsed(after outcome: RenewalOutcome, isDoubtful: Bool) -> Bool {
-        switch outcome {
-        case .renewed: isDoubtful
-        case .sessionOver, .reauthenticationNeeded: false
-        case .misconfigured, .scopeRefused: mayBeUsed
-        case .unavailable(_, let mayBeUsed): mayBeUsed || isDoubtful
         }
     }
 

@@ -96,6 +96,18 @@ struct PasswordThrottleTests {
     }
 }
 
+@Suite("Rate limit")
+struct RateLimitTests {
+    @Test("a key that has all of its turns again is discarded")
+    func memory() {
+        var limit = RateLimit<Int>(burst: 16, every: .seconds(15))
+        for key in 0..<100 { limit.take(key, at: .zero) }
+        #expect(limit.count == 100)
+        limit.take(100, at: .seconds(15))
+        #expect(limit.count == 1)
+    }
+}
+
 @Suite("Rate limit of log entries")
 struct LogLimiterTests {
     private func at(_ seconds: Double) -> Duration { .seconds(seconds) }

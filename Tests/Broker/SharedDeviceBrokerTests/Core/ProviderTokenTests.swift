@@ -319,16 +319,4 @@ struct ProviderTokenTests {
         for _ in 1...20 { _ = try device.token(refresh: true) }
         device.expectRenewals(16)
     }
-
-    @Test("an idle app's limit is discarded")
-    func memory() {
-        var pace = QuestionPace()
-        func asker(_ user: UInt32) -> QuestionPace.Asker {
-            QuestionPace.Asker(participant: Participant(app: "till", user: user), generation: 1)
-        }
-        for user: UInt32 in 0..<100 { pace.take(asker(user), at: .zero) }
-        #expect(pace.count == 100)
-        pace.take(asker(100), at: .seconds(15))
-        #expect(pace.count == 1)
-    }
 }
