@@ -61,6 +61,7 @@ package struct Request: Sendable {
         case leave(Credentials)
         /// If `session` is given, only that session is ended: the caller may have seen an earlier one.
         case signOutAnyone(identifier: String?, session: UInt64? = nil, reason: String)
+        /// Without a user, the app of every user; without a session, every session whose cleanup the app owes.
         case waive(app: String, user: UInt32?, session: UInt64?, reason: String)
         /// Another process has removed the account's user from the directory.
         case forgetAccount(identifier: String)

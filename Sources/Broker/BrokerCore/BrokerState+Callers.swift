@@ -46,8 +46,7 @@ extension BrokerState {
         case .currentAccount:
             tell(debtor)
             return session(nil, owing: owed)
-        case .report(let progress, let session, let mark, let detail):
-            return report(request, progress, session, debtor, mark, detail)
+        case .report: return report(request, debtor)
         default: throw refusal
         }
     }

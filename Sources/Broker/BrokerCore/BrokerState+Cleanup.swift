@@ -10,14 +10,8 @@ extension BrokerState {
     ///
     /// A report on a cleanup that the app does not owe changes nothing, because a report may arrive twice. The response
     /// says if a receipt does not count because its sender began under another mark.
-    mutating func report(
-        _ request: Request,
-        _ progress: CleanupReport.Progress,
-        _ session: UInt64,
-        _ participant: Participant,
-        _ mark: UInt64,
-        _ detail: String?
-    ) -> Response? {
+    mutating func report(_ request: Request, _ participant: Participant) -> Response? {
+        guard case .report(let progress, let session, let mark, let detail) = request.call else { return nil }
         let before = ledger.parts[session]?[participant]
         let effect = facts.ledger.report(
             progress,
@@ -50,17 +44,8 @@ extension BrokerState {
     }
 
     /// Waives an app's cleanup: an administrator declares it done.
-    ///
-    /// - Parameters:
-    ///   - user: The user that runs the app; `nil` means every user.
-    ///   - session: The session; `nil` means every session whose cleanup the app owes.
-    mutating func waive(
-        _ request: Request,
-        _ app: String,
-        _ user: UInt32?,
-        _ session: UInt64?,
-        _ reason: String
-    ) -> Response? {
+    mutating func waive(_ request: Request) -> Response? {
+        guard case .waive(let app, let user, let session, let reason) = request.call else { return nil }
         var waived: Set<UInt64> = []
         for participant in ledger.debtors.sorted()
         where participant.app == app && (user ?? participant.user) == participant.user {

@@ -77,27 +77,36 @@ extension BrokerState {
         try facts.checkPrompt(participant, request.call)
         switch request.call {
         case .currentAccount: return try currentAccount(request, participant)
-        case .signIn, .beginSignIn:
-            try startSignIn(request, participant)
-            return nil
-        case .completeSignIn, .awaitSignIn:
-            apply(try signIns.continueSignIn(request, participant, facts))
-            return nil
+        case .signIn, .beginSignIn: try startSignIn(request, participant)
+        case .completeSignIn, .awaitSignIn: apply(try signIns.continueSignIn(request, participant, facts))
         case .cancelSignIn(let label):
             cancelSignIn(label, of: request.connection)
             return .done
         case .acquireToken(let identifier, let scopes, let refresh, let session):
-            return try acquireToken(request, participant, identifier, scopes, refresh, session)
+            let account = try facts.checkAccount(identifier, session)
+            guard policy.identity != .loginSession else { throw .noTokens }
+            try facts.checkOwesNothing(participant, request.connection)
+            let wanted = TokenRequest(
+                request: request,
+                participant: participant,
+                account: account,
+                epoch: device.epoch,
+                scopes: scopes,
+                areNamed: !scopes.isEmpty,
+                isRefresh: refresh
+            )
+            let isOfProvider = provider.session != nil
+            apply(try isOfProvider ? provider.acquireToken(wanted, facts) : directoryTokens.acquireToken(wanted, facts))
         case .signOut(let identifier, let session):
             return try signOut(request, identifier, session, cause: participant.app)
-        case .report(let progress, let session, let mark, let detail):
-            return report(request, progress, session, participant, mark, detail)
+        case .report: return report(request, participant)
         case .round: return round(request)
         case .activity:
             apply(automaticSignOut.noteActivity(facts))
             return .done
-        default: return nil
+        default: break
         }
+        return nil
     }
 
     // MARK: Waiting
@@ -139,23 +148,15 @@ extension BrokerState {
             // result.
             if let problem = disk.problem, !request.call.isSignOut { throw .failed(problem) }
             waiting[request.number] = entry
-            return nil
-        case .signIn(let participant):
-            try startSignIn(request, participant)
-            return nil
-        case .overdue:
-            apply(try enforcement.checkAgain(request, facts))
-            return nil
+        case .signIn(let participant): try startSignIn(request, participant)
+        case .overdue: apply(try enforcement.checkAgain(request, facts))
         case .round: return round(request)
         case .status: return status(request)
         case .log where isLate: return .log([])
-        case .log(let writes) where writes == disk.logWrites:
-            waiting[request.number] = entry
-            return nil
-        case .log:
-            apply(try administration.readLog(request, facts))
-            return nil
+        case .log(let writes) where writes == disk.logWrites: waiting[request.number] = entry
+        case .log: apply(try administration.readLog(request, facts))
         }
+        return nil
     }
 
     // MARK: Administration
@@ -169,7 +170,7 @@ extension BrokerState {
         case .leave: if let account { try leave(request, account) }
         case .signOutAnyone(let identifier, let session, let reason):
             return try signOut(request, identifier, session, cause: reason)
-        case .waive(let app, let user, let session, let reason): return waive(request, app, user, session, reason)
+        case .waive: return waive(request)
         case .runningApps: return .runningApps(runningApps)
         case .status: return status(request)
         case .log: apply(try administration.readLog(request, facts))
@@ -238,25 +239,6 @@ extension BrokerState {
     }
 
     // MARK: Tokens
-
-    private mutating func acquireToken(
-        _ request: Request,
-        _ participant: Participant,
-        _ identifier: String,
-        _ scopes: Set<String>,
-        _ refresh: Bool,
-        _ session: UInt64?
-    ) throws(Refusal) -> Response? {
-        let account = try facts.checkAccount(identifier, session)
-        guard policy.identity != .loginSession else { throw .noTokens }
-        try facts.checkOwesNothing(participant, request.connection)
-        if provider.session != nil {
-            apply(try provider.acquireToken(request, participant, account, scopes, refresh: refresh, facts))
-        } else {
-            apply(try directoryTokens.acquireToken(request, participant, account, scopes, refresh: refresh, facts))
-        }
-        return nil
-    }
 
     /// Gives the app a token, once the ledger entry that it may hold data of the session is committed.
     mutating func handOver(

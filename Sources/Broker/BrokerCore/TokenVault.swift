@@ -2,6 +2,27 @@ import FoundationEssentials
 package import Identity
 import SharedDevice
 
+/// An app's request for a token.
+struct TokenRequest: Sendable {
+    let request: Request
+    let participant: Participant
+    let account: Account
+    /// The session.
+    let epoch: UInt64
+    var scopes: Set<String>
+    /// Whether the app named the scopes and gets all of them or none. Otherwise it gets the scopes of its manifest that
+    /// are granted.
+    let areNamed: Bool
+    /// Whether the app asks for a new token instead of a cached one.
+    let isRefresh: Bool
+
+    func isSameToken(as other: TokenRequest) -> Bool { participant == other.participant && scopes == other.scopes }
+
+    func handOver(_ token: AccessToken) -> Decision {
+        .handOver(request, participant, Grant(account: account, epoch: epoch, token: token))
+    }
+}
+
 /// The access tokens of the open session, in memory only. Each app has separate tokens, and all of them are dropped
 /// with the session.
 ///

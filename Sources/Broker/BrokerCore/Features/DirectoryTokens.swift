@@ -3,43 +3,22 @@ import SharedDevice
 
 /// The tokens that the device's own directory issues to apps.
 struct DirectoryTokens: Sendable {
-    private struct Issue: Sendable {
-        let request: Request
-        let participant: Participant
-        let scopes: Set<String>
-        let identifier: String
-        let epoch: UInt64
-    }
-
     private var tokens = TokenVault()
     /// The requests that wait for the directory.
-    private var issues: [UInt64: Issue] = [:]
+    private var issues: [UInt64: TokenRequest] = [:]
 
     /// Gives the app a token: a cached one or a new one.
-    mutating func acquireToken(
-        _ request: Request,
-        _ participant: Participant,
-        _ account: Account,
-        _ scopes: Set<String>,
-        refresh: Bool,
-        _ facts: Facts
-    ) throws(Refusal) -> [Decision] {
+    mutating func acquireToken(_ wanted: TokenRequest, _ facts: Facts) throws(Refusal) -> [Decision] {
+        let (participant, scopes) = (wanted.participant, wanted.scopes)
         try facts.checkScopes(scopes, of: participant)
-        let epoch = facts.device.epoch
-        if !refresh, let kept = tokens.token(for: participant, scopes: scopes, at: facts.now) {
-            return [.handOver(request, participant, Grant(account: account, epoch: epoch, token: kept))]
+        if !wanted.isRefresh, let kept = tokens.token(for: participant, scopes: scopes, at: facts.now) {
+            return [wanted.handOver(kept)]
         }
         guard issues.values.count(where: { $0.participant.user == participant.user }) < Facts.tokensOfUser else {
             throw .tooManyQuestions
         }
-        issues[request.number] = Issue(
-            request: request,
-            participant: participant,
-            scopes: scopes,
-            identifier: account.identifier,
-            epoch: epoch
-        )
-        return [.perform(.issueToken(request.number, account, scopes: scopes))]
+        issues[wanted.request.number] = wanted
+        return [.perform(.issueToken(wanted.request.number, wanted.account, scopes: scopes))]
     }
 
     /// - Returns: `nil` if the token is not for a request of an app.
@@ -52,12 +31,11 @@ struct DirectoryTokens: Sendable {
         switch result {
         case .failure(let error): return [.refuse(issue.request, Refusal(error))]
         case .success(let token):
-            guard let account = facts.device.account, issue.epoch == facts.device.epoch else {
-                return [.refuse(issue.request, facts.sessionIsOver(issue.identifier))]
+            guard facts.device.account != nil, issue.epoch == facts.device.epoch else {
+                return [.refuse(issue.request, facts.sessionIsOver(issue.account.identifier))]
             }
             keep(token, for: issue.participant, issue.scopes, facts)
-            let grant = Grant(account: account, epoch: issue.epoch, token: token)
-            return [.handOver(issue.request, issue.participant, grant)]
+            return [issue.handOver(token)]
         }
     }
 

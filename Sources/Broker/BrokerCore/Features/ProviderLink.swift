@@ -25,20 +25,6 @@ struct ProviderLink: Sendable {
         var isDoubtful = false
     }
 
-    struct TokenRequest: Sendable {
-        let request: Request
-        let participant: Participant
-        let account: Account
-        let scopes: Set<String>
-        /// Whether the app named the scopes and gets all of them or none. Otherwise it gets the scopes of its manifest
-        /// that are granted.
-        let areNamed: Bool
-        /// Whether the app asks for a new token instead of a cached one.
-        let isRefresh: Bool
-
-        func isSameToken(as other: TokenRequest) -> Bool { participant == other.participant && scopes == other.scopes }
-    }
-
     // MARK: The session
 
     /// The session; `nil` if no account is signed in, or if the account belongs to another directory.
@@ -291,22 +277,10 @@ struct ProviderLink: Sendable {
     // MARK: Tokens
 
     /// Gives the app a token of the provider: a cached one or a new one.
-    mutating func acquireToken(
-        _ request: Request,
-        _ participant: Participant,
-        _ account: Account,
-        _ wanted: Set<String>,
-        refresh: Bool,
-        _ facts: Facts
-    ) throws(Refusal) -> [Decision] {
-        let token = TokenRequest(
-            request: request,
-            participant: participant,
-            account: account,
-            scopes: try scopes(wanted, for: participant, facts),
-            areNamed: !wanted.isEmpty,
-            isRefresh: refresh
-        )
+    mutating func acquireToken(_ wanted: TokenRequest, _ facts: Facts) throws(Refusal) -> [Decision] {
+        let participant = wanted.participant
+        var token = wanted
+        token.scopes = try scopes(wanted.scopes, for: participant, facts)
         if needsPerson { throw personNeeded }
         if let kept = keptToken(for: token, facts) { return [try handOver(kept, for: token, facts)] }
         if isPaused(facts), renewal == nil, let problem { throw problem }
@@ -329,8 +303,7 @@ struct ProviderLink: Sendable {
 
     private func handOver(_ token: AccessToken, for request: TokenRequest, _ facts: Facts) throws(Refusal) -> Decision {
         try checkGrant(token, for: request, facts)
-        let grant = Grant(account: request.account, epoch: facts.device.epoch, token: token)
-        return .handOver(request.request, request.participant, grant)
+        return request.handOver(token)
     }
 
     private func rights(of participant: Participant, _ facts: Facts) -> TokenRights {
