@@ -237,9 +237,10 @@ extension Decoder {
         try keys { Key(stringValue: $0) == nil }
     }
 
-    /// The keys that fulfil the condition, in alphabetical order.
+    /// The keys that fulfil the condition, in alphabetical order, except the name of a schema, which an editor reads.
     func keys(where isWanted: (String) -> Bool) throws -> [String] {
-        try container(keyedBy: AnyKey.self).allKeys.map(\.stringValue).filter(isWanted).sorted()
+        try container(keyedBy: AnyKey.self).allKeys.map(\.stringValue)
+            .filter { $0 != "$schema" && isWanted($0) }.sorted()
     }
 }
 

@@ -104,7 +104,8 @@ extension AppManifest: Decodable {
         case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, cleanup
     }
 
-    private static let keyNames = Key.allCases.map(\.rawValue) + TokenRights.Key.allCases.map(\.rawValue)
+    /// The names of all keys.
+    public static let keyNames = Key.allCases.map(\.rawValue) + TokenRights.Key.allCases.map(\.rawValue)
 
     /// Reads a manifest. May block, because it asks the system for the user and the executable's path.
     ///
