@@ -206,8 +206,8 @@ class Application:
 
         Restarts the inactivity timeout after which the device signs the user out.
 
-        Returns at once and may be called often: it sends at most one report every ten seconds. A sign-in and a request
-        for a token have the same effect.
+        Returns at once and may be called often: it sends at most one report every ten seconds. A sign-in has the same
+        effect; a request for a token does not.
         """
         now = time.monotonic()
         if self._noted_at is None or now - self._noted_at >= ACTIVITY_INTERVAL:

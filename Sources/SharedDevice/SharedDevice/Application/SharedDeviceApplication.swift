@@ -516,8 +516,8 @@ final class ActivityReporter: Sendable {
 
 extension SharedDeviceApplication {
     /// Reports that a person is using this app. Call it for each touch, key press or scan. If the device signs out
-    /// after a period of inactivity, the period restarts. A sign-in and a request for a token have the same effect; a
-    /// request for the current account does not.
+    /// after a period of inactivity, the period restarts. A sign-in has the same effect; requests for the current
+    /// account and for tokens do not.
     ///
     /// It returns at once, and may be called often: the broker is told at most every ten seconds, and only while it
     /// responds. So choose an inactivity period well above ten seconds.
