@@ -336,7 +336,7 @@ package struct DevicePolicy: Sendable, Equatable {
     /// The tenant whose users may sign in on a device that is not joined; `nil` means any tenant.
     package var tenantIdentifier: String?
     package var cleanup = CleanupPolicy()
-    /// When a session ends by time or inactivity.
+    /// When a session ends by itself.
     package var schedule = SignOutSchedule.Settings()
     package var endsAtScreenLock = false
     package var endsAtLogout = false
@@ -389,6 +389,7 @@ extension DevicePolicy {
         cleanup = configuration.cleanup
         schedule.inactivity = configuration.inactivityTimeout?.duration
         schedule.shiftEnds = Set(configuration.shiftEnds.map(\.minutes))
+        schedule.longest = configuration.longestSession?.duration
         endsAtScreenLock = configuration.signOutOnScreenLock
         endsAtLogout = configuration.signOutOnLogout
         endSessionURL = configuration.endSessionURL?.text

@@ -1,11 +1,12 @@
 package import DeviceConfiguration
 package import FoundationEssentials
 
-/// Decides when a session ends automatically: after a time of inactivity, or at the end of a shift.
+/// Decides when a session ends automatically: after a time of inactivity, at the end of a shift, or after the longest
+/// time of a session.
 ///
 /// Pure: the caller passes the time, and calls ``look(at:)`` again at the returned time.
 ///
-/// Shifts end by the wall clock. Inactivity is measured by the wall clock across a restart, and otherwise by the
+/// Shifts end by the wall clock. The other two are measured by the wall clock across a restart, and otherwise by the
 /// monotonic clock. The longer result counts, so that setting the wall clock back does not extend a session.
 package struct SignOutSchedule: Sendable {
     package struct Settings: Sendable, Equatable {
@@ -13,6 +14,8 @@ package struct SignOutSchedule: Sendable {
         package var inactivity: Duration?
         /// When shifts end, in minutes of the local day: 0 to 1439.
         package var shiftEnds: Set<Int> = []
+        /// How long a session may last; `nil` means no limit.
+        package var longest: Duration?
     }
 
     package enum Decision: Sendable, Equatable {
@@ -25,16 +28,21 @@ package struct SignOutSchedule: Sendable {
     package var settings: Settings
     package var localTime: LocalTime
     package private(set) var startedAt: Date
+    /// Like ``startedAt``, but never moved when the clock is set: an hour back and forth is no hour of the session.
+    private let began: Date
     /// When the device was last used, by the wall clock.
     package private(set) var lastActivity: Date
     /// When the device was last used, by the monotonic clock; `nil` until the first ``look(at:)`` or
     /// ``noteActivity(at:)``.
     private var lastUptime: Duration?
+    /// When the session began, by the monotonic clock; `nil` until the first ``look(at:)``.
+    private var startedUptime: Duration?
 
     package init(settings: Settings, localTime: LocalTime, startedAt: Date, lastActivity: Date) {
         self.settings = settings
         self.localTime = localTime
         self.startedAt = startedAt
+        began = startedAt
         self.lastActivity = max(startedAt, lastActivity)
     }
 
@@ -46,27 +54,34 @@ package struct SignOutSchedule: Sendable {
         // Times in the future mean that the clock was set back.
         startedAt = min(startedAt, now)
         lastActivity = min(lastActivity, now)
-        var next: Date?
+        // Computed even without a limit: one may be set later, after the clock was set back.
+        let age = Self.age(of: began, &startedUptime, at: moment)
+        let unused = Self.age(of: lastActivity, &lastUptime, at: moment)
+        var ends: [(at: Date, cause: String)] = []
         if let (end, minute) = shiftEnd {
-            guard end > now else {
-                let (hour, rest) = minute.quotientAndRemainder(dividingBy: 60)
-                return .signOut("shift end \(hour < 10 ? "0" : "")\(hour):\(rest < 10 ? "0" : "")\(rest)")
-            }
-            next = end
+            let (hour, rest) = minute.quotientAndRemainder(dividingBy: 60)
+            ends.append((end, "shift end \(hour < 10 ? "0" : "")\(hour):\(rest < 10 ? "0" : "")\(rest)"))
         }
-        // Computed even without an inactivity limit: one may be set later, after the clock was set back.
-        let unused = now.timeIntervalSince(lastActivity)
-        let since = lastUptime ?? moment.uptime - .seconds(unused)
-        lastUptime = since
-        if let inactivity = settings.inactivity {
-            let seconds = inactivity / .seconds(1)
-            let end = now.addingTimeInterval(seconds - max(unused, (moment.uptime - since) / .seconds(1)))
-            guard end > now else {
-                return .signOut("inactivity for \(seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)") s")
-            }
-            next = min(next ?? end, end)
+        for (limit, time, cause) in [
+            (settings.longest, age, "longest session of"), (settings.inactivity, unused, "inactivity for"),
+        ] {
+            guard let seconds = limit.map({ $0 / .seconds(1) }) else { continue }
+            let text = seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)"
+            ends.append((now.addingTimeInterval(seconds - time), "\(cause) \(text) s"))
         }
-        return .look(at: next)
+        if let past = ends.first(where: { $0.at <= now }) { return .signOut(past.cause) }
+        return .look(at: ends.map(\.at).min())
+    }
+
+    /// The time since `date` in seconds, by the clock that shows the longer time.
+    ///
+    /// - Parameter uptime: The same point by the monotonic clock; set here if it is unknown. A date in the future then
+    ///   counts as now.
+    private static func age(of date: Date, _ uptime: inout Duration?, at moment: Moment) -> Double {
+        let age = max(0, moment.wall.timeIntervalSince(date))
+        let since = uptime ?? moment.uptime - .seconds(age)
+        uptime = since
+        return max(age, (moment.uptime - since) / .seconds(1))
     }
 
     /// The first end of a shift after the session began. A local time that the change to summer time skips counts as

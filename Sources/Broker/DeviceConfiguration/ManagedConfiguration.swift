@@ -32,6 +32,8 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var inactivityTimeout: Seconds?
     /// The local times at which the device signs its user out each day.
     public var shiftEnds: [TimeOfDay] = []
+    /// How long a session may last, even if the device is in use; more than zero.
+    public var longestSession: Seconds?
     public var signOutOnScreenLock = false
     public var signOutOnLogout = false
     /// The identity provider's page that ends its session in a browser.
@@ -106,7 +108,7 @@ extension ManagedConfiguration: Codable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
         case tenantIdentifier, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
-        case inactivityTimeout, shiftEnds, signOutOnScreenLock, signOutOnLogout, endSessionURL
+        case inactivityTimeout, shiftEnds, longestSession, signOutOnScreenLock, signOutOnLogout, endSessionURL
         case enableSSOOnAllManagedApps = "Enable_SSO_On_All_ManagedApps"
         case appAllowList = "AppAllowList"
         case appBlockList = "AppBlockList"
@@ -134,15 +136,9 @@ extension ManagedConfiguration: Codable {
         cleanupTimeout = try values.optional(.cleanupTimeout)
         requiresEnrolment = try values.optional(.requiresEnrolment)
         requiresJoin = try values.optional(.requiresJoin) ?? false
-        inactivityTimeout = try values.optional(.inactivityTimeout)
-        if inactivityTimeout?.value == 0 {
-            throw DecodingError.invalid(
-                "it is 0 seconds",
-                remedy: "write more than 0, or leave the key out",
-                at: [Key.inactivityTimeout]
-            )
-        }
+        inactivityTimeout = try Self.limit(.inactivityTimeout, in: values)
         shiftEnds = try values.optional(.shiftEnds) ?? []
+        longestSession = try Self.limit(.longestSession, in: values)
         signOutOnScreenLock = try values.optional(.signOutOnScreenLock) ?? false
         signOutOnLogout = try values.optional(.signOutOnLogout) ?? false
         endSessionURL = try values.optional(.endSessionURL)
@@ -158,6 +154,19 @@ extension ManagedConfiguration: Codable {
         } else {
             idleKeys = try decoder.keys { OrganisationSettings.Key(rawValue: $0) != nil }
         }
+    }
+
+    /// Reads a time after which a session ends. It must not be zero, because no session could begin.
+    private static func limit(_ key: Key, in values: KeyedDecodingContainer<Key>) throws -> Seconds? {
+        let limit: Seconds? = try values.optional(key)
+        guard limit?.value != 0 else {
+            throw DecodingError.invalid(
+                "it is 0 seconds",
+                remedy: "write more than 0, or leave the key out",
+                at: [key]
+            )
+        }
+        return limit
     }
 
     /// Refuses secrets, because everyone on the device may read the file.
@@ -185,6 +194,7 @@ extension ManagedConfiguration: Codable {
         try values.encode(requiresJoin, forKey: .requiresJoin)
         try values.encodeIfPresent(inactivityTimeout, forKey: .inactivityTimeout)
         try values.encode(shiftEnds, forKey: .shiftEnds)
+        try values.encodeIfPresent(longestSession, forKey: .longestSession)
         try values.encode(signOutOnScreenLock, forKey: .signOutOnScreenLock)
         try values.encode(signOutOnLogout, forKey: .signOutOnLogout)
         try values.encodeIfPresent(endSessionURL, forKey: .endSessionURL)
@@ -370,6 +380,9 @@ extension ManagedConfiguration {
             shiftEnds.isEmpty
                 ? "The user is not signed out at a set time of day."
                 : "The user is signed out at \(Self.list(shiftEnds.map(\.text))) each day, in local time."
+        case .longestSession:
+            longestSession.map { "The user is signed out \($0.text) after the sign-in, even if the device is in use." }
+                ?? "A session may last as long as the device is in use."
         case .signOutOnScreenLock:
             signOutOnScreenLock
                 ? "The user is signed out when the screen is locked." : "A locked screen does not sign the user out."

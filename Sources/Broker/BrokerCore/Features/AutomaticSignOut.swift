@@ -1,7 +1,7 @@
 import DeviceConfiguration
 import FoundationEssentials
 
-/// Signs the person out after a time of inactivity, and at the end of a shift.
+/// Signs the person out after a time of inactivity, at the end of a shift, and after the longest time of a session.
 struct AutomaticSignOut: Sendable {
     private var schedule: (epoch: UInt64, value: SignOutSchedule)?
     /// When to look again; `nil` means never.

@@ -30,12 +30,14 @@ struct SignOutScheduleTests {
     private func schedule(
         inactivity: Double?,
         shiftEnds: [Double] = [],
+        longest: Double? = nil,
         from began: Date,
         used: Date? = nil
     ) -> SignOutSchedule {
         var settings = SignOutSchedule.Settings()
         settings.inactivity = inactivity.map { .seconds($0) }
         settings.shiftEnds = Set(shiftEnds.map { Int($0 * 60) })
+        settings.longest = longest.map { .seconds($0) }
         return SignOutSchedule(
             settings: settings,
             localTime: Self.localTime,
@@ -106,12 +108,53 @@ struct SignOutScheduleTests {
         #expect(decisions == [.look(at: first), .signOut("shift end 14:00"), .look(at: last)])
     }
 
+    @Test("the longest session counts from the sign-in, and activity does not extend it")
+    func longest() throws {
+        let start = try date("2026-01-05 08:00")
+        var schedule = schedule(inactivity: 7200, longest: 28_800, from: start, used: try date("2026-01-05 15:30"))
+        let end = try date("2026-01-05 16:00")
+        #expect(schedule.look(at: try moment("2026-01-05 15:30")) == .look(at: end))
+        schedule.noteActivity(at: try moment("2026-01-05 15:59:59"))
+        #expect(schedule.look(at: try moment("2026-01-05 15:59:59")) == .look(at: end))
+        // The device slept, or the broker was down, past the end.
+        #expect(schedule.look(at: try moment("2026-01-05 16:30")) == .signOut("longest session of 28800 s"))
+    }
+
+    /// `start` and so many seconds, on a device whose wall clock was set back meanwhile.
+    private func moment(_ seconds: Double, after start: Date, setBack: Double = 3600) -> Moment {
+        Moment(wall: start.addingTimeInterval(seconds - setBack), uptime: .seconds(seconds))
+    }
+
+    @Test("setting the clock back extends no session beyond its longest time")
+    func setBackInLongSession() throws {
+        let start = try date("2026-01-05 15:00")
+        var schedule = schedule(inactivity: nil, longest: 900, from: start)
+        var decisions = [schedule.look(at: moment(840, after: start, setBack: 0))]
+        for seconds in [840.0, 900] {
+            schedule.noteActivity(at: moment(seconds, after: start))
+            decisions.append(schedule.look(at: moment(seconds, after: start)))
+        }
+        let expected: [SignOutSchedule.Decision] = [
+            .look(at: moment(900, after: start, setBack: 0).wall), .look(at: moment(900, after: start).wall),
+            .signOut("longest session of 900 s"),
+        ]
+        #expect(decisions == expected)
+    }
+
+    @Test("a clock that is set back and forth does not shorten a long session")
+    func backAndForth() throws {
+        let start = try date("2026-01-05 15:00")
+        var schedule = schedule(inactivity: nil, longest: 900, from: start)
+        let decisions = [0, 3600, 0].map { schedule.look(at: moment(300, after: start, setBack: $0)) }
+        #expect(decisions == [0, 3600, 0].map { .look(at: moment(900, after: start, setBack: $0).wall) })
+    }
+
     @Test("setting the clock back does not extend an idle session")
     func setBack() throws {
         let start = try date("2026-01-05 15:00")
         var schedule = schedule(inactivity: 900, from: start)
         func moment(_ seconds: Double, setBack: Double = 3600) -> Moment {
-            Moment(wall: start.addingTimeInterval(seconds - setBack), uptime: .seconds(seconds))
+            self.moment(seconds, after: start, setBack: setBack)
         }
         var decisions = [schedule.look(at: moment(840, setBack: 0))]
         decisions += [840, 900].map { schedule.look(at: moment($0)) }

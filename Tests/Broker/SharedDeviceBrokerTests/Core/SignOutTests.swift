@@ -223,6 +223,19 @@ struct AutomaticSignOutTests {
         device.expectSignedOut(after: .seconds(2))
     }
 
+    @Test("the longest session ends a session in use, and counts from the sign-in across a restart")
+    func longest() throws {
+        device.configure { $0.schedule.longest = .seconds(1000) }
+        for _ in 0..<2 {
+            device.advance(by: .seconds(300))
+            try device.ask(desk, .activity)
+        }
+        device.restart(afterPowerCut: false)
+        device.expectSignedIn(after: .seconds(399))
+        device.expectSignedOut(after: .seconds(2))
+        #expect(device.disk.entries(.signedOut).map(\.detail) == ["longest session of 1000 s"])
+    }
+
     @Test("setting the clock does not extend a session beyond the timeout")
     func clock() throws {
         device.setClock(forwardBy: -100_000)

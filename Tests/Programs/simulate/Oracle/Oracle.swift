@@ -56,6 +56,7 @@ struct Oracle {
     var provider = ProviderTruth()
     var spent = SpentLogins()
     var use: LastUse?
+    var ends = SessionEndTruth()
 
     mutating func fail(_ kind: String, _ text: String) {
         guard violation == nil else { return }
@@ -90,10 +91,12 @@ struct Oracle {
     mutating func configured(_ content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?) {
         // Once the configuration uses logins again, each login may sign in again.
         defer { if policy.identity != .loginSession { spent.forget() } }
+        ends.isConfigured = true
         switch content {
         case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: hasManyUsers)
         case .missing: policy = DevicePolicy(ManagedConfiguration(), hasManyUsers: hasManyUsers)
         case nil:
+            ends.isConfigured = kept != nil
             if let kept { policy = DevicePolicy(kept, hasManyUsers: hasManyUsers) } else { policy.isConfigured = false }
         }
     }
@@ -111,6 +114,7 @@ struct Oracle {
         announced = []
         roundsDoubtfulUntil = clockSetAt
         defer { startedProvider(state, world) }
+        startedEnds(state)
         use = state.device.account.map { _ in
             LastUse(session: state.device.epoch, at: world.now.uptime, isKnown: false)
         }
@@ -386,7 +390,7 @@ struct Oracle {
 
     // MARK: Use
 
-    private static let moment = Duration.seconds(1)
+    static let moment = Duration.seconds(1)
 
     /// Checks that an idle session ends after the configured time: not before, and not later even if the clock is set.
     mutating func judgeUse(_ effects: [Effect], _ state: BrokerState, _ world: World) {

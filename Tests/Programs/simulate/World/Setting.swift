@@ -95,6 +95,7 @@ enum Setting {
         configuration(.strict) { $0.cleanupTimeout = Seconds(60) },
         configuration(.advisory) { $0.inactivityTimeout = Seconds(900) },
         configuration(.advisory) {
+            $0.longestSession = Seconds(900)
             $0.cleanupTimeout = Seconds(30)
             $0.requiresEnrolment = true
         },

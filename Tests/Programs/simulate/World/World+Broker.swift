@@ -120,6 +120,7 @@ extension World {
         oracle.judgeProvider(event, effects, state, self)
         oracle.judgeSeat(event, effects, before, self)
         oracle.judgeUse(effects, state, self)
+        oracle.judgeLength(effects, state, self)
         // The state is stored last, so that it is moved and not copied.
         broker = consume state
         for effect in ordered(effects, of: event) {
