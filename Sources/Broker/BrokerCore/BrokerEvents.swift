@@ -390,6 +390,7 @@ extension DevicePolicy {
         schedule.inactivity = configuration.inactivityTimeout?.duration
         schedule.shiftEnds = Set(configuration.shiftEnds.map(\.minutes))
         schedule.longest = configuration.longestSession?.duration
+        schedule.warning = configuration.signOutWarning.duration
         endsAtScreenLock = configuration.signOutOnScreenLock
         endsAtLogout = configuration.signOutOnLogout
         endSessionURL = configuration.endSessionURL?.text

@@ -39,7 +39,7 @@ extension BrokerState {
     mutating func announce(modeChanged: Bool) {
         effects.append(.announce(modeChanged: modeChanged))
         wakeups.remind(facts)
-        apply(automaticSignOut.look(facts))
+        apply(automaticSignOut.look(facts, isAnnounced: true))
         apply(wakeups.startDebtors(facts))
     }
 

@@ -38,6 +38,7 @@ extension BrokerState {
             storeProblem: disk.problem,
             keyProblem: keyProblem,
             loginProblem: seat.problem,
+            sessionEnd: sessionEnd,
             signInMethods: facts.signInMethods,
             passwordSignIn: policy.passwordSignIn,
             provider: policy.organisation.map { settings in

@@ -2,7 +2,7 @@ package import DeviceConfiguration
 package import FoundationEssentials
 package import Identity
 import Logging
-import SharedDevice
+package import SharedDevice
 
 /// The broker's state and its decisions: ``reduce(_:at:)`` takes an event and returns the effects to carry out.
 ///
@@ -54,6 +54,8 @@ package struct BrokerState: Sendable {
     package var device: DeviceState { facts.device }
     package var membership: Membership? { facts.membership }
     package var policy: DevicePolicy { facts.policy }
+    /// When the session ends by itself; `nil` if no session is open, or if it does not.
+    package var sessionEnd: SessionEnd? { automaticSignOut.end }
     package var ledger: CleanupLedger { facts.ledger }
     var now: Moment { facts.now }
     var manifests: [AppManifest] { facts.manifests }

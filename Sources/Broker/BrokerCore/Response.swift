@@ -43,6 +43,8 @@ package struct DeviceSummary: Sendable {
     package let storeProblem: String?
     package let keyProblem: String?
     package let loginProblem: String?
+    /// When the session ends by itself; `nil` if no session is open, or if it does not.
+    package let sessionEnd: SessionEnd?
     package let signInMethods: [BrokerProtocol.SignInMethod]
     package let passwordSignIn: Bool
     package let provider: ProviderSummary?

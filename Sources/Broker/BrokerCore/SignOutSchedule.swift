@@ -1,8 +1,9 @@
 package import DeviceConfiguration
 package import FoundationEssentials
+package import SharedDevice
 
 /// Decides when a session ends automatically: after a time of inactivity, at the end of a shift, or after the longest
-/// time of a session.
+/// time of a session. Before the end there is a warning.
 ///
 /// Pure: the caller passes the time, and calls ``look(at:)`` again at the returned time.
 ///
@@ -16,6 +17,9 @@ package struct SignOutSchedule: Sendable {
         package var shiftEnds: Set<Int> = []
         /// How long a session may last; `nil` means no limit.
         package var longest: Duration?
+        /// How long before the end the warning begins; zero means no warning. It takes at most half of a limit, so that
+        /// it is not there from the start.
+        package var warning = ManagedConfiguration.usualWarning.duration
     }
 
     package enum Decision: Sendable, Equatable {
@@ -37,6 +41,8 @@ package struct SignOutSchedule: Sendable {
     private var lastUptime: Duration?
     /// When the session began, by the monotonic clock; `nil` until the first ``look(at:)``.
     private var startedUptime: Duration?
+    /// The next end, as of the last ``look(at:)``; `nil` if the session does not end by itself.
+    package private(set) var end: SessionEnd?
 
     package init(settings: Settings, localTime: LocalTime, startedAt: Date, lastActivity: Date) {
         self.settings = settings
@@ -57,20 +63,29 @@ package struct SignOutSchedule: Sendable {
         // Computed even without a limit: one may be set later, after the clock was set back.
         let age = Self.age(of: began, &startedUptime, at: moment)
         let unused = Self.age(of: lastActivity, &lastUptime, at: moment)
-        var ends: [(at: Date, cause: String)] = []
+        let warning = settings.warning / .seconds(1)
+        var ends: [(at: Date, reason: SessionEnd.Reason, cause: String, warning: Double)] = []
         if let (end, minute) = shiftEnd {
             let (hour, rest) = minute.quotientAndRemainder(dividingBy: 60)
-            ends.append((end, "shift end \(hour < 10 ? "0" : "")\(hour):\(rest < 10 ? "0" : "")\(rest)"))
+            let time = "\(hour < 10 ? "0" : "")\(hour):\(rest < 10 ? "0" : "")\(rest)"
+            ends.append((end, .shiftEnd, "shift end \(time)", warning))
         }
-        for (limit, time, cause) in [
-            (settings.longest, age, "longest session of"), (settings.inactivity, unused, "inactivity for"),
-        ] {
+        let limits: [(Duration?, Double, SessionEnd.Reason, String)] = [
+            (settings.longest, age, .longestSession, "longest session of"),
+            (settings.inactivity, unused, .inactivity, "inactivity for"),
+        ]
+        for (limit, time, reason, cause) in limits {
             guard let seconds = limit.map({ $0 / .seconds(1) }) else { continue }
             let text = seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)"
-            ends.append((now.addingTimeInterval(seconds - time), "\(cause) \(text) s"))
+            let end = now.addingTimeInterval(seconds - time)
+            ends.append((end, reason, "\(cause) \(text) s", min(warning, seconds / 2)))
         }
+        end = nil
         if let past = ends.first(where: { $0.at <= now }) { return .signOut(past.cause) }
-        return .look(at: ends.map(\.at).min())
+        guard let first = ends.min(by: { $0.at < $1.at }) else { return .look(at: nil) }
+        let warnings = ends.lazy.filter { $0.warning > 0 }.map { $0.at.addingTimeInterval(-$0.warning) }
+        end = SessionEnd(at: first.at, reason: first.reason, isSoon: warnings.contains { $0 <= now })
+        return .look(at: warnings.filter { $0 > now }.min().map { min($0, first.at) } ?? first.at)
     }
 
     /// The time since `date` in seconds, by the clock that shows the longer time.

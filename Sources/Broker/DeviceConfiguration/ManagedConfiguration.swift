@@ -34,6 +34,8 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var shiftEnds: [TimeOfDay] = []
     /// How long a session may last, even if the device is in use; more than zero.
     public var longestSession: Seconds?
+    /// How long before the end of a session apps are told; zero means never.
+    public var signOutWarning = Self.usualWarning
     public var signOutOnScreenLock = false
     public var signOutOnLogout = false
     /// The identity provider's page that ends its session in a browser.
@@ -51,6 +53,9 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var idleKeys: [String] = []
 
     public init() {}
+
+    /// Time enough to save a form, and short enough that people do not learn to ignore it.
+    public static let usualWarning = Seconds(60)
 
     /// The names of all keys, in display order.
     public static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
@@ -108,7 +113,8 @@ extension ManagedConfiguration: Codable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
         case tenantIdentifier, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
-        case inactivityTimeout, shiftEnds, longestSession, signOutOnScreenLock, signOutOnLogout, endSessionURL
+        case inactivityTimeout, shiftEnds, longestSession, signOutWarning, signOutOnScreenLock, signOutOnLogout
+        case endSessionURL
         case enableSSOOnAllManagedApps = "Enable_SSO_On_All_ManagedApps"
         case appAllowList = "AppAllowList"
         case appBlockList = "AppBlockList"
@@ -139,6 +145,7 @@ extension ManagedConfiguration: Codable {
         inactivityTimeout = try Self.limit(.inactivityTimeout, in: values)
         shiftEnds = try values.optional(.shiftEnds) ?? []
         longestSession = try Self.limit(.longestSession, in: values)
+        signOutWarning = try values.optional(.signOutWarning) ?? Self.usualWarning
         signOutOnScreenLock = try values.optional(.signOutOnScreenLock) ?? false
         signOutOnLogout = try values.optional(.signOutOnLogout) ?? false
         endSessionURL = try values.optional(.endSessionURL)
@@ -195,6 +202,7 @@ extension ManagedConfiguration: Codable {
         try values.encodeIfPresent(inactivityTimeout, forKey: .inactivityTimeout)
         try values.encode(shiftEnds, forKey: .shiftEnds)
         try values.encodeIfPresent(longestSession, forKey: .longestSession)
+        try values.encode(signOutWarning, forKey: .signOutWarning)
         try values.encode(signOutOnScreenLock, forKey: .signOutOnScreenLock)
         try values.encode(signOutOnLogout, forKey: .signOutOnLogout)
         try values.encodeIfPresent(endSessionURL, forKey: .endSessionURL)
@@ -383,6 +391,10 @@ extension ManagedConfiguration {
         case .longestSession:
             longestSession.map { "The user is signed out \($0.text) after the sign-in, even if the device is in use." }
                 ?? "A session may last as long as the device is in use."
+        case .signOutWarning:
+            signOutWarning.value == 0
+                ? "Apps are not told before a session ends by itself."
+                : "Apps are told \(signOutWarning.text) before a session ends by itself, to warn the user."
         case .signOutOnScreenLock:
             signOutOnScreenLock
                 ? "The user is signed out when the screen is locked." : "A locked screen does not sign the user out."

@@ -1,13 +1,17 @@
 import DeviceConfiguration
 import FoundationEssentials
+import SharedDevice
 
 /// Signs the person out after a time of inactivity, at the end of a shift, and after the longest time of a session.
+/// Tells apps before.
 struct AutomaticSignOut: Sendable {
     private var schedule: (epoch: UInt64, value: SignOutSchedule)?
     /// When to look again; `nil` means never.
     private(set) var next: Duration?
     /// When the device was last used, by the wall clock, in this run of the broker or an earlier one; `nil` if unknown.
     private var lastActivity: Date?
+    /// The next end of the session, as apps were told; `nil` if there is none.
+    private(set) var end: SessionEnd?
 
     private let localTime: LocalTime
 
@@ -30,8 +34,12 @@ struct AutomaticSignOut: Sendable {
     }
 
     /// Looks at the time, also after the session or the configuration has changed.
-    mutating func look(_ facts: Facts) -> [Decision] {
+    ///
+    /// - Parameter isAnnounced: Whether apps are told to ask in any case.
+    mutating func look(_ facts: Facts, isAnnounced: Bool = false) -> [Decision] {
         next = nil
+        let before = end
+        end = nil
         guard facts.device.account != nil, let session = facts.ledger.sessions[facts.device.epoch] else {
             schedule = nil
             return []
@@ -55,8 +63,19 @@ struct AutomaticSignOut: Sendable {
             // The clock may be set during the wait, which is noticed within a minute.
             let wait = date.map { Duration.seconds(max(0.01, $0.timeIntervalSince(facts.now.wall))) }
             next = wait.map { facts.now.uptime + min($0, Facts.longestPause) }
-            return []
+            // Rounding alone is no change.
+            end = before?.isLike(value.end) == true ? before : value.end
+            let isNews = end != before && (end?.isSoon == true || before?.isSoon == true)
+            return isNews && !isAnnounced ? [.perform(.announce(modeChanged: false)), .touch] : []
         case .signOut(let reason): return [.end(cause: reason)]
         }
+    }
+}
+
+extension SessionEnd {
+    /// Whether both are the same for people: ends less than a second apart.
+    fileprivate func isLike(_ other: SessionEnd?) -> Bool {
+        guard let other else { return false }
+        return reason == other.reason && isSoon == other.isSoon && abs(at.timeIntervalSince(other.at)) < 1
     }
 }

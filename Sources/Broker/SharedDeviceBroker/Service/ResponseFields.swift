@@ -57,6 +57,7 @@ extension DeviceSummary {
             "loginProblem": loginProblem, "issuer": provider?.issuer, "providerProblem": provider?.problem,
         ]
         for case (let key, let text?) in texts { fields[key] = .string(text) }
+        if let sessionEnd { fields.merge(sessionEnd.fields) { $1 } }
         guard let provider else { return fields }
         fields["loopbackPorts"] = .array(provider.loopbackPorts.map { .uint16($0) }, of: "q")
         fields["needsSignIn"] = .boolean(provider.needsSignIn)

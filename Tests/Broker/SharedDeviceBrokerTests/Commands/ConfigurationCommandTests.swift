@@ -41,11 +41,12 @@ struct ConfigurationCommandTests {
         #expect(outcome.output.hasPrefix("The device is shared. The file is valid.\n"))
         let lines = [
             "sharedDeviceMode true", "cleanupPolicy strict", "requiresEnrolment -", "shiftEnds 06:00, 14:00",
-            "organization -", "Enable_SSO_On_All_ManagedApps 0",
+            "organization -", "Enable_SSO_On_All_ManagedApps 0", "longestSession -", "signOutWarning 60",
             "warning: \"AppList\" means nothing",
             "At most one account is signed in on this device, for all of its apps.",
             "Only apps with a manifest take part, because the cleanup policy is strict.",
             "The user is signed out at 06:00 and 14:00 each day, in local time.",
+            "Apps are told 60 seconds before a session ends by itself, to warn the user.",
         ]
         expectLines(lines, in: outcome)
     }

@@ -13,7 +13,7 @@ struct ConfigurationErrorTests {
         "organization", "tenantIdentifier", "cleanupPolicy", "endSessionURL", "AppAllowList", "AppBlockList",
         "AppPrefixAllowList",
     ]
-    private static let numbers = ["cleanupTimeout", "inactivityTimeout", "longestSession"]
+    private static let numbers = ["cleanupTimeout", "inactivityTimeout", "longestSession", "signOutWarning"]
 
     private static let wrongTypes: [Mistakes] = [
         (booleans, ["1", "0", #""true""#, "null", "[true]"], "true or false"),

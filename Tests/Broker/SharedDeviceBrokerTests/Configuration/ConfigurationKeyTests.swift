@@ -14,7 +14,8 @@ struct ConfigurationKeyTests {
             "tenantIdentifier": "contoso.example",
             "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
             "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00", "14:00", "06:00"], "longestSession": 28800,
-            "signOutOnScreenLock": true, "signOutOnLogout": true, "endSessionURL": "http://localhost:8080/logout",
+            "signOutWarning": 90, "signOutOnScreenLock": true, "signOutOnLogout": true,
+            "endSessionURL": "http://localhost:8080/logout",
             "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": " com.example.a ,\\n com.example.b",
             "AppBlockList": "com.example.c", "AppPrefixAllowList": "com.example.,org.example.",
             "operators": ["root", "%root"]
@@ -41,6 +42,7 @@ struct ConfigurationKeyTests {
         wanted.schedule.inactivity = .seconds(600)
         wanted.schedule.shiftEnds = [6 * 60, 14 * 60, 22 * 60]
         wanted.schedule.longest = .seconds(28_800)
+        wanted.schedule.warning = .seconds(90)
         wanted.endsAtScreenLock = true
         wanted.endsAtLogout = true
         wanted.endSessionURL = "http://localhost:8080/logout"

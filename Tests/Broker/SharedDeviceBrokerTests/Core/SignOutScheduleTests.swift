@@ -1,5 +1,6 @@
 import DeviceConfiguration
 import Foundation
+import SharedDevice
 import Testing
 
 @testable import BrokerCore
@@ -31,6 +32,7 @@ struct SignOutScheduleTests {
         inactivity: Double?,
         shiftEnds: [Double] = [],
         longest: Double? = nil,
+        warning: Double = 0,
         from began: Date,
         used: Date? = nil
     ) -> SignOutSchedule {
@@ -38,6 +40,7 @@ struct SignOutScheduleTests {
         settings.inactivity = inactivity.map { .seconds($0) }
         settings.shiftEnds = Set(shiftEnds.map { Int($0 * 60) })
         settings.longest = longest.map { .seconds($0) }
+        settings.warning = .seconds(warning)
         return SignOutSchedule(
             settings: settings,
             localTime: Self.localTime,
@@ -93,6 +96,41 @@ struct SignOutScheduleTests {
                 let next = try expected.map(date)
                 #expect(decision == .look(at: next), "\(began), \(now)")
             }
+        }
+    }
+
+    @Test("each case of the table gives the next end, and whether the warning has begun")
+    func warnings() throws {
+        typealias Case = (
+            inactivity: Double?, shiftEnds: [Double], longest: Double?, used: String, now: String,
+            end: String, reason: SessionEnd.Reason, isSoon: Bool, look: String
+        )
+        // The session began at 08:00, and the warning comes 120 s before the end.
+        let cases: [Case] = [
+            (900, [], nil, "08:10", "08:22:59", "08:25", .inactivity, false, "08:23"),
+            (900, [], nil, "08:10", "08:23", "08:25", .inactivity, true, "08:25"),
+            (nil, [14], nil, "08:10", "13:57", "14:00", .shiftEnd, false, "13:58"),
+            (nil, [14], nil, "08:10", "13:58", "14:00", .shiftEnd, true, "14:00"),
+            (nil, [], 3600, "08:59", "08:58", "09:00", .longestSession, true, "09:00"),
+            // The warning takes half of a short limit, so that it is not there from the start.
+            (180, [], nil, "08:10", "08:11", "08:13", .inactivity, false, "08:11:30"),
+            (180, [], nil, "08:10", "08:11:30", "08:13", .inactivity, true, "08:13"),
+            // The earlier end is the person's; the warning is there if that of any end has begun.
+            (180, [14], nil, "13:56:10", "13:58:10", "13:59:10", .inactivity, true, "13:59:10"),
+            (180, [14], nil, "13:57:50", "13:58:10", "14:00", .shiftEnd, true, "13:59:20"),
+        ]
+        for (inactivity, shiftEnds, longest, used, now, end, reason, isSoon, look) in cases {
+            func time(_ text: String) throws -> Date { try date("2026-01-05 \(text)") }
+            var schedule = schedule(
+                inactivity: inactivity,
+                shiftEnds: shiftEnds,
+                longest: longest,
+                warning: 120,
+                from: try time("08:00"),
+                used: try time(used)
+            )
+            #expect(schedule.look(at: try moment("2026-01-05 \(now)")) == .look(at: try time(look)), "\(now), \(end)")
+            #expect(schedule.end == SessionEnd(at: try time(end), reason: reason, isSoon: isSoon), "\(now), \(end)")
         }
     }
 

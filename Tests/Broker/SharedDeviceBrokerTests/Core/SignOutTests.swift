@@ -236,6 +236,86 @@ struct AutomaticSignOutTests {
         #expect(device.disk.entries(.signedOut).map(\.detail) == ["longest session of 1000 s"])
     }
 
+    /// The information for every program on the end of the session.
+    private var end: SessionEnd? {
+        get throws { SessionEnd(try device.ask(desk, .deviceInformation)) }
+    }
+
+    private func expectEnd(
+        _ reason: SessionEnd.Reason,
+        in seconds: Double,
+        isSoon: Bool,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+        let end = try #require(try end, sourceLocation: sourceLocation)
+        #expect(end.reason == reason && end.isSoon == isSoon, sourceLocation: sourceLocation)
+        #expect(abs(end.at.timeIntervalSince(device.now.wall) - seconds) < 1, sourceLocation: sourceLocation)
+    }
+
+    @Test("apps are told once before the end after inactivity, and once when activity moves it")
+    func warning() throws {
+        try expectEnd(.inactivity, in: 600, isSoon: false)
+        let before = device.announcements
+        device.advance(by: .seconds(539))
+        device.expectAnnouncements(before)
+        device.advance(by: .seconds(2))
+        device.expectAnnouncements(before + 1, "the warning")
+        try expectEnd(.inactivity, in: 59, isSoon: true)
+        try device.ask(desk, .activity)
+        device.expectAnnouncements(before + 2, "its end")
+        try expectEnd(.inactivity, in: 600, isSoon: false)
+        device.advance(by: .seconds(60))
+        try device.ask(desk, .activity)
+        device.expectAnnouncements(before + 2, "activity alone is no news")
+        device.advance(by: .seconds(545))
+        device.expectAnnouncements(before + 3)
+        device.expectSignedOut(after: .seconds(60))
+        #expect(try end == nil)
+    }
+
+    @Test("activity moves neither the end of a shift nor that of the longest session")
+    func fixedEnds() throws {
+        device.configure { $0.schedule.longest = .seconds(600) }
+        device.advance(by: .seconds(550))
+        try expectEnd(.longestSession, in: 50, isSoon: true)
+        let before = device.announcements
+        try device.ask(desk, .activity)
+        try expectEnd(.longestSession, in: 50, isSoon: true)
+        device.expectAnnouncements(before)
+        device.expectSignedOut(after: .seconds(51))
+        #expect(device.disk.entries(.signedOut).map(\.detail) == ["longest session of 600 s"])
+    }
+
+    @Test("a waiting status request is answered when the warning begins")
+    func statusOfWarning() throws {
+        let revision = try device.status()["revision"]?.unsignedValue
+        let request = device.send(device.administrator, .status(known: revision, patience: .seconds(3600)))
+        device.advance(by: .seconds(530))
+        device.expectUnanswered(request)
+        device.advance(by: .seconds(20))
+        try device.expectAnswer(request, "endingSoon", .boolean(true))
+        try device.expectAnswer(request, "endReason", .string("inactivity"))
+    }
+
+    @Test("a device that sleeps through the warning ends the session when it wakes, or warns at once")
+    func sleepingThroughWarning() throws {
+        device.sleep(for: .seconds(570))
+        device.feed(.time)
+        try expectEnd(.inactivity, in: 30, isSoon: true)
+        device.sleep(for: .seconds(570))
+        device.feed(.time)
+        device.expectSignedOut()
+    }
+
+    @Test("without a warning apps are not told before the end")
+    func withoutWarning() throws {
+        device.configure { $0.schedule.warning = .zero }
+        let before = device.announcements
+        device.advance(by: .seconds(599))
+        device.expectAnnouncements(before)
+        try expectEnd(.inactivity, in: 1, isSoon: false)
+    }
+
     @Test("setting the clock does not extend a session beyond the timeout")
     func clock() throws {
         device.setClock(forwardBy: -100_000)

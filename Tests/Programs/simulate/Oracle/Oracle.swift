@@ -88,10 +88,15 @@ struct Oracle {
         if batch.device != nil { overForPower = max(overForPower, noted) }
     }
 
-    mutating func configured(_ content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?) {
+    mutating func configured(
+        _ content: ManagedConfigurationFile.Content?,
+        kept: ManagedConfiguration?,
+        at now: Duration
+    ) {
         // Once the configuration uses logins again, each login may sign in again.
         defer { if policy.identity != .loginSession { spent.forget() } }
         ends.isConfigured = true
+        ends.disturbedAt = now
         switch content {
         case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: hasManyUsers)
         case .missing: policy = DevicePolicy(ManagedConfiguration(), hasManyUsers: hasManyUsers)

@@ -112,6 +112,7 @@ extension World {
         if now.asleep > heardAsleep {
             heardAsleep = now.asleep
             oracle.woke(self)
+            oracle.ends.disturbedAt = now.uptime
         }
         let before = oracle.before(state)
         let effects = state.reduce(rewritten(event, state), at: moment)
@@ -121,6 +122,7 @@ extension World {
         oracle.judgeSeat(event, effects, before, self)
         oracle.judgeUse(effects, state, self)
         oracle.judgeLength(effects, state, self)
+        oracle.judgeWarning(effects, state, self)
         // The state is stored last, so that it is moved and not copied.
         broker = consume state
         for effect in ordered(effects, of: event) {
@@ -285,7 +287,7 @@ extension World {
             hasManyUsers: hasManyUsers
         )
         policy.problem = problem
-        oracle.configured(latest, kept: kept)
+        oracle.configured(latest, kept: kept, at: now.uptime)
         note("in force: \(policy.mode), \(policy.cleanup)\(policy.isConfigured ? "" : ", never configured")")
         if mutant == .policyIsAdvisory { policy.cleanup = .advisory }
         feed(.configured(policy))
