@@ -57,6 +57,9 @@ public struct DeviceInformation: Sendable {
     public let tenantIdentifier: String?
     /// The broker's version; `nil` if the broker does not respond.
     public let brokerVersion: String?
+    /// When the present session ends by itself; `nil` if no account is signed in, if the session does not end by
+    /// itself, or if the broker does not respond. ``SharedDeviceApplication/sessionWarnings`` tells when it is near.
+    public let sessionEnd: SessionEnd?
     /// Why the mode is unknown; `nil` if it is known.
     public let problem: SharedDeviceError?
 }

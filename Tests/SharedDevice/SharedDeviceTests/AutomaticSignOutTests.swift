@@ -1,7 +1,9 @@
+import Basics
 import DBus
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
+import Synchronization
 import Testing
 
 @Suite("Automatic sign-outs")
@@ -68,6 +70,41 @@ struct AutomaticSignOutTests {
         application.noteActivity()
         try await eventually("the report counts") { try lastActivity(device) > signedIn }
         #expect(try await application.getCurrentAccount().current == account)
+    }
+
+    /// Signs ada in, and restarts the broker as if she had last used the device so many seconds ago.
+    private func leaveIdle(_ device: DeviceOnPrivateBus, for seconds: Double) async throws {
+        try await device.application().signIn("ada")
+        try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
+        device.killBroker()
+        let date = Date(timeIntervalSinceNow: -seconds)
+        try device.backdate(to: date)
+        try FileManager.default.setAttributes(
+            [.modificationDate: date],
+            ofItemAtPath: "\(device.state)/last-activity"
+        )
+        try await device.startBroker()
+    }
+
+    @Test("an app hears the warning before the end after inactivity, and activity takes it back")
+    func warning() async throws {
+        let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900, "signOutWarning": 600"#)
+        let application = device.application()
+        let heard = Locked<[SessionWarning]>([])
+        let task = Task { for await warning in application.sessionWarnings { heard.withLock { $0.append(warning) } } }
+        defer { task.cancel() }
+        try await eventually("the first element is there") { heard.withLock { $0 } == [.noWarning] }
+        // The warning takes half of the 900 seconds.
+        try await leaveIdle(device, for: 500)
+        try await eventually("the warning is heard") { heard.withLock { $0.count } == 2 }
+        let end = try #require(await application.getDeviceInformation().sessionEnd)
+        #expect(end.reason == .inactivity && end.isSoon)
+        #expect((300...400).contains(end.at.timeIntervalSinceNow))
+        #expect(heard.withLock { $0.last } == .endingSoon(reason: .inactivity, at: end.at))
+        application.noteActivity()
+        try await eventually("the warning is taken back") { heard.withLock { $0.last } == .noWarning }
+        let next = try #require(await application.getDeviceInformation().sessionEnd)
+        #expect(!next.isSoon && next.at > end.at)
     }
 
     @Test("a broker that was down when a session should have ended ends it when it starts")

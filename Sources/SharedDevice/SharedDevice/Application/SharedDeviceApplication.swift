@@ -78,6 +78,7 @@ public final class SharedDeviceApplication: Sendable {
                 isJoined: fields["joined"]?.booleanValue,
                 tenantIdentifier: fields["tenant"]?.stringValue,
                 brokerVersion: fields["brokerVersion"]?.stringValue,
+                sessionEnd: SessionEnd(fields),
                 problem: nil
             )
         } catch {
@@ -87,6 +88,7 @@ public final class SharedDeviceApplication: Sendable {
                 isJoined: nil,
                 tenantIdentifier: nil,
                 brokerVersion: nil,
+                sessionEnd: nil,
                 problem: error
             )
         }
@@ -128,6 +130,20 @@ public final class SharedDeviceApplication: Sendable {
     public func accountChanges(onFailure: @escaping @Sendable (SharedDeviceError) -> Void) -> AccountChanges {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
+
+    /// Whether the session is about to end by itself. Follow it beside the account, in a task of its own, to warn the
+    /// person.
+    ///
+    /// ```swift
+    /// for await warning in application.sessionWarnings {
+    ///     guard case .endingSoon(let reason, let at) = warning else { hideNotice(); continue }
+    ///     showNotice(until: at, canStay: reason == .inactivity)
+    /// }
+    /// ```
+    ///
+    /// A person who wants to stay uses the app: call ``noteActivity()``. That moves the end after inactivity, and no
+    /// other end. The account is not needed for this sequence, so a program that only warns people owes no cleanup.
+    public var sessionWarnings: SessionWarnings { SessionWarnings(broker: broker) }
 
     /// Reports that the app has begun to delete the data of `change.previousAccounts`, for display to people who wait.
     /// It has no other effect. The report has no response: this function returns when the report is queued for sending.

@@ -50,3 +50,57 @@ extension SessionEnd {
         )
     }
 }
+
+/// Whether the session is about to end by itself.
+public enum SessionWarning: Sendable, Hashable {
+    /// The end is not near, no account is signed in, or the broker does not respond.
+    case noWarning
+    /// The session ends at this time, by the device's clock.
+    case endingSoon(reason: SessionEnd.Reason, at: Date)
+
+    init(_ end: SessionEnd?) {
+        self = if let end, end.isSoon { .endingSoon(reason: end.reason, at: end.at) } else { .noWarning }
+    }
+}
+
+/// The warnings before the session ends by itself, and their withdrawals. The first element comes at once; no element
+/// is the same as the one before.
+public struct SessionWarnings: AsyncSequence, Sendable {
+    let broker: BrokerClient
+
+    /// Creates an iterator. It starts to listen with its first `next()`.
+    public func makeAsyncIterator() -> Iterator { Iterator(broker: broker) }
+
+    /// Waits for one warning after the other.
+    public struct Iterator: AsyncIteratorProtocol {
+        private let broker: BrokerClient
+        private var triggers = ChangeTriggers()
+        private var last: SessionWarning?
+
+        init(broker: BrokerClient) { self.broker = broker }
+
+        /// Returns the next warning or its withdrawal, or `nil` when the task is cancelled.
+        public mutating func next(isolation: isolated (any Actor)?) async -> SessionWarning? {
+            while await triggers.wait(isolation) {
+                let warning = await ask(isolation)
+                if Task.isCancelled { return nil }
+                guard warning != last else { continue }
+                last = warning
+                return warning
+            }
+            return nil
+        }
+
+        private mutating func ask(_ isolation: isolated (any Actor)?) async -> SessionWarning {
+            do throws(SharedDeviceError) {
+                try await triggers.listen(to: broker)
+                return SessionWarning(
+                    SessionEnd(try await broker.call(.getDeviceInformation, attempted: "ask when the session ends"))
+                )
+            } catch {
+                triggers.askAgainLater()
+                return .noWarning
+            }
+        }
+    }
+}

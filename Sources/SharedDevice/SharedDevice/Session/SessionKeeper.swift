@@ -415,19 +415,13 @@ public struct AccountChanges: AsyncSequence, Sendable {
         private let keeper: SessionKeeper
         private let broker: BrokerClient
         private let onFailure: @Sendable (SharedDeviceError) -> Void
-        // Pending triggers are coalesced into one request.
-        private let stream: AsyncStream<Void>
-        private let continuation: AsyncStream<Void>.Continuation
-        private var subscription: ChangeSubscription?
+        private var triggers = ChangeTriggers()
         private var isFirst = true
-        private var retry: Task<Void, Never>?
 
         init(keeper: SessionKeeper, broker: BrokerClient, onFailure: @escaping @Sendable (SharedDeviceError) -> Void) {
             self.keeper = keeper
             self.broker = broker
             self.onFailure = onFailure
-            (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
-            continuation.yield()
         }
 
         /// Returns the next change, or `nil` when the task is cancelled.
@@ -444,19 +438,16 @@ public struct AccountChanges: AsyncSequence, Sendable {
         mutating func nextAnswer(
             _ isolation: isolated (any Actor)?
         ) async -> Result<AccountChange, SharedDeviceError>? {
-            while await wait(isolation) {
+            while await triggers.wait(isolation) {
                 do throws(SharedDeviceError) {
-                    if subscription == nil {
-                        let continuation = continuation
-                        subscription = try await broker.onChange { continuation.yield() }
-                    }
+                    try await triggers.listen(to: broker)
                     guard let change = try await keeper.change(isFirst: isFirst) else { continue }
                     isFirst = false
                     return .success(change)
                 } catch {
                     // The app has hidden its screen, and needs an element to show it again.
                     isFirst = true
-                    askAgainLater()
+                    triggers.askAgainLater()
                     return .failure(error)
                 }
             }
@@ -466,23 +457,7 @@ public struct AccountChanges: AsyncSequence, Sendable {
         /// Asks again at once. The next element is the current state, even without a change.
         mutating func askAgain() {
             isFirst = true
-            continuation.yield()
-        }
-
-        private func wait(_ isolation: isolated (any Actor)?) async -> Bool {
-            var triggers = stream.makeAsyncIterator()
-            return await triggers.next(isolation: isolation) != nil
-        }
-
-        /// Asks again after a second. The broker's return also triggers a request; this covers all other failures.
-        private mutating func askAgainLater() {
-            retry?.cancel()
-            let continuation = continuation
-            retry = Task {
-                // A cancelled sleep was replaced by a later retry.
-                guard (try? await Task.sleep(for: .seconds(1))) != nil else { return }
-                continuation.yield()
-            }
+            triggers.askAgain()
         }
     }
 }
