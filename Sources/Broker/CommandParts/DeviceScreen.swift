@@ -79,7 +79,13 @@ package struct DeviceScreen {
         first.add(time, .dim)
         var lines = [first] + session()
         guard let device else { return lines }
-        if view.link == .responds { lines += wrapped(detail(device), .plain) }
+        if view.link == .responds {
+            lines += wrapped(detail(device), .plain)
+            // Activity moves the end after inactivity without a response, so that end is shown as a warning only.
+            if let end = device.sessionEnd, end.isSoon || end.reason != .inactivity {
+                lines += wrapped("The session ends \(Words.end(end, clock: clock)).", end.isSoon ? .waits : .plain)
+            }
+        }
         lines += wrapped(Words.policy(of: device), .dim)
         for problem in device.problems { lines += wrapped("⚠ \(problem.text)", .bad) }
         return lines

@@ -41,6 +41,8 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
     /// The name of the signed-in account; `nil` if no account is signed in.
     package let account: String?
     package let signedInAt: Date?
+    /// When the session ends by itself, at the time of the response; `nil` if it does not.
+    package let sessionEnd: SessionEnd?
     package let cleanupPolicy: String
     /// In seconds.
     package let cleanupTimeout: Double?
@@ -62,6 +64,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
         account =
             (names?["displayName"]?.stringValue).flatMap { $0.isEmpty ? nil : $0 } ?? names?["username"]?.stringValue
         signedInAt = fields["signedInAt"]?.date
+        sessionEnd = SessionEnd(fields)
         cleanupPolicy = fields["cleanupPolicy"]?.stringValue ?? ""
         cleanupTimeout = fields["cleanupTimeout"]?.seconds
         signInHeldFor = fields["signInHeldFor"]?.stringsValue ?? []

@@ -1,4 +1,6 @@
 import DeviceConfiguration
+package import FoundationEssentials
+package import SharedDevice
 
 package enum Words {
     /// A number of seconds as text: 7 ms, 1.4 s, 3 min 20 s, 2 h 5 min, 3 d 4 h.
@@ -30,6 +32,18 @@ package enum Words {
             time.map { "Advisory, but the next person waits for the apps, for \($0) at most." }
                 ?? "Advisory: the next person waits for no app."
         case nil: ""
+        }
+    }
+
+    /// When and why the session ends by itself.
+    ///
+    /// - Parameter clock: Formats a time by the local clock.
+    package static func end(_ end: SessionEnd, clock: (Date) -> String) -> String {
+        switch end.reason {
+        case .inactivity: "at \(clock(end.at)) if the device is not used"
+        case .shiftEnd: "at \(clock(end.at)), the end of the shift"
+        case .longestSession: "at \(clock(end.at)), after the longest time of a session"
+        case .other: "at \(clock(end.at))"
         }
     }
 

@@ -56,6 +56,8 @@ struct DeviceStatus: Encodable {
     let organization: String?
     let account: String?
     let signedInAt: Date?
+    /// When the session ends by itself; `nil` if it does not, or if no broker responds.
+    let sessionEnd: SessionEnd?
     let broker: Broker
     /// The apps whose cleanup the next sign-in waits for; `nil` if no broker responds.
     let signInHeldFor: [String]?
@@ -75,6 +77,7 @@ struct DeviceStatus: Encodable {
         epoch = state.epoch
         account = state.account?.username
         signedInAt = state.account.flatMap { _ in ledger.sessions[state.epoch]?.startedAt }
+        sessionEnd = broker.information.flatMap { SessionEnd($0) }
         joined = broker.information?["joined"]?.booleanValue
         organization = broker.information?["organization"]?.stringValue
         self.broker = Broker(
@@ -102,6 +105,9 @@ struct DeviceStatus: Encodable {
         if let joined { facts.append(("joined", joined ? "yes" : "no")) }
         let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
         facts.append(("signed in", account.map { $0 + since } ?? "no account"))
+        if let sessionEnd {
+            facts.append((sessionEnd.isSoon ? "ends soon" : "ends", Words.end(sessionEnd, clock: Form.time)))
+        }
         facts.append(("epoch", "\(epoch)"))
         let version = broker.version.map { " (\($0))" } ?? ""
         facts.append(("broker", broker.responds ? "responds\(version)" : "does not respond"))

@@ -157,6 +157,20 @@ struct DeviceScreenTests {
         #expect(lines.count == 2 && lines[1].contains("operators"))
     }
 
+    @Test("the end of a shift is named, and that after inactivity only as a warning")
+    func sessionEnd() {
+        func lines(_ reason: SessionEnd.Reason, isSoon: Bool) -> [String] {
+            let end = SessionEnd(at: ended + 100, reason: reason, isSoon: isSoon)
+            let fields: BrokerProtocol.Fields = ["account": account("ada")]
+            return text(view(fields.merging(end.fields) { $1 })).filter { $0.contains("ends") }
+        }
+        #expect(lines(.inactivity, isSoon: false) == [])
+        #expect(lines(.inactivity, isSoon: true) == ["The session ends at 13:48:20 if the device is not used."])
+        #expect(lines(.shiftEnd, isSoon: false) == ["The session ends at 13:48:20, the end of the shift."])
+        let longest = "The session ends at 13:48:20, after the longest time of a session."
+        #expect(lines(.longestSession, isSoon: true) == [longest])
+    }
+
     @Test("each problem has its own line")
     func problems() {
         let view = view([

@@ -72,20 +72,6 @@ struct AutomaticSignOutTests {
         #expect(try await application.getCurrentAccount().current == account)
     }
 
-    /// Signs ada in, and restarts the broker as if she had last used the device so many seconds ago.
-    private func leaveIdle(_ device: DeviceOnPrivateBus, for seconds: Double) async throws {
-        try await device.application().signIn("ada")
-        try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
-        device.killBroker()
-        let date = Date(timeIntervalSinceNow: -seconds)
-        try device.backdate(to: date)
-        try FileManager.default.setAttributes(
-            [.modificationDate: date],
-            ofItemAtPath: "\(device.state)/last-activity"
-        )
-        try await device.startBroker()
-    }
-
     @Test("an app hears the warning before the end after inactivity, and activity takes it back")
     func warning() async throws {
         let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900, "signOutWarning": 600"#)
@@ -95,12 +81,14 @@ struct AutomaticSignOutTests {
         defer { task.cancel() }
         try await eventually("the first element is there") { heard.withLock { $0 } == [.noWarning] }
         // The warning takes half of the 900 seconds.
-        try await leaveIdle(device, for: 500)
+        try await device.signInAndRestart(idleFor: 500)
         try await eventually("the warning is heard") { heard.withLock { $0.count } == 2 }
         let end = try #require(await application.getDeviceInformation().sessionEnd)
         #expect(end.reason == .inactivity && end.isSoon)
         #expect((300...400).contains(end.at.timeIntervalSinceNow))
         #expect(heard.withLock { $0.last } == .endingSoon(reason: .inactivity, at: end.at))
+        let status = try await device.command("status", "--json").output
+        #expect(status.contains(#""isSoon" : true"#) && status.contains(#""reason" : "inactivity""#), "\(status)")
         application.noteActivity()
         try await eventually("the warning is taken back") { heard.withLock { $0.last } == .noWarning }
         let next = try #require(await application.getDeviceInformation().sessionEnd)

@@ -122,6 +122,41 @@ struct FollowCommandTests {
         try await other.line { $0.contains("the cleanup command ended with status 3") }
     }
 
+    @Test("before the end of a shift the command of --ending runs, and ends when the warning is withdrawn")
+    func ending() async throws {
+        let time = Calendar.current.dateComponents([.hour, .minute], from: Date(timeIntervalSinceNow: 6 * 3600))
+        let end = String(format: "%02d:%02d", try #require(time.hour), try #require(time.minute))
+        let shift = #""shiftEnds": ["\#(end)"], "signOutWarning": 86400"#
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(shift)}"#)
+        let words =
+            #"echo "$SHARED_DEVICE_END_REASON $SHARED_DEVICE_ENDS_IN $$" > "$GATE.new" && mv "$GATE.new" "$GATE""#
+        let process = try follow("--cleanup", Self.deleting, "--ending", "\(words); exec sleep 600")
+        try await control.signIn("ada")
+        try await store(for: process)
+        try await eventually("the command runs") { exists(gate) }
+        let parts = try String(contentsOfFile: gate, encoding: .utf8).split(separator: " ")
+        let child = try #require(parts.last.flatMap { Int32($0.dropLast()) })
+        let seconds = try #require(Int(parts[1]))
+        #expect(parts[0] == "shiftEnd" && (18_000...21_600).contains(seconds))
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
+        try await eventually("it has ended") { ["Z", nil].contains(ProcessState.letter(of: child)) }
+        #expect(states(process).last == "open", "the lines stay the same")
+    }
+
+    @Test("a command of --ending whose last line is “stay” keeps the person signed in")
+    func staying() async throws {
+        let process = try follow("--cleanup", Self.deleting, "--ending", #"echo asked; echo stay; echo > "$GATE""#)
+        let keys = #""inactivityTimeout": 900, "signOutWarning": 600"#
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(keys)}"#)
+        try await device.signInAndRestart(idleFor: 500)
+        try await eventually("the person was asked") { exists(gate) }
+        try await eventually("the session goes on") {
+            let end = await control.getDeviceInformation().sessionEnd
+            return end.map { !$0.isSoon && $0.at.timeIntervalSinceNow > 600 } ?? false
+        }
+        #expect(process.errorText.isEmpty)
+    }
+
     @Test("processes that the command leaves running end before the receipt")
     func leftBehind() async throws {
         let cleanup = #"(sleep 600; echo late > "$DATA/late") & echo $! > "$GATE"; \#(Self.deleting)"#

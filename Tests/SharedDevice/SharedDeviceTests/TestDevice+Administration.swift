@@ -89,4 +89,16 @@ extension DeviceOnPrivateBus {
         batch.sessions = [content.device.epoch: session]
         try DeviceStore(database: database).commit(batch)
     }
+
+    /// Signs ada in, and restarts the broker as if the session had begun and was last used so many seconds ago.
+    func signInAndRestart(idleFor seconds: Double) async throws {
+        try await application().signIn("ada")
+        let file = "\(state)/last-activity"
+        try await eventually("the time is kept") { FileManager.default.fileExists(atPath: file) }
+        killBroker()
+        let date = Date(timeIntervalSinceNow: -seconds)
+        try backdate(to: date)
+        try FileManager.default.setAttributes([.modificationDate: date], ofItemAtPath: file)
+        try await startBroker()
+    }
 }

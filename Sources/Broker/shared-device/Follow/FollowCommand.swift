@@ -26,6 +26,11 @@ struct FollowCommand: ParsableCommand {
             Without --cleanup, the reader of the lines deletes the data. It responds to {"accounts":[…],"number":7,"state":"cleanup","step":…} \
             on standard input with {"done":7} or {"failed":7,"reason":"…"}.
 
+            Before the session ends by itself, --ending runs its COMMAND, a line of the shell, with SHARED_DEVICE_END_REASON \
+            (inactivity, shiftEnd or longestSession), SHARED_DEVICE_ENDS_AT (seconds since 1970) and SHARED_DEVICE_ENDS_IN \
+            (seconds) in its environment. It is ended when the warning is over. If its last line is “stay”, the person is active, \
+            which moves the end after inactivity: notify-send --wait --action=stay=… writes that line.
+
             It ends with 0 when its standard input ends (with --cleanup: when the pipe is closed) and after SIGTERM or SIGINT, \
             and with 74 when its output is not read. Whatever ends it, the app still owes its cleanups: the next start cleans up \
             before it shows anything.
@@ -54,6 +59,14 @@ struct FollowCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
+            "Warns the person before the session ends by itself; a line of the shell.",
+            valueName: "command"
+        )
+    )
+    var ending: String?
+
+    @Option(
+        help: ArgumentHelp(
             "Where the record is kept of whose data the app may hold.",
             discussion: "By default the identifier in $XDG_STATE_HOME or ~/.local/state. It must outlast the data.",
             valueName: "dir"
@@ -77,8 +90,8 @@ struct FollowCommand: ParsableCommand {
         guard cleanup == nil || step.isEmpty else {
             throw ValidationError("--step is for a reader that responds on standard input; leave it out with --cleanup")
         }
-        guard record?.isEmpty != true, cleanup?.isEmpty != true else {
-            throw ValidationError("--record and --cleanup must not be empty")
+        guard record?.isEmpty != true, cleanup?.isEmpty != true, ending?.isEmpty != true else {
+            throw ValidationError("--record, --cleanup and --ending must not be empty")
         }
     }
 
@@ -115,8 +128,13 @@ struct FollowCommand: ParsableCommand {
                 await signals.first()
                 ending.end()
             }
+            let program = self.ending.map { EndingProgram(command: $0, application: application) }
             ending.wait(
-                for: Task { await application.follow(coordinator) { try await output.show($0) } }
+                for: Task {
+                    async let warnings: Void? = program?.run()
+                    await application.follow(coordinator) { try await output.show($0) }
+                    await warnings
+                }
             )
             if let failure = output.failure { throw failure }
         }
