@@ -35,7 +35,7 @@ class Device:
         configuration = {
             "sharedDeviceMode": True, "passwordSignIn": True, "cleanupPolicy": policy, "requiresEnrolment": False,
         }
-        (self.folder / "managed.json").write_text(json.dumps(configuration))
+        self.configure(configuration)
         self.bus = self.broker = None  # type: subprocess.Popen[str] | None
         self.address = f"unix:path={self.folder}/bus"
         try:
@@ -47,6 +47,12 @@ class Device:
         except BaseException:
             self.close()
             raise
+
+    def configure(self, configuration: dict[str, Any]) -> None:
+        """Writes the managed configuration as a whole, which a running broker notices."""
+        new = self.folder / "managed.new"
+        new.write_text(json.dumps(configuration))
+        new.rename(self.folder / "managed.json")
 
     def start_bus(self) -> None:
         command = ["dbus-daemon", "--session", "--nofork", "--print-address=1", f"--address={self.address}"]

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from collections.abc import Awaitable
 from typing import Any
@@ -106,6 +107,20 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
                          ["Hidden", "Nobody", "Open", "Hidden", "Nobody"])
         record = json.loads((self.device.folder / "record/shared-device-sessions.json").read_text())
         self.assertNotRegex(json.dumps(record), r"\bada\b")
+
+    async def test_the_warning_before_the_end_of_a_shift_comes_and_goes_with_the_configuration(self) -> None:
+        shared = {"sharedDeviceMode": True, "passwordSignIn": True}
+        warnings = self.application().warnings()
+        self.assertIsNone(await anext(warnings))
+        await self.sign_in("ada")
+        end = time.strftime("%H:%M", time.localtime(time.time() + 6 * 3600))
+        self.device.configure({**shared, "shiftEnds": [end], "signOutWarning": 86400})
+        warning = await asyncio.wait_for(anext(warnings), 60)
+        assert warning is not None
+        self.assertEqual(warning.reason, "shiftEnd")
+        self.assertAlmostEqual(warning.at, time.time() + 6 * 3600, delta=3600)
+        self.device.configure(shared)
+        self.assertIsNone(await asyncio.wait_for(anext(warnings), 60))
 
     async def test_an_app_that_is_killed_at_any_point_cleans_up_before_it_shows_the_next_person(self) -> None:
         before_sign_out = ["before the record is written", "after the record is written", "stored"]

@@ -9,12 +9,13 @@ An app learns who is signed in on the device, deletes the data of users who sign
 
 from ._application import Application, Token
 from ._deletion import delete_folder
-from ._values import Account, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State
+from ._values import Account, Cleanup, EndingSoon, Hidden, Nobody, Open, Reason, SharedDeviceError, State
 
 __all__ = [
     "Account",
     "Application",
     "Cleanup",
+    "EndingSoon",
     "Hidden",
     "Nobody",
     "Open",

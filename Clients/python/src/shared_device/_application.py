@@ -16,7 +16,7 @@ from ._broker import Broker
 from ._keeper import Answer, Change, Keeper
 from ._record import account_from_json
 from ._store import SessionStore, default_directory
-from ._values import Account, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State, sendable
+from ._values import Account, Cleanup, EndingSoon, Hidden, Nobody, Open, Reason, SharedDeviceError, State, sendable
 
 Step = Callable[[Cleanup], Union[object, Awaitable[object]]]
 AnyStep = TypeVar("AnyStep", bound=Step)
@@ -153,6 +153,36 @@ class Application:
                         yield Hidden(Reason.CHANGING, "the user is changing")
                     told = state
                     yield told
+
+    async def warnings(self) -> AsyncIterator[EndingSoon | None]:
+        """Yields `EndingSoon` before the session ends by itself, and None when the warning is over.
+
+        It ends when the caller stops. The first value comes at once. While the broker does not respond, there is no
+        warning. Run it beside `follow`, in a task of its own. A person who wants to stay is active: call
+        `note_activity`, which moves the end after inactivity and no other.
+        """
+        changed = asyncio.Event()
+        self._broker.listeners.add(changed)
+        try:
+            is_first = True
+            told: EndingSoon | None = None
+            while True:
+                changed.clear()
+                pause: float | None = None
+                try:
+                    answer = await self._broker.call("GetDeviceInformation", None, "ask when the session ends")
+                    warning = _warning(answer)
+                except SharedDeviceError:
+                    warning, pause = None, 1
+                if is_first or warning != told:
+                    is_first, told = False, warning
+                    yield warning
+                try:
+                    await asyncio.wait_for(changed.wait(), pause)
+                except TimeoutError:
+                    pass
+        finally:
+            self._broker.listeners.discard(changed)
 
     async def sign_in(
         self, username: str, password: str, scopes: list[str] | None = None, patience: float = 0
@@ -327,6 +357,13 @@ async def _in_thread(step: Step, cleanup: Cleanup) -> object:
     # Marks the error of the step as seen.
     running.exception()
     raise cancellation
+
+
+def _warning(answer: dict[str, Any]) -> EndingSoon | None:
+    reason, at = answer.get("endReason"), answer.get("endsAt")
+    if answer.get("endingSoon") is not True or not isinstance(reason, str) or not isinstance(at, float):
+        return None
+    return EndingSoon(reason, at)
 
 
 def _text(error: Exception) -> str:

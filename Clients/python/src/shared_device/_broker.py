@@ -30,6 +30,8 @@ class Broker:
     def __init__(self, bus: str | None, bus_name: str | None) -> None:
         self.changed = asyncio.Event()
         """Set when the broker's response may have changed: at a broadcast, and when the broker or the bus comes or goes."""
+        self.listeners: set[asyncio.Event] = set()
+        """Further events that are set together with `changed`. Each has one waiter, which clears it."""
         self.heard = 0
         """Counts these events. If it grows during a request, the response may be outdated."""
         self.ignored_broadcasts = 0
@@ -131,7 +133,8 @@ class Broker:
 
     def _nudge(self) -> None:
         self.heard += 1
-        self.changed.set()
+        for event in (self.changed, *self.listeners):
+            event.set()
 
 
 def _unavailable(attempted: str, error: BusError) -> SharedDeviceError:

@@ -80,6 +80,16 @@ State = Union[Hidden, Nobody, Open]
 
 
 @dataclass(frozen=True)
+class EndingSoon:
+    """The session is about to end by itself."""
+
+    reason: str
+    """`inactivity`, which activity moves, `shiftEnd` or `longestSession`. Later versions may add reasons."""
+    at: float
+    """When, in seconds since 1970, by the device's clock."""
+
+
+@dataclass(frozen=True)
 class Cleanup:
     """The argument of a cleanup step."""
 
