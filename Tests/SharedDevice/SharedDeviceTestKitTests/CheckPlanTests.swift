@@ -86,10 +86,11 @@ struct CheckPlanTests {
             {"do": "pause", "milliseconds": 1.5}, {"do": "start", "app": "a"}, {"do": "stop", "app": "a"},
             {"do": "continue", "app": "a"}, {"do": "kill", "app": "a"}, {"do": "slowCleanup", "app": "a", "milliseconds": 2},
             {"do": "killBroker"}, {"do": "startBroker"}, {"do": "restartBus"}, {"do": "spoofBroadcast"}, {"do": "signOut"},
+            {"do": "warn"},
             {"do": "expect", "apps": ["a"], "heardWithin": 1, "cleanedWithin": 2, "absent": ["m"]}
             """
         let plan = try CheckPlan(json: Self.plan(steps, more: #", "policy": "strict", "cleanupTimeout": 30"#))
-        #expect(plan.steps.count == 17 && plan.cleanup == CleanupRule(.strict, timeout: 30))
+        #expect(plan.steps.count == 18 && plan.cleanup == CleanupRule(.strict, timeout: 30))
         #expect(try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan)) == plan)
     }
 

@@ -124,6 +124,19 @@ struct TestDeviceTests {
         #expect(events.contains { $0.lane == DeviceEvent.busLane && $0.kind == .spoofed })
     }
 
+    @Test("an app that follows the warnings hears of the end of the session")
+    func warning() async throws {
+        let device = try await TestDevice(users: ["ada"])
+        try await device.signIn("ada")
+        var warnings = device.application("org.example.notes").sessionWarnings.makeAsyncIterator()
+        #expect(await warnings.next() == .noWarning)
+        try await device.warn()
+        guard case .endingSoon(.shiftEnd, _)? = await warnings.next() else {
+            Issue.record("no warning")
+            return
+        }
+    }
+
     @Test("a search leaves a stopped app stopped and a running app running")
     func searchLeavesState() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])

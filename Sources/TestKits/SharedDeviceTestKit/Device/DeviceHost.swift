@@ -16,6 +16,7 @@ final class DeviceHost: Sendable {
     private let temporary: TemporaryDirectory?
     private let broker = Locked<ChildProcess?>(nil)
     private let brokerOutput = Locked<[String]>([])
+    private let settings = Locked<[String: JSONValue]>([:])
 
     /// Creates directories, bus and managed configuration. The broker is not started yet.
     init(directory: String?, programs: DevicePrograms, apps: [TestApp]) throws(TestDeviceError) {
@@ -74,12 +75,29 @@ final class DeviceHost: Sendable {
                 withIntermediateDirectories: true
             )
             try write(settings, to: configuration)
+            self.settings.withLock { [settings] in $0 = settings }
             for app in apps where app.description.isEnrolled && !ProgramStart.isScript(app.executable) {
                 let executable = URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path
                 var manifest: [String: JSONValue] = ["id": .string(app.identifier), "executable": .string(executable)]
                 if let name = app.description.busName { manifest["busName"] = .string(name) }
                 try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
             }
+        } catch {
+            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
+        }
+    }
+
+    /// Configures the end of a shift in six hours, and a warning of a day before.
+    func configureWarning() throws(TestDeviceError) {
+        var seconds = time(nil) + 6 * 3600
+        var parts = tm()
+        localtime_r(&seconds, &parts)
+        let text = [parts.tm_hour, parts.tm_min].map { ($0 < 10 ? "0" : "") + "\($0)" }.joined(separator: ":")
+        var settings = settings.withLock { $0 }
+        settings["shiftEnds"] = .array([.string(text)])
+        settings["signOutWarning"] = .number(86_400)
+        do {
+            try write(settings, to: configuration)
         } catch {
             throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
         }

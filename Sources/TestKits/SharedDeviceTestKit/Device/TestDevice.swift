@@ -418,6 +418,22 @@ extension TestDevice {
         }
     }
 
+    /// Has the broker tell the apps that the session is about to end by itself, as at the end of a shift. On return the
+    /// broker has told them. The session goes on; from now on each session of the device begins with the warning.
+    ///
+    /// - Throws: ``TestDeviceError/Code/filesFailed``; ``TestDeviceError/Code/deviceFailed`` if no account is signed in,
+    ///   or if the broker does not read its configuration within 30 seconds.
+    public func warn() async throws(TestDeviceError) {
+        try host.configureWarning()
+        do {
+            try await eventually("the warning is there", within: .seconds(30)) {
+                await control.application.getDeviceInformation().sessionEnd?.isSoon == true
+            }
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the broker does not warn; is an account signed in? \(error)")
+        }
+    }
+
     /// Makes the app's next cleanup take at least `pause`: stops the app as soon as the broker's ledger says that it
     /// was told, and resumes it after the pause. It works with any app, unless the app finishes before it can be
     /// stopped.

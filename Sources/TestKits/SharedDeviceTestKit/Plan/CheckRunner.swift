@@ -120,6 +120,7 @@ final class CheckCourse {
         case .startBroker: try await device.restartBroker()
         case .restartBus: try device.restartBus()
         case .spoofBroadcast: try await device.spoofBroadcast()
+        case .warn: try await device.warn()
         case .expect(let expectation): try await check(expectation, at: number)
         }
     }

@@ -35,6 +35,8 @@ public enum CheckStep: Sendable, Hashable {
     case restartBus
     /// Posts the broker's broadcast from a connection other than the broker's.
     case spoofBroadcast
+    /// Warns of the end of the session.
+    case warn
     /// Checks an expectation. Waits until it holds, or until its times are over.
     case expect(CheckExpectation)
 
@@ -42,13 +44,13 @@ public enum CheckStep: Sendable, Hashable {
     enum Action: String, CaseIterable {
         case signIn, signOut, waitUntilRunning, send, waitForLine, waitForMarker, pause, start, stop
         case resume = "continue"
-        case kill, slowCleanup, killBroker, startBroker, restartBus, spoofBroadcast, expect
+        case kill, slowCleanup, killBroker, startBroker, restartBus, spoofBroadcast, warn, expect
 
         /// The keys in addition to `do`.
         var keys: [String] {
             switch self {
             case .signIn: ["user"]
-            case .signOut, .killBroker, .startBroker, .restartBus, .spoofBroadcast: []
+            case .signOut, .killBroker, .startBroker, .restartBus, .spoofBroadcast, .warn: []
             case .waitUntilRunning: ["within"]
             case .send: ["app", "line"]
             case .waitForLine: ["app", "containing", "within"]
@@ -91,6 +93,7 @@ public enum CheckStep: Sendable, Hashable {
         case .startBroker: self = .startBroker
         case .restartBus: self = .restartBus
         case .spoofBroadcast: self = .spoofBroadcast
+        case .warn: self = .warn
         case .expect: self = .expect(try CheckExpectation(members))
         }
     }
@@ -117,6 +120,7 @@ public enum CheckStep: Sendable, Hashable {
             case .startBroker: (.startBroker, [:])
             case .restartBus: (.restartBus, [:])
             case .spoofBroadcast: (.spoofBroadcast, [:])
+            case .warn: (.warn, [:])
             case .expect(let expectation): (.expect, expectation.members)
             }
         return .object(members.merging(["do": .string(action.rawValue)]) { $1 })
@@ -197,6 +201,7 @@ extension CheckStep {
         case .startBroker: "start the broker"
         case .restartBus: "restart the bus"
         case .spoofBroadcast: "post a broadcast that is not the broker's"
+        case .warn: "warn of the end of the session"
         case .expect(let expectation): expectation.text(names)
         }
     }

@@ -1,6 +1,6 @@
+import BrokerCore
 import Foundation
 import SharedDevice
-import SharedDeviceBroker
 
 /// The oracle's knowledge of how long sessions last, and of the warning before they end.
 struct SessionEndTruth {

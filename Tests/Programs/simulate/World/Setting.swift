@@ -93,7 +93,10 @@ enum Setting {
     static let configurations = [
         configuration(.strict),
         configuration(.strict) { $0.cleanupTimeout = Seconds(60) },
-        configuration(.advisory) { $0.inactivityTimeout = Seconds(900) },
+        configuration(.advisory) {
+            $0.inactivityTimeout = Seconds(900)
+            $0.signOutWarning = Seconds(600)
+        },
         configuration(.advisory) {
             $0.longestSession = Seconds(900)
             $0.cleanupTimeout = Seconds(30)
