@@ -46,7 +46,14 @@ package struct Request: Sendable {
         case cancelSignIn(label: String)
         case acquireToken(identifier: String, scopes: Set<String>, refresh: Bool, session: UInt64?)
         case signOut(identifier: String, session: UInt64?)
-        case report(CleanupReport.Progress, session: UInt64, mark: UInt64 = 0, detail: String?)
+        /// `took` is the time since the cleanup began, if the report says so.
+        case report(
+            CleanupReport.Progress,
+            session: UInt64,
+            mark: UInt64 = 0,
+            took: Duration? = nil,
+            detail: String?
+        )
         /// `isAdministration` is true if the caller administers the device and does not take part as an app.
         case round(
             session: UInt64?,

@@ -11,7 +11,7 @@ extension BrokerState {
     /// A report on a cleanup that the app does not owe changes nothing, because a report may arrive twice. The response
     /// says if a receipt does not count because its sender began under another mark.
     mutating func report(_ request: Request, _ participant: Participant) -> Response? {
-        guard case .report(let progress, let session, let mark, let detail) = request.call else { return nil }
+        guard case .report(let progress, let session, let mark, let took, let detail) = request.call else { return nil }
         let before = ledger.parts[session]?[participant]
         let effect = facts.ledger.report(
             progress,
@@ -19,6 +19,7 @@ extension BrokerState {
             by: participant,
             on: request.connection,
             mark: mark,
+            took: took,
             detail: detail,
             at: now
         )

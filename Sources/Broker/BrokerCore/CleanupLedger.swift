@@ -213,12 +213,14 @@ package struct CleanupLedger: Sendable, Equatable {
     /// - Parameters:
     ///   - connection: The process that reports; `nil` for the administrator's waiver, which settles the whole entry.
     ///   - mark: The ``Part/mark`` that the sender was told before it began.
+    ///   - took: The time since the cleanup began; `nil` if the report does not say.
     package mutating func report(
         _ progress: CleanupReport.Progress,
         of number: UInt64,
         by participant: Participant,
         on connection: String?,
         mark: UInt64 = 0,
+        took: Duration? = nil,
         detail: String?,
         at now: Moment
     ) -> Effect {
@@ -229,6 +231,10 @@ package struct CleanupLedger: Sendable, Equatable {
         next.detail = detail
         // An app that reports on a session knows that it has ended.
         if progress != .waived { next.toldAt = part.toldAt ?? now.wall }
+        // An app's clock may be wrong, but it did not begin before it was told.
+        if let took, progress == .finished, let told = next.toldAt, part.begunAt == nil {
+            next.begunAt = min(now.wall, max(told, now.wall - took / .seconds(1)))
+        }
         switch progress {
         // Only the broker sets these.
         case .owed, .told, .enforced: return .none

@@ -140,12 +140,9 @@ private struct Reporter: CleanupReporting {
 
     var stateDirectory: String { "\(directory)/state" }
 
-    func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) {
-        log("begun", "\(directory)/log")
-        pass("begun", deadlyPoint: deadlyPoint)
-    }
+    func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) { log("begun", "\(directory)/log") }
 
-    func cleanupDone(_ change: AccountChange, detail: String?) async throws(SharedDeviceError) {
+    func cleanupDone(_ change: AccountChange, detail: String?, took: Duration?) async throws(SharedDeviceError) {
         pass("before done", deadlyPoint: deadlyPoint)
         let left = names.filter { access("\(directory)/data/\($0)", F_OK) == 0 }
         log("done, \(left.count) left: \(detail ?? "")", "\(directory)/log")

@@ -80,7 +80,7 @@ struct FollowCommandTests {
         let process = try follow("--step", "notes", "--step", "pictures")
         try await signOut(of: process)
         try await process.line { $0.contains(#""number":1,"state":"cleanup","step":"notes""#) }
-        #expect(try await round()?.progress == .begun)
+        try await eventually("it is reported as begun") { (try? await round())?.progress == .begun }
         for line in ["{broken", #"{"done":"1"}"#, #"{"done":99}"#, String(repeating: "x", count: 3_000_000), ""] {
             try process.write(line)
         }

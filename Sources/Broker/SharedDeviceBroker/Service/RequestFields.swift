@@ -174,14 +174,17 @@ struct RequestFields {
         return apps
     }
 
-    func patience() throws(Refusal) -> Duration {
-        guard let value = fields["wait"] else { return .zero }
+    func patience() throws(Refusal) -> Duration { min(try span("wait") ?? .zero, .seconds(Self.longestWait)) }
+
+    /// A number of seconds, at most a day; `nil` if the field is absent.
+    func span(_ key: String) throws(Refusal) -> Duration? {
+        guard let value = fields[key] else { return nil }
         let number: Double? =
             if case .double(let seconds) = value { seconds } else { value.wholeNumber.map { Double($0) } }
         guard let seconds = number, seconds >= 0 else {
-            throw .malformed("wait", "is \(value.forPeople), and has to be a number of seconds that is not negative")
+            throw .malformed(key, "is \(value.forPeople), and has to be a number of seconds that is not negative")
         }
-        return .seconds(min(seconds, Self.longestWait))
+        return .seconds(min(seconds, 86_400))
     }
 }
 
@@ -215,7 +218,13 @@ extension Request.Call {
             guard let session = try fields.number("session") else { throw .missing("session") }
             let progress = try fields.word("progress", [CleanupReport.Progress.begun, .failed, .finished])
             let mark = try fields.number("mark") ?? 0
-            self = .report(progress, session: session, mark: mark, detail: fields.words("detail"))
+            self = .report(
+                progress,
+                session: session,
+                mark: mark,
+                took: try fields.span("took"),
+                detail: fields.words("detail")
+            )
         case .getRound:
             let (session, known) = (try fields.number("session"), try fields.number("revision"))
             self = .round(

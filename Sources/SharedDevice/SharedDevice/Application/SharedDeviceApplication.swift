@@ -167,9 +167,15 @@ public final class SharedDeviceApplication: Sendable {
     ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` if the broker refuses the
     ///   report; the next request sends it again.
     public func cleanupDone(_ change: AccountChange, detail: String? = nil) async throws(SharedDeviceError) {
+        try await cleanupDone(change, detail: detail, took: nil)
+    }
+
+    /// - Parameter took: the time since the deletion began; `nil` if it is unknown.
+    package func cleanupDone(_ change: AccountChange, detail: String?, took: Duration?) async throws(SharedDeviceError)
+    {
         // The broker withheld the account until now, or does not count the cleanup. A new request makes the app learn
         // of it.
-        if try await keeper.cleaned(change, detail: detail) { broker.nudge() }
+        if try await keeper.cleaned(change, detail: detail, took: took) { broker.nudge() }
     }
 
     /// Like ``cleanupDone(_:detail:)``, for an app that has continued as if it had cleaned up. Under a strict policy,

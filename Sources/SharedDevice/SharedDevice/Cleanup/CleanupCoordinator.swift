@@ -110,7 +110,11 @@ public final class CleanupCoordinator: Sendable {
         }
     }
 
-    /// Runs the unfinished steps for `change`, and reports the progress: begun, then done or failed.
+    /// How long a cleanup runs before the broker is told that it has begun.
+    private static let shortCleanup = Duration.milliseconds(100)
+
+    /// Runs the unfinished steps for `change`, and reports the progress: begun if they take a tenth of a second, then
+    /// done or failed.
     ///
     /// ``SharedDeviceApplication/follow(_:_:)`` calls it. An app with its own loop calls it after hiding its screen. On
     /// return all data is gone and that is reported: do not call ``SharedDeviceApplication/cleanupDone(_:detail:)``.
@@ -200,7 +204,13 @@ public final class CleanupCoordinator: Sendable {
             attempts: options.attempts,
             failures: failures
         )
-        try? await reporter.cleanupBegan(change)
+        let start = ContinuousClock.now
+        // A short cleanup is one report: the receipt says when it began.
+        let beginning = Task {
+            guard (try? await Task.sleep(for: Self.shortCleanup)) != nil else { return }
+            try? await reporter.cleanupBegan(change)
+        }
+        defer { beginning.cancel() }
         var journalProblem: String?
         while true {
             switch plan.next {
@@ -220,7 +230,7 @@ public final class CleanupCoordinator: Sendable {
                 var summary = plan.summary
                 summary.journalProblem = journalProblem
                 do throws(SharedDeviceError) {
-                    try await reporter.cleanupDone(change, detail: "\(summary)")
+                    try await reporter.cleanupDone(change, detail: "\(summary)", took: .now - start)
                 } catch {
                     throw CleanupFailure(steps: [], report: error)
                 }
@@ -228,6 +238,9 @@ public final class CleanupCoordinator: Sendable {
                 return summary
             case .fail(let failed):
                 let failure = CleanupFailure(steps: failed, report: nil)
+                // The report of the beginning would replace this one.
+                beginning.cancel()
+                await beginning.value
                 // If this report is lost, the next attempt sends another.
                 try? await reporter.cleanupFailed(change, reason: "\(failure)")
                 throw failure
@@ -242,7 +255,8 @@ package protocol CleanupReporting: Sendable {
     func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError)
 
     /// The data of the change's previous accounts is deleted; `detail` says how much.
-    func cleanupDone(_ change: AccountChange, detail: String?) async throws(SharedDeviceError)
+    /// The deletion took this long.
+    func cleanupDone(_ change: AccountChange, detail: String?, took: Duration?) async throws(SharedDeviceError)
 
     func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError)
 }

@@ -142,6 +142,7 @@ actor SessionKeeper {
     func cleaned(
         _ change: AccountChange,
         detail: String?,
+        took: Duration? = nil,
         isImplied: Bool = false
     ) async throws(SharedDeviceError) -> Bool {
         try await inTurn { keeper throws(SharedDeviceError) in
@@ -153,7 +154,7 @@ actor SessionKeeper {
             keeper.held.removeAll(where: change.stale.contains)
             keeper.stale.removeAll(where: change.stale.contains)
             do throws(SharedDeviceError) {
-                let refused = try await keeper.send(receipts)
+                let refused = try await keeper.send(receipts, took: took)
                 let again = change.stale.filter { refused.contains($0.epoch) }
                 guard !again.isEmpty else { return keeper.isWithheld }
                 try await keeper.update { $0.reopen(again) }
@@ -192,12 +193,14 @@ actor SessionKeeper {
         _ progress: CleanupReport.Progress,
         _ epoch: UInt64,
         mark: UInt64? = nil,
+        took: Duration? = nil,
         detail: String? = nil
     ) -> BrokerProtocol.Fields {
         var request: BrokerProtocol.Fields = [
             "application": .string(application), "session": .uint64(epoch), "progress": .string(progress.rawValue),
         ]
         request["mark"] = mark.map { .uint64($0) }
+        request["took"] = took.map { .double($0 / .seconds(1)) }
         request["detail"] = detail.map { .string(Self.sendable($0)) }
         return request
     }
@@ -242,13 +245,16 @@ actor SessionKeeper {
 
     /// Sends receipts for finished cleanups. Returns the sessions whose cleanup does not count, because another process
     /// of the app ended during it without a report.
-    private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) -> Set<UInt64> {
+    private func send(
+        _ receipts: [SessionRecord.Receipt],
+        took: Duration? = nil
+    ) async throws(SharedDeviceError) -> Set<UInt64> {
         var refused: Set<UInt64> = []
         for receipt in receipts {
             let heard = broker.heardBroadcasts
             let fields = try await broker.call(
                 .reportCleanup,
-                report(.finished, receipt.epoch, mark: receipt.mark, detail: receipt.detail),
+                report(.finished, receipt.epoch, mark: receipt.mark, took: took, detail: receipt.detail),
                 attempted: Self.reporting,
                 isCancellable: false
             )

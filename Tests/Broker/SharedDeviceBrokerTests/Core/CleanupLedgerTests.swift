@@ -151,6 +151,17 @@ struct CleanupLedgerTests {
     }
 
     @Test(
+        "a receipt says when its cleanup began: not before the app was told, and not after the receipt",
+        arguments: [(3, 17), (600, 11), (-5, 20)] as [(Double, Double)]
+    )
+    func beginning(took: Double, began: Double) {
+        var ledger = ended("a")
+        _ = ledger.tell("a", at: .at(11))
+        _ = ledger.report(.finished, of: 2, by: "a", on: nil, took: .seconds(took), detail: nil, at: .at(20))
+        #expect(ledger.parts[2]?["a"]?.begunAt == Moment.at(began).wall)
+    }
+
+    @Test(
         "a repeated report, or a report of a state that only the broker sets, is ignored",
         arguments: [(Progress.begun, Progress.begun), (.failed, .failed), (.begun, .owed), (.begun, .told)]
     )

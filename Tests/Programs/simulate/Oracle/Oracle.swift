@@ -204,7 +204,7 @@ struct Oracle {
         requests[request.number] = request
         let index = Int(request.number >> 32)
         switch request.call {
-        case .report(.finished, let session, _, _):
+        case .report(.finished, let session, _, _, _):
             guard let home = world.slots[index].home, session <= over else { break }
             let debt = Debt(session: session, home: home)
             receipts.insert(debt)

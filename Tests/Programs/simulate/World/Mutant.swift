@@ -46,9 +46,9 @@ extension World {
         guard let mutant, case .request(let request) = event else { return event }
         var (call, connection, claimed) = (request.call, request.connection, request.claimed)
         switch (mutant, call) {
-        case (.receiptOfAnotherSession, .report(let progress, _, _, let detail)):
+        case (.receiptOfAnotherSession, .report(let progress, _, _, _, let detail)):
             call = .report(progress, session: state.ledger.rounds.last ?? 0, detail: detail)
-        case (.receiptOfAnotherApp, .report(.finished, let session, _, _)):
+        case (.receiptOfAnotherApp, .report(.finished, let session, _, _, _)):
             // The receipt counts as that of another app that owes a cleanup.
             guard let other = otherDebtor(session, state, but: request) else { return event }
             (connection, claimed) = other

@@ -237,7 +237,7 @@ extension World {
         case .signIn(let credentials, _, _, _): "signIn of \(credentials.username)"
         case .signOut: "signOut"
         case .acquireToken: "acquireTokenSilently"
-        case .report(let progress, let session, _, _): "reportCleanup \(progress) of \(session)"
+        case .report(let progress, let session, _, _, _): "reportCleanup \(progress) of \(session)"
         case .waive: "waive"
         case .signOutAnyone: "signOutAnyone"
         case .cancelSignIn: "cancelSignIn"
