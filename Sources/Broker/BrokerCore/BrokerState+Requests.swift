@@ -53,6 +53,9 @@ extension BrokerState {
             forgetAccount(identifier)
             wait(request, for: .stored(.done, nil))
             return nil
+        case .activity where facts.isAccount(caller.user):
+            apply(automaticSignOut.noteActivity(facts))
+            return .done
         case .overdue:
             apply(try enforcement.overdue(request, caller, facts))
             return nil
@@ -74,7 +77,7 @@ extension BrokerState {
             return try answerDebtor(request, debtor, error)
         }
         try facts.checkNotEnforced(participant)
-        try facts.checkPrompt(participant, request.call)
+        try facts.checkPurpose(participant, request.call)
         switch request.call {
         case .currentAccount: return try currentAccount(request, participant)
         case .signIn, .beginSignIn: try startSignIn(request, participant)

@@ -90,14 +90,21 @@ extension Facts {
         }
     }
 
-    /// Restricts the bundled prompt to calls that give it neither account nor token. For that reason its manifest needs
-    /// no cleanup.
-    func checkPrompt(_ participant: Participant, _ call: Request.Call) throws(Refusal) {
-        guard eligibility.manifest(of: participant.app)?.isPrompt == true else { return }
+    /// Restricts the prompt and the reporter of input to calls that give them neither account nor token. For that
+    /// reason their manifests need no cleanup.
+    func checkPurpose(_ participant: Participant, _ call: Request.Call) throws(Refusal) {
+        guard let manifest = eligibility.manifest(of: participant.app), manifest.holdsNothing else { return }
         switch call {
-        case .beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn: return
-        default: throw .onlyPrompts
+        case .beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn: if !manifest.isPrompt { throw .onlyActivity }
+        case .activity: if manifest.isPrompt { throw .onlyPrompts }
+        default: throw manifest.isPrompt ? .onlyPrompts : .onlyActivity
         }
+    }
+
+    /// Whether this Linux user is the account. Its processes may report activity, because the person could keep the
+    /// session alive by hand.
+    func isAccount(_ user: UInt32) -> Bool {
+        policy.identity == .loginSession && device.account.flatMap(SeatLogin.user(of:)) == user
     }
 
     /// Under a strict policy an app that owes a cleanup receives neither an account nor a token.

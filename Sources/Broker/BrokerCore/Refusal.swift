@@ -129,6 +129,10 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .notPermitted,
         "the prompt gets neither account nor token, and may not sign the user out; let an app ask"
     )
+    package static let onlyActivity = Refusal(
+        .notPermitted,
+        "the program that reports input gets neither account nor token, and signs no person in or out; let an app ask"
+    )
     package static let promptIsAnswered = Refusal(
         .invalidRequest,
         "this sign-in is being completed already; wait for the response"

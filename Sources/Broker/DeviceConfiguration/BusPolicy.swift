@@ -1,5 +1,6 @@
 import Basics
 public import Glibc
+@_spi(Extensions) import SharedDevice
 
 /// The users whose calls to the broker the system bus permits. A call that the bus refuses costs the broker no time.
 ///
@@ -55,6 +56,14 @@ public enum BusPolicy: Sendable, Equatable {
         }
         guard configuration.requiresEnrolment != false else {
             self = .everyone("“requiresEnrolment” is false, so that apps without a manifest take part")
+            return
+        }
+        let isReporterOfAll = manifests.contains {
+            $0.identifier == BrokerProtocol.activityIdentifier && $0.identity.user == nil
+        }
+        guard !isReporterOfAll || configuration.identity != .loginSession || configuration.inactivityTimeout == nil
+        else {
+            self = .everyone("shared-device-activity reports input as any user who is logged in")
             return
         }
         var users: Set<String> = ["root"]

@@ -17,8 +17,8 @@ package import DeviceConfiguration
 /// 7. The remaining apps take part, unless enrolment is required, or there is an allow list or a prefix list.
 ///
 /// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: for other apps the enforcement
-/// program would not know what to stop and delete. The prompt that comes with the broker needs no `cleanup`, because it
-/// receives neither account nor token.
+/// program would not know what to stop and delete. The prompt and the reporter of input need no `cleanup`, because they
+/// receive neither account nor token.
 ///
 /// A process in a sandbox that does not name its Flatpak does not take part, because its app is unknown.
 ///
@@ -56,7 +56,7 @@ package struct AppEligibility: Sendable {
         Set(lists.blocked).sorted().filter { manifest(of: $0)?.supportsSharedDeviceMode == true }.map { identifier in
             "AppBlockList has \(identifier), which takes part because it was made for shared device mode; "
                 + "remove its manifest to keep it out"
-        } + manifests.filter { requiresCleanup && $0.cleanup == nil && !$0.isPrompt }.map(Self.lackOfCleanup)
+        } + manifests.filter { requiresCleanup && $0.cleanup == nil && !$0.holdsNothing }.map(Self.lackOfCleanup)
     }
 
     private static func lackOfCleanup(_ manifest: AppManifest) -> String {
@@ -205,8 +205,7 @@ package struct AppEligibility: Sendable {
     }
 
     private func checkCleanup(_ app: AppIdentity, _ claimed: String?) throws(EligibilityRefusal) {
-        // The prompt holds no data.
-        guard requiresCleanup, app.manifest?.cleanup == nil, app.manifest?.isPrompt != true else { return }
+        guard requiresCleanup, app.manifest?.cleanup == nil, app.manifest?.holdsNothing != true else { return }
         let name = app.manifest?.identifier ?? claimed?.printable(200) ?? "the app"
         throw EligibilityRefusal(
             .notEnforceable,
@@ -320,6 +319,9 @@ package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConver
 extension AppManifest {
     /// Whether it is the prompt that comes with the broker.
     var isPrompt: Bool { identifier == BrokerProtocol.promptIdentifier }
+
+    /// Whether it is a program of this project that receives neither account nor token.
+    var holdsNothing: Bool { isPrompt || identifier == BrokerProtocol.activityIdentifier }
 
     /// Whether the app is known only by the unit of its adapter.
     fileprivate var isKnownByAdapter: Bool { adapter != nil && identity.unit == AppCleanup.unit(of: identifier) }

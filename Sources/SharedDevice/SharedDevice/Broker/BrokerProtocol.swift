@@ -59,6 +59,8 @@ import FoundationEssentials
     }
 
     @_spi(Extensions) public static let promptIdentifier = "org.notifycenter.shared-device-sign-in"
+    /// The program that reports the input of a graphical session.
+    @_spi(Extensions) public static let activityIdentifier = "org.notifycenter.shared-device-activity"
 
     /// The Darwin notification of a change of the device's mode. It is posted together with the broadcast of every
     /// change, for apps that do not follow the account.

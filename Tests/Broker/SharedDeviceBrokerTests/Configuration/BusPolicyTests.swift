@@ -1,4 +1,5 @@
 import Glibc
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import DeviceConfiguration
@@ -53,6 +54,25 @@ struct BusPolicyTests {
             return
         }
         #expect(!policy.xml.contains("deny") && policy.xml.contains("<busconfig>"))
+    }
+
+    @Test(
+        "all users may call if the user who is logged in reports input",
+        arguments: [
+            (#""identity": "login-session", "inactivityTimeout": 600"#, nil, true),
+            (#""identity": "login-session", "inactivityTimeout": 600"#, 1001, false),
+            (#""identity": "login-session""#, nil, false),
+            (#""inactivityTimeout": 600"#, nil, false),
+        ] as [(String, uid_t?, Bool)]
+    )
+    func input(_ json: String, _ user: uid_t?, _ isOpen: Bool) throws {
+        let manifest = AppManifest(
+            identifier: BrokerProtocol.activityIdentifier,
+            identity: .init(executable: "/usr/bin/shared-device-activity", user: user)
+        )
+        let configuration = try configuration(#"{"sharedDeviceMode": true, \#(json)}"#)
+        let policy = try BusPolicy(.present(configuration), [manifest], names: Self.names)
+        if case .everyone = policy { #expect(isOpen) } else { #expect(!isOpen) }
     }
 
     @Test("a bad manifest keeps the rules of the previous policy")

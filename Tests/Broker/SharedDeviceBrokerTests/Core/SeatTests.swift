@@ -55,6 +55,27 @@ struct SeatTests {
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
     }
 
+    @Test("input reported by the account's user keeps the session; another user cannot report any")
+    func input() throws {
+        let device = VirtualDevice(requiresProof: true)
+        device.configure {
+            $0.identity = .loginSession
+            $0.requiresEnrolment = true
+            $0.schedule.inactivity = .seconds(600)
+        }
+        device.use(
+            AppManifest(identifier: BrokerProtocol.activityIdentifier, identity: .init(executable: "/usr/bin/app"))
+        )
+        device.sit(.of(1000), expecting: "ada")
+        device.advance(by: .seconds(300))
+        try device.ask(device.app(BrokerProtocol.activityIdentifier, user: 1000), .activity)
+        device.advance(by: .seconds(300))
+        let stranger = device.app(BrokerProtocol.activityIdentifier, user: 1001)
+        device.expectRefused(device.send(stranger, .activity), code: .appNotEligible)
+        device.expectSignedIn(after: .seconds(299))
+        device.expectSignedOut(after: .seconds(1))
+    }
+
     @Test("a login signs in, and a log-out signs out with its own cleanup round")
     func loginAndLogout() throws {
         let desk = device.app("desk")

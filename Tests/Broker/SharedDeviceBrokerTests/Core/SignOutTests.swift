@@ -1,4 +1,5 @@
 import DBus
+import DeviceConfiguration
 import Foundation
 @_spi(Extensions) import SharedDevice
 import Testing
@@ -211,6 +212,20 @@ struct AutomaticSignOutTests {
         device.expectSignedOut(after: .seconds(1))
         device.advance(by: .seconds(1))
         #expect(device.disk.entries(.signedOut).map(\.detail) == ["inactivity for 600 s"])
+    }
+
+    @Test("the reporter of input needs no cleanup if cleanup is enforced, and gets no account")
+    func reporter() throws {
+        let device = VirtualDevice(CleanupPolicy(.enforced, timeout: .seconds(60)), requiresProof: true)
+        let identity = AppManifest.Identity(executable: "/usr/bin/app", user: 1000)
+        device.use(AppManifest(identifier: BrokerProtocol.activityIdentifier, identity: identity))
+        let reporter = device.app(BrokerProtocol.activityIdentifier)
+        try device.ask(reporter, .activity)
+        device.expectRefused(device.send(reporter, .currentAccount), .onlyActivity)
+        device.expectRefused(device.send(reporter, .beginSignIn(Request.PromptWish())), .onlyActivity)
+        #expect(device.state.eligibility.warnings.isEmpty)
+        let stranger = device.app(BrokerProtocol.activityIdentifier, user: 1001)
+        device.expectRefused(device.send(stranger, .activity), code: .appNotEligible)
     }
 
     @Test("the inactivity timeout goes on from the last activity across a restart")
