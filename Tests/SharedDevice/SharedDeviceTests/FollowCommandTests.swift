@@ -99,6 +99,24 @@ struct FollowCommandTests {
         }
     }
 
+    @Test("a line of activity postpones the sign-out for inactivity")
+    func activity() async throws {
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "inactivityTimeout": 900}"#)
+        try await control.signIn("ada")
+        let file = "\(device.state)/last-activity"
+        func written() throws -> Date? {
+            try FileManager.default.attributesOfItem(atPath: file)[.modificationDate] as? Date
+        }
+        try await eventually("the sign-in is noted") { FileManager.default.fileExists(atPath: file) }
+        let signedIn = try #require(try written())
+        let process = try follow()
+        // The broker stores the time at most once a second.
+        try await eventually("time passes") { Date().timeIntervalSince(signedIn) > 1.5 }
+        try process.write(#"{"activity":true}"#)
+        try await eventually("the use is noted") { try #require(try written()) > signedIn }
+        #expect(process.errorText.isEmpty)
+    }
+
     @Test("a failing or hanging command leaves the cleanup pending and is retried")
     func failing() async throws {
         let cleanup = #"[ -e "$GATE" ] || exec sleep 600; \#(Self.deleting)"#

@@ -7,12 +7,12 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// A response on standard input: a step of a cleanup is done, or has failed.
-struct FollowAnswer: Equatable {
-    let number: Int
-    /// The result for people, or the reason for the failure.
-    let words: String?
-    let isDone: Bool
+/// A line on standard input.
+enum FollowInput: Equatable {
+    /// A step of a cleanup is done, or has failed.
+    case answer(FollowAnswer)
+    /// A person uses the app.
+    case activity
 
     struct Flaw: Error, CustomStringConvertible {
         let description: String
@@ -21,26 +21,36 @@ struct FollowAnswer: Equatable {
     private struct Fields: Decodable {
         let done: Int?
         let failed: Int?
+        let activity: Bool?
         let detail: String?
         let reason: String?
     }
 
-    /// Reads a line: `{"done": 7, "detail": "3 files"}` or `{"failed": 7, "reason": "…"}`.
+    /// Reads a line: `{"done": 7, "detail": "3 files"}`, `{"failed": 7, "reason": "…"}` or `{"activity": true}`.
     init(_ line: [UInt8]) throws(Flaw) {
         let fields: Fields
         do {
             fields = try JSONDecoder().decode(Fields.self, from: Data(line))
         } catch {
             throw Flaw(
-                description: "it is no JSON object with “done” or “failed” and the number of the cleanup"
+                description: "it is no JSON object with “done” or “failed” and the number of the cleanup, or “activity”"
             )
         }
-        switch (fields.done, fields.failed) {
-        case (let number?, nil): (self.number, isDone, words) = (number, true, fields.detail)
-        case (nil, let number?): (self.number, isDone, words) = (number, false, fields.reason)
-        default: throw Flaw(description: "it needs one of “done” and “failed”")
+        switch (fields.done, fields.failed, fields.activity) {
+        case (let number?, nil, nil): self = .answer(FollowAnswer(number: number, words: fields.detail, isDone: true))
+        case (nil, let number?, nil): self = .answer(FollowAnswer(number: number, words: fields.reason, isDone: false))
+        case (nil, nil, true): self = .activity
+        default: throw Flaw(description: "it needs one of “done”, “failed” and “activity”")
         }
     }
+}
+
+/// The result of a step of a cleanup.
+struct FollowAnswer: Equatable {
+    let number: Int
+    /// The result for people, or the reason for the failure.
+    let words: String?
+    let isDone: Bool
 }
 
 /// Splits input into lines. A line that is too long is skipped but counted, so that the next line is read. Pure.
@@ -74,7 +84,8 @@ struct BoundedLines {
     }
 }
 
-/// Asks the reader of the output to delete data, and waits for its responses on standard input.
+/// Asks the reader of the output to delete data, and waits for its responses on standard input. The reader may also say
+/// there that a person uses the app.
 final class FollowAnswers: Sendable {
     struct Failed: Error, CustomStringConvertible {
         let description: String
@@ -95,13 +106,20 @@ final class FollowAnswers: Sendable {
     private let state = Locked(State())
     private let output: FollowOutput
     private let timeout: Duration
+    private let onActivity: @Sendable () -> Void
     private let onEnd: @Sendable () -> Void
 
     /// - Parameters:
     ///   - timeout: How long a response may take.
+    ///   - onActivity: Called on the reading thread when a person uses the app.
     ///   - onEnd: Called on the reading thread when standard input ends.
-    init(output: FollowOutput, timeout: Duration, onEnd: @escaping @Sendable () -> Void) {
-        (self.output, self.timeout, self.onEnd) = (output, timeout, onEnd)
+    init(
+        output: FollowOutput,
+        timeout: Duration,
+        onActivity: @escaping @Sendable () -> Void,
+        onEnd: @escaping @Sendable () -> Void
+    ) {
+        (self.output, self.timeout, self.onActivity, self.onEnd) = (output, timeout, onActivity, onEnd)
     }
 
     /// Asks for a deletion, and waits for the response.
@@ -153,11 +171,14 @@ final class FollowAnswers: Sendable {
         end()
     }
 
-    /// - Returns: The problem with the line; `nil` if it was an expected response.
+    /// - Returns: The problem with the line; `nil` if it was expected.
     private func take(_ line: [UInt8]?) -> String? {
         guard let line else { return "it has more than \(BoundedLines.longest) bytes, and is left out" }
-        do throws(FollowAnswer.Flaw) {
-            let answer = try FollowAnswer(line)
+        do throws(FollowInput.Flaw) {
+            guard case .answer(let answer) = try FollowInput(line) else {
+                onActivity()
+                return nil
+            }
             let result: Result<String?, Failed> =
                 answer.isDone ? .success(answer.words) : .failure(Failed(description: answer.words ?? "it failed"))
             return settle(answer.number, result) ? nil : "nothing waits for a response to number \(answer.number)"

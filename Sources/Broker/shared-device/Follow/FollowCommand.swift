@@ -24,7 +24,8 @@ struct FollowCommand: ParsableCommand {
             a failure, after which it is run again, at first at once and later after up to a minute. A second run must do no harm.
 
             Without --cleanup, the reader of the lines deletes the data. It responds to {"accounts":[…],"number":7,"state":"cleanup","step":…} \
-            on standard input with {"done":7} or {"failed":7,"reason":"…"}.
+            on standard input with {"done":7} or {"failed":7,"reason":"…"}. It may also write {"activity":true} there whenever a \
+            person uses the app, so that the device does not sign the person out for inactivity.
 
             Before the session ends by itself, --ending runs its COMMAND, a line of the shell, with SHARED_DEVICE_END_REASON \
             (inactivity, shiftEnd or longestSession), SHARED_DEVICE_ENDS_AT (seconds since 1970) and SHARED_DEVICE_ENDS_IN \
@@ -117,7 +118,12 @@ struct FollowCommand: ParsableCommand {
                 )
                 try coordinator.register("the cleanup command") { try await program.run(for: $0.accounts) }
             } else {
-                let answers = FollowAnswers(output: output, timeout: .seconds(timeout), onEnd: ending.end)
+                let answers = FollowAnswers(
+                    output: output,
+                    timeout: .seconds(timeout),
+                    onActivity: { application.noteActivity() },
+                    onEnd: ending.end
+                )
                 for name in step.isEmpty ? ["data"] : step {
                     try coordinator.register(name) { try await answers.ask(name, $0.accounts) }
                 }
