@@ -17,19 +17,20 @@ need = @SUDO='$(SUDO)' Packaging/setup '$(1)' $(2)
 NOTIFY_PACKAGES := libdbus-1-dev dbus-daemon dbus-bin pkg-config gcc g++
 # The broker of a shared device: its database, password hashes and signatures.
 DEVICE_PACKAGES := libsqlite3-dev libcrypt-dev libssl-dev
-# All programs: the organisation's provider, the sign-in prompt's QR code, MQTT.
+# All programs: the organisation's provider, the sign-in prompt's QR code, MQTT, a session's input.
 PROGRAM_PACKAGES := $(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libcurl4-openssl-dev libqrencode-dev libmosquitto-dev
+PROGRAM_PACKAGES += libwayland-dev libxcb-screensaver0-dev
 FLEET_PACKAGES := mosquitto mosquitto-clients openssl
 # The tests' own providers and clients are in Python, and a test cuts its own network.
 TEST_PACKAGES := $(PROGRAM_PACKAGES) $(FLEET_PACKAGES) python3 python3-cryptography python3-jwt python3-jeepney iproute2 curl
 # Packages without which tests are skipped: other languages, browsers, a model checker, sandboxes, a provider, a keyring.
 ALL_TEST_PACKAGES := $(TEST_PACKAGES) python3-dbusmock python3-pydbus python3-prometheus-client python3-venv python3-setuptools python3-wheel
 ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tools bubblewrap xdg-dbus-proxy glewlwyd gnome-keyring
-ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
+ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd sway wtype xvfb xdotool
 
 .PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-pages test-api test-packages torture demo demo-fleet demo-identity demo-live bench fuzz
-.PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet library static-libs install install-notify install-broker install-console install-fleet install-strip
-.PHONY: uninstall fleet install-fleet-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
+.PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet shared-device-activity library static-libs install install-notify install-broker install-console install-fleet install-kiosk install-strip
+.PHONY: uninstall fleet kiosk install-fleet-strip install-kiosk-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler builds each module on one
 # processor, so a second processor helps only while there are modules that do not depend on each other.
@@ -69,6 +70,7 @@ help:
 	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
 	@echo 'make install-notify, install-broker, install-console  copies one part: notify(3), the broker of a shared device, its page for Cockpit'
 	@echo 'make fleet      builds agent, controller and command of a fleet, which `make` leaves out; make install-fleet copies them'
+	@echo 'make kiosk      builds the program that reports a graphical session’s input, which `make` leaves out; make install-kiosk copies it'
 	@echo 'make install-strip  the same as install, without symbols for debuggers'
 	@echo 'make uninstall  removes the installed files; takes the same folders as install'
 	@echo 'make deb        builds Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
@@ -93,6 +95,7 @@ build: setup-programs
 	$(DEBUG_BUILD)
 	$(call debug_extension,Organisation)
 	$(call debug_extension,Fleet)
+	$(call debug_extension,Kiosk)
 
 check: setup-programs
 	@SWIFT='$(SWIFT)' DEBUG_INFO='$(DEBUG_INFO)' FILTER='$(FILTER)' Tests/check
@@ -129,6 +132,7 @@ build-tests:
 	$(DEBUG_BUILD) --build-tests
 	$(call debug_extension,Organisation,--build-tests)
 	$(call debug_extension,Fleet,--build-tests)
+	$(call debug_extension,Kiosk,--build-tests)
 
 # The Python clients' tests also mostly wait, so they run at the same time; their output is printed at the end.
 test: build-tests
@@ -200,7 +204,7 @@ test-booted: build
 		BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; \
 	done
 
-KIOSK := cage xwayland xvfb xdotool swayidle
+KIOSK := cage xwayland xvfb xdotool
 test-kiosk: build
 	$(call need,`make test-kiosk`,$(KIOSK))
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-check
@@ -356,7 +360,8 @@ notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-s
 notify-center shared-device shared-device-fleet: COMPLETIONS := yes
 shared-device-identity shared-device-sign-in shared-device-microsoft-broker: PACKAGE := --package-path Extensions/Organisation
 shared-device-agent shared-device-controller shared-device-fleet: PACKAGE := --package-path Extensions/Fleet
-notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet: static-libs
+shared-device-activity: PACKAGE := --package-path Extensions/Kiosk
+notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet shared-device-activity: static-libs
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(RELEASE) $(PACKAGE) --product $@ $$flags
@@ -405,9 +410,16 @@ fleet: shared-device-agent shared-device-controller shared-device-fleet
 install-fleet:
 	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install fleet
 
-install-strip install-fleet-strip: export INSTALL_PROGRAM := install -s
+# Not part of `all` and `install`: a device without a screen needs neither Wayland nor X.
+kiosk: shared-device-activity
+
+install-kiosk:
+	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install kiosk
+
+install-strip install-fleet-strip install-kiosk-strip: export INSTALL_PROGRAM := install -s
 install-strip: install
 install-fleet-strip: install-fleet
+install-kiosk-strip: install-kiosk
 
 uninstall:
 	Packaging/install notify --remove
@@ -415,6 +427,7 @@ uninstall:
 	Packaging/install console --remove
 	Packaging/install corefoundation --remove
 	Packaging/install fleet --remove
+	Packaging/install kiosk --remove
 
 deb:
 	$(call need,`make deb`,$(PROGRAM_PACKAGES) debhelper)

@@ -1,0 +1,68 @@
+import ArgumentParser
+import Basics
+import DBus
+import Glibc
+import SeatInput
+import SharedDevice
+
+@main
+struct SharedDeviceActivityCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "shared-device-activity",
+        abstract: "Tells the broker of a shared device that a person uses it, while there is input.",
+        discussion: """
+            Runs in the graphical session, as the session's user. The broker learns only that the device is in use, at most every three seconds, and \
+            signs the person out when the reports have been missing for inactivityTimeout. The input is seen by ext-idle-notify-v1 or \
+            org_kde_kwin_idle (Wayland), by Mutter's idle monitor (GNOME) or by MIT-SCREEN-SAVER (X), whichever the session has. Prints “ready” \
+            when it sees the input. Ends with SIGTERM or SIGINT.
+            Exit status: 0 ended as asked; 64 wrong usage; 69 there is no bus, or the session has ended or does not respond; 78 the \
+            session has none of these interfaces.
+            """,
+        version: ProjectVersion.line(of: "shared-device-activity")
+    )
+
+    @Option(
+        help: ArgumentHelp(
+            "The bus that the broker serves: session, system, or an address.",
+            discussion: "By default $\(Bus.environmentVariable); else the session bus.",
+            valueName: "bus"
+        )
+    )
+    var bus: String?
+
+    func run() async throws {
+        signal(SIGPIPE, SIG_IGN)
+        let end = try EndSignals()
+        do {
+            let input = try await SessionInput.open()
+            let reports = try ActivityReports(
+                of: input,
+                to: bus.map(Bus.init(name:)) ?? .fromEnvironment,
+                log: Self.warn
+            )
+            Self.warn("following the input by \(input.name)")
+            print("ready")
+            fflush(nil)
+            let reporting = Task { try await reports.run() }
+            let ending = Task {
+                await end.first()
+                reporting.cancel()
+            }
+            defer { ending.cancel() }
+            try await reporting.value
+        } catch is CancellationError {
+            return
+        } catch let error as SeatInputError {
+            Self.warn("\(error)")
+            throw ExitCode(error.kind == .unsupported ? EX_CONFIG : EX_UNAVAILABLE)
+        } catch {
+            Self.warn("\(error)")
+            throw ExitCode(EX_UNAVAILABLE)
+        }
+    }
+
+    private static func warn(_ text: String) {
+        var line = "shared-device-activity: \(text)\n"
+        _ = line.withUTF8 { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
