@@ -83,8 +83,11 @@ package struct SignOutSchedule: Sendable {
         end = nil
         if let past = ends.first(where: { $0.at <= now }) { return .signOut(past.cause) }
         guard let first = ends.min(by: { $0.at < $1.at }) else { return .look(at: nil) }
-        let warnings = ends.lazy.filter { $0.warning > 0 }.map { $0.at.addingTimeInterval(-$0.warning) }
-        end = SessionEnd(at: first.at, reason: first.reason, isSoon: warnings.contains { $0 <= now })
+        let warned = ends.filter { $0.warning > 0 }
+        // An end without a warning may come first. Activity moves it, and would change the warning again and again.
+        let soon = warned.filter { $0.at.addingTimeInterval(-$0.warning) <= now }.min { $0.at < $1.at }
+        end = SessionEnd(at: (soon ?? first).at, reason: (soon ?? first).reason, isSoon: soon != nil)
+        let warnings = warned.map { $0.at.addingTimeInterval(-$0.warning) }
         return .look(at: warnings.filter { $0 > now }.min().map { min($0, first.at) } ?? first.at)
     }
 

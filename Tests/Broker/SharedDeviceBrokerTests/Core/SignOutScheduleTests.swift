@@ -115,7 +115,8 @@ struct SignOutScheduleTests {
             // The warning takes half of a short limit, so that it is not there from the start.
             (180, [], nil, "08:10", "08:11", "08:13", .inactivity, false, "08:11:30"),
             (180, [], nil, "08:10", "08:11:30", "08:13", .inactivity, true, "08:13"),
-            // The earlier end is the person's; the warning is there if that of any end has begun.
+            // Of the ends whose warnings have begun, apps are told of the earliest.
+            (180, [14], nil, "13:56:50", "13:58:10", "14:00", .shiftEnd, true, "13:58:20"),
             (180, [14], nil, "13:56:10", "13:58:10", "13:59:10", .inactivity, true, "13:59:10"),
             (180, [14], nil, "13:57:50", "13:58:10", "14:00", .shiftEnd, true, "13:59:20"),
         ]
