@@ -231,10 +231,6 @@ package struct CleanupLedger: Sendable, Equatable {
         next.detail = detail
         // An app that reports on a session knows that it has ended.
         if progress != .waived { next.toldAt = part.toldAt ?? now.wall }
-        // An app's clock may be wrong, but it did not begin before it was told.
-        if let took, progress == .finished, let told = next.toldAt, part.begunAt == nil {
-            next.begunAt = min(now.wall, max(told, now.wall - took / .seconds(1)))
-        }
         switch progress {
         // Only the broker sets these.
         case .owed, .told, .enforced: return .none
@@ -254,6 +250,10 @@ package struct CleanupLedger: Sendable, Equatable {
             if next != part { change(number, participant) { $0 = next } }
             return .refused
         case .finished:
+            // An app's clock may be wrong, but it did not begin before it was told.
+            if let took, before != .begun, let told = next.toldAt {
+                next.begunAt = min(now.wall, max(told, now.wall - took / .seconds(1)))
+            }
             if let connection {
                 next.connections.remove(connection)
                 next.reported.insert(connection)

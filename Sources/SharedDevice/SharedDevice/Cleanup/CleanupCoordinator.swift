@@ -227,6 +227,9 @@ public final class CleanupCoordinator: Sendable {
                     plan.failed(String("\(error)".prefix(500)))
                 }
             case .reportDone:
+                // The report of the beginning would replace this one.
+                beginning.cancel()
+                await beginning.value
                 var summary = plan.summary
                 summary.journalProblem = journalProblem
                 do throws(SharedDeviceError) {
@@ -238,7 +241,6 @@ public final class CleanupCoordinator: Sendable {
                 return summary
             case .fail(let failed):
                 let failure = CleanupFailure(steps: failed, report: nil)
-                // The report of the beginning would replace this one.
                 beginning.cancel()
                 await beginning.value
                 // If this report is lost, the next attempt sends another.
