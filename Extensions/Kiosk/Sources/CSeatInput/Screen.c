@@ -33,9 +33,12 @@ int CSeatInput_openScreen(CSeatInput_Screen **opened) {
     if (!error) {
         xcb_screen_iterator_t screens = xcb_setup_roots_iterator(xcb_get_setup(screen->connection));
         while (screens.rem > 1 && number-- > 0) xcb_screen_next(&screens);
-        screen->root = screens.data->root;
-        *opened = screen;
-        return 0;
+        if (screens.rem > 0) {
+            screen->root = screens.data->root;
+            *opened = screen;
+            return 0;
+        }
+        error = EPROTO;
     }
     xcb_disconnect(screen->connection);
     free(screen);

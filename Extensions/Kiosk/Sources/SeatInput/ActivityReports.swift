@@ -54,7 +54,7 @@ package struct ActivityReports: Sendable {
         var wait = interval
         while true {
             // Also before the first report: a program that is started again and again must not keep a session alive.
-            let moment = ContinuousClock.now
+            let moment = SuspendingClock.now
             try await Task.sleep(for: wait)
             try await input.next(after: moment)
             do throws(SharedDeviceError) {

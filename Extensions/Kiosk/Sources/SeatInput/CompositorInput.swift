@@ -6,7 +6,7 @@ import Synchronization
 /// The input of a Wayland session, by `ext-idle-notify-v1` or the older `org_kde_kwin_idle`.
 package final class CompositorInput: SeatInput {
     private struct State {
-        var lastInput: ContinuousClock.Instant?
+        var lastInput: SuspendingClock.Instant?
         var failure: SeatInputError?
     }
 
@@ -59,7 +59,7 @@ package final class CompositorInput: SeatInput {
         }
     }
 
-    package func next(after moment: ContinuousClock.Instant) async throws {
+    package func next(after moment: SuspendingClock.Instant) async throws {
         while true {
             let (last, failure) = state.withLock { ($0.lastInput, $0.failure) }
             if let failure { throw failure }
@@ -74,7 +74,7 @@ package final class CompositorInput: SeatInput {
     private func hear(_ isUsed: Bool) {
         set { state in
             // At the notice of a pause, the last input was before the pause. At the start there may have been none.
-            let time = isUsed ? ContinuousClock.now : state.lastInput.map { max($0, .now - Self.pause) }
+            let time = isUsed ? SuspendingClock.now : state.lastInput.map { max($0, .now - Self.pause) }
             state.lastInput = time
         }
     }

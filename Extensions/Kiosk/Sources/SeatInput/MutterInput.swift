@@ -55,7 +55,7 @@ package final class MutterInput: SeatInput {
         self.news = news
     }
 
-    package func next(after moment: ContinuousClock.Instant) async throws {
+    package func next(after moment: SuspendingClock.Instant) async throws {
         guard try await !hasInput(after: moment) else { return }
         let watch = try await ask("AddUserActiveWatch")
         // There may have been input before Mutter had the watch, which it removes with the next input.
@@ -69,9 +69,9 @@ package final class MutterInput: SeatInput {
         throw CancellationError()
     }
 
-    private func hasInput(after moment: ContinuousClock.Instant) async throws(SeatInputError) -> Bool {
+    private func hasInput(after moment: SuspendingClock.Instant) async throws(SeatInputError) -> Bool {
         let unused = try await ask("GetIdletime")
-        return ContinuousClock.now - .milliseconds(Int64(clamping: unused)) > moment
+        return SuspendingClock.now - .milliseconds(Int64(clamping: unused)) > moment
     }
 
     /// - Returns: The number in the response.

@@ -33,8 +33,8 @@ package final class ScreenInput: SeatInput {
         name = "MIT-SCREEN-SAVER of the X server “\(display)”"
     }
 
-    package func next(after moment: ContinuousClock.Instant) async throws {
-        while try await ContinuousClock.now - unused() <= moment { try await Task.sleep(for: Self.pause) }
+    package func next(after moment: SuspendingClock.Instant) async throws {
+        while try await SuspendingClock.now - unused() <= moment { try await Task.sleep(for: Self.pause) }
     }
 
     private func unused() async throws(SeatInputError) -> Duration {

@@ -3,10 +3,11 @@ package protocol SeatInput: Sendable {
     /// The interface that the session offers, for the log.
     var name: String { get }
 
-    /// Waits until there has been input after `moment`. Returns at once if there has been some already.
+    /// Waits until there has been input after `moment`. Returns at once if there has been some already. The clock stops
+    /// while the device sleeps, as the idle times of X and Mutter do.
     ///
     /// - Throws: ``SeatInputError`` when the session is gone; `CancellationError`.
-    func next(after moment: ContinuousClock.Instant) async throws
+    func next(after moment: SuspendingClock.Instant) async throws
 }
 
 /// The session offers no input, or no longer: the operation, the cause and the remedy.

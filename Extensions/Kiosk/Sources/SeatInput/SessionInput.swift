@@ -19,6 +19,10 @@ package enum SessionInput {
             if let input = try await MutterInput(on: try DBusConnection.whenThere(.session)) { return input }
             missing.append("GNOME's Mutter is not on the session's bus")
         } catch {
+            // On Wayland nothing is left to try, and a bus that fails once may respond later.
+            guard error.code == .noBus || compositor == nil else {
+                throw SeatInputError(.lost, "could not ask the session's bus for GNOME's Mutter: \(error)")
+            }
             missing.append("GNOME's Mutter cannot be asked: \(error)")
         }
         // A program of X sees little of a Wayland session's input.

@@ -33,6 +33,11 @@ struct SharedDeviceActivityCommand: AsyncParsableCommand {
     func run() async throws {
         signal(SIGPIPE, SIG_IGN)
         let end = try EndSignals()
+        // At once, because a display server that hangs blocks everything else. There is nothing to save.
+        Task {
+            await end.first()
+            Glibc.exit(EXIT_SUCCESS)
+        }
         do {
             let input = try await SessionInput.open()
             let reports = try ActivityReports(
@@ -43,15 +48,7 @@ struct SharedDeviceActivityCommand: AsyncParsableCommand {
             Self.warn("following the input by \(input.name)")
             print("ready")
             fflush(nil)
-            let reporting = Task { try await reports.run() }
-            let ending = Task {
-                await end.first()
-                reporting.cancel()
-            }
-            defer { ending.cancel() }
-            try await reporting.value
-        } catch is CancellationError {
-            return
+            try await reports.run()
         } catch let error as SeatInputError {
             Self.warn("\(error)")
             throw ExitCode(error.kind == .unsupported ? EX_CONFIG : EX_UNAVAILABLE)

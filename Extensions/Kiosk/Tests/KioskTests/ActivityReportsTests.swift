@@ -10,11 +10,11 @@ struct ActivityReportsTests {
     /// Input that the test makes.
     private final class MadeInput: SeatInput {
         let name = "a test"
-        private let last = Mutex<ContinuousClock.Instant?>(nil)
+        private let last = Mutex<SuspendingClock.Instant?>(nil)
 
         func make() { last.withLock { $0 = .now } }
 
-        func next(after moment: ContinuousClock.Instant) async throws {
+        func next(after moment: SuspendingClock.Instant) async throws {
             while last.withLock({ $0.map { $0 <= moment } ?? true }) { try await Task.sleep(for: .milliseconds(1)) }
         }
     }

@@ -120,6 +120,25 @@ struct SessionTests {
         #expect(program.isRunning)
     }
 
+    @Test(
+        "SIGTERM ends it while the X server hangs",
+        .enabled(if: Sessions.hasXvfb, "Xvfb or xdotool is not installed")
+    )
+    func hangingServer() async throws {
+        let session = try await XSession()
+        session.server.suspend()
+        defer { session.server.resume() }
+        let program = try ChildProcess(ChildProcess.built("shared-device-activity"), environment: session.environment)
+        let status = "/proc/\(program.identifier)/status"
+        try await eventually("it handles signals") {
+            let text = try String(contentsOfFile: status, encoding: .utf8)
+            let caught = text.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last
+            return (caught.flatMap { UInt64($0, radix: 16) } ?? 0) & 1 << (SIGTERM - 1) != 0
+        }
+        program.send(SIGTERM)
+        #expect(await program.exitStatus(within: .seconds(30)) == 0)
+    }
+
     @Test("a session without such an interface is refused with a remedy")
     func noSession() async throws {
         let program = try ChildProcess(ChildProcess.built("shared-device-activity"), environment: Sessions.none)

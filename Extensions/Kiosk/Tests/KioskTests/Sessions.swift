@@ -81,7 +81,7 @@ final class SwaySession: Session {
 /// Xvfb, with keys by the extension XTEST.
 final class XSession: Session {
     let environment: [String: String]
-    private let server: ChildProcess
+    let server: ChildProcess
 
     init() async throws {
         server = try ChildProcess("Xvfb", ["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"])
