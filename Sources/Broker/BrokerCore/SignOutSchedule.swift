@@ -84,7 +84,7 @@ package struct SignOutSchedule: Sendable {
         if let past = ends.first(where: { $0.at <= now }) { return .signOut(past.cause) }
         guard let first = ends.min(by: { $0.at < $1.at }) else { return .look(at: nil) }
         let warned = ends.filter { $0.warning > 0 }
-        // An end without a warning may come first. Activity moves it, and would change the warning again and again.
+        // An end whose own warning has not begun may come first. Each activity moves it, and with it the warning.
         let soon = warned.filter { $0.at.addingTimeInterval(-$0.warning) <= now }.min { $0.at < $1.at }
         end = SessionEnd(at: (soon ?? first).at, reason: (soon ?? first).reason, isSoon: soon != nil)
         let warnings = warned.map { $0.at.addingTimeInterval(-$0.warning) }

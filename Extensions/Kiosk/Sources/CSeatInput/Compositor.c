@@ -9,7 +9,8 @@
 
 // MARK: The two protocols, as far as they are used here and in the form that wayland-scanner generates
 
-// Both interfaces create an object per seat, with the same two events. The arguments of the request are in another order.
+// Both interfaces create an object for each seat, with the same two events. The requests differ in the order of their
+// arguments.
 static const struct wl_message noticeRequests[] = {{"destroy", "", NULL}};
 static const struct wl_message noticeEvents[] = {{"idled", "", NULL}, {"resumed", "", NULL}};
 

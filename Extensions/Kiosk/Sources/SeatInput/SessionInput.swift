@@ -1,7 +1,7 @@
 import Basics
 import DBus
 
-/// Chooses the interface by which this process's session shows its input.
+/// Chooses how to see the input of this process's session.
 package enum SessionInput {
     /// Chooses the first that the session has, by the environment: Wayland, Mutter's, X.
     ///

@@ -1,6 +1,5 @@
 import Basics
 import CommandParts
-import DBus
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
