@@ -35,11 +35,13 @@ import Synchronization
 
     @_spi(Extensions) public let identifier: Int32
     private let isCollected = Locked(false)
-    private static let started = Locked<Set<Int32>>([])
+    /// The programs whose status is not collected. A program that was killed and has not ended has its command line
+    /// here: a second run of it is refused.
+    private static let started = Locked<[Int32: [String]?]>([:])
 
     /// The process ids of the programs that this process has started and whose status it has not collected yet. All
     /// other children of this process were adopted.
-    @_spi(Extensions) public static var own: Set<Int32> { started.withLock { $0 } }
+    @_spi(Extensions) public static var own: Set<Int32> { started.withLock { Set($0.keys) } }
 
     /// Starts the program, which is looked up in `PATH`.
     @_spi(Extensions) public init(
@@ -58,7 +60,7 @@ import Synchronization
                         + (settings.third.map { [.descriptor($0)] } ?? []),
                     leadsGroup: settings.leadsGroup
                 )
-                started.insert(identifier)
+                started[identifier] = .some(nil)
                 return identifier
             } catch {
                 throw Failure("\(program) does not start: \(error)", reason: "\(error)")
@@ -82,7 +84,7 @@ import Synchronization
         ProgramStart.waitForEnd(of: identifier)
         return isCollected.withLock { isCollected in
             isCollected = true
-            defer { _ = Self.started.withLock { $0.remove(identifier) } }
+            defer { _ = Self.started.withLock { $0.removeValue(forKey: identifier) } }
             return ProgramStart.collect(identifier)
         }
     }
@@ -156,7 +158,7 @@ extension HelperProcess {
         take: (ArraySlice<UInt8>) -> Void
     ) throws(Failure) -> End {
         let command = [program] + arguments
-        if let earlier = unended.withLock({ $0[command] }) {
+        if let earlier = Self.started.withLock({ $0.first { $0.value == command }?.key }) {
             throw Failure("\(program) is not started again: \(earlier) was killed, but has not ended")
         }
         var ends: [CInt] = [-1, -1]
@@ -256,18 +258,12 @@ extension HelperProcess {
         return try result.get()
     }
 
-    /// Killed programs that have not ended, by command line. A second run of the same command line is refused.
-    private static let unended = Locked<[[String]: Int32]>([:])
-
     private func leaveUnended(_ command: [String]) {
-        Self.unended.withLock { $0[command] = identifier }
-        let thread = QuietThread.start("helper") { [self] in
-            _ = end()
-            Self.unended.withLock { $0[command] = nil }
-        }
-        // Without a thread, no code notices the end of the process. It stays uncollected and keeps its id, and the
-        // entry would refuse the command line for ever.
-        if thread == nil { Self.unended.withLock { $0[command] = nil } }
+        Self.started.withLock { $0[identifier] = command }
+        let thread = QuietThread.start("helper") { [self] in _ = end() }
+        // Without a thread, no code notices the end of the process. It stays uncollected and keeps its id, and its
+        // command line would be refused for ever.
+        if thread == nil { Self.started.withLock { $0[identifier] = .some(nil) } }
     }
 
     private func kill(_ signal: Int32 = SIGKILL, leadsGroup: Bool) {
