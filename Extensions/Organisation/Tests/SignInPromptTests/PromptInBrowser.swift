@@ -66,6 +66,7 @@ final class PromptInBrowser {
     let directory: TemporaryDirectory
     let broker: FakeBroker
     let page: ChildProcess
+    private var prompts: [ChildProcess] = []
     private let browser: TestBrowser
     private let bus: PrivateBus
     /// Unique, because other sign-ins run at the same time.
@@ -100,18 +101,27 @@ final class PromptInBrowser {
 
     func prompt() throws -> ChildProcess {
         let arguments = browser.arguments.flatMap { ["--browser-argument", $0] }
-        return try ChildProcess(
+        let prompt = try ChildProcess(
             ChildProcess.built("shared-device-sign-in"),
             ["--bus", bus.address, "--json", "--browser", browser.program] + arguments,
             environment: ["XDG_RUNTIME_DIR": directory.path]
         )
+        prompts.append(prompt)
+        return prompt
     }
 
     /// Waits for the browser's visit of this number to the provider's page.
     func visit(_ number: Int) async throws -> String {
-        try await eventually("visit \(number)") { visits.count >= number }
+        do {
+            try await eventually("visit \(number)") { visits.count >= number }
+        } catch {
+            // A prompt that has failed explains it.
+            throw NoVisit(description: "\(error): \(prompts.map { $0.lines + [$0.errorText] })")
+        }
         return visits[number - 1]
     }
+
+    struct NoVisit: Error, CustomStringConvertible { let description: String }
 
     private var visits: [String] { page.lines.filter { $0.hasPrefix("visit ") } }
 

@@ -4,6 +4,7 @@ import Foundation
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
+import Synchronization
 import Testing
 
 @testable import SignInPrompt
@@ -213,6 +214,35 @@ struct PromptProcessTests {
         await BrowserProfile.removeLeftovers(of: root) { _ in }
         let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
         #expect(names == ["sign-in"])
+    }
+
+    @Test("a prompt gets a directory although another prompt deletes its first one")
+    func deletedDirectory() async throws {
+        let directory = try TemporaryDirectory("si")
+        let root = "\(directory.path)/sign-in"
+        try FileManager.default.createDirectory(
+            atPath: root,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
+        // Deletes one directory as soon as it can lock it.
+        let hasDeleted = Atomic(false)
+        async let sweep: Void = onThread {
+            while !hasDeleted.load(ordering: .relaxed) {
+                for name in (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? [] {
+                    let profile = open("\(root)/\(name)", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                    let isDeleted = flock(profile, LOCK_EX | LOCK_NB) == 0 && rmdir("\(root)/\(name)") == 0
+                    close(profile)
+                    if isDeleted { hasDeleted.store(true, ordering: .relaxed) }
+                }
+            }
+        }
+        repeat {
+            let profile = try await BrowserProfile.make(in: root) { Issue.record("\($0)") }
+            #expect(FileManager.default.fileExists(atPath: profile.path))
+            try await profile.remove()
+        } while !hasDeleted.load(ordering: .relaxed)
+        await sweep
     }
 
     @Test("without free descriptors the page waits without using the processor")

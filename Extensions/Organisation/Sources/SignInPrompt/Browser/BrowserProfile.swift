@@ -40,9 +40,22 @@ package final class BrowserProfile: Sendable {
         guard all >= 0 else { throw failure(root) }
         defer { close(all) }
         if await isAlone(all) { await removeLeftovers(in: root, warn) }
-        let path = try newDirectory("\(root)/")
-        guard let lock = locked(path) else { throw failure(path) }
-        return BrowserProfile(path, lock)
+        // A prompt that removes remains may delete a directory before it is locked here, if this prompt has not waited
+        // for that one.
+        for _ in 0..<mostTries {
+            let path = try newDirectory("\(root)/")
+            guard let lock = locked(path) else { continue }
+            if leads(path, to: lock) { return BrowserProfile(path, lock) }
+            close(lock)
+        }
+        throw failure(root)
+    }
+
+    private static let mostTries = 10
+
+    private static func leads(_ path: String, to directory: CInt) -> Bool {
+        var (named, opened) = (stat(), stat())
+        return lstat(path, &named) == 0 && fstat(directory, &opened) == 0 && named.st_ino == opened.st_ino
     }
 
     /// Removes the remains of earlier sign-ins, whose browsers may still show a user's pages. Every prompt does so,
