@@ -425,9 +425,7 @@ private final class WatchList: @unchecked Sendable {
         guard socket == .none else { return }
         socket = OwnedDescriptor(dbus_watch_get_unix_fd(watch))
         ForkedChild.add(socket)
-        var family: CInt = 0
-        var size = socklen_t(MemoryLayout<CInt>.size)
-        isRemote = getsockopt(socket.number, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family != AF_UNIX
+        isRemote = !isLocal(socket.number)
     }
 
     private func toggle(_ watch: OpaquePointer) {
@@ -481,4 +479,11 @@ extension BusSocket.OtherWork? {
 func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
+}
+
+/// Whether the socket's peer is on this machine, as far as the kernel tells.
+func isLocal(_ socket: CInt) -> Bool {
+    var domain: CInt = 0
+    var size = socklen_t(MemoryLayout<CInt>.size)
+    return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain == AF_UNIX
 }

@@ -66,12 +66,6 @@ enum ProcessExit {
         return isLocal(socket) || hasPeerEnded(socket)
     }
 
-    private static func isLocal(_ socket: CInt) -> Bool {
-        var domain: CInt = 0
-        var size = socklen_t(MemoryLayout<CInt>.size)
-        return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain == AF_UNIX
-    }
-
     /// Over TCP the kernel knows only what the bus's machine has received. So this ends its side of the connection; the
     /// bus reads everything before it ends the other side.
     private static func hasPeerEnded(_ socket: CInt) -> Bool {
