@@ -4,6 +4,29 @@ import Testing
 
 @testable import DBus
 
+/// Sends a message with descriptors. Returns whether all of its bytes are sent.
+func send(_ bytes: [UInt8], with descriptors: [CInt], to socket: CInt) -> Bool {
+    var control: [Int] = [16 + 4 * descriptors.count, Int(SOL_SOCKET) | 1 << 32]
+    control += Array(repeating: 0, count: (descriptors.count + 1) / 2)
+    control.withUnsafeMutableBytes { control in
+        for (index, descriptor) in descriptors.enumerated() {
+            control.storeBytes(of: descriptor, toByteOffset: 16 + 4 * index, as: CInt.self)
+        }
+    }
+    let sent = bytes.withUnsafeBytes { bytes in
+        control.withUnsafeMutableBytes { control in
+            var piece = iovec(iov_base: .init(mutating: bytes.baseAddress), iov_len: bytes.count)
+            return withUnsafeMutablePointer(to: &piece) { piece in
+                var message = msghdr()
+                (message.msg_iov, message.msg_iovlen) = (piece, 1)
+                (message.msg_control, message.msg_controllen) = (control.baseAddress, control.count)
+                return sendmsg(socket, &message, CInt(MSG_NOSIGNAL))
+            }
+        }
+    }
+    return sent == bytes.count
+}
+
 @Suite("Messages cut from a bus's socket")
 struct MessageReaderTests {
     /// A method call in bytes, as a bus forwards it.
@@ -75,25 +98,7 @@ struct MessageReaderTests {
 
         /// Sends a message with descriptors, and reads it.
         func arrive(_ bytes: [UInt8], with descriptors: [CInt]) throws {
-            var control: [Int] = [16 + 4 * descriptors.count, Int(SOL_SOCKET) | 1 << 32]
-            control += Array(repeating: 0, count: (descriptors.count + 1) / 2)
-            control.withUnsafeMutableBytes { control in
-                for (index, descriptor) in descriptors.enumerated() {
-                    control.storeBytes(of: descriptor, toByteOffset: 16 + 4 * index, as: CInt.self)
-                }
-            }
-            let sent = bytes.withUnsafeBytes { bytes in
-                control.withUnsafeMutableBytes { control in
-                    var piece = iovec(iov_base: .init(mutating: bytes.baseAddress), iov_len: bytes.count)
-                    return withUnsafeMutablePointer(to: &piece) { piece in
-                        var message = msghdr()
-                        (message.msg_iov, message.msg_iovlen) = (piece, 1)
-                        (message.msg_control, message.msg_controllen) = (control.baseAddress, control.count)
-                        return sendmsg(bus, &message, 0)
-                    }
-                }
-            }
-            try #require(sent == bytes.count)
+            try #require(send(bytes, with: descriptors, to: bus))
             #expect(reader.fill(from: service) == .done)
         }
 
