@@ -235,12 +235,19 @@ enum BusAddress {
 
     /// Checks that this process may use the address.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` for a NUL, and for an address that starts a program in a process
+    /// - Throws: ``DBusError/Code/invalidArgument`` for characters that an address cannot have, and for an address
+    ///   that starts a program in a process
     ///   with more rights than its user: `autolaunch:` reads the caller's environment, and both kinds hand the
     ///   process's rights to another program.
     static func check(_ address: String, _ attempted: String) throws(DBusError) {
-        guard !address.containsNUL else {
-            throw DBusError(.invalidArgument, message: "the address holds U+0000", attempted: attempted)
+        // Beyond ASCII, a mark after a colon would hide the colon from the checks here, and not from libdbus.
+        guard address.utf8.allSatisfy({ (1..<0x80).contains($0) }) else {
+            throw DBusError(
+                .invalidArgument,
+                message: "the address holds U+0000 or characters beyond ASCII",
+                attempted: attempted,
+                remedy: "write the bytes of such characters as %xx"
+            )
         }
         guard ProcessEnvironment.isIgnored, startsProgram(address) else { return }
         throw DBusError(
