@@ -159,11 +159,11 @@ struct ConnectingTests {
         try await eventually("the post arrives") { counter.arrived == 1 }
     }
 
-    @Test("only identifiers are removed from an address, wherever they are")
-    func withoutIdentifiers() {
+    @Test("only identifiers and autolaunch: are removed from an address, wherever they are")
+    func connectable() {
         let plain = ["unix:guid=1,path=/a;tcp:host=b,guid=2,port=3", "unix:path=/guid=1;;autolaunch:"]
-            .map { BusAddress.withoutIdentifiers($0) }
-        #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1;;autolaunch:"])
+            .map { BusAddress.connectable($0) }
+        #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1"])
     }
 
     @Test(

@@ -45,7 +45,7 @@ struct ProcessEnvironmentTests {
         ("unixexec:path=PROGRAM", "connect", "LANG", "C", noProgram),
         ("unix:path=/nonexistent;unixexec:path=PROGRAM", "connect", "LANG", "C", noProgram),
         ("unix:path=/nonexistent;unixexec:\u{301}=a,path=PROGRAM", "connect", "LANG", "C", "characters beyond ASCII"),
-        ("autolaunch:", "connect", "LANG", "C", noProgram),
+        ("autolaunch:", "connect", "LANG", "C", "this library starts none"),
         // The probe starts a program by its name, which the caller's PATH looks up in the caller's directory.
         ("environment", "start", "PATH", "DIRECTORY", "did not start"),
     ]

@@ -74,7 +74,7 @@ private final class BusOpening: Sendable {
         var error = CDBus.DBusError()
         dbus_error_init(&error)
         defer { dbus_error_free(&error) }
-        let address = BusAddress.withoutIdentifiers(address)
+        let address = BusAddress.connectable(address)
         let open = {
             CLinux_holdOffFork(CLINUX_CONNECT)
             defer { CLinux_allowFork(CLINUX_CONNECT) }
@@ -217,16 +217,16 @@ extension DBusError {
 
 /// The parts of a D-Bus address that matter here.
 enum BusAddress {
-    /// Whether libdbus starts a program to connect to the address, or to find the bus.
-    static func startsProgram(_ address: String) -> Bool {
-        address.contains("unixexec:") || address.contains("autolaunch:")
-    }
+    /// Whether libdbus starts a program to connect to the address.
+    static func startsProgram(_ address: String) -> Bool { address.contains("unixexec:") }
 
-    /// The address without the identifiers of its buses (`guid=`). Each run of a bus makes new ones, so with them a
-    /// connection would not come back after a restart. They prove nothing, because the bus itself states its
-    /// identifier.
-    static func withoutIdentifiers(_ address: String) -> String {
-        address.split(separator: ";", omittingEmptySubsequences: false).map { entry in
+    private static let autolaunch = "autolaunch:"
+
+    /// The address that libdbus gets: without `autolaunch:`, which would start another bus, and without the identifiers
+    /// of its buses (`guid=`). Each run of a bus makes new ones, so with them a connection would not come back after a
+    /// restart. They prove nothing, because the bus itself states its identifier.
+    static func connectable(_ address: String) -> String {
+        address.split(separator: ";").filter { !$0.hasPrefix(autolaunch) }.map { entry in
             guard let colon = entry.firstIndex(of: ":") else { return String(entry) }
             let pairs = entry[entry.index(after: colon)...].split(separator: ",").filter { !$0.hasPrefix("guid=") }
             return entry[...colon] + pairs.joined(separator: ",")
@@ -235,10 +235,9 @@ enum BusAddress {
 
     /// Checks that this process may use the address.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` for characters that an address cannot have, and for an address
-    ///   that starts a program in a process
-    ///   with more rights than its user: `autolaunch:` reads the caller's environment, and both kinds hand the
-    ///   process's rights to another program.
+    /// - Throws: ``DBusError/Code/invalidArgument`` for characters that an address cannot have; for an address with
+    ///   nothing but `autolaunch:`; and for an address that starts a program in a process with more rights than its
+    ///   user, because that program would get them.
     static func check(_ address: String, _ attempted: String) throws(DBusError) {
         // Beyond ASCII, a mark after a colon would hide the colon from the checks here, and not from libdbus.
         guard address.utf8.allSatisfy({ (1..<0x80).contains($0) }) else {
@@ -247,6 +246,14 @@ enum BusAddress {
                 message: "the address holds U+0000 or characters beyond ASCII",
                 attempted: attempted,
                 remedy: "write the bytes of such characters as %xx"
+            )
+        }
+        guard !connectable(address).isEmpty else {
+            throw DBusError(
+                .invalidArgument,
+                message: "the address names no running bus, and this library starts none",
+                attempted: attempted,
+                remedy: "run the program under dbus-run-session, or name the bus's socket (unix:path=/run/my/bus)"
             )
         }
         guard ProcessEnvironment.isIgnored, startsProgram(address) else { return }
