@@ -4,7 +4,7 @@ import Glibc
 @_spi(Extensions) import SharedDevice
 import Synchronization
 
-/// The manifests of a directory that are in force.
+/// The manifests that are in force.
 public struct AppManifests: Sendable, Equatable {
     /// The enrolled apps, in the order of their files' names. Their identifiers are unique.
     public internal(set) var manifests: [AppManifest] = []
@@ -13,6 +13,8 @@ public struct AppManifests: Sendable, Equatable {
     /// The contents of the files in force, by file name. The next start passes them to
     /// ``AppManifestDirectory/updates(kept:quietPeriod:)``.
     public internal(set) var contents: [String: Data] = [:]
+    /// The file that counts for each app, by identifier.
+    public internal(set) var files: [String: String] = [:]
     /// The paths of invalid files, or of the directory, without known valid content. It is unknown which apps they are
     /// about.
     public internal(set) var unknown: [String] = []
@@ -82,6 +84,7 @@ struct AppManifestMonitor: Sendable {
                 manifests: latest?.manifests ?? before.merge(former, [:]).manifests,
                 problems: [problem],
                 contents: latest?.contents ?? kept,
+                files: latest?.files ?? [:],
                 unknown: latest.map(\.unknown) ?? [problem.file]
             )
         }
@@ -130,6 +133,7 @@ struct AppManifestMonitor: Sendable {
             manifests: manifests,
             problems: problems,
             contents: kept.mapValues(\.content).merging(unread) { inForce, _ in inForce },
+            files: owners,
             unknown: unknown
         )
     }
@@ -153,23 +157,35 @@ extension ManagedConfigurationError {
     }
 }
 
-/// The directory of the apps' manifests: its files whose names end in `.json` and do not begin with a dot.
+/// The administrator's directory of manifests, and that of the packages: the files whose names end in `.json` and do
+/// not begin with a dot.
 ///
-/// If the directory is missing, no app is enrolled. That is not an error.
+/// A file of the administrator replaces the package's file of the same name. If it is empty, neither counts. A missing
+/// directory has no files. That is not an error.
 public struct AppManifestDirectory: Sendable {
-    /// The default path of the manifests on a device.
+    /// The default path of the administrator's manifests on a device.
     public static let defaultPath = ManagedConfigurationFile().appManifestDirectory
+    /// The path of the packages' manifests on a device.
+    public static let packagesPath = "/usr/share/shared-device/apps"
 
     public let path: String
 
+    private let packages: String?
     private let mustBeRoots: Bool
 
-    /// - Parameter mustBeRoots: Whether the directory and the files have to belong to root, because root acts on their
-    ///   content.
-    public init(path: String = Self.defaultPath, mustBeRoots: Bool = false) {
+    /// - Parameters:
+    ///   - packages: The directory of the packages' manifests. The default belongs to ``defaultPath``; another `path`
+    ///     has none.
+    ///   - mustBeRoots: Whether the directories and the files have to belong to root, because root acts on their
+    ///     content.
+    public init(path: String = Self.defaultPath, packages: String? = nil, mustBeRoots: Bool = false) {
         self.path = path
+        self.packages = packages ?? (path == Self.defaultPath ? Self.packagesPath : nil)
         self.mustBeRoots = mustBeRoots
     }
+
+    /// The directories. A file replaces one of the same name in an earlier directory.
+    private var directories: [String] { [packages, path].compactMap(\.self) }
 
     /// Reads all manifests. An invalid manifest becomes a problem, and does not hide the valid manifests. Blocks its
     /// thread for the file system.
@@ -180,7 +196,7 @@ public struct AppManifestDirectory: Sendable {
 
     /// The manifests in force, followed by an update at each change of the manifests or of the problems.
     ///
-    /// The first update is the directory at the time of the call; from then on no change is missed. A file that becomes
+    /// The first update is the state at the time of the call; from then on no change is missed. A file that becomes
     /// invalid keeps its last valid manifest in force until it is valid again or removed. Changes in quick succession
     /// are merged into one. A slow reader only receives the latest update, which is complete.
     ///
@@ -189,7 +205,7 @@ public struct AppManifestDirectory: Sendable {
     /// - Parameters:
     ///   - kept: The ``AppManifests/contents`` of an earlier run. It replaces the content of files that have become
     ///     invalid since.
-    ///   - quietPeriod: How long the directory has to be unchanged before it is read.
+    ///   - quietPeriod: How long the directories have to be unchanged before they are read.
     /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
     public func updates(
         kept: [String: Data] = [:],
@@ -197,7 +213,7 @@ public struct AppManifestDirectory: Sendable {
     ) throws(ManagedConfigurationError) -> AsyncStream<AppManifests> {
         let monitor = Locked(AppManifestMonitor(kept: kept))
         do {
-            return try DirectoryWatcher.updates(of: path, quietPeriod: quietPeriod) {
+            return try DirectoryWatcher.updates(of: directories, quietPeriod: quietPeriod) {
                 let readings = readings()
                 let last = Self.isSound(readings) ? [:] : valid(kept)
                 return monitor.withLock { $0.directoryWasRead(readings, last: last) }
@@ -226,17 +242,23 @@ public struct AppManifestDirectory: Sendable {
 
     private func readings() -> Result<[AppManifestMonitor.Reading], ManagedConfigurationError> {
         Result { () throws(ManagedConfigurationError) in
-            var readings: [AppManifestMonitor.Reading] = []
-            for name in try names() {
-                // A file that has been removed since is skipped.
-                if let reading = reading(name) { readings.append(reading) }
+            var holders: [String: [String]] = [:]
+            for directory in directories {
+                for name in try names(in: directory) { holders[name, default: []].append(directory) }
             }
-            return readings
+            return holders.compactMap { name, holders in
+                holders.last.flatMap { reading(name, in: $0, replacesAnother: holders.count > 1) }
+            }
         }
     }
 
-    private func reading(_ name: String) -> AppManifestMonitor.Reading? {
-        let path = path.hasSuffix("/") ? path + name : path + "/" + name
+    /// - Returns: `nil` if the file has been removed since, or masks another.
+    private func reading(
+        _ name: String,
+        in directory: String,
+        replacesAnother: Bool
+    ) -> AppManifestMonitor.Reading? {
+        let path = directory.hasSuffix("/") ? directory + name : directory + "/" + name
         let file = AdministratorFile(
             path: path,
             maximumSize: 65_536,
@@ -246,7 +268,7 @@ public struct AppManifestDirectory: Sendable {
         var content: Data?
         do throws(ManagedConfigurationError) {
             content = try file.read()
-            guard let content else { return nil }
+            guard let content, !(content.isEmpty && replacesAnother) else { return nil }
             let manifest = try AppManifest(json: content, file: path)
             let valid = AppManifestMonitor.Valid(manifest: manifest, content: content)
             return AppManifestMonitor.Reading(name: name, path: path, manifest: .success(valid))
@@ -262,12 +284,12 @@ public struct AppManifestDirectory: Sendable {
         (try? JSONValue(parsing: [UInt8](json), limits: JSONLimits(size: json.count)))?["id"]?.string
     }
 
-    private func names() throws(ManagedConfigurationError) -> [String] {
+    private func names(in path: String) throws(ManagedConfigurationError) -> [String] {
         var info = stat()
         guard stat(path, &info) == 0 else {
             let code = errno
             if code == ENOENT || code == ENOTDIR { return [] }
-            throw unreadable(String(cString: strerror(code)))
+            throw unreadable(path, String(cString: strerror(code)))
         }
         guard info.st_mode & S_IWOTH == 0 else { throw .writableByAnyone(path, decides: "which apps are enrolled") }
         if mustBeRoots, !info.isRootsAlone { throw .notRoots(path, info, decides: "which apps are enrolled") }
@@ -277,11 +299,11 @@ public struct AppManifestDirectory: Sendable {
         } catch {
             // The directory may have been removed since.
             guard access(path, F_OK) == 0 else { return [] }
-            throw unreadable(systemReason(error))
+            throw unreadable(path, systemReason(error))
         }
     }
 
-    private func unreadable(_ message: String) -> ManagedConfigurationError {
+    private func unreadable(_ path: String, _ message: String) -> ManagedConfigurationError {
         ManagedConfigurationError(
             .unreadable,
             file: path,

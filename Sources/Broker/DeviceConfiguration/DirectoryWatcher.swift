@@ -2,14 +2,14 @@ import Basics
 import Dispatch
 import FoundationEssentials
 
-/// Reads a directory again, on its own queue, after changes in it have settled. The directory need not exist yet.
+/// Reads directories again, on its own queue, after changes in them have settled. They need not exist yet.
 ///
 /// Unchecked: after `start`, only code on `queue` touches the mutable state.
 final class DirectoryWatcher: @unchecked Sendable {
     /// Called at the start and after each burst of changes.
     typealias Look = @Sendable () -> Void
 
-    /// Why the directory cannot be watched.
+    /// Why a directory cannot be watched.
     struct Failure: Error {
         let message: String
     }
@@ -23,17 +23,17 @@ final class DirectoryWatcher: @unchecked Sendable {
     private var isWakeUpScheduled = false
     private var isLookScheduled = false
 
-    /// The readings of a directory, or of a file in it: one at the call, and one after each burst of changes. A slow
+    /// The readings of directories, or of a file in one: one at the call, and one after each burst of changes. A slow
     /// reader only receives the latest one. The watch ends when the iterating task is cancelled, or the sequence is
     /// released. Only one task may iterate.
     ///
     /// - Parameters:
-    ///   - quietPeriod: How long the directory has to be unchanged: an editor empties a file first and then fills it.
+    ///   - quietPeriod: How long the directories have to be unchanged: an editor first empties a file, then fills it.
     ///   - read: Returns `nil` if nothing is new. Called on the watcher's queue, the first time before this function
     ///     returns.
     ///   - again: When to read once more without a change; `nil` means never. Called after each reading.
     static func updates<Update: Sendable>(
-        of directory: String,
+        of directories: [String],
         quietPeriod: Duration,
         read: @escaping @Sendable () -> Update?,
         again: @escaping @Sendable () -> Duration? = { nil }
@@ -41,7 +41,7 @@ final class DirectoryWatcher: @unchecked Sendable {
         let (stream, continuation) = AsyncStream.makeStream(of: Update.self, bufferingPolicy: .bufferingNewest(1))
         let look: Look = { if let update = read() { continuation.yield(update) } }
         let watcher = DirectoryWatcher(quietPeriod: quietPeriod, look: look, again: again)
-        try watcher.start(directory)
+        try watcher.start(directories)
         continuation.onTermination = { _ in watcher.stop() }
         return stream
     }
@@ -51,18 +51,20 @@ final class DirectoryWatcher: @unchecked Sendable {
         settling = SettlingPeriod(quiet: quietPeriod)
     }
 
-    /// Begins to wait for changes, and reads the directory.
-    private func start(_ directory: String) throws(Failure) {
-        let path = directory.hasPrefix("/") ? directory : FileManager.default.currentDirectoryPath + "/" + directory
+    /// Begins to wait for changes, and reads the directories.
+    private func start(_ directories: [String]) throws(Failure) {
         do throws(PathWatcher.Failure) {
             paths = try PathWatcher { [weak self] _ in self?.directoryHasChanged() }
         } catch {
             throw Failure(message: error.message)
         }
-        switch paths?.addAndWait(0, FilePath(path), [.all, .contents]) {
-        case .watched?, nil: break
-        case .denied?: throw Failure(message: "the broker may not search a directory of \(path)")
-        case .impossible(let message)?: throw Failure(message: message)
+        for (index, directory) in directories.enumerated() {
+            let path = directory.hasPrefix("/") ? directory : FileManager.default.currentDirectoryPath + "/" + directory
+            switch paths?.addAndWait(UInt64(index), FilePath(path), [.all, .contents]) {
+            case .watched?, nil: break
+            case .denied?: throw Failure(message: "the broker may not search a directory of \(path)")
+            case .impossible(let message)?: throw Failure(message: message)
+            }
         }
         queue.sync { lookAgain() }
     }

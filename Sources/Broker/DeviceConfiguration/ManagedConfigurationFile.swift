@@ -65,7 +65,7 @@ public struct ManagedConfigurationFile: Sendable {
     ) throws(ManagedConfigurationError) -> AsyncStream<ManagedConfigurationUpdate> {
         let monitor = Locked(ManagedConfigurationMonitor())
         do {
-            return try DirectoryWatcher.updates(of: parentDirectory(of: path), quietPeriod: quietPeriod) {
+            return try DirectoryWatcher.updates(of: [parentDirectory(of: path)], quietPeriod: quietPeriod) {
                 let reading = Result { () throws(ManagedConfigurationError) in try load() }
                 return monitor.withLock { $0.fileWasRead(reading) }
             }

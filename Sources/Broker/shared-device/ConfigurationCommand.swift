@@ -50,7 +50,7 @@ struct ConfigurationCheckCommand: ParsableCommand {
             let source = ManagedConfigurationFile(path: file)
             let directory = AppManifestDirectory(path: apps ?? source.appManifestDirectory)
             guard let configuration = try configuration(source, directory) else { throw CommandFailure.noFile(file) }
-            let report = ConfigurationReport(configuration, directory.load(), directory: directory.path)
+            let report = ConfigurationReport(configuration, directory.load())
             print(json ? try report.json() : try report.text())
             for problem in report.problems.flatMap({ [$0] + $0.further }) { warn("\(problem)") }
             if !report.problems.isEmpty || strict && report.hasWarnings { throw ExitCode(EX_DATAERR) }
@@ -124,12 +124,10 @@ extension CommandFailure {
 struct ConfigurationReport {
     private let configuration: ManagedConfiguration
     private let manifests: AppManifests
-    private let directory: String
 
-    init(_ configuration: ManagedConfiguration, _ manifests: AppManifests, directory: String) {
+    init(_ configuration: ManagedConfiguration, _ manifests: AppManifests) {
         self.configuration = configuration
         self.manifests = manifests
-        self.directory = directory
     }
 
     var problems: [ManagedConfigurationError] { manifests.problems }
@@ -188,9 +186,10 @@ struct ConfigurationReport {
             lines.append("    " + meaning.printable)
         }
         if !manifests.manifests.isEmpty {
-            lines += ["", "Apps in \(directory):"]
+            lines += ["", "Apps:"]
             for manifest in manifests.manifests {
                 lines.append("\(manifest.identifier)  \(manifest.identity)")
+                if let file = manifests.files[manifest.identifier] { lines.append("    from \(file.printable)") }
                 lines += (manifest.cleanup?.delete ?? []).map(Self.deletion)
             }
         }
@@ -224,7 +223,7 @@ struct ConfigurationReport {
                 valid: problems.isEmpty,
                 mode: configuration.mode.rawValue,
                 settings: try settings(),
-                apps: manifests.manifests.map(ReportedApp.init),
+                apps: manifests.manifests.map { ReportedApp($0, file: manifests.files[$0.identifier]) },
                 problems: problems.map(ReportedProblem.init),
                 warnings: warnings
             )
@@ -272,6 +271,7 @@ private struct ReportedProblem: Encodable {
 
 private struct ReportedApp: Encodable {
     let id: String
+    let file: String?
     let executable: String?
     let user: UInt32?
     let unit: String?
@@ -282,8 +282,9 @@ private struct ReportedApp: Encodable {
     let deletes: [String]
     let sharedDeviceModeSupported: Bool
 
-    init(_ manifest: AppManifest) {
+    init(_ manifest: AppManifest, file: String?) {
         id = manifest.identifier
+        self.file = file
         executable = manifest.identity.executable
         user = manifest.identity.user
         unit = manifest.identity.unit

@@ -93,10 +93,14 @@ struct AppsEnrolCommand: ParsableCommand {
             if force { return }
             throw CommandFailure(EX_CANTCREAT, "\(file) is there already; --force replaces it")
         }
-        guard directory.load().manifests.contains(where: { $0.identifier == identifier }) else { return }
+        guard let other = directory.load().files[identifier] else { return }
+        // The package's manifest, which a file of the same name replaces.
+        let isReplaced = other.hasSuffix("/\(identifier).json")
+        if isReplaced, force { return }
         throw CommandFailure(
             EX_CANTCREAT,
-            "another file in \(directory.path) is the manifest of \(identifier); edit that one, or remove it"
+            "\(other) is the manifest of \(identifier); "
+                + (isReplaced ? "--force replaces it" : "edit that one, or remove it")
         )
     }
 

@@ -165,6 +165,34 @@ struct AppManifestDirectoryTests {
         #expect(apps.load().manifests.isEmpty && apps.load().problems.map(\.code) == [.insecure])
     }
 
+    @Test("a manifest replaces or masks the package's manifest of the same name")
+    func packages() async throws {
+        let packages = directory.file("packages")
+        mkdir(packages, 0o755)
+        for (name, identifier) in [
+            ("a.json", "org.example.a"), ("b.json", "org.example.b"), ("c.json", "org.example.c"),
+        ] {
+            try directory.write(#"{"id": "\#(identifier)", "executable": "/no/such/app"}"#, to: "packages/\(name)")
+        }
+        try write("b.json", "org.example.b", executable: "/no/other")
+        let both = AppManifestDirectory(path: apps.path, packages: packages)
+        var updates = try await onceInotifyIsFree { try both.updates(quietPeriod: .milliseconds(10)) }
+            .makeAsyncIterator()
+        let first = try #require(await updates.next())
+        #expect(first.manifests.map(\.identity.executable) == ["/no/such/app", "/no/other", "/no/such/app"])
+        #expect(first.problems.isEmpty)
+        #expect(first.files["org.example.a"] == "\(packages)/a.json")
+        #expect(first.files["org.example.b"] == directory.file("apps/b.json"))
+        try directory.write("", to: "apps/a.json")
+        #expect(await updates.next()?.manifests.map(\.identifier) == ["org.example.b", "org.example.c"])
+        unlink("\(packages)/c.json")
+        #expect(await updates.next()?.manifests.map(\.identifier) == ["org.example.b"], "the package was removed")
+        unlink(directory.file("apps/a.json"))
+        #expect(await updates.next()?.manifests.map(\.identifier) == ["org.example.a", "org.example.b"])
+        chmod(packages, 0o777)
+        #expect(both.load().manifests.isEmpty && both.load().problems.map(\.file) == [packages])
+    }
+
     @Test("a bad manifest is reported and does not affect the others")
     func bad() throws {
         try write("a.json", "org.example.a")
@@ -204,7 +232,7 @@ struct AppManifestDirectoryTests {
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
             do throws(DirectoryWatcher.Failure) {
-                return try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) {
+                return try DirectoryWatcher.updates(of: [directory.path], quietPeriod: .milliseconds(10)) {
                     reads.withLock { reads -> Int? in
                         reads += 1
                         return reads == 3 ? reads : nil
@@ -226,7 +254,7 @@ struct AppManifestDirectoryTests {
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
             do throws(DirectoryWatcher.Failure) {
-                return try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) {
+                return try DirectoryWatcher.updates(of: [directory.path], quietPeriod: .milliseconds(10)) {
                     reads.withLock { reads -> Int? in
                         reads += 1
                         return reads == 2 ? reads : nil
