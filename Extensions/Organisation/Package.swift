@@ -56,7 +56,8 @@ let package = Package(
         .target(
             name: "SignInPrompt",
             dependencies: ["CQRCode", "HTTPListening", root("AppAdapters"), root("CommandParts")],
-            path: "Sources/SignInPrompt"
+            path: "Sources/SignInPrompt",
+            resources: ["de", "en", "es", "tr", "zh-TW"].map { .embedInCode("Texts/\($0).json") }
         ),
         .executableTarget(
             name: "shared-device-sign-in",

@@ -131,7 +131,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         let loginHint = variables.removeValue(forKey: SignInProgram.loginHintVariable).flatMap { $0.isEmpty ? nil : $0 }
         // The browser and its guard inherit the environment.
         unsetenv(SignInProgram.loginHintVariable)
-        let terminal = TerminalForm().flatMap { $0.isInForeground ? $0 : nil }
+        let terminal = TerminalForm(Self.texts).flatMap { $0.isInForeground ? $0 : nil }
         // A stop during the password prompt would leave the shell echoing the password.
         if terminal != nil { signal(SIGTSTP, SIG_IGN) }
         let profiles = BrowserProfile.root(environment: variables, user: geteuid())
@@ -142,7 +142,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
                 methods: methods(with: browser),
                 loginHint: loginHint,
                 scopes: scope,
-                surface: page || terminal == nil ? .page : .terminal
+                surface: page || terminal == nil ? .page : .terminal,
+                language: Self.language
             ),
             browser: browser,
             profiles: profiles,
@@ -157,6 +158,9 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         let interruption = Task { await end.first() }
         return await runner.run(broker) { await interruption.value }
     }
+
+    private static let language = PromptTexts.Language(environment: ProcessInfo.processInfo.environment)
+    private static let texts = PromptTexts(language ?? .english)
 
     private static let noBrowser = "none"
 
@@ -212,11 +216,13 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         case .signedIn(let person):
             status = 0
             result = Result(username: person.username, epoch: person.epoch)
-            if !json { print("signed in as \(person.username)") }
+            if !json { print(Self.texts[.terminalSignedIn, ["username": person.username]]) }
         case .failed(let error):
             status = Self.status(error.code)
             result = Result(code: error.code.description, message: error.message)
-            if !json { Self.warn("\(error)") }
+            if !json {
+                Self.warn(Self.texts.language == .english ? "\(error)" : Self.texts.text(of: error))
+            }
         }
         if json {
             let encoder = JSONEncoder()

@@ -132,7 +132,7 @@ struct DeviceCodeTests {
         #expect(reader.lines == [Self.address])
         // The page has the same squares.
         let dark = code.rows.joined().count { $0 }
-        #expect(code.svg.split(separator: "h1v1h-1z").count == dark + 1)
+        #expect(code.svg(.english).split(separator: "h1v1h-1z").count == dark + 1)
     }
 
     @Test("the sign-in continues without a QR code if the text is too long for one")

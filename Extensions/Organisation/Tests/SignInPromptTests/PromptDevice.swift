@@ -48,7 +48,9 @@ final class PromptDevice: Sendable {
 
     var program: String { ChildProcess.built("shared-device-sign-in") }
 
-    var environment: [String: String] { ["XDG_RUNTIME_DIR": directory.path, "DISPLAY": "", "WAYLAND_DISPLAY": ""] }
+    var environment: [String: String] {
+        ["XDG_RUNTIME_DIR": directory.path, "DISPLAY": "", "WAYLAND_DISPLAY": "", "LC_ALL": "C"]
+    }
 
     func prompt(_ arguments: String..., environment: [String: String] = [:]) throws -> ChildProcess {
         // A new session has no controlling terminal, even if the test has one.

@@ -115,12 +115,12 @@ package final class BrowserProfile: Sendable {
     }
 
     /// Writes a page that forwards the browser, so that the address is on no command line.
-    func startPage(to address: String) throws(SharedDeviceError) -> String {
+    func startPage(to address: String, _ texts: PromptTexts) throws(SharedDeviceError) -> String {
         let file = "\(path)/start.html"
         guard
             FileManager.default.createFile(
                 atPath: file,
-                contents: Data(Page.leadingTo(address).html.utf8),
+                contents: Data(Page.leadingTo(address, texts).html.utf8),
                 attributes: [.posixPermissions: 0o600]
             )
         else { throw Self.failure(file) }

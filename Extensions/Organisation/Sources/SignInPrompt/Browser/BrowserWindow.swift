@@ -92,12 +92,13 @@ package final class BrowserWindow: Sendable {
         _ choice: BrowserChoice,
         at address: String,
         in profile: BrowserProfile,
+        _ texts: PromptTexts,
         closed: @escaping @Sendable (Int32) -> Void
     ) async throws(SharedDeviceError) {
         self.profile = profile
         keeper = try BrowserGuard()
         command = OwnedCommand(
-            try choice.settings(showing: profile.startPage(to: address), in: profile.path),
+            try choice.settings(showing: profile.startPage(to: address, texts), in: profile.path),
             ended: { status, _ in closed(status) }
         )
         do throws(AdapterFailure) {

@@ -13,12 +13,21 @@ package struct LoopbackRequest: Sendable, Hashable {
     package let query: String?
     /// The form data, undecoded; empty for `GET`.
     package let form: String
+    /// The value of `Accept-Language`; empty if there is none.
+    package let languages: String
 
-    package init(_ path: String, method: Method = .get, query: String? = nil, form: String = "") {
+    package init(
+        _ path: String,
+        method: Method = .get,
+        query: String? = nil,
+        form: String = "",
+        languages: String = ""
+    ) {
         self.method = method
         self.path = path
         self.query = query
         self.form = form
+        self.languages = languages
     }
 
     /// The error for a request that the page does not serve.
@@ -39,6 +48,7 @@ package struct LoopbackRequest: Sendable, Hashable {
         guard method == .post ? isForm : received.body.isEmpty,
             let form = String(validating: received.body, as: UTF8.self)
         else { throw Refusal(status: .malformed) }
-        self.init(received.path, method: method, query: received.query, form: form)
+        let languages = received.fields["accept-language"] ?? ""
+        self.init(received.path, method: method, query: received.query, form: form, languages: languages)
     }
 }

@@ -17,8 +17,8 @@ package struct LoopbackResponse: Sendable, Hashable {
     }
 
     /// The response to a request for any other page.
-    package static func refusal(_ status: Status) -> LoopbackResponse {
-        LoopbackResponse(status, .message("Not here", "This address serves one sign-in and nothing else."))
+    package static func refusal(_ status: Status, _ texts: PromptTexts = .english) -> LoopbackResponse {
+        LoopbackResponse(status, .message(texts[.notHereTitle], texts[.notHere], texts))
     }
 
     /// The response with the headers that protect the page: no script or resource loads, no page can frame it, and

@@ -14,26 +14,28 @@ package struct Page: Sendable, Hashable {
         action: String,
         username: String,
         notice: String?,
-        timeLeft: Duration? = nil
+        timeLeft: Duration? = nil,
+        _ texts: PromptTexts = .english
     ) -> Page {
         let alert = notice.map { #"<p class="notice" role="alert" id="notice">\#($0.markup)</p>"# } ?? ""
         // After a mistake only the password is missing.
         let (nameFocus, passwordFocus) = username.isEmpty ? (" autofocus", "") : ("", " autofocus")
         let described = notice == nil ? "" : #" aria-describedby="notice""#
         return Page(
-            title: "Sign in",
+            title: texts[.signIn],
+            texts,
             """
-            <h1>Sign in</h1>
+            <h1>\(texts[.signIn].markup)</h1>
             \(alert)
             <form method="post" action="\(action.markup)" accept-charset="utf-8">
-            <label for="username">User name</label>
+            <label for="username">\(texts[.userName].markup)</label>
             <input id="username" name="username" value="\(username.markup)" autocomplete="off" autocapitalize="none" \
             spellcheck="false" maxlength="256" required\(nameFocus)>
-            <label for="password">Password</label>
+            <label for="password">\(texts[.password].markup)</label>
             <input id="password" name="password" type="password" autocomplete="off" maxlength="1024" required\(described)\(passwordFocus)>
-            <button type="submit">Sign in</button>
+            <button type="submit">\(texts[.signIn].markup)</button>
             </form>
-            <p>You sign in to this device, and to all of its apps. Close the window to cancel.</p>
+            <p>\(texts[.explanation].markup)</p>
             """,
             // Reloads just after the end, and from an explicit address: a plain reload would send the form again.
             head: timeLeft.map {
@@ -43,40 +45,47 @@ package struct Page: Sendable, Hashable {
     }
 
     /// Shows a code for another device. The page reloads while the user is busy there.
-    package static func deviceCode(_ code: DeviceCode, picture: String?) -> Page {
-        Page(
-            title: "Sign in on another device",
+    package static func deviceCode(
+        _ code: DeviceCode,
+        picture: String?,
+        _ texts: PromptTexts = .english
+    ) -> Page {
+        let places = [code.address, code.host].map { "<strong>\($0.markup)</strong>" }
+        return Page(
+            title: texts[.deviceCodeTitle],
+            texts,
             """
-            <h1>Sign in on another device</h1>
-            <p>Open <strong>\(code.address.markup)</strong> there, at <strong>\(code.host.markup)</strong>, and type in this code:</p>
+            <h1>\(texts[.deviceCodeTitle].markup)</h1>
+            <p>\(texts.markup(.instruction, ["address": places[0], "host": places[1]]))</p>
             <p class="code">\(code.code.markup)</p>
             \(picture ?? "")
-            <p><strong>\(DeviceCodeText.warning.markup)</strong></p>
-            <p>This page goes on by itself when you have finished there. Close the window to cancel.</p>
+            <p><strong>\(texts[.warning].markup)</strong></p>
+            <p>\(texts[.goesOn].markup)</p>
             """,
             refreshes: true
         )
     }
 
-    package static func message(_ headline: String, _ text: String) -> Page {
-        Page(title: headline, "<h1>\(headline.markup)</h1>\n<p role=\"status\">\(text.markup)</p>")
+    package static func message(_ headline: String, _ text: String, _ texts: PromptTexts = .english) -> Page {
+        Page(title: headline, texts, "<h1>\(headline.markup)</h1>\n<p role=\"status\">\(text.markup)</p>")
     }
 
     /// Forwards a browser to an address. The file is readable only by its user, whereas a command line is visible to
     /// all.
-    static func leadingTo(_ address: String) -> Page {
+    static func leadingTo(_ address: String, _ texts: PromptTexts) -> Page {
         Page(
-            title: "Sign in",
-            #"<p><a href="\#(address.markup)">Go on to the sign-in</a></p>"#,
+            title: texts[.signIn],
+            texts,
+            #"<p><a href="\#(address.markup)">\#(texts[.goOn].markup)</a></p>"#,
             head: #"<meta http-equiv="refresh" content="0; url=\#(address.markup)">"#
         )
     }
 
-    private init(title: String, _ body: String, refreshes: Bool = false, head: String = "") {
+    private init(title: String, _ texts: PromptTexts, _ body: String, refreshes: Bool = false, head: String = "") {
         let refresh = refreshes ? #"<meta http-equiv="refresh" content="3">"# : ""
         html = """
             <!DOCTYPE html>
-            <html lang="en">
+            <html lang="\(texts.language.rawValue)">
             <head>
             <meta charset="utf-8">
             <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -85,6 +94,7 @@ package struct Page: Sendable, Hashable {
             <title>\(title.markup)</title>
             <style>
             body { font: 1.125rem/1.5 sans-serif; max-width: 32rem; margin: 10vh auto; padding: 0 1rem }
+            p, h1 { overflow-wrap: anywhere }
             label, input, button { display: block; font: inherit; box-sizing: border-box }
             input { width: 100%; padding: .5rem; margin: .25rem 0 1rem }
             button { padding: .5rem 1.5rem }

@@ -36,6 +36,8 @@ package struct PromptRunner: Sendable {
         self.hasBegun = hasBegun
     }
 
+    private var texts: PromptTexts { PromptTexts(wishes.language ?? .english) }
+
     /// The resources of a sign-in in progress.
     private struct Open {
         var listener: LoopbackListener?
@@ -83,7 +85,7 @@ package struct PromptRunner: Sendable {
         } else {
             await open.listener?.close()
             if open.window != nil, case .failed(let error) = outcome, prompt.hasShownFailure {
-                say(error.message)
+                say(texts.text(of: error))
                 await showEnd(prompt, open, events, happens)
             }
         }
@@ -182,7 +184,8 @@ package struct PromptRunner: Sendable {
         case .askAtTerminal(let username, let notice):
             terminal?.ask(username: username, notice: notice) { happens(.typed($0)) }
         case .showAtTerminal(let code):
-            for line in DeviceCodeText.lines(code, withPicture: terminal?.showsPictures == true) { terminal?.say(line) }
+            let withPicture = terminal?.showsPictures == true
+            for line in DeviceCodeText.lines(code, withPicture: withPicture, texts) { terminal?.say(line) }
         case .openBrowser(let address):
             do throws(SharedDeviceError) {
                 open.window = try await window(at: address, happens)
@@ -212,7 +215,7 @@ package struct PromptRunner: Sendable {
         }
         let profile = try await BrowserProfile.make(in: profiles, warn: say)
         do throws(SharedDeviceError) {
-            return try await BrowserWindow(browser, at: address, in: profile) { status in
+            return try await BrowserWindow(browser, at: address, in: profile, texts) { status in
                 // A browser that a signal ended was closed on purpose. Its own error status means that it could not
                 // show the page.
                 guard (1...128).contains(status) else { return happens(.browserClosed) }

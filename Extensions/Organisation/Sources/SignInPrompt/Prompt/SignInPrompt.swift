@@ -18,17 +18,21 @@ package struct SignInPrompt: Sendable {
         /// The scopes that the calling app wants tokens for. The broker drops scopes that no manifest has.
         package var scopes: [String]
         package var surface: Surface
+        /// The language of the session; `nil` leaves the choice for pages to the browser.
+        package var language: PromptTexts.Language?
 
         package init(
             methods: [BrokerProtocol.SignInMethod] = BrokerProtocol.SignInMethod.allCases,
             loginHint: String? = nil,
             scopes: [String] = [],
-            surface: Surface
+            surface: Surface,
+            language: PromptTexts.Language? = nil
         ) {
             self.methods = methods
             self.loginHint = loginHint
             self.scopes = scopes
             self.surface = surface
+            self.language = language
         }
 
         /// Whether a page may be needed.
@@ -119,6 +123,7 @@ package struct SignInPrompt: Sendable {
     }
 
     private let wishes: Wishes
+    private var texts: PromptTexts
     private var phase = Phase.starting
     private var place: Place?
     /// The name that was typed last.
@@ -134,6 +139,7 @@ package struct SignInPrompt: Sendable {
 
     package init(_ wishes: Wishes) {
         self.wishes = wishes
+        texts = PromptTexts(wishes.language ?? .english)
         username = wishes.loginHint ?? ""
     }
 
@@ -144,7 +150,7 @@ package struct SignInPrompt: Sendable {
         switch (phase, event) {
         case (.ended, .visited(let visitor, let request)):
             let isPage = request.path == place?.path || request.path == Place.callback
-            return [.respond(visitor, isPage ? lastPage ?? .refusal(.notFound) : .refusal(.notFound))]
+            return [.respond(visitor, isPage ? lastPage ?? refusal : refusal)]
         case (.ended, _):
             return []
         case (_, .visited(let visitor, let request)):
@@ -220,10 +226,8 @@ package struct SignInPrompt: Sendable {
     // MARK: Ends
 
     private mutating func signedIn(_ person: SignedIn) -> [Effect] {
-        let page = LoopbackResponse(
-            .ok,
-            .message("You are signed in", "\(person.username) is signed in on this device. You can close this window.")
-        )
+        let text = texts[.signedIn, ["username": person.username]]
+        let page = LoopbackResponse(.ok, .message(texts[.signedInTitle], text, texts))
         defer { phase = .ended }
         return respond(page) + [.finish(.signedIn(person))]
     }
@@ -231,14 +235,14 @@ package struct SignInPrompt: Sendable {
     private mutating func failed(_ error: SharedDeviceError) -> [Effect] {
         guard case .completing(let request, let visitor) = phase, request.way == .password, Self.isForPerson(error.code)
         else {
-            let page = LoopbackResponse(.ok, .message("You are not signed in", error.message))
+            let page = notSignedIn(error)
             let answers = respond(page)
             hasShownFailure = !answers.isEmpty
             if error.code == .loginExpired, !hasShownFailure, isOnPage { lastPage = page }
             defer { phase = .ended }
             return answers + cancelOpen() + [.finish(.failed(error))]
         }
-        notice = error.message
+        notice = texts.text(of: error)
         // The broker keeps the same request until the user is authenticated.
         guard let visitor else { return ask(request) }
         phase = .asking(request)
@@ -251,13 +255,20 @@ package struct SignInPrompt: Sendable {
     }
 
     private mutating func cancel(_ code: SharedDeviceError.Code, _ message: String) -> [Effect] {
-        let page = LoopbackResponse(.ok, .message("You are not signed in", message))
+        let error = SharedDeviceError(code, attempted: "sign in", message: message)
+        let page = notSignedIn(error)
         if code != .userCanceled, isOnPage { lastPage = page }
         defer { phase = .ended }
         return respond(page) + (code == .brokerUnavailable ? [] : cancelOpen()) + [
-            .finish(.failed(SharedDeviceError(code, attempted: "sign in", message: message)))
+            .finish(.failed(error))
         ]
     }
+
+    private func notSignedIn(_ error: SharedDeviceError) -> LoopbackResponse {
+        LoopbackResponse(.ok, .message(texts[.notSignedIn], texts.text(of: error), texts))
+    }
+
+    private var refusal: LoopbackResponse { .refusal(.notFound, texts) }
 
     private func cancelOpen() -> [Effect] {
         switch phase {
@@ -284,7 +295,8 @@ package struct SignInPrompt: Sendable {
     // MARK: Visitors
 
     private mutating func visit(_ visitor: Visitor, _ request: LoopbackRequest) -> [Effect] {
-        guard let place, let open = openRequest else { return [.respond(visitor, .refusal(.notFound))] }
+        if wishes.language == nil { texts = PromptTexts(PromptTexts.Language(accepted: request.languages) ?? .english) }
+        guard let place, let open = openRequest else { return [.respond(visitor, refusal)] }
         switch (open.way, request.method) {
         case (.password, _) where wishes.surface == .terminal || request.path != place.path:
             break
@@ -293,14 +305,15 @@ package struct SignInPrompt: Sendable {
         case (.password, .post):
             return take(request.form, visitor, open)
         case (.deviceCode(let code), .get) where request.path == place.path:
-            return [.respond(visitor, LoopbackResponse(.ok, .deviceCode(code, picture: QRCode(code)?.svg)))]
+            let picture = QRCode(code)?.svg(texts)
+            return [.respond(visitor, LoopbackResponse(.ok, .deviceCode(code, picture: picture, texts)))]
         case (.browser(let address), .get) where request.path == Place.callback:
             guard case .asking = phase, let query = request.query, Self.answers(query, address) else { break }
             return complete(open, .query(query), visitor)
         case (.browser, _), (.deviceCode, _):
             break
         }
-        return [.respond(visitor, .refusal(.notFound))]
+        return [.respond(visitor, refusal)]
     }
 
     private var openRequest: OpenRequest? {
@@ -320,14 +333,14 @@ package struct SignInPrompt: Sendable {
 
     private mutating func take(_ form: String, _ visitor: Visitor, _ open: OpenRequest) -> [Effect] {
         guard case .asking = phase else {
-            let text = "Another sign-in attempt is being checked. Go back, and try again in a moment."
-            return [.respond(visitor, LoopbackResponse(.conflict, .message("One moment", text)))]
+            let page = Page.message(texts[.busyTitle], texts[.busy], texts)
+            return [.respond(visitor, LoopbackResponse(.conflict, page))]
         }
         let fields = FormFields.decode(form) ?? [:]
         username = fields["username"] ?? ""
         let password = fields["password"] ?? ""
         guard !username.isEmpty, !password.isEmpty else {
-            notice = "Type in both the user name and the password."
+            notice = texts[.incomplete]
             return [.respond(visitor, self.form())]
         }
         return complete(
@@ -339,6 +352,9 @@ package struct SignInPrompt: Sendable {
 
     private func form() -> LoopbackResponse {
         let action = place?.path ?? ""
-        return LoopbackResponse(.ok, .form(action: action, username: username, notice: notice, timeLeft: timeLeft))
+        return LoopbackResponse(
+            .ok,
+            .form(action: action, username: username, notice: notice, timeLeft: timeLeft, texts)
+        )
     }
 }

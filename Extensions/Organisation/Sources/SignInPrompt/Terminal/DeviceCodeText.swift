@@ -2,21 +2,18 @@ import Basics
 import CQRCode
 
 enum DeviceCodeText {
-    /// Protects from attackers who make a user confirm the attacker's code.
-    static let warning = "Never enter a code that another person reads out to you."
-
     /// The lines for a terminal. Makes the provider's code and addresses printable, so that they cannot move the
     /// cursor.
     ///
     /// - Parameter withPicture: whether there is room for a QR code.
-    static func lines(_ code: DeviceCode, withPicture: Bool) -> [String] {
+    static func lines(_ code: DeviceCode, withPicture: Bool, _ texts: PromptTexts = .english) -> [String] {
         let picture = withPicture ? QRCode(code)?.lines ?? [] : []
         return [
-            "To sign in, open this address on another device:",
+            texts[.terminalOpen],
             "    \(code.address.printable(2048))",
-            "It is a page of \(code.host.printable(255)). Type in this code there:",
+            texts[.terminalHost, ["host": code.host.printable(255)]],
             "    \(code.code.printable(64))",
-        ] + picture + [warning, "Waiting until you have finished there; Ctrl-C cancels."]
+        ] + picture + [texts[.warning], texts[.terminalWaiting]]
     }
 }
 
@@ -62,7 +59,7 @@ package struct QRCode: Sendable, Hashable {
         }
     }
 
-    package var svg: String {
+    func svg(_ texts: PromptTexts) -> String {
         let width = rows.count + 2 * Self.margin
         let path = rows.indices.map { row in
             rows.indices.filter { rows[row][$0] }
@@ -70,7 +67,7 @@ package struct QRCode: Sendable, Hashable {
                 .joined()
         }
         return """
-            <svg viewBox="0 0 \(width) \(width)" role="img" aria-label="QR code of the address" \
+            <svg viewBox="0 0 \(width) \(width)" role="img" aria-label="\(texts[.picture].markup)" \
             shape-rendering="crispEdges"><path d="\(path.joined())"/></svg>
             """
     }

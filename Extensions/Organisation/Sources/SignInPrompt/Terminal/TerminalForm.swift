@@ -9,13 +9,15 @@ import Synchronization
 /// handles signals: ``stop()`` ends a prompt and restores the terminal's echo.
 package final class TerminalForm: Sendable {
     private let descriptor: CInt
+    private let texts: PromptTexts
     private let quiet: QuietTerminal
     /// Wakes the thread that waits for input.
     private let stopped: EventDescriptor
     private let isStopped = Locked(false)
 
     /// - Returns: `nil` if this process has no terminal.
-    package init?(path: String = "/dev/tty") {
+    package init?(path: String = "/dev/tty", _ texts: PromptTexts = .english) {
+        self.texts = texts
         descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY)
         guard descriptor >= 0 else { return nil }
         do {
@@ -63,13 +65,13 @@ package final class TerminalForm: Sendable {
         if let notice { say(notice) }
         var name = ""
         while name.isEmpty {
-            try QuietTerminal.write(username.map { "User name [\($0)]: " } ?? "User name: ", to: descriptor)
+            try QuietTerminal.write("\(texts[.userName])\(username.map { " [\($0)]" } ?? ""): ", to: descriptor)
             guard let line = try line() else { return nil }
             name = line.count > 0 ? line.text : username ?? ""
         }
         defer { quiet.restore() }
         try quiet.silence()
-        try QuietTerminal.write("Password: ", to: descriptor)
+        try QuietTerminal.write("\(texts[.password]): ", to: descriptor)
         guard let password = try self.line() else { return nil }
         return SignInPrompt.Credentials(username: name, password: password)
     }
