@@ -24,6 +24,7 @@ final class BrokerEngine: Sendable {
         var isAwaited = false
         /// Whether a thread is processing events. It starts as `true`, so that events queue until ``start(_:)``.
         var isRunning = true
+        /// The deadline that the timer is set for, or an earlier one; `nil` if it is not set.
         var armed: Duration?
         var taken: UInt64 = 0
         /// The engine is making progress once ``taken`` has reached this number.
@@ -137,11 +138,12 @@ final class BrokerEngine: Sendable {
 
     private func arm(_ box: inout Box, _ now: Moment) {
         let deadline = box.state.nextDeadline
-        guard deadline != box.armed else { return }
+        // Setting the timer wakes a thread. For a later deadline the timer stays as it is, and fires once too early.
+        guard let deadline, box.armed.map({ deadline < $0 }) ?? true else { return }
         box.armed = deadline
         // The timer rounds down to its resolution, hence the extra millisecond. It stops while the device sleeps, hence
         // the maximum of 60 seconds.
-        timer.set(deadline.map { min(max(.zero, $0 - now.uptime) + .milliseconds(1), .seconds(60)) })
+        timer.set(min(max(.zero, deadline - now.uptime) + .milliseconds(1), .seconds(60)))
     }
 }
 
@@ -163,9 +165,7 @@ private final class Alarm: @unchecked Sendable {
         source.activate()
     }
 
-    /// - Parameter wait: `nil` means never.
-    func set(_ wait: Duration?) {
-        guard let wait else { return source.schedule(deadline: .distantFuture) }
+    func set(_ wait: Duration) {
         let (seconds, attoseconds) = wait.components
         source.schedule(deadline: .now() + .seconds(Int(seconds)) + .nanoseconds(Int(attoseconds / 1_000_000_000)))
     }
