@@ -161,4 +161,45 @@ struct SessionTests {
         #expect(program.errorText.contains("could not connect"), "\(program.errorText)")
         #expect(program.errorText.contains(variable), "\(program.errorText)")
     }
+
+    @Test("a sleep of the device is no input")
+    func sleep() async throws {
+        let directory = try TemporaryDirectory("sleep")
+        let (source, library) = ("\(directory.path)/clock.c", "\(directory.path)/clock.so")
+        let signal = "\(directory.path)/slept"
+        // The clock that counts sleep is an hour ahead once the file is there.
+        try #"""
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        int clock_gettime(clockid_t clock, struct timespec *time) {
+            long status = syscall(SYS_clock_gettime, clock, time);
+            if (clock == CLOCK_BOOTTIME && access("\#(signal)", F_OK) == 0) time->tv_sec += 3600;
+            return (int)status;
+        }
+        """#.write(toFile: source, atomically: true, encoding: .utf8)
+        try await Sessions.run(["cc", "-shared", "-fPIC", "-o", library, source], [:])
+        let session = try await MutterSession { _ = FileManager.default.createFile(atPath: signal, contents: nil) }
+        let environment = session.environment.merging(["LD_PRELOAD": library]) { $1 }
+        let program = try ChildProcess(ChildProcess.built("shared-device-activity"), environment: environment)
+        try await eventually("it asks twice") { session.calls.count >= 2 }
+        // After input, it would ask for the idle time again.
+        #expect(session.calls.prefix(2) == ["GetIdletime", "AddUserActiveWatch"])
+    }
+
+    @Test("a bus that fails is tried again where only Mutter is left to ask")
+    func failingBus() async throws {
+        let directory = try TemporaryDirectory("compositor")
+        let socket = "\(directory.path)/wayland"
+        let compositor = try StandInDisplay.compositor(at: socket)
+        defer { withExtendedLifetime(compositor) {} }
+        let bus = try PrivateBus(
+            PrivateBus.Options(denials: [#"<deny send_interface="org.freedesktop.DBus" send_member="GetNameOwner"/>"#])
+        )
+        let environment = ["WAYLAND_DISPLAY": socket, "DISPLAY": "", "DBUS_SESSION_BUS_ADDRESS": bus.address]
+        let program = try ChildProcess(ChildProcess.built("shared-device-activity"), environment: environment)
+        // Its service starts it again after this status, and not after EX_CONFIG.
+        #expect(await program.exitStatus() == EX_UNAVAILABLE, "\(program.errorText)")
+        #expect(program.errorText.contains("could not ask the session's bus"), "\(program.errorText)")
+    }
 }
