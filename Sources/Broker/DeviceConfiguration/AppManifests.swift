@@ -8,14 +8,17 @@ import Synchronization
 public struct AppManifests: Sendable, Equatable {
     /// The enrolled apps, in the order of their files' names. Their identifiers are unique.
     public internal(set) var manifests: [AppManifest] = []
-    /// The problems of files or of the directory. A problem of one file does not affect the others.
+    /// The problems of files or of a directory. A problem of one file does not affect the others.
     public internal(set) var problems: [ManagedConfigurationError] = []
-    /// The contents of the files in force, by file name. The next start passes them to
+    /// The contents of the files in force: the administrator's by file name, the packages' by path. The next start
+    /// passes them to
     /// ``AppManifestDirectory/updates(kept:quietPeriod:)``.
     public internal(set) var contents: [String: Data] = [:]
     /// The file that counts for each app, by identifier.
     public internal(set) var files: [String: String] = [:]
-    /// The paths of invalid files, or of the directory, without known valid content. It is unknown which apps they are
+    /// The administrator's files that mask the packages' files of the same names.
+    public internal(set) var masks: [String] = []
+    /// The paths of invalid files, or of a directory, without known valid content. It is unknown which apps they are
     /// about.
     public internal(set) var unknown: [String] = []
 
@@ -33,15 +36,20 @@ public struct AppManifests: Sendable, Equatable {
     }
 }
 
-/// Decides which manifests are in force after each reading of the directory. Pure.
+/// Decides which manifests are in force after each reading of the directories. Pure.
 ///
 /// A file that becomes invalid keeps its last valid manifest in force, as the configuration does, because the app still
-/// holds data.
+/// holds data. A directory that can no longer be used keeps its last reading in force.
 struct AppManifestMonitor: Sendable {
     struct Reading: Sendable {
         let name: String
-        let path: String
-        let manifest: Result<Valid, ManagedConfigurationError>
+        let content: Result<Content, ManagedConfigurationError>
+    }
+
+    enum Content: Sendable {
+        case manifest(Valid)
+        /// The package's file of the same name does not count.
+        case mask
     }
 
     struct Valid: Sendable {
@@ -49,12 +57,41 @@ struct AppManifestMonitor: Sendable {
         let content: Data
     }
 
+    /// A directory of manifests.
+    struct Folder: Sendable {
+        let path: String
+        let isOfPackages: Bool
+
+        func file(_ name: String) -> String { path.hasSuffix("/") ? path + name : path + "/" + name }
+
+        /// The key of a file's content among the contents in force. An administrator's file and a package's file of
+        /// the same name have different keys.
+        func key(_ name: String) -> String { isOfPackages ? file(name) : name }
+
+        /// The name of the file with this key; `nil` if the file is in another directory.
+        func name(of key: String) -> String? {
+            let prefix = isOfPackages ? file("") : ""
+            guard key.hasPrefix(prefix) else { return nil }
+            let name = String(key.dropFirst(prefix.count))
+            return name.contains("/") ? nil : name
+        }
+    }
+
+    /// A reading of a directory: the result for each file in it, or the error if the directory cannot be used.
+    struct FolderReading: Sendable {
+        let folder: Folder
+        let readings: Result<[Reading], ManagedConfigurationError>
+    }
+
     private var valid: [String: Valid] = [:]
     private var latest: AppManifests?
-    /// The stored contents, which stay stored while the directory cannot be read.
+    /// The stored contents, which stay stored while a directory cannot be read.
     private let kept: [String: Data]
-    /// The files that every reading so far has found. A file that was absent in between counts as new.
-    private var lasting: Set<String>?
+    /// The files that every reading so far of a directory has found, by the directory's path. A file that was absent
+    /// in between counts as new.
+    private var lasting: [String: Set<String>] = [:]
+    /// The last reading of each directory that could be used, by path.
+    private var usable: [String: [Reading]] = [:]
 
     init(kept: [String: Data] = [:]) { self.kept = kept }
 
@@ -65,77 +102,90 @@ struct AppManifestMonitor: Sendable {
     /// The manifests in force after this reading; `nil` if nothing has changed.
     ///
     /// - Parameters:
-    ///   - readings: The result for each file in the directory; the error if the directory cannot be used.
-    ///   - last: The manifests that were valid before this program started, by file name. Only needed if something is
+    ///   - readings: The readings of the directories. A file replaces one of the same name, and a manifest one of the
+    ///     same identifier, in a later directory.
+    ///   - last: The manifests that were valid before this program started, by key. Only needed if something is
     ///     invalid now.
-    mutating func directoryWasRead(
-        _ readings: Result<[Reading], ManagedConfigurationError>,
+    mutating func directoriesWereRead(
+        _ readings: [FolderReading],
         last: [String: Valid] = [:]
     ) -> AppManifests? {
-        let next: AppManifests
-        switch readings {
-        case .success(let readings):
-            next = merge(readings, last)
-        case .failure(let problem):
-            // Use the last known contents, and keep the state as it was before this reading.
-            var before = self
-            let former = last.map { Reading(name: $0, path: $0, manifest: .success($1)) }
-            next = AppManifests(
-                manifests: latest?.manifests ?? before.merge(former, [:]).manifests,
-                problems: [problem],
-                contents: latest?.contents ?? kept,
-                files: latest?.files ?? [:],
-                unknown: latest.map(\.unknown) ?? [problem.file]
-            )
-        }
+        let next = merge(readings, last)
         guard next != latest else { return nil }
         latest = next
         return next
     }
 
-    private mutating func merge(_ readings: [Reading], _ last: [String: Valid]) -> AppManifests {
-        let names = Set(readings.map(\.name))
-        let lasting = lasting.map { $0.intersection(names) } ?? names
-        self.lasting = lasting
-        var problems: [ManagedConfigurationError] = []
-        var kept: [String: Valid] = [:]
-        var unknown: [String] = []
-        // Contents that stay stored, because the system may not know a user for a moment.
-        var unread: [String: Data] = [:]
-        var owners: [String: String] = [:]
-        var manifests: [AppManifest] = []
-        for reading in readings.sorted(by: { $0.name < $1.name }) {
-            let inForce: Valid
-            switch reading.manifest {
-            case .success(let current):
-                inForce = current
-            case .failure(let problem):
-                problems.append(problem)
-                let isLasting = lasting.contains(reading.name)
-                guard let former = valid[reading.name] ?? (isLasting ? last[reading.name] : nil) else {
-                    unknown.append(reading.path)
-                    if isLasting { unread[reading.name] = self.kept[reading.name] }
+    private mutating func merge(_ directories: [FolderReading], _ last: [String: Valid]) -> AppManifests {
+        var next = AppManifests()
+        var inForce: [String: Valid] = [:]
+        var counted: [(name: String, manifest: AppManifest)] = []
+        var replaced: Set<String> = []
+        for directory in directories {
+            let folder = directory.folder
+            let readings = current(directory, last, &next)
+            let isUsable = if case .success = directory.readings { true } else { false }
+            for reading in readings.sorted(by: { $0.name < $1.name }) where !replaced.contains(reading.name) {
+                let (key, path) = (folder.key(reading.name), folder.file(reading.name))
+                let manifest: Valid
+                switch reading.content {
+                case .success(.mask):
+                    next.masks.append(path)
+                    continue
+                case .success(.manifest(let current)):
+                    manifest = current
+                case .failure(let problem):
+                    // The problem of a directory that cannot be used stands for those of its files.
+                    if isUsable { next.problems.append(problem) }
+                    let isLasting = lasting[folder.path]?.contains(reading.name) == true
+                    guard let former = valid[key] ?? (isLasting ? last[key] : nil) else {
+                        next.unknown.append(path)
+                        // It stays stored, because the system may not know a user for a moment.
+                        if isLasting { next.contents[key] = kept[key] }
+                        continue
+                    }
+                    manifest = former
+                }
+                let identifier = manifest.manifest.identifier
+                if let owner = next.files[identifier] {
+                    next.problems.append(.duplicate(identifier, in: path, and: owner))
                     continue
                 }
-                inForce = former
+                next.files[identifier] = path
+                next.contents[key] = manifest.content
+                inForce[key] = manifest
+                counted.append((reading.name, manifest.manifest))
             }
-            let manifest = inForce.manifest
-            if let owner = owners[manifest.identifier] {
-                problems.append(.duplicate(manifest.identifier, in: reading.path, and: owner))
-                continue
-            }
-            owners[manifest.identifier] = reading.path
-            kept[reading.name] = inForce
-            manifests.append(manifest)
+            replaced.formUnion(readings.map(\.name))
         }
-        valid = kept
-        return AppManifests(
-            manifests: manifests,
-            problems: problems,
-            contents: kept.mapValues(\.content).merging(unread) { inForce, _ in inForce },
-            files: owners,
-            unknown: unknown
-        )
+        valid = inForce
+        next.manifests = counted.sorted { $0.name < $1.name }.map { $0.manifest }
+        return next
+    }
+
+    /// The readings of a directory that count: the last ones while the directory cannot be used, and at the start
+    /// those that an earlier run has stored.
+    private mutating func current(
+        _ directory: FolderReading,
+        _ last: [String: Valid],
+        _ next: inout AppManifests
+    ) -> [Reading] {
+        let folder = directory.folder
+        switch directory.readings {
+        case .success(let readings):
+            let names = Set(readings.map(\.name))
+            lasting[folder.path] = lasting[folder.path].map { $0.intersection(names) } ?? names
+            usable[folder.path] = readings
+            return readings
+        case .failure(let problem):
+            next.problems.append(problem)
+            if let former = usable[folder.path] { return former }
+            next.unknown.append(problem.file)
+            for (key, content) in kept where folder.name(of: key) != nil { next.contents[key] = content }
+            return last.compactMap { key, valid in
+                folder.name(of: key).map { Reading(name: $0, content: .success(.manifest(valid))) }
+            }
+        }
     }
 }
 
@@ -150,7 +200,7 @@ extension ManagedConfigurationError {
             file: file,
             key: "id",
             message: "\(other) is the manifest of \(identifier), and this one does not count",
-            remedy: "remove one of the two"
+            remedy: "remove one of the two; an administrator's file of the same name replaces or masks a package's"
         )
         error.app = identifier
         return error
@@ -160,8 +210,8 @@ extension ManagedConfigurationError {
 /// The administrator's directory of manifests, and that of the packages: the files whose names end in `.json` and do
 /// not begin with a dot.
 ///
-/// A file of the administrator replaces the package's file of the same name. If it is empty, neither counts. A missing
-/// directory has no files. That is not an error.
+/// A file of the administrator replaces the package's file of the same name. If its content is `{"masked": true}`,
+/// neither counts. A missing directory has no files. That is not an error.
 public struct AppManifestDirectory: Sendable {
     /// The default path of the administrator's manifests on a device.
     public static let defaultPath = ManagedConfigurationFile().appManifestDirectory
@@ -179,19 +229,24 @@ public struct AppManifestDirectory: Sendable {
     ///   - mustBeRoots: Whether the directories and the files have to belong to root, because root acts on their
     ///     content.
     public init(path: String = Self.defaultPath, packages: String? = nil, mustBeRoots: Bool = false) {
+        var path = path
+        while path.count > 1, path.hasSuffix("/") { path.removeLast() }
         self.path = path
         self.packages = packages ?? (path == Self.defaultPath ? Self.packagesPath : nil)
         self.mustBeRoots = mustBeRoots
     }
 
-    /// The directories. A file replaces one of the same name in an earlier directory.
-    private var directories: [String] { [packages, path].compactMap(\.self) }
+    /// The directories. A file replaces one of the same name in a later directory.
+    private var folders: [AppManifestMonitor.Folder] {
+        let ofPackages = packages.map { AppManifestMonitor.Folder(path: $0, isOfPackages: true) }
+        return [AppManifestMonitor.Folder(path: path, isOfPackages: false)] + (ofPackages.map { [$0] } ?? [])
+    }
 
     /// Reads all manifests. An invalid manifest becomes a problem, and does not hide the valid manifests. Blocks its
     /// thread for the file system.
     public func load() -> AppManifests {
         var monitor = AppManifestMonitor()
-        return monitor.directoryWasRead(readings()) ?? AppManifests()
+        return monitor.directoriesWereRead(readings()) ?? AppManifests()
     }
 
     /// The manifests in force, followed by an update at each change of the manifests or of the problems.
@@ -213,10 +268,10 @@ public struct AppManifestDirectory: Sendable {
     ) throws(ManagedConfigurationError) -> AsyncStream<AppManifests> {
         let monitor = Locked(AppManifestMonitor(kept: kept))
         do {
-            return try DirectoryWatcher.updates(of: directories, quietPeriod: quietPeriod) {
+            return try DirectoryWatcher.updates(of: folders.map(\.path), quietPeriod: quietPeriod) {
                 let readings = readings()
                 let last = Self.isSound(readings) ? [:] : valid(kept)
-                return monitor.withLock { $0.directoryWasRead(readings, last: last) }
+                return monitor.withLock { $0.directoriesWereRead(readings, last: last) }
             } again: {
                 monitor.withLock(\.hasProblems) ? Self.pauseAfterProblem : nil
             }
@@ -227,9 +282,11 @@ public struct AppManifestDirectory: Sendable {
 
     private static let pauseAfterProblem = Duration.seconds(10)
 
-    private static func isSound(_ readings: Result<[AppManifestMonitor.Reading], ManagedConfigurationError>) -> Bool {
-        guard case .success(let readings) = readings else { return false }
-        return readings.allSatisfy { if case .success = $0.manifest { true } else { false } }
+    private static func isSound(_ directories: [AppManifestMonitor.FolderReading]) -> Bool {
+        directories.allSatisfy { directory in
+            guard case .success(let readings) = directory.readings else { return false }
+            return readings.allSatisfy { if case .success = $0.content { true } else { false } }
+        }
     }
 
     /// Parsed again each time, because the system may not have known a user before.
@@ -240,25 +297,18 @@ public struct AppManifestDirectory: Sendable {
         }
     }
 
-    private func readings() -> Result<[AppManifestMonitor.Reading], ManagedConfigurationError> {
-        Result { () throws(ManagedConfigurationError) in
-            var holders: [String: [String]] = [:]
-            for directory in directories {
-                for name in try names(in: directory) { holders[name, default: []].append(directory) }
+    private func readings() -> [AppManifestMonitor.FolderReading] {
+        folders.map { folder in
+            let readings = Result { () throws(ManagedConfigurationError) in
+                try names(in: folder.path).compactMap { reading($0, in: folder) }
             }
-            return holders.compactMap { name, holders in
-                holders.last.flatMap { reading(name, in: $0, replacesAnother: holders.count > 1) }
-            }
+            return AppManifestMonitor.FolderReading(folder: folder, readings: readings)
         }
     }
 
-    /// - Returns: `nil` if the file has been removed since, or masks another.
-    private func reading(
-        _ name: String,
-        in directory: String,
-        replacesAnother: Bool
-    ) -> AppManifestMonitor.Reading? {
-        let path = directory.hasSuffix("/") ? directory + name : directory + "/" + name
+    /// - Returns: `nil` if the file has been removed since.
+    private func reading(_ name: String, in folder: AppManifestMonitor.Folder) -> AppManifestMonitor.Reading? {
+        let path = folder.file(name)
         let file = AdministratorFile(
             path: path,
             maximumSize: 65_536,
@@ -268,15 +318,26 @@ public struct AppManifestDirectory: Sendable {
         var content: Data?
         do throws(ManagedConfigurationError) {
             content = try file.read()
-            guard let content, !(content.isEmpty && replacesAnother) else { return nil }
+            guard let content else { return nil }
+            if !folder.isOfPackages, Self.isMask(content) {
+                return AppManifestMonitor.Reading(name: name, content: .success(.mask))
+            }
             let manifest = try AppManifest(json: content, file: path)
             let valid = AppManifestMonitor.Valid(manifest: manifest, content: content)
-            return AppManifestMonitor.Reading(name: name, path: path, manifest: .success(valid))
+            return AppManifestMonitor.Reading(name: name, content: .success(.manifest(valid)))
         } catch {
             var problem = error
             problem.app = content.flatMap { Self.identifier(in: $0) }
-            return AppManifestMonitor.Reading(name: name, path: path, manifest: .failure(problem))
+            return AppManifestMonitor.Reading(name: name, content: .failure(problem))
         }
+    }
+
+    /// Whether the content is exactly the object that masks a package's manifest. An empty file is no mask, because a
+    /// write that failed leaves one.
+    private static func isMask(_ json: Data) -> Bool {
+        guard JSONFlaw.find(in: [UInt8](json)) == nil else { return false }
+        let value = try? JSONValue(parsing: [UInt8](json), limits: JSONLimits(size: json.count))
+        return value == .object(["masked": .boolean(true)])
     }
 
     /// The app of an invalid manifest, if the manifest names it.

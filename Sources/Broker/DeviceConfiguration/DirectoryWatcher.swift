@@ -62,6 +62,8 @@ final class DirectoryWatcher: @unchecked Sendable {
             let path = directory.hasPrefix("/") ? directory : FileManager.default.currentDirectoryPath + "/" + directory
             switch paths?.addAndWait(UInt64(index), FilePath(path), [.all, .contents]) {
             case .watched?, nil: break
+            // The reader reports such a directory, and reads again until it is corrected.
+            case .denied? where index > 0: break
             case .denied?: throw Failure(message: "the broker may not search a directory of \(path)")
             case .impossible(let message)?: throw Failure(message: message)
             }

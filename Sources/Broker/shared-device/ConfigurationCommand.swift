@@ -193,6 +193,9 @@ struct ConfigurationReport {
                 lines += (manifest.cleanup?.delete ?? []).map(Self.deletion)
             }
         }
+        if !manifests.masks.isEmpty {
+            lines += ["", "Masks of packages' manifests:"] + manifests.masks.map(\.printable)
+        }
         return lines.joined(separator: "\n")
     }
 
@@ -224,6 +227,7 @@ struct ConfigurationReport {
                 mode: configuration.mode.rawValue,
                 settings: try settings(),
                 apps: manifests.manifests.map { ReportedApp($0, file: manifests.files[$0.identifier]) },
+                masks: manifests.masks,
                 problems: problems.map(ReportedProblem.init),
                 warnings: warnings
             )
@@ -235,6 +239,7 @@ struct ConfigurationReport {
         let mode: String
         let settings: [String: JSONValue]
         let apps: [ReportedApp]
+        let masks: [String]
         let problems: [ReportedProblem]
         let warnings: [ReportedWarning]
     }

@@ -94,13 +94,20 @@ struct AppsEnrolCommand: ParsableCommand {
             throw CommandFailure(EX_CANTCREAT, "\(file) is there already; --force replaces it")
         }
         guard let other = directory.load().files[identifier] else { return }
-        // The package's manifest, which a file of the same name replaces.
-        let isReplaced = other.hasSuffix("/\(identifier).json")
+        let name = URL(fileURLWithPath: other).lastPathComponent
+        guard other != "\(directory.path)/\(name)" else {
+            throw CommandFailure(
+                EX_CANTCREAT,
+                "\(other) is the manifest of \(identifier); edit that one, or remove it"
+            )
+        }
+        // A package's manifest, which a file of the same name replaces.
+        let isReplaced = name == "\(identifier).json"
         if isReplaced, force { return }
         throw CommandFailure(
             EX_CANTCREAT,
             "\(other) is the manifest of \(identifier); "
-                + (isReplaced ? "--force replaces it" : "edit that one, or remove it")
+                + (isReplaced ? "--force replaces it" : "to replace it, write a manifest to \(directory.path)/\(name)")
         )
     }
 

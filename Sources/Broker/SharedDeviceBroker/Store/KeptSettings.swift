@@ -6,7 +6,7 @@ package import FoundationEssentials
 package struct KeptSettings: Sendable, Equatable {
     /// The managed configuration, as JSON; `nil` keeps the stored one.
     package var configuration: Data?
-    /// All app manifests, by file name; `nil` keeps the stored ones.
+    /// All app manifests, by file name, those of packages by path; `nil` keeps the stored ones.
     package var manifests: [String: Data]?
 
     static func read(_ db: SQLiteConnection, into content: inout StoredContent) throws {

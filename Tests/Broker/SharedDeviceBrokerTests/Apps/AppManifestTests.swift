@@ -145,6 +145,7 @@ struct AppManifestDirectoryTests {
     @Test("the manifests are next to the configuration by default")
     func place() {
         #expect(AppManifestDirectory.defaultPath == "/etc/shared-device/apps")
+        #expect(AppManifestDirectory(path: "/etc/shared-device/apps/").path == AppManifestDirectory.defaultPath)
         let places = ["managed.json", "/managed.json"].map { ManagedConfigurationFile(path: $0).appManifestDirectory }
         #expect(places == ["./apps", "/apps"])
     }
@@ -165,17 +166,21 @@ struct AppManifestDirectoryTests {
         #expect(apps.load().manifests.isEmpty && apps.load().problems.map(\.code) == [.insecure])
     }
 
-    @Test("a manifest replaces or masks the package's manifest of the same name")
-    func packages() async throws {
-        let packages = directory.file("packages")
+    private static let mask = #"{"masked": true}"#
+
+    private var packages: String { directory.file("packages") }
+    private var both: AppManifestDirectory { AppManifestDirectory(path: apps.path, packages: packages) }
+
+    /// Writes a manifest of a package.
+    private func install(_ name: String, _ identifier: String) throws {
         mkdir(packages, 0o755)
-        for (name, identifier) in [
-            ("a.json", "org.example.a"), ("b.json", "org.example.b"), ("c.json", "org.example.c"),
-        ] {
-            try directory.write(#"{"id": "\#(identifier)", "executable": "/no/such/app"}"#, to: "packages/\(name)")
-        }
+        try directory.write(#"{"id": "\#(identifier)", "executable": "/no/such/app"}"#, to: "packages/\(name)")
+    }
+
+    @Test("a manifest replaces or masks the package's manifest of the same name")
+    func packageManifests() async throws {
+        for app in ["a", "b", "c"] { try install("\(app).json", "org.example.\(app)") }
         try write("b.json", "org.example.b", executable: "/no/other")
-        let both = AppManifestDirectory(path: apps.path, packages: packages)
         var updates = try await onceInotifyIsFree { try both.updates(quietPeriod: .milliseconds(10)) }
             .makeAsyncIterator()
         let first = try #require(await updates.next())
@@ -183,14 +188,99 @@ struct AppManifestDirectoryTests {
         #expect(first.problems.isEmpty)
         #expect(first.files["org.example.a"] == "\(packages)/a.json")
         #expect(first.files["org.example.b"] == directory.file("apps/b.json"))
-        try directory.write("", to: "apps/a.json")
-        #expect(await updates.next()?.manifests.map(\.identifier) == ["org.example.b", "org.example.c"])
+        try directory.write(Self.mask, to: "draft")
+        rename(directory.file("draft"), directory.file("apps/a.json"))
+        let masked = try #require(await updates.next())
+        #expect(masked.manifests.map(\.identifier) == ["org.example.b", "org.example.c"])
+        #expect(masked.masks == [directory.file("apps/a.json")])
         unlink("\(packages)/c.json")
         #expect(await updates.next()?.manifests.map(\.identifier) == ["org.example.b"], "the package was removed")
         unlink(directory.file("apps/a.json"))
         #expect(await updates.next()?.manifests.map(\.identifier) == ["org.example.a", "org.example.b"])
+    }
+
+    @Test("only the object masked: true is a mask", arguments: ["", " ", "{}", #"{"masked": false}"#, "true"])
+    func noMask(content: String) throws {
+        try install("a.json", "org.example.a")
+        mkdir(apps.path, 0o755)
+        try directory.write(content, to: "apps/a.json")
+        let loaded = both.load()
+        #expect(loaded.manifests.isEmpty && loaded.masks.isEmpty && loaded.problems.count == 1)
+        #expect(loaded.unknown == [directory.file("apps/a.json")])
+    }
+
+    @Test("an emptied file keeps its last valid manifest in force over the package's")
+    func emptied() async throws {
+        try install("a.json", "org.example.a")
+        try write("a.json", "org.example.a", executable: "/no/other")
+        let kept = both.load().contents
+        try directory.write("", to: "apps/a.json")
+        var updates = try await onceInotifyIsFree { try both.updates(kept: kept) }.makeAsyncIterator()
+        let first = try #require(await updates.next())
+        #expect(first.manifests.map(\.identity.executable) == ["/no/other"])
+        #expect(first.problems.count == 1 && first.unknown.isEmpty)
+    }
+
+    @Test("a mask without its package's manifest is no problem, in either order")
+    func maskAlone() throws {
+        mkdir(apps.path, 0o755)
+        try directory.write(Self.mask, to: "apps/a.json")
+        func check(_ comment: Comment) {
+            let loaded = both.load()
+            #expect(loaded.manifests.isEmpty && loaded.problems.isEmpty && loaded.unknown.isEmpty, comment)
+            #expect(loaded.masks == [directory.file("apps/a.json")], comment)
+        }
+        check("the mask was first")
+        try install("a.json", "org.example.a")
+        check("the package was installed")
+        unlink("\(packages)/a.json")
+        check("the package was removed")
+    }
+
+    @Test("of two manifests of an app the administrator's counts, whatever its name")
+    func duplicateOfPackage() throws {
+        try install("a.json", "org.example.x")
+        try write("org.example.x.json", "org.example.x", executable: "/no/other")
+        let loaded = both.load()
+        #expect(loaded.manifests.map(\.identity.executable) == ["/no/other"])
+        #expect(loaded.problems.map(\.file) == ["\(packages)/a.json"])
+    }
+
+    @Test("a file that vanishes before it is read leaves the package's manifest in force")
+    func vanished() throws {
+        try install("a.json", "org.example.a")
+        mkdir(apps.path, 0o755)
+        // It is listed, and cannot be opened.
+        #expect(symlink(directory.file("nothing"), directory.file("apps/a.json")) == 0)
+        let loaded = both.load()
+        #expect(loaded.manifests == [manifest("org.example.a")] && loaded.problems.isEmpty)
+    }
+
+    @Test("an invalid file does not take over the content of the package's manifest")
+    func invalidReplacement() async throws {
+        try install("a.json", "org.example.a")
+        var updates = try await onceInotifyIsFree { try both.updates(quietPeriod: .milliseconds(10)) }
+            .makeAsyncIterator()
+        #expect(await updates.next()?.manifests == [manifest("org.example.a")])
+        mkdir(apps.path, 0o755)
+        try directory.write("{", to: "apps/a.json")
+        let next = try #require(await updates.next())
+        #expect(next.manifests.isEmpty && next.unknown == [directory.file("apps/a.json")])
+    }
+
+    @Test("a directory that cannot be used does not affect the manifests of the other")
+    func badDirectory() async throws {
+        try install("a.json", "org.example.a")
+        try write("b.json", "org.example.b")
+        let kept = both.load().contents
         chmod(packages, 0o777)
-        #expect(both.load().manifests.isEmpty && both.load().problems.map(\.file) == [packages])
+        let loaded = both.load()
+        #expect(loaded.manifests == [manifest("org.example.b")])
+        #expect(loaded.problems.map(\.file) == [packages] && loaded.unknown == [packages])
+        var updates = try await onceInotifyIsFree { try both.updates(kept: kept) }.makeAsyncIterator()
+        let first = try #require(await updates.next())
+        #expect(first.manifests == [manifest("org.example.a"), manifest("org.example.b")])
+        #expect(first.contents == kept && first.unknown == [packages])
     }
 
     @Test("a bad manifest is reported and does not affect the others")

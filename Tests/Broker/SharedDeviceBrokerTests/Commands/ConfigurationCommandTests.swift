@@ -122,6 +122,16 @@ struct ConfigurationCommandTests {
         #expect(settings["cleanupPolicy"] as? String == "advisory" && settings["organization"] is NSNull)
     }
 
+    @Test("masks are listed")
+    func masks() async throws {
+        mkdir(directory.file("apps"), 0o755)
+        try directory.write(#"{"masked": true}"#, to: "apps/till.json")
+        let text = try await check(#"{"sharedDeviceMode": true}"#)
+        #expect(text.status == 0 && text.output.contains("/apps/till.json"), "\(text.errors)")
+        let masks = try object(try await check(["--json"]))["masks"] as? [String]
+        #expect(masks?.count == 1 && masks?.first?.hasSuffix("/apps/till.json") == true)
+    }
+
     @Test("check refers an iOS profile to convert, whose output is a valid file")
     func convert() async throws {
         let profile = """
