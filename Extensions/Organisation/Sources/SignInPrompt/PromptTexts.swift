@@ -31,6 +31,7 @@ package struct PromptTexts: Sendable, Hashable {
         case password
         case explanation = "form.explanation"
         case incomplete = "form.incomplete"
+        case wrongPassword = "form.wrong"
         case goOn
         case signedInTitle = "signedIn.title"
         case signedIn = "signedIn.text"
@@ -54,6 +55,7 @@ package struct PromptTexts: Sendable, Hashable {
         case tenantMismatch = "error.brt_tenant_mismatch"
         case cleanupPending = "error.cleanup_pending"
         case loginExpired = "error.login_expired"
+        case notPermitted = "error.not_permitted"
         case providerUnavailable = "error.provider_unavailable"
         case tooManyAttempts = "error.too_many_attempts"
         case userCanceled = "error.user_canceled"
@@ -79,8 +81,11 @@ package struct PromptTexts: Sendable, Hashable {
     func markup(_ key: Key, _ values: [String: String]) -> String { Self.filled(self[key].markup, values) }
 
     /// The text of an error for the person. English keeps the broker's text, which says more.
-    package func text(of error: SharedDeviceError) -> String {
+    ///
+    /// - Parameter isForPassword: whether the user typed the rejected user name and password at this prompt.
+    package func text(of error: SharedDeviceError, isForPassword: Bool = false) -> String {
         if language == .english { return error.message }
+        if isForPassword, error.code == .authenticationFailed { return self[.wrongPassword] }
         if let key = Key(rawValue: "error.\(error.code)") { return self[key] }
         return self[.otherError, ["message": error.message]]
     }
@@ -125,7 +130,9 @@ extension PromptTexts.Language {
     ///   is another language.
     private init?(tag: String) {
         let parts = Self.parts(tag)
-        let isTraditional = parts.contains { ["hant", "tw", "hk", "mo"].contains($0) }
+        // The script wins over the region: zh-Hans-HK is simplified.
+        let isTraditional =
+            parts.contains("hant") || !parts.contains("hans") && parts.contains { ["tw", "hk", "mo"].contains($0) }
         guard let name = parts.first, let language = Self(rawValue: name == "zh" && isTraditional ? "zh-TW" : name)
         else { return nil }
         self = language

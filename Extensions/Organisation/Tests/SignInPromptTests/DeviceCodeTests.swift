@@ -71,7 +71,8 @@ struct DeviceCodeTests {
         let broker = try await broker(bus, done) { throw expired }
         let prompt = try ChildProcess(
             ChildProcess.built("shared-device-sign-in"),
-            ["--bus", bus.address, "--page", "--browser", "none", "--json", "--method", "device-code"]
+            ["--bus", bus.address, "--page", "--browser", "none", "--json", "--method", "device-code"],
+            environment: ["LC_ALL": "C"]
         )
         let address = try await prompt.pageAddress()
         let page = try await Page.get(address)

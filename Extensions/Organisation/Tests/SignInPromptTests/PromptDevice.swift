@@ -66,7 +66,8 @@ final class PromptDevice: Sendable {
         let prompt = try ChildProcess(
             program,
             ["--bus", bus.address, "--page", "--browser", "none", "--json"] + arguments,
-            environment: environment
+            // Without a locale, the language of the visiting browser would decide.
+            environment: environment.merging(["LC_ALL": "en_US.UTF-8", "LANGUAGE": ""]) { $1 }
         )
         return (prompt, try await prompt.pageAddress())
     }
@@ -79,7 +80,8 @@ final class PromptDevice: Sendable {
     }
 
     /// A program at its own terminal, which ends each question with a line break, so that the test sees it.
-    static func atTerminal(_ command: [String], environment: [String: String] = [:]) throws -> ChildProcess {
+    static func atTerminal(_ command: [String], environment: [String: String] = ["LC_ALL": "C"]) throws -> ChildProcess
+    {
         let terminal = """
             import os, pty, sys
             shown = lambda screen: os.read(screen, 4096).replace(b": ", b": \\n")

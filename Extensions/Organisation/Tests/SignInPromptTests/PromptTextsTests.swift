@@ -21,7 +21,9 @@ struct PromptTextsTests {
     }
 
     private func places(_ sentence: String) -> [String] {
-        sentence.split(separator: "{").dropFirst().map { String($0.prefix { $0 != "}" }) }.sorted()
+        sentence.split(separator: "{", omittingEmptySubsequences: false).dropFirst().map {
+            String($0.prefix { $0 != "}" })
+        }.sorted()
     }
 
     @Test(
@@ -32,7 +34,8 @@ struct PromptTextsTests {
             (["LANG": "de_DE", "LC_MESSAGES": "es", "LC_ALL": "tr_TR.UTF-8"], .turkish),
             (["LANG": "de_DE", "LANGUAGE": "fr:zh_TW:tr"], .traditionalChinese),
             (["LANG": "C", "LANGUAGE": "de"], nil), (["LANG": "zh_HK.UTF-8"], .traditionalChinese),
-            (["LANG": "zh_CN.UTF-8"], .english), (["LANG": "fr_FR.UTF-8"], .english),
+            (["LANG": "zh_CN.UTF-8"], .english), (["LANG": "zh_MO"], .traditionalChinese),
+            (["LANG": "fr_FR.UTF-8"], .english),
             (["LANG": "sr_RS@latin", "LANGUAGE": ":"], .english), (["LANG": "."], nil),
         ] as [([String: String], PromptTexts.Language?)]
     )
@@ -45,7 +48,8 @@ struct PromptTextsTests {
         arguments: [
             ("", nil), ("fr", nil), ("de-DE,de;q=0.9,en;q=0.8", .german), ("en;q=0.5, tr ;q=0.7", .turkish),
             ("zh-Hant-HK", .traditionalChinese), ("zh-CN,es;q=0.1", .spanish), ("de;q=0", nil), ("de;q=x, *", nil),
-            (";,;q=2,-", nil),
+            (";,;q=2,-", nil), ("zh-Hans-HK", nil), ("zh-Hans-TW,tr;q=0.5", .turkish), ("zh-Hant", .traditionalChinese),
+            ("zh-Hant-CN", .traditionalChinese), ("zh-TW", .traditionalChinese), ("zh", nil),
         ] as [(String, PromptTexts.Language?)]
     )
     func browser(accepted: String, language: PromptTexts.Language?) {
@@ -69,12 +73,28 @@ struct PromptTextsTests {
         }
     }
 
+    @Test("a request without the secret path does not change the language")
+    func otherPath() {
+        let place = Prompt.Place(port: 4711, path: "/0123", problem: nil)
+        var prompt = Prompt(Prompt.Wishes(methods: [.password], surface: .page))
+        let visits = [(place.path, "es"), ("/", "de"), (Prompt.Place.callback, "de")].enumerated().map {
+            Prompt.Event.visited(Prompt.Visitor(UInt64($0)), LoopbackRequest($1.0, languages: $1.1))
+        }
+        _ = ([.started, .listening(place), .opened(OpenRequest(name: "r", way: .password))] + visits)
+            .map { prompt.handle($0) }
+        _ = prompt.handle(.timeOver)
+        #expect(prompt.lastPage?.page.contains(#"<html lang="es">"#) == true)
+    }
+
     @Test("an error is translated, and an unusual one keeps the text for the administrator")
     func errors() {
         let texts = PromptTexts(.german)
         let wrong = SharedDeviceError(.authenticationFailed, attempted: "sign in", message: "no {username}")
         #expect(PromptTexts.english.text(of: wrong) == "no {username}")
-        #expect(texts.text(of: wrong).hasPrefix("Benutzername oder Passwort ist falsch"))
+        #expect(texts.text(of: wrong, isForPassword: true).hasPrefix("Benutzername oder Passwort ist falsch"))
+        #expect(texts.text(of: wrong).hasPrefix("Die Anmeldung wurde nicht bestätigt"))
+        let refused = SharedDeviceError(.notPermitted, attempted: "sign in", message: "not here")
+        #expect(texts.text(of: refused).hasPrefix("Das ist hier nicht erlaubt"))
         let other = SharedDeviceError(.brokerFailed, attempted: "sign in", message: "disk {message} full")
         #expect(texts.text(of: other).hasSuffix(": disk {message} full"))
     }

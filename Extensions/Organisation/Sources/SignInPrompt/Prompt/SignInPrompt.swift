@@ -242,7 +242,7 @@ package struct SignInPrompt: Sendable {
             defer { phase = .ended }
             return answers + cancelOpen() + [.finish(.failed(error))]
         }
-        notice = texts.text(of: error)
+        notice = texts.text(of: error, isForPassword: true)
         // The broker keeps the same request until the user is authenticated.
         guard let visitor else { return ask(request) }
         phase = .asking(request)
@@ -295,7 +295,8 @@ package struct SignInPrompt: Sendable {
     // MARK: Visitors
 
     private mutating func visit(_ visitor: Visitor, _ request: LoopbackRequest) -> [Effect] {
-        if wishes.language == nil { texts = PromptTexts(PromptTexts.Language(accepted: request.languages) ?? .english) }
+        // Other local programs can reach the port, but do not know the path.
+        if request.path == place?.path { adoptLanguage(of: request) }
         guard let place, let open = openRequest else { return [.respond(visitor, refusal)] }
         switch (open.way, request.method) {
         case (.password, _) where wishes.surface == .terminal || request.path != place.path:
@@ -309,11 +310,18 @@ package struct SignInPrompt: Sendable {
             return [.respond(visitor, LoopbackResponse(.ok, .deviceCode(code, picture: picture, texts)))]
         case (.browser(let address), .get) where request.path == Place.callback:
             guard case .asking = phase, let query = request.query, Self.answers(query, address) else { break }
+            adoptLanguage(of: request)
             return complete(open, .query(query), visitor)
         case (.browser, _), (.deviceCode, _):
             break
         }
         return [.respond(visitor, refusal)]
+    }
+
+    /// Uses the browser's language, unless the session has one.
+    private mutating func adoptLanguage(of request: LoopbackRequest) {
+        guard wishes.language == nil else { return }
+        texts = PromptTexts(PromptTexts.Language(accepted: request.languages) ?? .english)
     }
 
     private var openRequest: OpenRequest? {
