@@ -216,7 +216,7 @@ struct PromptProcessTests {
         #expect(names == ["sign-in"])
     }
 
-    @Test("a prompt gets a directory although another prompt deletes its first one")
+    @Test("a prompt gets a directory although another prompt deletes its first one", .timeLimit(.minutes(2)))
     func deletedDirectory() async throws {
         let directory = try TemporaryDirectory("si")
         let root = "\(directory.path)/sign-in"

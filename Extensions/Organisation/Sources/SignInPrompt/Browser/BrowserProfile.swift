@@ -44,11 +44,19 @@ package final class BrowserProfile: Sendable {
         // for that one.
         for _ in 0..<mostTries {
             let path = try newDirectory("\(root)/")
-            guard let lock = locked(path) else { continue }
+            guard let lock = locked(path) else {
+                if errno == ENOENT || errno == EWOULDBLOCK { continue }
+                defer { rmdir(path) }
+                throw failure(path)
+            }
             if leads(path, to: lock) { return BrowserProfile(path, lock) }
             close(lock)
         }
-        throw failure(root)
+        throw SharedDeviceError(
+            .brokerFailed,
+            attempted: attempted,
+            message: "another prompt has deleted each new directory in \(root); sign in again"
+        )
     }
 
     private static let mostTries = 10
@@ -161,7 +169,9 @@ package final class BrowserProfile: Sendable {
         let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return descriptor }
+        let reason = errno
         close(descriptor)
+        errno = reason
         return nil
     }
 
