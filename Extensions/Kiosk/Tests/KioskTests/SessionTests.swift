@@ -162,31 +162,6 @@ struct SessionTests {
         #expect(program.errorText.contains(variable), "\(program.errorText)")
     }
 
-    @Test("a sleep of the device is no input")
-    func sleep() async throws {
-        let directory = try TemporaryDirectory("sleep")
-        let (source, library) = ("\(directory.path)/clock.c", "\(directory.path)/clock.so")
-        let signal = "\(directory.path)/slept"
-        // The clock that counts sleep is an hour ahead once the file is there.
-        try #"""
-        #include <sys/syscall.h>
-        #include <time.h>
-        #include <unistd.h>
-        int clock_gettime(clockid_t clock, struct timespec *time) {
-            long status = syscall(SYS_clock_gettime, clock, time);
-            if (clock == CLOCK_BOOTTIME && access("\#(signal)", F_OK) == 0) time->tv_sec += 3600;
-            return (int)status;
-        }
-        """#.write(toFile: source, atomically: true, encoding: .utf8)
-        try await Sessions.run(["cc", "-shared", "-fPIC", "-o", library, source], [:])
-        let session = try await MutterSession { _ = FileManager.default.createFile(atPath: signal, contents: nil) }
-        let environment = session.environment.merging(["LD_PRELOAD": library]) { $1 }
-        let program = try ChildProcess(ChildProcess.built("shared-device-activity"), environment: environment)
-        try await eventually("it asks twice") { session.calls.count >= 2 }
-        // After input, it would ask for the idle time again.
-        #expect(session.calls.prefix(2) == ["GetIdletime", "AddUserActiveWatch"])
-    }
-
     @Test("a bus that fails is tried again where only Mutter is left to ask")
     func failingBus() async throws {
         let directory = try TemporaryDirectory("compositor")

@@ -102,7 +102,6 @@ final class MutterSession: Session {
         var lastInput = ContinuousClock.now
         var watches: [UInt32] = []
         var count: UInt32 = 0
-        var calls: [String] = []
     }
 
     let environment: [String: String]
@@ -113,26 +112,17 @@ final class MutterSession: Session {
 
     private final class Shared: Sendable { let state = Mutex(State()) }
 
-    /// The methods that were called, in order.
-    var calls: [String] { state.state.withLock { $0.calls } }
-
-    /// - Parameter asked: Runs before each response with the idle time.
-    init(asked: @escaping @Sendable () -> Void = {}) async throws {
+    init() async throws {
         bus = try PrivateBus()
         connection = try DBusConnection.open(bus.bus)
         let state = Shared()
         self.state = state
         let idle = DBusInterface.Method("GetIdletime", out: [.init("idletime", "t")]) { _ in
-            asked()
-            let unused = state.state.withLock { state in
-                state.calls.append("GetIdletime")
-                return ContinuousClock.now - state.lastInput
-            }
+            let unused = ContinuousClock.now - state.state.withLock { $0.lastInput }
             return [.uint64(UInt64(unused / .milliseconds(1)))]
         }
         let watch = DBusInterface.Method("AddUserActiveWatch", out: [.init("id", "u")]) { _ in
             state.state.withLock { state in
-                state.calls.append("AddUserActiveWatch")
                 state.count += 1
                 state.watches.append(state.count)
                 return [.uint32(state.count)]
