@@ -177,6 +177,7 @@ struct BrokerHostileTests {
         try await eventually("the broker has read the backlog, and a user signs in") {
             (try? await device.signIn()) != nil
         }
+        try await device.signOut()
         let memory = try device.brokerMemory()
         #expect(memory < 200 << 20)
         let signOuts = try await signOutTimes(3, on: device)
