@@ -11,15 +11,14 @@ public struct AppManifests: Sendable, Equatable {
     /// The problems of files or of a directory. A problem of one file does not affect the others.
     public internal(set) var problems: [ManagedConfigurationError] = []
     /// The contents of the files in force: the administrator's by file name, the packages' by path. The next start
-    /// passes them to
-    /// ``AppManifestDirectory/updates(kept:quietPeriod:)``.
+    /// passes them to ``AppManifestDirectory/updates(kept:quietPeriod:)``.
     public internal(set) var contents: [String: Data] = [:]
     /// The file that counts for each app, by identifier.
     public internal(set) var files: [String: String] = [:]
     /// The administrator's files that mask the packages' files of the same names.
     public internal(set) var masks: [String] = []
-    /// The paths of invalid files, or of a directory, without known valid content. It is unknown which apps they are
-    /// about.
+    /// The paths of invalid files without known valid content, and of directories that could not be read since the
+    /// start. It is unknown which apps they are about.
     public internal(set) var unknown: [String] = []
 
     /// The problems that an app's adapter has to report: those of the app's manifest and of the directory, but not

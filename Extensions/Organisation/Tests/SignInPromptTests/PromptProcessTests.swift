@@ -237,6 +237,8 @@ struct PromptProcessTests {
                 }
             }
         }
+        // Ends the sweep also if no directory can be made.
+        defer { hasDeleted.store(true, ordering: .relaxed) }
         repeat {
             let profile = try await BrowserProfile.make(in: root) { Issue.record("\($0)") }
             #expect(FileManager.default.fileExists(atPath: profile.path))

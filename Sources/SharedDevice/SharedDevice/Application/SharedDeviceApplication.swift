@@ -131,8 +131,8 @@ public final class SharedDeviceApplication: Sendable {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
 
-    /// Whether the session is about to end by itself, so that the app can warn the person. Follow it in a separate task,
-    /// beside the account.
+    /// Whether the session is about to end by itself, so that the app can warn the person. Follow it in a separate
+    /// task, beside the account.
     ///
     /// ```swift
     /// for await warning in application.sessionWarnings {
