@@ -69,6 +69,8 @@ public struct AppManifest: Sendable, Equatable {
     public let cleanup: AppCleanup?
     /// The tokens that the app may request.
     public let tokens: TokenRights
+    /// The people who may use the app; `nil` means all. For any other person, the app sees no account.
+    public let allowedUsers: AllowedUsers?
     /// Keys in the file that this version does not know, in alphabetical order.
     public let unknownKeys: [String]
 
@@ -80,6 +82,7 @@ public struct AppManifest: Sendable, Equatable {
         supportsSharedDeviceMode: Bool = true,
         cleanup: AppCleanup? = nil,
         tokens: TokenRights = TokenRights(),
+        allowedUsers: AllowedUsers? = nil,
         unknownKeys: [String] = []
     ) {
         self.identifier = identifier
@@ -89,6 +92,7 @@ public struct AppManifest: Sendable, Equatable {
         self.supportsSharedDeviceMode = supportsSharedDeviceMode
         self.cleanup = cleanup
         self.tokens = tokens
+        self.allowedUsers = allowedUsers
         self.unknownKeys = unknownKeys
     }
 
@@ -101,7 +105,8 @@ public struct AppManifest: Sendable, Equatable {
 
 extension AppManifest: Decodable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
-        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, cleanup
+        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, allowedUsers
+        case cleanup
     }
 
     /// The names of all keys.
@@ -180,6 +185,7 @@ extension AppManifest: Decodable {
         }
         supportsSharedDeviceMode = try values.optional(.sharedDeviceModeSupported) ?? true
         tokens = try TokenRights(from: decoder)
+        allowedUsers = try values.optional(.allowedUsers)
         unknownKeys = try decoder.keys { !Self.keyNames.contains($0) }
     }
 

@@ -11,6 +11,8 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var organization: String?
     /// The tenant whose users may sign in; `nil` means any tenant.
     public var tenantIdentifier: String?
+    /// The people who may sign in; `nil` means all.
+    public var allowedUsers: AllowedUsers?
     public var identity = IdentitySource.embedded
     /// The organisation's provider. Present if, and only if, ``identity`` is `oidc`.
     public var organisation: OrganisationSettings?
@@ -88,6 +90,7 @@ public struct ManagedConfiguration: Sendable, Equatable {
             let message = "has no effect: under \"identity\": \"\(identity.rawValue)\" there are no passwords"
             warnings.append(KeyWarning(key: Key.passwordSignIn.rawValue, message: message))
         }
+        if let warning = allowedUsers?.warning(identity) { warnings.append(warning) }
         if microsoftBroker, identity != .oidc {
             let message = "is true, and Microsoft's clients get no token: they need those of a provider"
             warnings.append(KeyWarning(key: Key.microsoftBroker.rawValue, message: message))
@@ -112,7 +115,7 @@ extension ManagedConfiguration: Codable {
     /// The keys as they are written, in display order.
     public enum Key: String, CodingKey, CaseIterable, Sendable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
-        case tenantIdentifier, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
+        case tenantIdentifier, allowedUsers, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
         case inactivityTimeout, shiftEnds, longestSession, signOutWarning, signOutOnScreenLock, signOutOnLogout
         case endSessionURL
         case enableSSOOnAllManagedApps = "Enable_SSO_On_All_ManagedApps"
@@ -134,6 +137,7 @@ extension ManagedConfiguration: Codable {
             remedy: "leave the key out",
             where: { !$0.allSatisfy(\.isWhitespace) }
         )
+        allowedUsers = try values.optional(.allowedUsers)
         identity = try values.word(.identity) ?? .embedded
         passwordSignIn = try values.optional(.passwordSignIn)
         microsoftBroker = try values.optional(.microsoftBroker) ?? false
@@ -195,6 +199,7 @@ extension ManagedConfiguration: Codable {
         try values.encode(microsoftBroker, forKey: .microsoftBroker)
         try values.encode(endsLoginSession, forKey: .endsLoginSession)
         try values.encodeIfPresent(tenantIdentifier, forKey: .tenantIdentifier)
+        try values.encodeIfPresent(allowedUsers, forKey: .allowedUsers)
         try values.encode(cleanupPolicy, forKey: .cleanupPolicy)
         try values.encodeIfPresent(cleanupTimeout, forKey: .cleanupTimeout)
         try values.encodeIfPresent(requiresEnrolment, forKey: .requiresEnrolment)
@@ -374,6 +379,10 @@ extension ManagedConfiguration {
                 : "A sign-out leaves the login session at the seat alone."
         case .tenantIdentifier:
             tenantIdentifier.map { "Only users of the tenant \($0) sign in." } ?? "Users of every tenant sign in."
+        case .allowedUsers:
+            allowedUsers == nil
+                ? "No user is kept from signing in by name or group."
+                : "Only these users, and users in these groups, sign in."
         case .cleanupPolicy: meaningOfCleanupPolicy
         case .cleanupTimeout: meaningOfCleanupTimeout
         case .requiresEnrolment: meaningOfRequiresEnrolment
