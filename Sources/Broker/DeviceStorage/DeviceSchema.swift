@@ -139,6 +139,11 @@ enum DeviceSchema {
                 PRIMARY KEY (app, user)
             ) WITHOUT ROWID;
             """,
+            // Both are names with a line break between them.
+            """
+            ALTER TABLE user ADD COLUMN member_of TEXT NOT NULL DEFAULT '';
+            ALTER TABLE device ADD COLUMN account_groups TEXT NOT NULL DEFAULT '';
+            """,
         ]
     }
 

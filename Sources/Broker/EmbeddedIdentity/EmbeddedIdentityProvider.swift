@@ -76,7 +76,11 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
         switch verdict {
         case .right(let user):
             guard !user.isDisabled else { throw .accountDisabled }
-            return AuthenticatedIdentity(account: user.account, isAdministrator: user.role == .administrator)
+            return AuthenticatedIdentity(
+                account: user.account,
+                isAdministrator: user.role == .administrator,
+                groups: .known(Set(user.groups))
+            )
         case .wrong:
             throw .invalidGrant
         case .none(let error):

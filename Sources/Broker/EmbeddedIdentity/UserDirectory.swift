@@ -63,6 +63,7 @@ public final class UserDirectory: Sendable {
             return DirectoryUser(
                 account: Account(identifier: identifier, username: name.text, displayName: displayName),
                 role: role,
+                groups: [],
                 isDisabled: false,
                 createdAt: Date(timeIntervalSince1970: Double(seconds))
             )
@@ -171,6 +172,16 @@ public final class UserDirectory: Sendable {
         try update(username, "set the role of user \(username)", "role = ?", role.rawValue)
     }
 
+    /// Replaces the user's groups. They count from the user's next sign-in on.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `invalidGroups`, `storeFailed`.
+    public func setGroups(_ groups: [String], ofUserNamed username: String) throws(UserDirectoryError) {
+        for group in groups { try Self.checkGroup(group) }
+        guard case .known(let names) = PersonGroups(listed: groups) else { throw .tooManyGroups }
+        let text = names.sorted().joined(separator: "\n")
+        try update(username, "set the groups of user \(username)", "member_of = ?", text)
+    }
+
     /// The user of this name, with the stored password hash.
     public func credentials(
         ofUserNamed username: String
@@ -183,7 +194,7 @@ public final class UserDirectory: Sendable {
 
 extension UserDirectory {
     private static let selection =
-        "SELECT identifier, username, display_name, password_hash, disabled, created_at, role FROM user"
+        "SELECT identifier, username, display_name, password_hash, disabled, created_at, role, member_of FROM user"
 
     private static func fetch(
         _ db: SQLiteConnection,
@@ -198,13 +209,15 @@ extension UserDirectory {
         let role: String? = row["role"]
         guard let identifier: String = row["identifier"], let username: String = row["username"],
             let hash: String = row["password_hash"], let isDisabled: Bool = row["disabled"],
-            let seconds: Int64 = row["created_at"], let role = role.flatMap(UserRole.init)
+            let seconds: Int64 = row["created_at"], let role = role.flatMap(UserRole.init),
+            let groups: String = row["member_of"]
         else {
             throw StoreError.damaged(attempted: "read a user", message: "a user's row is incomplete or invalid")
         }
         let user = DirectoryUser(
             account: Account(identifier: identifier, username: username, displayName: row["display_name"]),
             role: role,
+            groups: groups.split(separator: "\n").map(String.init),
             isDisabled: isDisabled,
             createdAt: Date(timeIntervalSince1970: Double(seconds))
         )
@@ -250,6 +263,14 @@ extension UserDirectory {
             return byte < 0x80 && (character.isLetter || character.isNumber || "-._".contains(character))
         }
         guard !tenant.isEmpty, tenant.utf8.count <= 256, isFine else { throw .invalidTenant }
+    }
+
+    /// Allows only names that a managed configuration can have in `allowedUsers`.
+    private static func checkGroup(_ name: String) throws(UserDirectoryError) {
+        guard (1...PersonGroups.longestName).contains(name.utf8.count),
+            !name.unicodeScalars.contains(where: \.isInvisible), name.first?.isWhitespace == false,
+            name.last?.isWhitespace == false
+        else { throw .invalidGroup(name) }
     }
 
     private func makeHash(_ password: Secret, for username: String) throws(UserDirectoryError) -> PasswordHash {
@@ -298,6 +319,8 @@ public enum UserRole: String, Sendable, CaseIterable {
 public struct DirectoryUser: Sendable {
     public let account: Account
     public let role: UserRole
+    /// The names of the user's groups, sorted.
+    public let groups: [String]
     /// Whether sign-ins are refused at the moment.
     public let isDisabled: Bool
     /// When the user was added, to the second.

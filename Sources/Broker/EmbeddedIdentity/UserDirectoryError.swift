@@ -13,6 +13,8 @@ public struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvert
         /// The display name contains characters that cannot be displayed.
         case invalidDisplayName
         case invalidTenant
+        /// A group has a name that no configuration can name, or there are too many groups.
+        case invalidGroups
         /// The password is empty, too short, or the username.
         case weakPassword
         /// The password cannot be hashed, or its stored hash cannot be read.
@@ -58,6 +60,20 @@ public struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvert
     static let invalidTenant = UserDirectoryError(
         .invalidTenant,
         "a tenant is named with up to 256 letters, digits, dots, hyphens and underscores of ASCII; choose such a name"
+    )
+
+    static func invalidGroup(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .invalidGroups,
+            "a group cannot have the name “\(name.printable(64))”; choose one of 1 to \(PersonGroups.longestName) bytes, "
+                + "without invisible characters and blanks around it"
+        )
+    }
+
+    static let tooManyGroups = UserDirectoryError(
+        .invalidGroups,
+        "these are more groups than a user can have; name \(PersonGroups.most) at most, "
+            + "and \(PersonGroups.longestList) bytes in all"
     )
 
     static func weakPassword(_ reason: String) -> UserDirectoryError {

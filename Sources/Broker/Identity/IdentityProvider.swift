@@ -59,10 +59,12 @@ public struct AuthenticatedIdentity: Sendable {
     public let account: Account
     /// Whether the person may join devices to the organisation and make them leave it.
     public let isAdministrator: Bool
+    public let groups: PersonGroups
 
-    public init(account: Account, isAdministrator: Bool = false) {
+    public init(account: Account, isAdministrator: Bool = false, groups: PersonGroups = .none) {
         self.account = account
         self.isAdministrator = isAdministrator
+        self.groups = groups
     }
 }
 

@@ -13,7 +13,9 @@ extension UserDirectoryError: HasExitStatus {
         case .unknownUser: EX_NOUSER
         case .usernameTaken: EX_CANTCREAT
         case .signedIn: EX_TEMPFAIL
-        case .invalidUsername, .invalidDisplayName, .invalidTenant, .weakPassword, .unusablePassword: EX_DATAERR
+        case .invalidUsername, .invalidDisplayName, .invalidTenant, .invalidGroups, .weakPassword,
+            .unusablePassword:
+            EX_DATAERR
         default: EX_SOFTWARE
         }
     }

@@ -15,6 +15,7 @@ struct UserCommand: ParsableCommand {
         subcommands: [
             UserAddCommand.self, UserListCommand.self, UserRemoveCommand.self, UserPasswordCommand.self,
             UserDisableCommand.self, UserEnableCommand.self, UserRoleCommand.self,
+            UserGroupsCommand.self,
         ]
     )
 }
@@ -88,6 +89,7 @@ private struct ListedUser: Encodable {
     let username: String
     let displayName: String?
     let role: String
+    let groups: [String]
     let disabled: Bool
     let signedIn: Bool
     let createdAt: Date
@@ -97,6 +99,7 @@ private struct ListedUser: Encodable {
         username = user.account.username
         displayName = user.account.displayName
         role = user.role.rawValue
+        groups = user.groups
         disabled = user.isDisabled
         signedIn = isSignedIn
         createdAt = user.createdAt
@@ -110,9 +113,10 @@ private struct ListedUser: Encodable {
     }
 
     static func table(_ users: [ListedUser]) -> String {
-        var table = Table("USER", "NAME", "STATUS", "ROLE", "IDENTIFIER")
+        var table = Table("USER", "NAME", "STATUS", "ROLE", "GROUPS", "IDENTIFIER")
         for user in users {
-            table.add([user.username, user.displayName ?? "-", user.status, user.role, user.identifier])
+            let groups = user.groups.isEmpty ? "-" : user.groups.joined(separator: ", ")
+            table.add([user.username, user.displayName ?? "-", user.status, user.role, groups, user.identifier])
         }
         return table.lines.joined(separator: "\n")
     }
@@ -265,6 +269,54 @@ struct UserRoleCommand: ParsableCommand {
             let user = try directory.existingUser(named: name)
             try directory.setRole(role, ofUserNamed: name)
             print("\(user.account.username) has the role \(role.rawValue)")
+        }
+    }
+}
+
+struct UserGroupsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "groups",
+        abstract: "Shows a user's groups, or replaces them.",
+        discussion: """
+            The keys allowedUsers of the managed configuration and of manifests name groups. A user's groups count from the user's next \
+            sign-in on. Without a group and without --none, the command changes nothing.
+            """
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @Argument(help: ArgumentHelp("All groups of the user from now on.", valueName: "group"))
+    var groups: [String] = []
+
+    @Flag(help: "Take the user out of all groups.")
+    var none = false
+
+    @OptionGroup var signOut: SignOutOptions
+    @OptionGroup var state: StateOptions
+
+    func validate() throws {
+        if none, !groups.isEmpty { throw ValidationError("name groups, or use --none, and not both") }
+    }
+
+    func run() throws {
+        try reportingFailure {
+            let database = try state.openDatabase(.existing)
+            let directory = UserDirectory(database: database)
+            if none || !groups.isEmpty {
+                try directory.setGroups(groups, ofUserNamed: name)
+                try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's groups")
+            }
+            let user = try directory.existingUser(named: name)
+            let list = user.groups.isEmpty ? "no group" : "the groups " + user.groups.joined(separator: ", ")
+            print("\(user.account.username) is in \(list)")
+            guard none || !groups.isEmpty else { return }
+            if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
+                warn(
+                    "\(user.account.username) is signed in on this device, and the groups count from the next sign-in on; "
+                        + "next time use --sign-out"
+                )
+            }
         }
     }
 }
