@@ -61,6 +61,8 @@ struct Attempt: Sendable {
     var prompt: Prompt?
     /// The key in the password throttle.
     var throttleName = ""
+    /// The groups of the person, who is identified.
+    var groups = PersonGroups.none
     var stage = Stage.person
 
     init(_ kind: Kind, _ request: Request, _ participant: Participant, at now: Moment) {
@@ -85,6 +87,7 @@ struct Attempt: Sendable {
     func identified(by request: Request, _ signIn: ProviderSignIn? = nil) -> Attempt {
         var attempt = self
         attempt.stage = .session(request, signIn)
+        if let signIn { attempt.groups = signIn.groups }
         return attempt
     }
 }

@@ -342,6 +342,8 @@ package struct DevicePolicy: Sendable, Equatable {
     package var requiresJoin = false
     /// The tenant whose users may sign in on a device that is not joined; `nil` means any tenant.
     package var tenantIdentifier: String?
+    /// The people who may sign in; `nil` means all.
+    package var allowedUsers: AllowedUsers?
     package var cleanup = CleanupPolicy()
     /// When a session ends by itself.
     package var schedule = SignOutSchedule.Settings()
@@ -393,6 +395,7 @@ extension DevicePolicy {
         endsLoginSession = configuration.endsLoginSession
         requiresJoin = configuration.requiresJoin
         tenantIdentifier = configuration.tenantIdentifier
+        allowedUsers = configuration.allowedUsers
         cleanup = configuration.cleanup
         schedule.inactivity = configuration.inactivityTimeout?.duration
         schedule.shiftEnds = Set(configuration.shiftEnds.map(\.minutes))

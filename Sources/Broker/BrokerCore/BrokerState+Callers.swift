@@ -19,6 +19,7 @@ extension BrokerState {
         for key in eligibility.formerKeys(of: identity, caller.credentials) {
             guard facts.ledger.rename(Participant(app: key, user: caller.user), to: participant) else { continue }
             change()
+            checkRights()
         }
         let wasRunning = facts.isRunning(participant)
         facts.connected[request.connection]?.apps[request.claimed] = participant
@@ -45,16 +46,22 @@ extension BrokerState {
         switch request.call {
         case .currentAccount:
             tell(debtor)
-            return session(nil, owing: owed)
+            let isWithheld = device.account != nil && facts.mayUse(debtor, in: device)
+            return session(nil, owing: owed, isWithheld: isWithheld)
         case .report: return report(request, debtor)
         default: throw refusal
         }
     }
 
     mutating func use(_ manifests: [AppManifest], _ problems: [String], _ unknown: [String]) {
+        let former = facts.manifests.compactMap { manifest in manifest.allowedUsers.map { (manifest.identifier, $0) } }
         facts.manifests = manifests
         (manifestProblems, facts.unknownManifests) = (problems, unknown)
         identifyAnew()
+        checkRights()
+        let present = manifests.compactMap { manifest in manifest.allowedUsers.map { (manifest.identifier, $0) } }
+        // Apps may have the account now that could not have it before.
+        if device.account != nil, !former.elementsEqual(present, by: ==) { announce(modeChanged: false) }
         apply(wakeups.startDebtors(facts))
     }
 
@@ -83,7 +90,7 @@ extension BrokerState {
         }
         for participant in ended.sorted() where !facts.isRunning(participant) { appEnded(participant) }
         checkPendingSignIn()
-        holdForAdapters()
+        holdForAdapters(pending?.next ?? device)
     }
 
     /// Handles a connection that has left the bus. The ledger may list it even if it has not called since the broker's

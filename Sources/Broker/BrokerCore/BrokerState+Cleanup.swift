@@ -111,11 +111,16 @@ extension BrokerState {
     /// it holds data from the beginning of the session, or from the time when its manifest appears.
     ///
     /// For a new session, call this before the change that the sign-in waits for, so that both are committed together.
-    mutating func holdForAdapters() {
+    ///
+    /// - Parameter state: The open session, or the one that begins. An adapter whose program is not for the person does
+    ///   not hold data of it.
+    mutating func holdForAdapters(_ state: DeviceState) {
         for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
             for manifest in eligibility.adapters {
                 let participant = AppIdentity(identifier: manifest.identifier, manifest: manifest).participant(of: 0)
-                guard facts.ledger.hold(number, by: participant, on: nil) else { continue }
+                guard number != state.epoch || facts.mayUse(participant, in: state),
+                    facts.ledger.hold(number, by: participant, on: nil)
+                else { continue }
                 enterLog(.held, session: number, participant: participant, detail: "by its adapter's manifest")
                 change()
             }

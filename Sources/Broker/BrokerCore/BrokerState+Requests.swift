@@ -86,6 +86,7 @@ extension BrokerState {
             cancelSignIn(label, of: request.connection)
             return .done
         case .acquireToken(let identifier, let scopes, let refresh, let session):
+            try facts.checkMayUse(participant, in: device)
             let account = try facts.checkAccount(identifier, session)
             guard policy.identity != .loginSession else { throw .noTokens }
             try facts.checkOwesNothing(participant, request.connection)
@@ -101,6 +102,7 @@ extension BrokerState {
             let isOfProvider = provider.session != nil
             apply(try isOfProvider ? provider.acquireToken(wanted, facts) : directoryTokens.acquireToken(wanted, facts))
         case .signOut(let identifier, let session):
+            try facts.checkMayUse(participant, in: pending?.next ?? device)
             return try signOut(request, identifier, session, cause: participant.app)
         case .report: return report(request, participant)
         case .round: return round(request)
@@ -212,12 +214,13 @@ extension BrokerState {
         if facts.ledger.ask(participant, on: request.connection) { needsDisk(within: Facts.Disk.lazyWrite) }
         let owed = ledger.owed(by: participant, on: request.connection)
         if !owed.isEmpty { tell(participant) }
-        let account = policy.cleanup.isStrict && !owed.isEmpty ? nil : device.account
+        let visible = facts.mayUse(participant, in: device) ? device.account : nil
+        let account = policy.cleanup.isStrict && !owed.isEmpty ? nil : visible
         if account != nil, let change = try hold(participant, request.connection) {
             wait(request, for: .account(participant), change: change)
             return nil
         }
-        return session(account, owing: owed)
+        return session(account, owing: owed, isWithheld: account == nil && visible != nil)
     }
 
     /// Records that the app may hold data of the session.
@@ -250,6 +253,8 @@ extension BrokerState {
         _ grant: Grant
     ) throws(Refusal) -> Response? {
         try facts.checkIdentity(request, participant)
+        // The person may have lost a group while the provider was asked.
+        try facts.checkMayUse(participant, in: device)
         // The policy may have become strict while the provider was asked or the change was committed.
         try facts.checkOwesNothing(participant, request.connection)
         // The provider may have refused the session while the change was committed.

@@ -54,7 +54,9 @@ extension BrokerState {
 
     mutating func startSignIn(_ request: Request, _ participant: Participant) throws(Refusal) {
         if case .signIn = request.call { return apply(try signIns.signIn(request, participant, facts)) }
-        let isAgain = provider.needsPerson && device.account != nil
+        // For an app that may not have the account, an account is signed in, and it cannot continue the session.
+        let isAgain =
+            provider.needsPerson && device.account != nil && facts.mayUse(participant, in: device)
         apply(try signIns.beginSignIn(request, participant, isAgain: isAgain, providerRecord?.person, facts))
     }
 
@@ -74,7 +76,16 @@ extension BrokerState {
         // The person may have been identified by a directory that is no longer configured.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
         try checkCleanups(attempt)
-        write(try facts.signingIn(account), of: attempt, token, detail: attempt.participant.app)
+        noteUnknownGroups(attempt.groups)
+        let next = try facts.signingIn(account, attempt.groups)
+        guard facts.mayUse(attempt.participant, in: next) else { throw .appNotForUser }
+        write(next, of: attempt, token, detail: attempt.participant.app)
+    }
+
+    /// Tells the administrator why no rule about groups lets the person in.
+    private mutating func noteUnknownGroups(_ groups: PersonGroups) {
+        guard let flaw = groups.flaw else { return }
+        effects.append(.note(.warning, "the provider does not give the user's groups", ["reason": flaw.rawValue]))
     }
 
     private mutating func goOn(_ session: UInt64, _ attempt: Attempt, _ signIn: ProviderSignIn) throws(Refusal) {
@@ -85,7 +96,27 @@ extension BrokerState {
         try facts.checkOwesNothing(attempt.participant, attempt.connection)
         let isSame = providerRecord.map { $0.person == signIn.record.person } ?? true
         guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
+        let next = device.authenticated(signIn.groups.names)
+        noteUnknownGroups(signIn.groups)
+        do throws(Refusal) {
+            // The name and the groups of the latest authentication count.
+            try facts.rules.check(signIn.account, signIn.groups)
+            guard facts.barred(in: next) == nil, facts.mayUse(attempt.participant, in: next) else {
+                throw .appNotForUser
+            }
+        } catch {
+            signOutAutomatically(because: "the user is not allowed any more (allowedUsers)")
+            throw error
+        }
         apply(provider.replace(with: signIn, since: attempt.beganAt, facts))
+        if next != device {
+            facts.device = next
+            unsaved.insert(.device)
+            needsDisk(within: .zero)
+            holdForAdapters(next)
+            // Apps may have the account now that could not have it before.
+            announce(modeChanged: false)
+        }
         wait(request, for: .stored(.signedIn(username: account.username, epoch: session), nil))
         heedHeard(since: attempt.beganAt)
         touch()
@@ -114,7 +145,7 @@ extension BrokerState {
             _ = facts.ledger.hold(next.epoch, by: holder.participant, on: holder.connection)
             noteHolder(holder.participant, of: next.epoch)
         }
-        holdForAdapters()
+        holdForAdapters(next)
         unsaved.insert(.device)
         if attempt?.provided != nil { unsaved.insert(.provider) }
         let change = needsDisk(within: .zero)
@@ -134,9 +165,18 @@ extension BrokerState {
         do throws(Refusal) {
             guard policy.isConfigured else { throw .neverConfigured }
             if let attempt = pending.attempt { try checkCleanups(attempt) }
+            let asking = pending.attempt.map { facts.mayUse($0.participant, in: pending.next) } ?? true
+            guard asking, facts.barred(in: pending.next) == nil else { throw .appNotForUser }
         } catch {
             dropPendingSignIn(because: error)
         }
+    }
+
+    /// Ends the session if an app that was given the account may not have it any more: the app has to clean up, and
+    /// would keep the account's data until the end of the session.
+    mutating func checkRights() {
+        guard let participant = facts.barred(in: device) else { return }
+        signOutAutomatically(because: "\(participant.app) is not for the user any more (allowedUsers)")
     }
 
     /// Signs the person in once the session is committed.

@@ -6,14 +6,15 @@ import FoundationEssentials
 extension BrokerState {
     // MARK: Apps
 
-    /// The response about the session. If an account is signed in but not included, the response says that it is
-    /// withheld.
-    func session(_ account: Account?, owing owed: [OwedSession]) -> Response {
+    /// The response about the session.
+    ///
+    /// - Parameter isWithheld: Whether the app gets the account as soon as it has cleaned up.
+    func session(_ account: Account?, owing owed: [OwedSession], isWithheld: Bool = false) -> Response {
         .session(
             SessionAnswer(
                 session: DeviceSession(account: account, epoch: device.epoch),
                 owed: owed,
-                isWithheld: account == nil && device.account != nil,
+                isWithheld: isWithheld,
                 isStrict: policy.cleanup.isStrict
             )
         )

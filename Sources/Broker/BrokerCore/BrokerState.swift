@@ -272,14 +272,16 @@ package struct BrokerState: Sendable {
             apply(administration.operatorsFound(policy.operatorNames, policy.operators, facts))
         }
         let mode = policy.isConfigured ? policy.mode : device.mode
-        if pending?.next.under(mode, facts.rules) != nil {
-            dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)
+        if let next = pending?.next, next.under(mode, facts.rules) != nil {
+            dropPendingSignIn(because: mode == .shared ? next.refusal(facts.rules) ?? .tenantMismatch : .notSharedDevice)
         }
         checkPendingSignIn()
         seat.configure(facts)
         apply(provider.configure(facts))
         apply(seat.checkKindOfAccount(facts))
-        if let next = device.under(mode, facts.rules) { enter(next, cause: "the managed configuration") }
+        let isBarred = device.refusal(facts.rules)?.code == .userNotAllowed
+        let cause = "the managed configuration" + (isBarred ? ": the user is not allowed any more (allowedUsers)" : "")
+        if let next = device.under(mode, facts.rules) { enter(next, cause: cause) }
         apply(automaticSignOut.look(facts))
         touch()
     }

@@ -1,5 +1,6 @@
 package import DeviceConfiguration
 package import FoundationEssentials
+package import Identity
 package import SharedDevice
 
 /// A point in time by both of the system's clocks.
@@ -25,18 +26,26 @@ package struct DeviceState: Sendable, Equatable {
     package let mode: ManagedMode
     /// The signed-in account, if any.
     package let account: Account?
-    /// Grows by one with each change of account or mode, so that two states with the same number are equal. The number
-    /// of a sign-in's state is the number of the session. The store chooses the first number.
+    /// The account's groups at the person's latest authentication; empty without an account.
+    package let groups: Set<String>
+    /// Grows by one with each change of account or mode, so that two states with the same number differ at most in the
+    /// groups. The number of a sign-in's state is the number of the session. The store chooses the first number.
     package let epoch: UInt64
 
     package static let initial = DeviceState(mode: .personal, account: nil, epoch: 0)
 
-    package init(mode: ManagedMode, account: Account?, epoch: UInt64) {
+    package init(mode: ManagedMode, account: Account?, groups: Set<String> = [], epoch: UInt64) {
         (self.mode, self.account, self.epoch) = (mode, account, epoch)
+        self.groups = account == nil ? [] : groups
     }
 
-    package func next(mode: ManagedMode, account: Account?) -> DeviceState {
-        DeviceState(mode: mode, account: account, epoch: epoch + 1)
+    package func next(mode: ManagedMode, account: Account?, groups: Set<String> = []) -> DeviceState {
+        DeviceState(mode: mode, account: account, groups: groups, epoch: epoch + 1)
+    }
+
+    /// The state after the account's person has authenticated again, with these groups.
+    package func authenticated(_ groups: Set<String>) -> DeviceState {
+        DeviceState(mode: mode, account: account, groups: groups, epoch: epoch)
     }
 
     /// Checks the conditions that do not depend on the person.
@@ -52,10 +61,14 @@ package struct DeviceState: Sendable, Equatable {
     /// The state after this account's sign-in.
     ///
     /// - Throws: ``Refusal``; the state does not change.
-    package func signingIn(_ account: Account, _ rules: SignInRules) throws(Refusal) -> DeviceState {
+    package func signingIn(
+        _ account: Account,
+        _ rules: SignInRules,
+        _ groups: PersonGroups = .none
+    ) throws(Refusal) -> DeviceState {
         try checkSignIn(rules)
-        try rules.check(tenant: account.tenantIdentifier)
-        return next(mode: mode, account: account)
+        try rules.check(account, groups)
+        return next(mode: mode, account: account, groups: groups.names)
     }
 
     /// The state after a sign-out.
@@ -75,9 +88,20 @@ package struct DeviceState: Sendable, Equatable {
 
     /// The state under new rules; `nil` if they change nothing. An account that they do not admit is signed out.
     package func under(_ mode: ManagedMode, _ rules: SignInRules) -> DeviceState? {
-        let isAdmitted = account.map { (try? rules.check(tenant: $0.tenantIdentifier)) != nil } ?? true
+        let isAdmitted = refusal(rules) == nil
         guard mode != self.mode || !isAdmitted else { return nil }
-        return next(mode: mode, account: mode == .shared && isAdmitted ? account : nil)
+        return next(mode: mode, account: mode == .shared && isAdmitted ? account : nil, groups: groups)
+    }
+
+    /// Why the rules do not admit the account; `nil` if they do, or if there is none.
+    package func refusal(_ rules: SignInRules) -> Refusal? {
+        guard let account else { return nil }
+        do throws(Refusal) {
+            try rules.check(account, .known(groups))
+            return nil
+        } catch {
+            return error
+        }
     }
 }
 
@@ -88,18 +112,23 @@ package struct SignInRules: Sendable, Equatable {
     package var isJoined = false
     /// The tenant whose users may sign in; `nil` means any tenant. Its case does not matter.
     package var tenantIdentifier: String?
+    /// The people who may sign in; `nil` means all.
+    package var allowedUsers: AllowedUsers?
 
     /// Checks whether sign-in is possible at all.
     ///
     /// - Throws: ``Refusal``.
     package func check() throws(Refusal) { if requiresJoin, !isJoined { throw .deviceNotJoined } }
 
-    /// Checks whether users of this tenant may sign in.
+    /// Checks whether this person may sign in.
     ///
     /// - Throws: ``Refusal``.
-    package func check(tenant: String) throws(Refusal) {
+    package func check(_ account: Account, _ groups: PersonGroups) throws(Refusal) {
         try check()
-        if let tenantIdentifier, tenantIdentifier.lowercased() != tenant.lowercased() { throw .tenantMismatch }
+        if let tenantIdentifier, tenantIdentifier.lowercased() != account.tenantIdentifier.lowercased() {
+            throw .tenantMismatch
+        }
+        if allowedUsers?.admits(account, groups.names) == false { throw .userNotAllowed(groups) }
     }
 }
 
@@ -115,6 +144,23 @@ package struct Membership: Sendable, Equatable {
     package init(organization: String? = nil, tenantIdentifier: String, joinedAt: Date) {
         (self.organization, self.tenantIdentifier, self.joinedAt) = (organization, tenantIdentifier, joinedAt)
     }
+}
+
+extension AllowedUsers {
+    /// Whether the person is listed. The origin of the account decides how its name is compared, whatever the present
+    /// configuration says: the names of Linux users differ by case, and those of a directory or a provider do not.
+    /// Groups are compared byte by byte.
+    func admits(_ account: Account, _ names: Set<String>) -> Bool {
+        let isLogin = SeatLogin.user(of: account) != nil
+        let key = usernameKey(account.username)
+        if users.contains(where: { isLogin ? isSame($0, account.username) : isSame(usernameKey($0), key) }) {
+            return true
+        }
+        // A set takes names for equal that differ in the form of a letter with an accent.
+        return groups.contains { group in names.firstIndex(of: group).map { isSame(names[$0], group) } ?? false }
+    }
+
+    private func isSame(_ left: String, _ right: String) -> Bool { left.utf8.elementsEqual(right.utf8) }
 }
 
 extension Account {

@@ -107,6 +107,23 @@ extension Facts {
         policy.identity == .loginSession && device.account.flatMap(SeatLogin.user(of:)) == user
     }
 
+    /// Whether the app may have the account of this state, according to `allowedUsers` of the app's manifest. For an app
+    /// that may not have it, the device looks like one on which no account is signed in.
+    func mayUse(_ participant: Participant, in state: DeviceState) -> Bool {
+        guard let account = state.account else { return true }
+        return eligibility.manifest(of: participant.app)?.allowedUsers?.admits(account, state.groups) ?? true
+    }
+
+    /// An app that was given the account of this state, and may not have it any more.
+    func barred(in state: DeviceState) -> Participant? {
+        ledger.parts[state.epoch, default: [:]].keys.sorted().first { !mayUse($0, in: state) }
+    }
+
+    /// Checks that the present app may have the account. It gets the refusal of a device without an account.
+    func checkMayUse(_ participant: Participant, in state: DeviceState) throws(Refusal) {
+        guard mayUse(participant, in: state) else { throw .noCurrentAccount }
+    }
+
     /// Under a strict policy an app that owes a cleanup receives neither an account nor a token.
     func checkOwesNothing(_ participant: Participant, _ connection: String) throws(Refusal) {
         if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
@@ -159,13 +176,14 @@ extension Facts {
         SignInRules(
             requiresJoin: policy.requiresJoin,
             isJoined: membership != nil,
-            tenantIdentifier: membership?.tenantIdentifier ?? policy.tenantIdentifier
+            tenantIdentifier: membership?.tenantIdentifier ?? policy.tenantIdentifier,
+            allowedUsers: policy.allowedUsers
         )
     }
 
     /// The state after this account's sign-in.
-    func signingIn(_ account: Account) throws(Refusal) -> DeviceState {
-        let next = try device.signingIn(account, rules)
+    func signingIn(_ account: Account, _ groups: PersonGroups = .none) throws(Refusal) -> DeviceState {
+        let next = try device.signingIn(account, rules, groups)
         if let problem = disk.problem { throw .failed(problem) }
         return next
     }

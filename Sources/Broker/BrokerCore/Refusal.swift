@@ -185,6 +185,25 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .tenantMismatch,
         "this user belongs to another organisation than the device; use an account of the device's organisation"
     )
+    /// - Parameter groups: The person's groups. If they are not known, that may be the reason.
+    package static func userNotAllowed(_ groups: PersonGroups = .none) -> Refusal {
+        let cause =
+            switch groups.flaw {
+            case .elsewhere?:
+                ", whose groups the provider keeps at another place than its ID token; have the provider's administrator put fewer "
+                    + "groups into the claim groups, such as only those assigned to this device"
+            case .malformed?:
+                ", whose groups the device cannot read from the ID token; have the provider's administrator send the claim groups as a "
+                    + "list of at most \(PersonGroups.most) names"
+            case nil: "; use an allowed account, or ask the device's administrator (\"allowedUsers\" in the managed configuration)"
+            }
+        return Refusal(.userNotAllowed, "this device is not for this user\(cause)")
+    }
+    package static let appNotForUser = Refusal(
+        .userNotAllowed,
+        "this app is not for this user; use an allowed account, or ask the device's administrator (\"allowedUsers\" in the app's "
+            + "manifest)"
+    )
     package static let deviceNotJoined = Refusal(
         .deviceNotJoined,
         "this device has to be joined to its organisation before users can sign in; have an administrator run: "

@@ -99,7 +99,7 @@ extension SharedDeviceError.Code {
         switch self {
         case .brokerUnavailable, .providerUnavailable: EX_UNAVAILABLE
         case .providerMisconfigured: EX_CONFIG
-        case .notPermitted, .authenticationFailed, .interactionRequired: EX_NOPERM
+        case .notPermitted, .authenticationFailed, .userNotAllowed, .interactionRequired: EX_NOPERM
         case .tooManyAttempts, .cleanupPending, .loginExpired: EX_TEMPFAIL
         case .invalidRequest, .tenantMismatch, .deviceNotJoined, .noCurrentAccount, .currentAccountMismatch: EX_DATAERR
         default: EX_SOFTWARE

@@ -127,11 +127,13 @@ public struct ProviderSignIn: Sendable {
     public let account: Account
     public let record: ProviderRecord
     public let token: AccessToken
+    public let groups: PersonGroups
 
-    public init(account: Account, record: ProviderRecord, token: AccessToken) {
+    public init(account: Account, record: ProviderRecord, token: AccessToken, groups: PersonGroups = .none) {
         self.account = account
         self.record = record
         self.token = token
+        self.groups = groups
     }
 }
 

@@ -136,12 +136,14 @@ struct ConfigurationReport {
 
     private var warnings: [ReportedWarning] {
         let ofManifests = manifests.manifests.flatMap { manifest in
-            manifest.warnings.map {
+            (manifest.warnings + [manifest.allowedUsers?.warning(configuration.identity)].compactMap(\.self)).map {
                 ReportedWarning(key: $0.key, message: "\($0.message) in the manifest of \(manifest.identifier)")
             }
         }
         let ofLists = AppEligibility(
             lists: configuration.appLists,
+            // Without the key, a bus that only one user reaches requires no enrolment, unless sign-ins wait.
+            requiresEnrolment: configuration.requiresEnrolment != false || configuration.cleanup.deadline != nil,
             manifests: manifests.manifests,
             requiresCleanup: configuration.cleanup.deadline != nil
         ).warnings

@@ -22,6 +22,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
             case cleanupPending = "cleanup_pending"
             case appNotEligible = "not_eligible_to_use_broker"
             case tenantMismatch = "brt_tenant_mismatch"
+            case userNotAllowed = "user_not_allowed"
             case deviceNotJoined = "workplace_join_required"
             case notPermitted = "not_permitted"
             case interactionRequired = "interaction_required"
@@ -65,6 +66,8 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let appNotEligible = Code(kind: .appNotEligible)
         /// The user belongs to a different organisation than the device.
         public static let tenantMismatch = Code(kind: .tenantMismatch)
+        /// The user may not sign in on this device, or may not use this app.
+        public static let userNotAllowed = Code(kind: .userNotAllowed)
         /// The device has to be joined to its organisation first, by a user with the administrator's role.
         public static let deviceNotJoined = Code(kind: .deviceNotJoined)
         /// Only an administrator of the device may do this, the app's manifest lacks a scope, or a rule of the device,

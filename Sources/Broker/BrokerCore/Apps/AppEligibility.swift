@@ -57,6 +57,10 @@ package struct AppEligibility: Sendable {
             "AppBlockList has \(identifier), which takes part because it was made for shared device mode; "
                 + "remove its manifest to keep it out"
         } + manifests.filter { requiresCleanup && $0.cleanup == nil && !$0.holdsNothing }.map(Self.lackOfCleanup)
+            + manifests.filter { !requiresEnrolment && $0.allowedUsers != nil }.map { manifest in
+                "\(manifest.identifier) has allowedUsers in its manifest, and can take part under another name for all users; "
+                    + "set requiresEnrolment to true"
+            }
     }
 
     private static func lackOfCleanup(_ manifest: AppManifest) -> String {

@@ -192,7 +192,9 @@ struct SignIns: Sendable {
         case .page, .password, .token, .provider, .pause, .session: throw .promptIsAnswered
         }
         if let session = prompt.session {
-            guard session == facts.device.epoch, facts.device.account != nil else { throw .noSuchPrompt }
+            guard session == facts.device.epoch, facts.device.account != nil,
+                facts.mayUse(participant, in: facts.device)
+            else { throw .noSuchPrompt }
             try facts.checkOwesNothing(participant, request.connection)
         } else {
             // With this deadline the request never waits.
@@ -244,8 +246,16 @@ struct SignIns: Sendable {
             reopen(attempt)
             return [.refuse(request, Refusal(error))]
         case .success(let identity):
+            var attempt = attempt
+            attempt.groups = identity.groups
             switch attempt.kind {
             case .app(let scopes):
+                do throws(Refusal) {
+                    // Otherwise the directory would issue a token for nothing.
+                    try facts.rules.check(identity.account, identity.groups)
+                } catch {
+                    return [.refuse(request, error)]
+                }
                 attempts[key] = attempt
                 attempts[key]?.stage = .token(request, identity.account)
                 return [.perform(.issueToken(number, identity.account, scopes: scopes))]

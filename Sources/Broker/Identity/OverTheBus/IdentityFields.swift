@@ -161,9 +161,12 @@ extension AccessToken {
 
 extension ProviderSignIn {
     public var fields: IdentityFields {
-        IdentityFields([
+        var fields = IdentityFields([
             "account": account.fields, "record": record.fields.value, "token": token.fields.value,
+            "groups": .strings(groups.names),
         ])
+        fields.values["groupsFlaw"] = groups.flaw.map { .string($0.rawValue) }
+        return fields
     }
 
     public init(_ fields: IdentityFields) throws(IdentityError) {
@@ -171,8 +174,19 @@ extension ProviderSignIn {
         self.init(
             account: account,
             record: try ProviderRecord(fields.fields("record")),
-            token: try AccessToken(fields.fields("token"))
+            token: try AccessToken(fields.fields("token")),
+            groups: try Self.groups(fields)
         )
+    }
+}
+
+extension ProviderSignIn {
+    private static func groups(_ fields: IdentityFields) throws(IdentityError) -> PersonGroups {
+        guard fields.values["groupsFlaw"] == nil else {
+            return .unknown(try fields.word("groupsFlaw", PersonGroups.Flaw.self))
+        }
+        guard let names = fields.values["groups"]?.stringsValue else { throw .malformed("groups") }
+        return PersonGroups(listed: names)
     }
 }
 

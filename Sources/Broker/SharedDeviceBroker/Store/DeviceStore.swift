@@ -111,7 +111,13 @@ package final class DeviceStore: Sendable {
             guard let mode = mode.flatMap(ManagedMode.init), let epoch: UInt64 = row["epoch"] else {
                 throw nonsense("the device's row", path)
             }
-            return DeviceState(mode: mode, account: account(row), epoch: epoch)
+            let groups: String = row["account_groups"] ?? ""
+            return DeviceState(
+                mode: mode,
+                account: account(row),
+                groups: Set(groups.split(separator: "\n").map(String.init)),
+                epoch: epoch
+            )
         }
         guard let device else { throw nonsense("the device's row", path) }
         return device
@@ -121,13 +127,14 @@ package final class DeviceStore: Sendable {
         try db.run(
             """
             UPDATE device SET mode = ?, epoch = ?,
-                account_identifier = ?, account_username = ?, account_display_name = ?
+                account_identifier = ?, account_username = ?, account_display_name = ?, account_groups = ?
             """,
             device.mode.rawValue,
             device.epoch,
             device.account?.identifier,
             device.account?.username,
-            device.account?.displayName
+            device.account?.displayName,
+            device.groups.sorted().joined(separator: "\n")
         )
     }
 
