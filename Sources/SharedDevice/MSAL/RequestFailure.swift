@@ -96,6 +96,7 @@ struct ErrorCodes: Sendable, Equatable {
         .authenticationFailed: .internal(.internalErrorAuthorizationFailed),
         .tooManyAttempts: .internal(.internalErrorAuthorizationFailed),
         .tenantMismatch: .internal(.internalErrorAuthorizationFailed),
+        .userNotAllowed: .internal(.internalErrorAuthorizationFailed),
         .cleanupPending: .internal(.internalErrorAuthorizationFailed),
         // MSAL's “more than one account”: apps respond to it by deleting their account data, which is what is due here.
         .cleanupRequired: .internal(.internalErrorAmbiguousAccount),

@@ -42,6 +42,14 @@ struct EmbeddedIdentityProviderTests {
         #expect(account == ada && account.username == "ada@example.com" && account.displayName == "Ada")
     }
 
+    @Test("a sign-in has the groups that the user has at that time")
+    func groups() async throws {
+        let request = SignInRequest(username: "ada@example.com", password: Secret("correct horse"))
+        #expect(try await provider.authenticate(request).groups == .none)
+        try directory.setGroups(["nurses"], ofUserNamed: "ada@example.com")
+        #expect(try await provider.authenticate(request).groups == .known(["nurses"]))
+    }
+
     @Test("a user who is changed or removed during the password check is not signed in")
     func changedMeanwhile() throws {
         func verdict(_ change: () throws -> Void) -> EmbeddedIdentityProvider.Verdict {

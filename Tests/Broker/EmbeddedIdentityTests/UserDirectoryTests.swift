@@ -125,6 +125,28 @@ struct UserDirectoryTests {
         #expect(try directory.user(named: "ada")?.isDisabled == false)
     }
 
+    @Test("a user's groups are replaced as a whole")
+    func groups() throws {
+        #expect(try directory.add(username: "ada", password: password).groups.isEmpty)
+        try directory.setGroups(["ward 7", "nurses", "nurses"], ofUserNamed: "ADA")
+        #expect(try directory.user(named: "ada")?.groups == ["nurses", "ward 7"])
+        #expect(try temporary.users().users().map(\.groups) == [["nurses", "ward 7"]])
+        try directory.setGroups([], ofUserNamed: "ada")
+        #expect(try directory.user(named: "ada")?.groups == [])
+    }
+
+    @Test("a group that no configuration can name is refused, and so are too many groups")
+    func invalidGroups() throws {
+        try directory.add(username: "ada", password: password)
+        try directory.setGroups(["nurses"], ofUserNamed: "ada")
+        let long = String(repeating: "a", count: 1025)
+        let (many, large) = ((0...1000).map { "\($0)" }, (0..<100).map { "\($0)" + long.dropLast(10) })
+        for groups in [[""], [" nurses"], ["a\nb"], ["a\u{200B}"], [long], many, large] {
+            #expect(code { try directory.setGroups(groups, ofUserNamed: "ada") } == .invalidGroups)
+        }
+        #expect(try directory.user(named: "ada")?.groups == ["nurses"])
+    }
+
     @Test("an unknown user cannot be changed or removed")
     func unknown() throws {
         try directory.add(username: "ada", password: password)

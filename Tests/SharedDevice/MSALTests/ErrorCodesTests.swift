@@ -16,6 +16,7 @@ struct ErrorCodesTests {
         (.authenticationFailed, .internal(.internalErrorAuthorizationFailed)),
         (.tooManyAttempts, .internal(.internalErrorAuthorizationFailed)),
         (.tenantMismatch, .internal(.internalErrorAuthorizationFailed)),
+        (.userNotAllowed, .internal(.internalErrorAuthorizationFailed)),
         (.cleanupPending, .internal(.internalErrorAuthorizationFailed)),
         (.cleanupRequired, .internal(.internalErrorAmbiguousAccount)),
         (.userCanceled, Codes(.userCanceled)),

@@ -18,7 +18,8 @@ BROADCAST = "org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
 # Any other code, which a newer broker may send, counts as `broker_failed`.
 KNOWN_CODES = frozenset(
     "cleanup_required cleanup_pending no_current_account current_account_mismatch account_already_signed_in "
-    "authentication_failed too_many_attempts not_shared_device brt_tenant_mismatch workplace_join_required "
+    "authentication_failed too_many_attempts not_shared_device brt_tenant_mismatch user_not_allowed "
+    "workplace_join_required "
     "not_eligible_to_use_broker interaction_required login_expired user_canceled provider_unavailable "
     "provider_misconfigured declined_scope_error not_permitted invalid_request broker_failed".split()
 )

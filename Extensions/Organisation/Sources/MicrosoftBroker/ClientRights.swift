@@ -73,7 +73,7 @@ extension BrokerFailure {
             case .userCanceled: .userCanceled
             case .loginExpired: .applicationCanceled
             case .appNotEligible, .providerMisconfigured, .scopesDeclined, .notSharedDevice, .tenantMismatch,
-                .deviceNotJoined:
+                .userNotAllowed, .deviceNotJoined:
                 .incorrectConfiguration
             // Other apps have to clean up; this client has nothing to remove.
             case .brokerUnavailable, .cleanupPending, .tooManyAttempts: .transientError

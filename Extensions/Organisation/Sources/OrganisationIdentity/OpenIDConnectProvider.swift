@@ -209,7 +209,9 @@ package final class OpenIDConnectProvider: OrganisationProvider {
                         names: claims
                     ),
                     record: record,
-                    token: AccessToken(tokens, scopes: granted, now: now, kept)
+                    token: AccessToken(tokens, scopes: granted, now: now, kept),
+                    // Claims of the userinfo endpoint tell nothing about this sign-in.
+                    groups: identity.isSigned ? PersonGroups(claims: identity.claims) : .unknown(.elsewhere)
                 )
             )
         } catch {

@@ -59,6 +59,7 @@ package struct PromptTexts: Sendable, Hashable {
         case providerUnavailable = "error.provider_unavailable"
         case tooManyAttempts = "error.too_many_attempts"
         case userCanceled = "error.user_canceled"
+        case userNotAllowed = "error.user_not_allowed"
         case otherError = "error.other"
     }
 

@@ -1,4 +1,5 @@
 import Basics
+import Identity
 import OpenIDConnect
 import SharedDevice
 import Testing
@@ -60,6 +61,26 @@ struct AccountMappingTests {
         let members = Dictionary(uniqueKeysWithValues: claims.map { ($0.0, JSONValue.string($0.1)) })
         let account = try account(issuer, [:], names: members.merging(["name": .string("Ada")]) { $1 })
         #expect(account.username == name && account.displayName == "Ada")
+    }
+
+    @Test(
+        "the groups are those of the claim, unless the provider keeps some elsewhere or the claim has another form",
+        arguments: [
+            ("{}", .none), (#"{"groups": []}"#, .none), (#"{"groups": ["a", "b"]}"#, .known(["a", "b"])),
+            (#"{"groups": ["a", "b\u0000c"]}"#, .known(["a"])),
+            (#"{"groups": ["a"], "hasgroups": false}"#, .known(["a"])),
+            (#"{"groups": ["a"], "hasgroups": true}"#, .unknown(.elsewhere)),
+            (#"{"hasgroups": "true"}"#, .unknown(.elsewhere)),
+            (#"{"groups": ["a"], "_claim_names": {"groups": "src1"}}"#, .unknown(.elsewhere)),
+            (#"{"groups": ["a"], "_claim_names": {"address": "src1"}}"#, .known(["a"])),
+            (#"{"groups": ["a"], "_claim_names": "groups"}"#, .unknown(.malformed)),
+            (#"{"groups": "a"}"#, .unknown(.malformed)), (#"{"groups": ["a", 7]}"#, .unknown(.malformed)),
+            (#"{"groups": null}"#, .unknown(.malformed)), (#"{"groups": {"a": true}}"#, .unknown(.malformed)),
+            (#"{"groups": [""]}"#, .unknown(.malformed)),
+        ] as [(String, PersonGroups)]
+    )
+    func groups(claims: String, groups: PersonGroups) throws {
+        #expect(PersonGroups(claims: try JSONValue(parsing: Array(claims.utf8), limits: JSONLimits(size: 1000))) == groups)
     }
 
     @Test("names from userinfo do not change the account identifier")

@@ -232,6 +232,7 @@ public final class SharedDeviceApplication: Sendable {
     ///   - ``SharedDeviceError/Code/tenantMismatch``
     ///   - ``SharedDeviceError/Code/tooManyAttempts``
     ///   - ``SharedDeviceError/Code/userCanceled``
+    ///   - ``SharedDeviceError/Code/userNotAllowed``: the person may not sign in on this device, or not use this app.
     public func acquireToken(with parameters: InteractiveTokenParameters) async throws(SharedDeviceError) -> TokenResult
     {
         let attempted = "sign in"

@@ -25,7 +25,8 @@ struct AppManifestTests {
         let all = try manifest(
             #"""
             {"id": "org.example.orders-2_x", "executable": "/no/such/orders", "user": "root", "busName": "org.example.orders",
-             "stores": ["orders database", "photos"], "sharedDeviceModeSupported": false, "store": 1}
+             "stores": ["orders database", "photos"], "sharedDeviceModeSupported": false, "store": 1,
+             "allowedUsers": {"users": ["ada"], "groups": ["nurses"]}}
             """#
         )
         let wanted = AppManifest(
@@ -34,6 +35,7 @@ struct AppManifestTests {
             busName: "org.example.orders",
             stores: ["orders database", "photos"],
             supportsSharedDeviceMode: false,
+            allowedUsers: AllowedUsers(users: ["ada"], groups: ["nurses"]),
             unknownKeys: ["store"]
         )
         #expect(all == wanted && all.warnings.map(\.description) == ["\"store\" means nothing; is “stores” meant?"])
@@ -71,6 +73,7 @@ struct AppManifestTests {
             ("user", ["-1", "4294967295", "true"], "user's name"),
             ("busName", [#""orders""#, #"":1.7""#, #""""#], "org.example.orders"),
             ("stores", [#""photos""#], "an array of strings"), ("stores", [#"["photos", "photos"]"#], "once"),
+            ("allowedUsers", [#"{"user": ["ada"]}"#], "users and groups"), ("allowedUsers", ["[]"], "an object of arrays"),
             ("stores", [#"[" "]"#], "orders database"), ("sharedDeviceModeSupported", ["1"], "true"),
         ]
         for (key, values, remedy) in mistakes {

@@ -191,6 +191,17 @@ struct ConfigurationCommandTests {
         #expect(good.output.contains("is “stores” meant?"))
         #expect(good.output.contains("AppBlockList has org.example.orders, which takes part because it was made"))
 
+        try directory.write(
+            #"{"id": "org.example.orders", "executable": "/no/orders", "allowedUsers": {"groups": ["nurses"]}}"#,
+            to: "apps/orders.json"
+        )
+        let open = try await check(
+            #"{"sharedDeviceMode": true, "identity": "login-session", "requiresEnrolment": false}"#
+        )
+        #expect(open.output.contains("users have no groups in the manifest of org.example.orders"))
+        #expect(open.output.contains("org.example.orders has allowedUsers in its manifest, and can take part"))
+        #expect(try await check(#"{"sharedDeviceMode": true}"#, "--strict").status == 0)
+
         mkdir(directory.file("data"), 0o755)
         // A manifest is refused if a path to delete has an empty part.
         let data = directory.file("data").replacing("//", with: "/")

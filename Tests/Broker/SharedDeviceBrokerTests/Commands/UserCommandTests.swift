@@ -86,6 +86,20 @@ struct UserCommandTests {
         #expect(try await !run("list").output.contains("disabled"))
     }
 
+    @Test("user groups shows the groups, replaces them, and clears them only with --none")
+    func groups() async throws {
+        try add("ada")
+        #expect(try await run("groups", "ada").output == "ada is in no group\n")
+        #expect(try await run("groups", "ADA", "nurses", "ward 7").output == "ada is in the groups nurses, ward 7\n")
+        #expect(try await run("groups", "ada").output == "ada is in the groups nurses, ward 7\n")
+        #expect(try await run("list").output.contains("  nurses, ward 7  "))
+        #expect(try await run("groups", "ada", "nurses", "--none").status == EX_USAGE)
+        #expect(try await run("groups", "ada", " nurses").status == EX_DATAERR)
+        #expect(try await run("groups", "grace").status == EX_NOUSER)
+        #expect(try await run("groups", "ada", "--none").output == "ada is in no group\n")
+        #expect(try directory.users().user(named: "ada")?.groups == [])
+    }
+
     @Test("a removed user's name is erased, also if a variable names the state directory")
     func remove() async throws {
         try add("ada.lovelace")
@@ -111,6 +125,8 @@ struct UserCommandTests {
         #expect(try await run("list").output.contains("enabled, signed in"))
         let disabling = try await run("disable", "ada")
         #expect(disabling.status == 0 && disabling.errors.contains("ada is signed in on this device"))
+        let grouping = try await run("groups", "ada", "nurses")
+        #expect(grouping.status == 0 && grouping.errors.contains("count from the next sign-in on"))
     }
 
     @Test("each failure has its exit status and prints one line on standard error")

@@ -20,6 +20,7 @@ struct ConfigurationErrorTests {
         (["Enable_SSO_On_All_ManagedApps"], [#""1""#, "0.5", "null"], "0 or 1"),
         (strings, ["7", "null", "[]", "true"], "a string"), (numbers, [#""30""#, "true", "null"], "a number"),
         (["shiftEnds"], [#""06:00""#, "[6]", "[null]", "{}", "null"], "an array of strings"),
+        (["allowedUsers"], [#"["ada"]"#, #"{"users": "ada"}"#, #"{"groups": [7]}"#, "null"], "an object of arrays"),
     ]
 
     private static let invalidValues: [Mistakes] = [
@@ -31,8 +32,17 @@ struct ConfigurationErrorTests {
         (["shiftEnds"], [#"["12:60"]"#, #"["0600"]"#, #"["-1:00"]"#, #"[""]"#, #"["06:00:00"]"#], "HH:MM"),
         (["AppPrefixAllowList"], [#""a,,b""#, #""com.a.b,""#, #"",com.a.b""#], "one comma between each two"),
         (["AppBlockList"], [#""com.a.b com.c.d""#, "\"com.a.b;\u{e9}\""], "with commas between"),
+        (["allowedUsers"], ["{}", #"{"users": []}"#], "to allow all"),
+        (["allowedUsers"], [#"{"users": ["ada"], "group": ["nurses"]}"#], "write users and groups"),
+        (["allowedUsers"], [#"{"users": [""]}"#, #"{"users": [" ada"]}"#, #"{"groups": ["a\u0000b"]}"#], "1 to "),
+        (["allowedUsers"], [tooLong("users", 257), tooLong("groups", 1025)], "1 to "),
+        (["allowedUsers"], [#"{"users": [\#(Array(repeating: #""a""#, count: 1001).joined(separator: ","))]}"#], "at most"),
         (["cleanupPolicy"], [#""Strict""#], "advisory, strict or enforced"),
     ]
+
+    private static func tooLong(_ key: String, _ length: Int) -> String {
+        #"{"\#(key)": ["\#(String(repeating: "a", count: length))"]}"#
+    }
 
     @Test("each error names the file, the key and the remedy")
     func everyMistake() throws {

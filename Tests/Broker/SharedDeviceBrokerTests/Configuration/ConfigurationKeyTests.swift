@@ -12,6 +12,7 @@ struct ConfigurationKeyTests {
             "sharedDeviceMode": true, "organization": "Contoso", "identity": "embedded", "passwordSignIn": true,
             "microsoftBroker": false, "endsLoginSession": true,
             "tenantIdentifier": "contoso.example",
+            "allowedUsers": {"users": ["ada@contoso.example"], "groups": ["nurses", "ward 7"]},
             "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
             "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00", "14:00", "06:00"], "longestSession": 28800,
             "signOutWarning": 90, "signOutOnScreenLock": true, "signOutOnLogout": true,
@@ -36,6 +37,7 @@ struct ConfigurationKeyTests {
         wanted.passwordSignIn = true
         wanted.endsLoginSession = true
         wanted.tenantIdentifier = "contoso.example"
+        wanted.allowedUsers = AllowedUsers(users: ["ada@contoso.example"], groups: ["nurses", "ward 7"])
         wanted.cleanup = CleanupPolicy(.strict, timeout: .milliseconds(90_500))
         wanted.requiresEnrolment = false
         wanted.requiresJoin = true
@@ -170,6 +172,13 @@ struct ConfigurationWarningTests {
                 ["\"AppBlockList\" has com.c.d, as AppAllowList has: it is blocked"]
             ),
             (#""sharedDeviceMode": true, "cleanupPolicy": "strict", "AppAllowList": "com.a.b""#, []),
+            (
+                #""sharedDeviceMode": true, "identity": "login-session", "allowedUsers": {"groups": ["nurses"]}"#,
+                [
+                    "\"allowedUsers\" has groups, and they let no user in: under \"identity\": \"login-session\" users "
+                        + "have no groups"
+                ]
+            ),
         ] as [(String, [String])] {
             #expect(try warnings("{\(text)}") == expected)
         }

@@ -56,6 +56,20 @@ struct AdapterTests {
         #expect(device.heldFor.isEmpty)
     }
 
+    @Test("an adapter whose program is not for the user holds no data and sees no account")
+    func otherUsers() throws {
+        device.use(try Self.manifest(#", "allowedUsers": {"users": ["grace"]}"#))
+        let helper = helper()
+        let session = try device.signIn("ada", by: desk)
+        #expect(device.disk.parts[session]?[kiosk] == nil)
+        try device.expectAccount(nil, for: helper)
+        try device.signOut(by: desk)
+        try device.finish(desk)
+        let next = try device.signIn("grace", by: desk)
+        #expect(device.disk.parts[next]?[kiosk] != nil)
+        try device.expectAccount("grace", for: helper)
+    }
+
     @Test("only the adapter's unit, run by root, is accepted as the adapter")
     func strangers() throws {
         let session = try device.signIn("ada", by: desk)

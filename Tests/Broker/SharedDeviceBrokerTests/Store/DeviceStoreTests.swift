@@ -89,7 +89,7 @@ struct DeviceStoreTests {
     @Test("all fields of committed values are read back after opening again")
     func persistence() throws {
         var batch = Batch(number: 1)
-        batch.device = DeviceState(mode: .shared, account: .ada, epoch: 2)
+        batch.device = DeviceState(mode: .shared, account: .ada, groups: ["nurses", "ward 7"], epoch: 2)
         batch.membership = .some(
             Membership(organization: "Contoso", tenantIdentifier: "t", joinedAt: Moment.at(5).wall)
         )

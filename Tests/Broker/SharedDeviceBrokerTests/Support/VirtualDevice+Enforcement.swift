@@ -16,11 +16,22 @@ struct Overdue {
 
 extension AppManifest {
     /// The manifest of an app of any user.
-    static func app(_ identifier: String, scopes: Set<String> = [], busName: String? = nil) -> AppManifest {
+    static func app(
+        _ identifier: String,
+        scopes: Set<String> = [],
+        busName: String? = nil,
+        allowed: AllowedUsers? = nil
+    ) -> AppManifest {
         var rights = TokenRights()
         rights.scopes = scopes
         let identity = AppManifest.Identity(executable: "/usr/bin/app")
-        return AppManifest(identifier: identifier, identity: identity, busName: busName, tokens: rights)
+        return AppManifest(
+            identifier: identifier,
+            identity: identity,
+            busName: busName,
+            tokens: rights,
+            allowedUsers: allowed
+        )
     }
 
     /// The manifest of an app of user 1000 whose cleanup can be enforced.

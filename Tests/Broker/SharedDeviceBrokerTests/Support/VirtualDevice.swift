@@ -47,6 +47,8 @@ final class VirtualDevice {
     var holdsProvider = false
     /// The names of the users who are administrators of their organisation.
     var administrators: Set<String> = []
+    /// The groups of users in the device's own directory, by name.
+    var groups: [String: Set<String>] = [:]
     /// Makes each token request fail with this error.
     var tokenError: IdentityError?
     private(set) var questions: [Event] = []
@@ -267,7 +269,10 @@ final class VirtualDevice {
     private func authenticate(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
         guard credentials.password?.isEqual(to: Secret("right")) == true else { return .failure(.invalidGrant) }
         let (name, isAdministrator) = (credentials.username, administrators.contains(credentials.username))
-        return .success(AuthenticatedIdentity(account: .named(name), isAdministrator: isAdministrator))
+        let groups = PersonGroups.known(groups[name] ?? [])
+        return .success(
+            AuthenticatedIdentity(account: .named(name), isAdministrator: isAdministrator, groups: groups)
+        )
     }
 
     func question(_ answer: Event) {

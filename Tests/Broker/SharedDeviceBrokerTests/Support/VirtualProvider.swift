@@ -27,6 +27,8 @@ struct VirtualProvider {
     /// The provider's session in each record.
     var session: String? = "sid"
     var identity: IdentityToken?
+    /// The groups in the ID token of each sign-in.
+    var groups = PersonGroups.none
 
     fileprivate(set) var lastToken = 0
     var lastHandle = 0
@@ -42,7 +44,8 @@ struct VirtualProvider {
     mutating func signIn(_ person: String, at now: Moment) -> Result<ProviderSignIn?, IdentityError> {
         if person == "cancel" { return .failure(IdentityError(.userCanceled, "the sign-in was cancelled")) }
         let token = token(["openid", "profile"], at: now)
-        return .success(ProviderSignIn(account: .named(person), record: record(of: person), token: token))
+        let record = record(of: person)
+        return .success(ProviderSignIn(account: .named(person), record: record, token: token, groups: groups))
     }
 
     mutating func poll(at now: Moment) -> Result<ProviderSignIn?, IdentityError> {

@@ -277,6 +277,9 @@ struct Oracle {
         if let tenant = policy.tenantIdentifier, entry.account?.hasSuffix("." + tenant) != true {
             return fail("an account was signed in", "\(entry.account ?? "?") is not of \(tenant)")
         }
+        if let allowed = policy.allowedUsers, !allowed.users.contains(entry.accountName ?? "") {
+            return fail("an account was signed in", "\(entry.account ?? "?") is not allowed")
+        }
         guard policy.cleanup.isStrict || policy.cleanup.timeout != nil else { return }
         for debt in debts() {
             let isPast =
@@ -386,6 +389,9 @@ struct Oracle {
         }
         guard world.disk.parts[session]?[Setting.homes[home]] != nil else {
             return fail("a response came before its transaction", "home \(home) may hold data of \(session)")
+        }
+        guard world.mayUse(home, account) else {
+            return fail("an app was given the account of a user whom it is not for", "home \(home), \(account.username)")
         }
         if policy.cleanup.isStrict, debts().contains(where: { $0.home == home }) {
             fail("an app that owes was given an account", "home \(home), session \(session)")

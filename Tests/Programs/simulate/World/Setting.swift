@@ -48,13 +48,20 @@ enum Setting {
     static func manifests(areProven: Bool) -> [AppManifest] { areProven ? proven : hinted }
 
     private static func makeManifests(areProven: Bool) -> [AppManifest] {
-        func manifest(_ app: String, busName: String? = nil) -> AppManifest {
+        func manifest(_ app: String, busName: String? = nil, allowed: AllowedUsers? = nil) -> AppManifest {
             let identity = AppManifest.Identity(executable: executable(app), appArmor: areProven ? app : nil)
-            return AppManifest(identifier: app, identity: identity, busName: busName, tokens: tokens)
+            return AppManifest(
+                identifier: app,
+                identity: identity,
+                busName: busName,
+                tokens: tokens,
+                allowedUsers: allowed
+            )
         }
         let prompter = AppManifest.Identity(executable: prompt.path, user: areProven ? prompt.user : nil)
         return [
-            manifest("org.example.mail", busName: "org.example.mail"), manifest("org.example.notes"),
+            manifest("org.example.mail", busName: "org.example.mail"),
+            manifest("org.example.notes", allowed: AllowedUsers(users: [people[0]])),
             AppManifest(identifier: BrokerProtocol.promptIdentifier, identity: prompter),
         ]
     }
@@ -94,6 +101,7 @@ enum Setting {
         configuration(.strict),
         configuration(.strict) { $0.cleanupTimeout = Seconds(60) },
         configuration(.advisory) {
+            $0.allowedUsers = AllowedUsers(users: [people[0]])
             $0.inactivityTimeout = Seconds(900)
             $0.signOutWarning = Seconds(600)
         },

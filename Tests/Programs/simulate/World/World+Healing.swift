@@ -129,7 +129,7 @@ extension World {
                 return oracle.fail("data was left for ever", "home \(index), sessions \(left.sorted())")
             }
         }
-        for index in ownApps where slots[index].process?.shown != open && !mayShowOther(index) {
+        for index in ownApps where slots[index].process?.shown != shown(open, index) && !mayShowOther(index) {
             return oracle.fail(
                 "an app shows another account than the device has",
                 "process \(index) shows \(slots[index].process?.shown ?? 0), the device has \(open ?? 0)"
@@ -138,6 +138,20 @@ extension World {
         checkPolicy(broker)
         oracle.checkProviderEnd(self)
         oracle.checkSeatEnd(broker.device, self)
+    }
+
+    /// The session that the process has to show: none if its app is not for the user.
+    private func shown(_ open: UInt64?, _ index: Int) -> UInt64? {
+        guard let account = broker?.device.account, let home = slots[index].home, mayUse(home, account) else {
+            return nil
+        }
+        return open
+    }
+
+    /// Whether the app of this home is for the user, by the present manifests.
+    func mayUse(_ home: Int, _ account: Account) -> Bool {
+        let manifest = manifests.first { $0.identifier == Setting.homes[home].app }
+        return manifest?.allowedUsers?.users.contains(account.username) ?? true
     }
 
     /// Whether the process will get no reminder: it has missed the broadcast of the sign-out, and an administrator has

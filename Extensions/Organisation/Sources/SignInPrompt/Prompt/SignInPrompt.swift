@@ -251,7 +251,7 @@ package struct SignInPrompt: Sendable {
 
     /// Whether the user can try again.
     private static func isForPerson(_ code: SharedDeviceError.Code) -> Bool {
-        [.authenticationFailed, .tooManyAttempts, .tenantMismatch, .cleanupPending].contains(code)
+        [.authenticationFailed, .tooManyAttempts, .tenantMismatch, .userNotAllowed, .cleanupPending].contains(code)
     }
 
     private mutating func cancel(_ code: SharedDeviceError.Code, _ message: String) -> [Effect] {
