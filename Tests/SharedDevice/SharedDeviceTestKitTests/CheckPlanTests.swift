@@ -13,6 +13,7 @@ struct CheckPlanTests {
 
     static let expect = #"{"do": "expect", "present": ["x"]}"#
     private static let signIn = #"{"do": "signIn", "user": "ada"}, "#
+    private static let refuse = #"{"do": "refuseSignIn", "user": "ada"}, "#
     private static let sh = #""identifier": "a", "executable": "sh""#
 
     @Test(
@@ -34,6 +35,10 @@ struct CheckPlanTests {
             (plan(expect, more: #", "polcy": "strict""#), "$.polcy: there is no such key"),
             (plan(expect, more: #", "policy": "lenient""#), "$.policy: “lenient” is none of “advisory”, “strict”"),
             (plan(expect, more: #", "users": ["ada", "ada"]"#), "$.users[1]: there is another user “ada”"),
+            (plan(expect, more: #", "allowedUsers": {}"#), "$.allowedUsers: it names neither a user nor a group"),
+            (plan(expect, more: #", "groups": {"a": ["eve"]}"#), "$.groups: “a” has “eve”, who is not in $.users"),
+            (plan(refuse + expect), "$.steps[0].user: $.allowedUsers allows “ada”"),
+            (plan(signIn + refuse + expect, more: #", "allowedUsers": {"groups": ["a"]}"#), "$.steps[1]: a user is already"),
             (plan(""), "$.steps: nothing is expected"),
             (plan(#"{"user": "ada"}"#), "$.steps[0]: it lacks “do”"),
             (plan(#"{"do": "dance"}"#), "$.steps[0].do: “dance” is none of"),
@@ -81,7 +86,7 @@ struct CheckPlanTests {
     @Test("every step can be encoded and decoded")
     func everyStep() throws {
         let steps = """
-            {"do": "signIn", "user": "ada"}, {"do": "waitUntilRunning", "within": 5}, {"do": "send", "app": "a", "line": "l"},
+            {"do": "refuseSignIn", "user": "grace"}, {"do": "signIn", "user": "ada"}, {"do": "waitUntilRunning", "within": 5}, {"do": "send", "app": "a", "line": "l"},
             {"do": "waitForLine", "app": "a", "containing": "c"}, {"do": "waitForMarker", "app": "a", "marker": "m"},
             {"do": "pause", "milliseconds": 1.5}, {"do": "start", "app": "a"}, {"do": "stop", "app": "a"},
             {"do": "continue", "app": "a"}, {"do": "kill", "app": "a"}, {"do": "slowCleanup", "app": "a", "milliseconds": 2},
@@ -89,8 +94,13 @@ struct CheckPlanTests {
             {"do": "warn"},
             {"do": "expect", "apps": ["a"], "heardWithin": 1, "cleanedWithin": 2, "absent": ["m"]}
             """
-        let plan = try CheckPlan(json: Self.plan(steps, more: #", "policy": "strict", "cleanupTimeout": 30"#))
-        #expect(plan.steps.count == 18 && plan.cleanup == CleanupRule(.strict, timeout: 30))
+        let apps = #"[{\#(Self.sh), "allowedUsers": {"users": ["ada"], "groups": ["nurses"]}}]"#
+        let rules = #", "groups": {"nurses": ["ada"]}, "allowedUsers": {"groups": ["nurses"]}"#
+        let more = #", "policy": "strict", "cleanupTimeout": 30\#(rules)"#
+        let plan = try CheckPlan(json: Self.plan(steps, apps: apps, more: more))
+        #expect(plan.apps[0].allowedUsers == AllowedPeople(users: ["ada"], groups: ["nurses"]))
+        #expect(plan.groups == ["nurses": ["ada"]] && plan.allowedUsers == AllowedPeople(groups: ["nurses"]))
+        #expect(plan.steps.count == 19 && plan.cleanup == CleanupRule(.strict, timeout: 30))
         #expect(try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan)) == plan)
     }
 

@@ -58,10 +58,24 @@ final class DeviceHost: Sendable {
     // MARK: Configuration
 
     /// Writes the managed configuration and, next to it, the manifests of the apps.
-    func configure(_ rule: CleanupRule, organization: String, apps: [DeviceApp]) throws(TestDeviceError) {
+    func configure(
+        _ rule: CleanupRule,
+        organization: String,
+        allowedUsers: AllowedPeople?,
+        apps: [DeviceApp]
+    ) throws(TestDeviceError) {
         var settings: [String: JSONValue] = [
             "sharedDeviceMode": .boolean(true), "organization": .string(organization), "passwordSignIn": .boolean(true),
         ]
+        settings["allowedUsers"] = allowedUsers?.json
+        for app in apps where app.description.allowedUsers != nil {
+            guard app.description.isEnrolled, !ProgramStart.isScript(app.executable) else {
+                throw TestDeviceError(
+                    .deviceFailed,
+                    "\(app.identifier) has allowedUsers and no manifest, because it is a script or not enrolled; name a program"
+                )
+            }
+        }
         if rule != .advisory {
             settings["cleanupPolicy"] = .string(rule.policy.rawValue)
             // Then apps without a manifest can take part, too: the kit's own app, scripts, and apps in the test's
@@ -80,6 +94,7 @@ final class DeviceHost: Sendable {
                 let executable = URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path
                 var manifest: [String: JSONValue] = ["id": .string(app.identifier), "executable": .string(executable)]
                 if let name = app.description.busName { manifest["busName"] = .string(name) }
+                manifest["allowedUsers"] = app.description.allowedUsers?.json
                 try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
             }
         } catch {
@@ -208,6 +223,26 @@ final class DeviceHost: Sendable {
             }
         } catch {
             throw TestDeviceError(.deviceFailed, "could not create the users: \(systemReason(error))")
+        }
+    }
+
+    /// Puts the users into these groups.
+    ///
+    /// - Parameter members: the users of each group.
+    func addGroups(_ members: [String: [String]]) async throws(TestDeviceError) {
+        for user in Set(members.values.joined()).sorted() {
+            let groups = members.filter { $0.value.contains(user) }.keys.sorted()
+            do {
+                let arguments = ["user", "groups", "--state", state, "--", user] + groups
+                let command = try ChildProcess(programs.administration, arguments)
+                guard await command.exitStatus() == 0 else {
+                    throw TestDeviceError(.deviceFailed, "could not put \(user) into groups: \(command.errorText)")
+                }
+            } catch let error as TestDeviceError {
+                throw error
+            } catch {
+                throw TestDeviceError(.deviceFailed, "could not put \(user) into groups: \(error)")
+            }
         }
     }
 

@@ -31,6 +31,8 @@ public struct TestApp: Sendable, Hashable, Codable {
     /// Whether the device has a manifest that names the program. Choose `false` for a program that executes a different
     /// program: only the named one is enrolled. A script never has a manifest, because its program is the interpreter.
     public var isEnrolled: Bool
+    /// The users whom the app is for, according to its manifest; `nil` means all.
+    public var allowedUsers: AllowedPeople?
     /// Whether the app is started with the device. Otherwise ``DeviceApp/start()`` starts it.
     public var startsWithDevice: Bool
 
@@ -43,6 +45,7 @@ public struct TestApp: Sendable, Hashable, Codable {
         dataDirectories: [String] = [],
         busName: String? = nil,
         isEnrolled: Bool = true,
+        allowedUsers: AllowedPeople? = nil,
         startsWithDevice: Bool = true
     ) {
         self.identifier = identifier
@@ -52,6 +55,7 @@ public struct TestApp: Sendable, Hashable, Codable {
         self.dataDirectories = dataDirectories
         self.busName = busName
         self.isEnrolled = isEnrolled
+        self.allowedUsers = allowedUsers
         self.startsWithDevice = startsWithDevice
     }
 

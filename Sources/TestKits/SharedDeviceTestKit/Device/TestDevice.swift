@@ -42,6 +42,8 @@ public final class TestDevice: Sendable {
     public let apps: [DeviceApp]
     let host: DeviceHost
     let control: ControlApp
+    /// The users of each group.
+    private let groups: [String: [String]]
     private let broadcasts: NotificationObservation
     let state = Locked(State())
 
@@ -51,6 +53,8 @@ public final class TestDevice: Sendable {
     /// - Parameters:
     ///   - apps: the apps; those with ``TestApp/startsWithDevice`` are started.
     ///   - users: user names; each has the password “correct horse NAME”.
+    ///   - groups: the groups of the device's own directory, with their users.
+    ///   - allowedUsers: the users who may sign in; `nil` means all.
     ///   - cleanup: whether the next sign-in waits for the cleanup of the last session.
     ///   - organization: the organisation that manages the device.
     ///   - programs: the directory of `shared-device-broker` and `shared-device`. `nil` means to look in
@@ -62,6 +66,8 @@ public final class TestDevice: Sendable {
     public init(
         apps: [TestApp] = [],
         users: [String] = ["ada", "grace"],
+        groups: [String: [String]] = [:],
+        allowedUsers: AllowedPeople? = nil,
         cleanup: CleanupRule = .advisory,
         organization: String = "Contoso",
         programs: String? = nil,
@@ -78,8 +84,10 @@ public final class TestDevice: Sendable {
             made.append(try DeviceApp(app, on: host))
         }
         self.apps = made
-        try host.configure(cleanup, organization: organization, apps: made)
+        self.groups = groups
+        try host.configure(cleanup, organization: organization, allowedUsers: allowedUsers, apps: made)
         try await host.addUsers(users)
+        try await host.addGroups(groups)
         try await host.startBroker()
         control = ControlApp(on: host)
         broadcasts = try await host.noteBroadcasts()
@@ -160,6 +168,8 @@ public struct TestDeviceError: Error, Sendable, CustomStringConvertible {
         public static let provesNothing = Code(description: "proves nothing")
         /// Files of an app cannot be read or written.
         public static let filesFailed = Code(description: "files failed")
+        /// A user was signed in whom the device should refuse.
+        public static let notRefused = Code(description: "not refused")
     }
 
     /// The kind of failure.
@@ -186,6 +196,19 @@ extension TestDevice {
         state.withLock { $0.user = account.username }
         host.log.add(DeviceEvent.deviceLane, .signIn, "\(account.username) signs in")
         return account
+    }
+
+    /// Tries to sign in a user whom the device must refuse because it is not for the user.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notRefused`` if the user is signed in; another `SharedDeviceError` of the broker.
+    public func refuseSignIn(_ user: String) async throws {
+        do throws(SharedDeviceError) {
+            try await signIn(user)
+        } catch {
+            guard error.code == .userNotAllowed else { throw error }
+            return host.log.add(DeviceEvent.deviceLane, .signIn, "\(user) is refused")
+        }
+        throw TestDeviceError(.notRefused, "\(user) is signed in, and allowedUsers should refuse this user")
     }
 
     /// Signs out the current account, and waits until all apps have reported that they are clean, or until the
@@ -248,13 +271,13 @@ extension TestDevice {
 
     // MARK: Conditions
 
-    /// Waits until every running app has asked the broker for the current account and, if an account is signed in,
-    /// holds the session. Data that an app stores after that belongs to that session.
+    /// Waits until every running app has asked the broker for the current account and, if an account is signed in that
+    /// the app is for, holds the session. Data that an app stores after that belongs to that session.
     ///
     /// - Throws: ``TestDeviceError/Code/timeout`` with a list of the apps, if time runs out or an app has ended by
     ///   itself.
     public func waitUntilRunning(within timeout: Duration = .seconds(60)) async throws(TestDeviceError) {
-        let isSignedIn = (try? await control.application.getCurrentAccount().current) ?? nil != nil
+        let user = (try? await control.application.getCurrentAccount().current)?.username
         let deadline = ContinuousClock.now + timeout
         while true {
             var known: (running: Set<String>, holding: Set<String>) = ([], [])
@@ -265,7 +288,7 @@ extension TestDevice {
                 return app.unexpectedEnd != nil || app.isEnding
                     || app.isRunning
                         && !(hasAsked
-                            && (!isSignedIn || known.holding.contains { TestApp.isNamed($0, app.identifier) }))
+                            && (!isFor(user, app) || known.holding.contains { TestApp.isNamed($0, app.identifier) }))
             }
             if missing.isEmpty, problem.isEmpty { return }
             let hasEnded = missing.contains { $0.unexpectedEnd != nil }
@@ -286,6 +309,11 @@ extension TestDevice {
             }
             await Wait.moment()
         }
+    }
+
+    /// Whether a user is signed in whom the app is for.
+    private func isFor(_ user: String?, _ app: DeviceApp) -> Bool {
+        user.map { app.description.allowedUsers?.allows($0, groups) ?? true } ?? false
     }
 
     private static func why(_ app: DeviceApp, _ running: Set<String>, _ holding: Set<String>) -> String {

@@ -13,6 +13,10 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     public var needs: [String: [String]]
     /// The names of the users.
     public var users: [String]
+    /// The groups of the users, with the names of their users.
+    public var groups: [String: [String]]
+    /// The users who may sign in; `nil` means all.
+    public var allowedUsers: AllowedPeople?
     /// Whether the next sign-in waits for the cleanup of the last session.
     public var cleanup: CleanupRule
     /// The steps, in order.
@@ -44,6 +48,10 @@ public struct CheckPlan: Sendable, Hashable, Codable {
             "policy": .string(cleanup.policy.rawValue),
             "apps": .array(apps.map { $0.json(needs: needs[$0.identifier]) }), "steps": .array(steps.map(\.json)),
         ]
+        if !groups.isEmpty {
+            members["groups"] = .object(groups.mapValues { .array($0.map { .string($0) }) })
+        }
+        members["allowedUsers"] = allowedUsers?.json
         if let timeout = cleanup.timeout { members["cleanupTimeout"] = .number(timeout) }
         try JSONValue.object(members).encode(to: encoder)
     }
@@ -53,9 +61,12 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         apps: [TestApp],
         needs: [String: [String]],
         users: [String],
+        groups: [String: [String]],
+        allowedUsers: AllowedPeople?,
         cleanup: CleanupRule,
         steps: [CheckStep]
     ) {
+        (self.groups, self.allowedUsers) = (groups, allowedUsers)
         (self.title, self.apps, self.needs, self.users) = (title, apps, needs, users)
         (self.cleanup, self.steps) = (cleanup, steps)
     }
@@ -79,7 +90,9 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     }
 
     private static func read(_ root: JSONCursor) throws(CheckPlanError) -> CheckPlan {
-        let members = try root.object(keys: ["title", "apps", "users", "policy", "cleanupTimeout", "steps"])
+        let members = try root.object(keys: [
+            "title", "apps", "users", "groups", "allowedUsers", "policy", "cleanupTimeout", "steps",
+        ])
         let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
         var needs: [String: [String]] = [:]
         let apps = try members.required("apps").list { (cursor) throws(CheckPlanError) in
@@ -94,6 +107,8 @@ public struct CheckPlan: Sendable, Hashable, Codable {
             apps: apps,
             needs: needs,
             users: try members["users"]?.list(string) ?? ["ada", "grace"],
+            groups: try members["groups"]?.lists() ?? [:],
+            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor) },
             cleanup: cleanup,
             steps: try members.required("steps").list { (cursor) throws(CheckPlanError) in try CheckStep(cursor) }
         )
@@ -105,8 +120,8 @@ public struct CheckPlan: Sendable, Hashable, Codable {
 extension TestApp {
     fileprivate static func read(_ cursor: JSONCursor) throws(CheckPlanError) -> (app: TestApp, needs: [String]?) {
         let members = try cursor.object(keys: [
-            "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled", "start",
-            "needs",
+            "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled",
+            "allowedUsers", "start", "needs",
         ])
         let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
         let needs = try members["needs"]?.list(string)
@@ -121,6 +136,7 @@ extension TestApp {
             dataDirectories: try members["dataDirectories"]?.list(string) ?? [],
             busName: try members["busName"]?.string(),
             isEnrolled: try members["enrolled"]?.boolean() ?? true,
+            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor) },
             startsWithDevice: try members["start"]?.boolean() ?? true
         )
         return (app, needs)
@@ -134,6 +150,7 @@ extension TestApp {
             "dataDirectories": .array(dataDirectories.map { .string($0) }), "start": .boolean(startsWithDevice),
             "enrolled": .boolean(isEnrolled),
         ]
+        members["allowedUsers"] = allowedUsers?.json
         if let busName { members["busName"] = .string(busName) }
         if let needs { members["needs"] = .array(needs.map { .string($0) }) }
         return .object(members)
@@ -233,6 +250,11 @@ extension CheckPlan {
         for (index, user) in users.enumerated() where users[..<index].contains(user) {
             throw CheckPlanError("$.users[\(index)]", "there is another user “\(user)”")
         }
+        for (group, members) in groups.sorted(by: { $0.key < $1.key }) {
+            for user in members where !users.contains(user) {
+                throw CheckPlanError("$.groups", "“\(group.printable)” has “\(user.printable)”, who is not in $.users")
+            }
+        }
     }
 
     private static func isBusName(_ name: String) -> Bool {
@@ -268,6 +290,16 @@ private struct Course {
                 throw CheckPlanError(path, "a user is already signed in; a shared device has one user")
             }
             isSignedIn = true
+        case .refuseSignIn(let user):
+            guard plan.users.contains(user) else {
+                throw CheckPlanError("\(path).user", "there is no user “\(user.printable)” in $.users")
+            }
+            guard !isSignedIn else {
+                throw CheckPlanError(path, "a user is already signed in, so every other sign-in is refused")
+            }
+            guard plan.allowedUsers?.allows(user, plan.groups) == false else {
+                throw CheckPlanError("\(path).user", "$.allowedUsers allows “\(user.printable)”")
+            }
         case .signOut:
             guard isSignedIn else { throw CheckPlanError(path, "no earlier step signs a user in") }
             (isSignedIn, hasSignedOut) = (false, true)

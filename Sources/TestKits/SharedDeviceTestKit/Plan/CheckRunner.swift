@@ -45,6 +45,8 @@ public struct CheckRunner: Sendable {
         let device = try await TestDevice(
             apps: apps,
             users: plan.users,
+            groups: plan.groups,
+            allowedUsers: plan.allowedUsers,
             cleanup: plan.cleanup,
             programs: programs,
             directory: directory
@@ -100,6 +102,7 @@ final class CheckCourse {
         defer { noteRound() }
         switch step {
         case .signIn(let user): try await device.signIn(user)
+        case .refuseSignIn(let user): try await device.refuseSignIn(user)
         case .signOut: try await device.beginSignOut(copies: false)
         case .waitUntilRunning(let time): try await device.waitUntilRunning(within: .milliseconds(time))
         case .send(let app, let line):

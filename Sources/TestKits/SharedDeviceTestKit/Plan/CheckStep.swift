@@ -5,6 +5,8 @@ import Basics
 public enum CheckStep: Sendable, Hashable {
     /// Signs a user in, through the kit's own app.
     case signIn(user: String)
+    /// Tries to sign in a user whom the device must refuse, because it is not for this user.
+    case refuseSignIn(user: String)
     /// Signs out the current account, through the kit's own app. Does not wait for the other apps.
     case signOut
     /// Waits until all running apps have asked for the current account.
@@ -42,14 +44,14 @@ public enum CheckStep: Sendable, Hashable {
 
     /// The names of the steps in a plan: the values of `do`.
     enum Action: String, CaseIterable {
-        case signIn, signOut, waitUntilRunning, send, waitForLine, waitForMarker, pause, start, stop
+        case signIn, refuseSignIn, signOut, waitUntilRunning, send, waitForLine, waitForMarker, pause, start, stop
         case resume = "continue"
         case kill, slowCleanup, killBroker, startBroker, restartBus, spoofBroadcast, warn, expect
 
         /// The keys in addition to `do`.
         var keys: [String] {
             switch self {
-            case .signIn: ["user"]
+            case .signIn, .refuseSignIn: ["user"]
             case .signOut, .killBroker, .startBroker, .restartBus, .spoofBroadcast, .warn: []
             case .waitUntilRunning: ["within"]
             case .send: ["app", "line"]
@@ -73,6 +75,7 @@ public enum CheckStep: Sendable, Hashable {
         let within = try members["within"]?.number() ?? Self.patience
         switch action {
         case .signIn: self = .signIn(user: try members.required("user").string())
+        case .refuseSignIn: self = .refuseSignIn(user: try members.required("user").string())
         case .signOut: self = .signOut
         case .waitUntilRunning: self = .waitUntilRunning(within: within)
         case .send: self = .send(app: try app(), line: try members.required("line").string())
@@ -102,6 +105,7 @@ public enum CheckStep: Sendable, Hashable {
         let (action, members): (Action, [String: JSONValue]) =
             switch self {
             case .signIn(let user): (.signIn, ["user": .string(user)])
+            case .refuseSignIn(let user): (.refuseSignIn, ["user": .string(user)])
             case .signOut: (.signOut, [:])
             case .waitUntilRunning(let within): (.waitUntilRunning, ["within": .number(within)])
             case .send(let app, let line): (.send, ["app": .string(app), "line": .string(line)])
@@ -184,6 +188,7 @@ extension CheckStep {
     func text(_ names: AppNames) -> String {
         switch self {
         case .signIn(let user): "\(user.printable) signs in"
+        case .refuseSignIn(let user): "\(user.printable) is refused"
         case .signOut: "sign-out"
         case .waitUntilRunning: "wait until the apps run"
         case .send(let app, let line): "tell \(names[app]) “\(line.printable)”"

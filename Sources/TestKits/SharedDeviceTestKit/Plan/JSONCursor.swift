@@ -104,6 +104,16 @@ struct JSONCursor {
         return made
     }
 
+    func lists() throws(CheckPlanError) -> [String: [String]] {
+        guard case .object(let members) = value else { throw wrong("an object with lists of strings") }
+        var made: [String: [String]] = [:]
+        for (key, value) in members {
+            let list = JSONCursor(value, path: Self.path(path, key))
+            made[key] = try list.list { (cursor) throws(CheckPlanError) in try cursor.string() }
+        }
+        return made
+    }
+
     func choice<Choice: RawRepresentable & CaseIterable>(
         _: Choice.Type
     ) throws(CheckPlanError) -> Choice where Choice.RawValue == String {

@@ -1,3 +1,4 @@
+import DBus
 import DeviceConfiguration
 import Foundation
 import Identity
