@@ -15,7 +15,7 @@ struct Attempt: Sendable {
     struct Prompt: Sendable {
         let name: String
         let method: BrokerProtocol.SignInMethod
-        /// The session to continue, if the provider has asked for its person again.
+        /// The session to continue, if its person is asked again.
         let session: UInt64?
         /// Whether the prompt asks for additional scopes.
         let asksForMore: Bool

@@ -44,7 +44,14 @@ package struct Request: Sendable {
         case awaitSignIn(name: String, patience: Duration)
         /// `label` is the label of a `signIn`, or the name of a prompted sign-in.
         case cancelSignIn(label: String)
-        case acquireToken(identifier: String, scopes: Set<String>, refresh: Bool, session: UInt64?)
+        /// `maximumAge` is how long ago the person may have authenticated; `nil` for any time.
+        case acquireToken(
+            identifier: String,
+            scopes: Set<String>,
+            refresh: Bool,
+            session: UInt64?,
+            maximumAge: Duration? = nil
+        )
         case signOut(identifier: String, session: UInt64?)
         /// `took` is the time since the cleanup began, if the report says so.
         case report(
@@ -102,6 +109,10 @@ package struct Request: Sendable {
         package var scopes: Set<String> = []
         /// How long the request may wait for earlier cleanups.
         package var patience = Duration.zero
+        /// Whether a person who is signed in has to authenticate again.
+        package var asksAgain = false
+        /// The claims that the provider has to meet, as JSON (OpenID Connect Core 1.0, section 5.5).
+        package var claims: String?
 
         package init() {}
     }

@@ -85,10 +85,11 @@ extension BrokerState {
         case .cancelSignIn(let label):
             cancelSignIn(label, of: request.connection)
             return .done
-        case .acquireToken(let identifier, let scopes, let refresh, let session):
+        case .acquireToken(let identifier, let scopes, let refresh, let session, let maximumAge):
             try facts.checkMayUse(participant, in: device)
             let account = try facts.checkAccount(identifier, session)
             guard policy.identity != .loginSession else { throw .noTokens }
+            try facts.checkAuthentication(maximumAge)
             try facts.checkOwesNothing(participant, request.connection)
             let wanted = TokenRequest(
                 request: request,

@@ -21,6 +21,7 @@ extension BrokerState {
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
         facts.device = next
         unsaved.insert(.device)
+        facts.authenticatedAt = nil
         directoryTokens.drop()
         if next.account == nil { apply(provider.close(facts)) }
         prune()
@@ -54,13 +55,14 @@ extension BrokerState {
 
     mutating func startSignIn(_ request: Request, _ participant: Participant) throws(Refusal) {
         if case .signIn = request.call { return apply(try signIns.signIn(request, participant, facts)) }
+        guard case .beginSignIn(let wish) = request.call else { return }
         // For an app that may not have the account, an account is signed in, and it cannot continue the session.
         let isAgain =
-            provider.needsPerson && device.account != nil && facts.mayUse(participant, in: device)
+            (wish.asksAgain || provider.needsPerson) && device.account != nil && facts.mayUse(participant, in: device)
         apply(try signIns.beginSignIn(request, participant, isAgain: isAgain, providerRecord?.person, facts))
     }
 
-    /// Begins the session of an identified person, or continues it if the provider has asked for its person again.
+    /// Begins the session of an identified person, or continues it if its person was asked again.
     /// Checks everything again, because another person may have signed in or out since, and then starts to commit the
     /// session.
     ///
@@ -69,12 +71,12 @@ extension BrokerState {
         if let signIn = attempt.provided {
             guard policy.organisation != nil else { throw .noSuchPrompt }
             try provider.checkLasts(signIn.record, since: attempt.beganAt, facts)
-            if let session = attempt.prompt?.session { return try goOn(session, attempt, signIn) }
         }
-        if let request = attempt.request, hasCallerGivenUp(request) { throw .requestAbandoned }
-        try facts.checkSignIn()
         // The person may have been identified by a directory that is no longer configured.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
+        if let session = attempt.prompt?.session { return try goOn(session, attempt, account) }
+        if let request = attempt.request, hasCallerGivenUp(request) { throw .requestAbandoned }
+        try facts.checkSignIn()
         try checkCleanups(attempt)
         noteUnknownGroups(attempt.groups)
         let next = try facts.signingIn(account, attempt.groups)
@@ -88,19 +90,20 @@ extension BrokerState {
         effects.append(.note(.warning, "the provider does not give the user's groups", ["reason": flaw.rawValue]))
     }
 
-    private mutating func goOn(_ session: UInt64, _ attempt: Attempt, _ signIn: ProviderSignIn) throws(Refusal) {
+    private mutating func goOn(_ session: UInt64, _ attempt: Attempt, _ person: Account) throws(Refusal) {
         guard session == device.epoch, let account = device.account, let request = attempt.request else {
             throw .noSuchPrompt
         }
-        // The policy may have become strict while the provider was asked.
+        // The policy may have become strict while the person was asked.
         try facts.checkOwesNothing(attempt.participant, attempt.connection)
-        let isSame = providerRecord.map { $0.person == signIn.record.person } ?? true
-        guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
-        let next = device.authenticated(signIn.groups.names)
-        noteUnknownGroups(signIn.groups)
+        let provided = attempt.provided
+        let isSame = provided.flatMap { provided in providerRecord.map { $0.person == provided.record.person } } ?? true
+        guard isSame, account.hasIdentifier(person.identifier) else { throw .otherPerson }
+        let next = device.authenticated(attempt.groups.names)
+        noteUnknownGroups(attempt.groups)
         do throws(Refusal) {
             // The name and the groups of the latest authentication count.
-            try facts.rules.check(signIn.account, signIn.groups)
+            try facts.rules.check(person, attempt.groups)
             guard facts.barred(in: next) == nil, facts.mayUse(attempt.participant, in: next) else {
                 throw .appNotForUser
             }
@@ -108,7 +111,10 @@ extension BrokerState {
             signOutAutomatically(because: "the user is not allowed any more (allowedUsers)")
             throw error
         }
-        apply(provider.replace(with: signIn, since: attempt.beganAt, facts))
+        if let provided { apply(provider.replace(with: provided, since: attempt.beganAt, facts)) }
+        facts.authenticatedAt = now.uptime
+        apply(automaticSignOut.noteActivity(facts))
+        effects.append(.note(.notice, "the person has authenticated again", ["epoch": "\(session)"]))
         if next != device {
             facts.device = next
             unsaved.insert(.device)
@@ -118,7 +124,7 @@ extension BrokerState {
             announce(modeChanged: false)
         }
         wait(request, for: .stored(.signedIn(username: account.username, epoch: session), nil))
-        heedHeard(since: attempt.beganAt)
+        if attempt.provided != nil { heedHeard(since: attempt.beganAt) }
         touch()
     }
 
@@ -203,6 +209,7 @@ extension BrokerState {
             provider.change = pending.change
         }
         lastSignIn = request.call.signInLabel.map { ($0, request.connection, device.epoch) }
+        facts.authenticatedAt = now.uptime
         apply(automaticSignOut.noteActivity(facts))
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))

@@ -18,6 +18,8 @@ struct Facts: Sendable {
     var connected: [String: Connected] = [:]
     /// The session that is being committed.
     var pending: PendingSession?
+    /// When the signed-in person last authenticated; `nil` if that was before the broker's start.
+    var authenticatedAt: Duration?
     /// The organisation's last report on the compliance of this device.
     var compliance: ComplianceWord?
     var disk = Disk()
@@ -226,6 +228,12 @@ extension Facts {
             throw .currentAccountMismatch
         }
         return account
+    }
+
+    /// - Parameter maximumAge: How long ago the person may have authenticated; `nil` for any time.
+    func checkAuthentication(_ maximumAge: Duration?) throws(Refusal) {
+        guard let maximumAge else { return }
+        guard let authenticatedAt, now.uptime - authenticatedAt <= maximumAge else { throw .authenticatedTooEarly }
     }
 
     /// The refusal for a session that ended during the request, even if the same person has signed in again (edge case

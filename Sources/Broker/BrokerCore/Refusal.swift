@@ -53,6 +53,15 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func signInAgain(_ issuer: String) -> Refusal {
         Refusal(.interactionRequired, "\(issuer) wants the person to sign in again; run shared-device-sign-in")
     }
+    package static let authenticatedTooEarly = Refusal(
+        .interactionRequired,
+        "the person authenticated longer ago than this app accepts; run: shared-device-sign-in --again"
+    )
+    package static let noClaims = Refusal(
+        .notPermitted,
+        "only an organisation's provider can meet claims, on its page in a browser; leave the claims out, or have the administrator "
+            + "configure such a provider"
+    )
     package static func endedMeanwhile(_ issuer: String) -> Refusal {
         Refusal(
             .interactionRequired,

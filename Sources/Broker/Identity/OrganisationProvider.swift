@@ -71,6 +71,8 @@ public struct SignInStart: Sendable, Hashable {
     public var loginHint: String?
     /// The scopes of the first access token, in addition to the configured scopes.
     public var scopes: Set<String>
+    /// The claims that the sign-in has to meet, as JSON (OpenID Connect Core 1.0, section 5.5). Only for `browser`.
+    public var claims: String?
     /// The person who has to sign in, for reauthentication; `nil` for any person.
     public var only: ProviderRecord.Person?
 
@@ -79,12 +81,14 @@ public struct SignInStart: Sendable, Hashable {
         redirect: String? = nil,
         loginHint: String? = nil,
         scopes: Set<String> = [],
+        claims: String? = nil,
         only: ProviderRecord.Person? = nil
     ) {
         self.method = method
         self.redirect = redirect
         self.loginHint = loginHint
         self.scopes = scopes
+        self.claims = claims
         self.only = only
     }
 }

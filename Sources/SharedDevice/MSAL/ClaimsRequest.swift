@@ -3,10 +3,10 @@ public import Foundation
 /// The claims that an app requests from a token service, in the form of OpenID Connect's `claims` parameter. Not
 /// thread-safe, as in MSAL.
 ///
-/// The broker passes no claims on to the organisation's provider. A request that demands claims fails with
-/// ``MSALInternalError/internalErrorInvalidParameter``: a token without them would not meet the claims challenge that
-/// the app responds to. The access token's claim `xms_cc`, which only names the app's capabilities, demands nothing and
-/// changes nothing.
+/// An interactive request passes the claims on to the organisation's provider, whose page asks the person again if one
+/// is signed in. A silent request that demands claims fails with ``MSALError/interactionRequired``. The device's own
+/// directory meets no claims: the interactive request fails there. The access token's claim `xms_cc`, which only names
+/// the app's capabilities, demands nothing and changes nothing.
 public final class MSALClaimsRequest {
     private var requests: [MSALClaimsRequestTarget: [MSALIndividualClaimRequest]] = [:]
 

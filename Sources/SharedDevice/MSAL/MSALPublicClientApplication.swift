@@ -130,14 +130,6 @@ public final class MSALPublicClientApplication: Sendable {
         throw .invalidParameter("could not \(attempted): scopes are required, and none of them may be empty")
     }
 
-    /// - Throws: ``RequestFailure``, −42000, if the request demands claims, because the token would lack them.
-    func requireNoClaims(_ demandsClaims: Bool, _ attempted: String) throws(RequestFailure) {
-        guard demandsClaims else { return }
-        throw .invalidParameter(
-            "could not \(attempted): the broker passes no claims on to the provider. To meet a claims challenge, sign out and in again"
-        )
-    }
-
     func know(_ account: Account?) { state.withLock { $0.known = account } }
 
     func described(_ account: Account, debt: AccountChange? = nil) -> MSALAccount {
@@ -426,11 +418,12 @@ extension MSALPublicClientApplication {
     /// Signs a person in for the whole device. ``MSALWebviewParameters`` say how the person is asked.
     ///
     /// If an account is signed in already and the parameters name no other account, the result is a token of that
-    /// account, without a prompt (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
+    /// account, without a prompt (``MSALPromptType/promptIfNecessary``). With ``MSALPromptType/login`` and for claims
+    /// the same person authenticates again. By default the block runs on the main queue.
     ///
     /// The error's code is ``MSALError/userCanceled``, ``MSALError/workplaceJoinRequired``, ``MSALError/serverError``
     /// or ``MSALError/serverDeclinedScopes``, or its internal code is one of these:
-    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes.
     /// - ``MSALInternalError/internalErrorMismatchedUser``: another account is signed in.
     /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
     /// - ``MSALInternalError/internalErrorAuthorizationFailed``
@@ -472,10 +465,10 @@ extension MSALPublicClientApplication {
     /// Gets a token for the current account without a prompt. By default the block runs on a queue of the system's
     /// choice.
     ///
-    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in or the person has to sign in
-    /// again. It is ``MSALError/serverError`` or ``MSALError/serverDeclinedScopes`` if the organisation's provider
+    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in, the person has to sign in again,
+    /// or the request demands claims. It is ``MSALError/serverError`` or ``MSALError/serverDeclinedScopes`` if the organisation's provider
     /// gives no such token. Otherwise its internal code is one of these:
-    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes.
     /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not, or is no longer, the current one.
     /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
     /// - ``MSALInternalError/internalErrorAccountRequired``: the parameters name no account.
@@ -516,10 +509,10 @@ extension MSALPublicClientApplication {
         do {
             try requireBroker("sign in")
             try requireScopes(request.scopes, "sign in")
-            try requireNoClaims(request.demandsClaims, "sign in")
             try await settle()
-            guard let silent = try await silentRequest(instead: request) else { return try await signIn(request) }
-            return try await token(silent)
+            let current = try await currentAccount(for: request)
+            guard let current, !request.asksAgain else { return try await signIn(request, asking: current) }
+            return try await token(SilentRequest(request, account: current))
         } catch let failure as RequestFailure {
             throw failure.nsError
         }
@@ -529,7 +522,12 @@ extension MSALPublicClientApplication {
         let attempted = "get a token"
         try requireBroker(attempted)
         try requireScopes(request.scopes, attempted)
-        try requireNoClaims(request.demandsClaims, attempted)
+        guard !request.demandsClaims else {
+            throw RequestFailure(
+                .surfaced(.interactionRequired),
+                "could not \(attempted): claims are met when the person is asked. Request the token interactively"
+            )
+        }
         guard let account = request.account else {
             throw RequestFailure(
                 .internal(.internalErrorAccountRequired),
@@ -550,19 +548,18 @@ extension MSALPublicClientApplication {
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
-    /// Single sign-on: returns the silent request that replaces `request`, or `nil` if no account is signed in. The
-    /// check comes before the prompt, so that a person does not type a password in vain.
+    /// Returns the signed-in account for single sign-on, or to ask its person again. The check comes before the prompt, so
+    /// that a person does not type a password in vain.
     ///
+    /// - Returns: `nil` if no account is signed in.
     /// - Throws: ``RequestFailure``, −42101, if an account is signed in that does not fit the request.
-    private func silentRequest(instead request: SignInRequest) async throws(RequestFailure) -> SilentRequest? {
+    private func currentAccount(for request: SignInRequest) async throws(RequestFailure) -> Account? {
         let context = request.context
         let current = try await mapping(context: context) { () throws(SharedDeviceError) in
             try await shared.currentAccount()
         }
         guard let current else { return nil }
-        if request.promptType == .promptIfNecessary, request.admits(current) {
-            return SilentRequest(request, account: current)
-        }
+        if request.asksAgain || request.promptType == .promptIfNecessary, request.admits(current) { return current }
         let error = SharedDeviceError(
             .accountAlreadySignedIn,
             attempted: "sign in",
@@ -571,13 +568,17 @@ extension MSALPublicClientApplication {
         throw RequestFailure(error, context: context)
     }
 
-    private func signIn(_ request: SignInRequest) async throws -> MSALResult {
+    /// - Parameter current: The account whose person is asked again; `nil` for a sign-in.
+    private func signIn(_ request: SignInRequest, asking current: Account?) async throws -> MSALResult {
         try beginPrompting()
         defer { state.withLock { $0.isPrompting = false } }
         let hint = request.loginHint ?? request.account?.username
         var parameters = InteractiveTokenParameters(scopes: request.scopes, loginHint: hint)
         parameters.showsPage = request.showsPage
-        if let prompt = request.prompt {
+        parameters.asksAgain = current != nil
+        parameters.claims = request.claims
+        // Only the device's own prompt can ask a signed-in person again.
+        if current == nil, let prompt = request.prompt {
             let credentials = try await prompt(hint)
             try request.check(credentials?.username)
             parameters.prompt = { _ in
@@ -616,7 +617,8 @@ struct SignInRequest: Sendable {
     let promptType: MSALPromptType
     let prompt: MSALWebviewParameters.Prompt?
     let showsPage: Bool
-    let demandsClaims: Bool
+    /// The claims that the token has to meet, as JSON.
+    let claims: String?
     let authority: MSALAuthority?
     let correlationId: UUID
 
@@ -627,11 +629,14 @@ struct SignInRequest: Sendable {
         promptType = parameters.promptType
         prompt = parameters.webviewParameters.prompt
         showsPage = parameters.webviewParameters.showsPage
-        demandsClaims = parameters.claimsRequest?.isDemand ?? false
+        // The broker refuses the empty text: claims that cannot be written as JSON must not be left out.
+        claims = parameters.claimsRequest.flatMap { $0.isDemand ? $0.jsonString() ?? "" : nil }
         authority = parameters.authority
         correlationId = parameters.correlationId ?? UUID()
     }
 
+    /// Whether a signed-in person has to authenticate again.
+    var asksAgain: Bool { promptType == .login || claims != nil }
     var context: RequestFailure.Context { RequestFailure.Context(correlationId: correlationId, account: account) }
 
     /// - Throws: ``RequestFailure``, −42101, if `name` is not the user name of the request's account.

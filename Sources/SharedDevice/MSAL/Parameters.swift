@@ -27,7 +27,7 @@ public class MSALTokenParameters: MSALParameters {
     /// The authority of this request, for ``MSALResult/authority``; `nil` means the configuration's. It has no effect
     /// on the token: see ``MSALAuthority``.
     public var authority: MSALAuthority?
-    /// The claims of the token. A request that demands claims fails; see ``MSALClaimsRequest``.
+    /// The claims of the token. For them the person is asked; see ``MSALClaimsRequest``.
     public var claimsRequest: MSALClaimsRequest?
     /// Parameters for the token service. Changes nothing: the broker passes none on.
     public var extraQueryParameters: [String: String]?
@@ -74,7 +74,7 @@ public final class MSALInteractiveTokenParameters: MSALTokenParameters {
 public enum MSALPromptType: UInt, Sendable {
     /// Asks which account. The device has one account at a time: while an account is signed in, the request fails.
     case selectAccount
-    /// Always asks; otherwise like ``selectAccount``.
+    /// Always asks. While an account is signed in, its person authenticates again, and the session stays open.
     case login
     /// Asks for consent. The administrator has consented for the broker's users; otherwise like ``selectAccount``.
     case consent

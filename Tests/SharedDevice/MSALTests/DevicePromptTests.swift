@@ -18,6 +18,8 @@ struct DevicePromptTests {
             cancels\ *) code=user_canceled ;;
             window\ *--page*) code=login_expired ;;
             down\ *) code=provider_unavailable ;;
+            ada\ *--again*--claims=*) code=login_expired ;;
+            ada\ *--again*) code=user_canceled ;;
             *) code=broker_failed ;;
             esac
             echo "{\"code\":\"$code\",\"message\":\"as the test wants\"}"
@@ -45,5 +47,22 @@ struct DevicePromptTests {
             request.loginHint = hint
             #expect(await codes { _ = try await app.acquireToken(with: request) } == expected, "\(hint)")
         }
+    }
+
+    @Test("for claims and with promptType login the device's prompt asks the signed-in person again")
+    func again() async throws {
+        _ = try Self.program.get()
+        let device = try await DeviceOnPrivateBus()
+        let app = try device.msalApplication()
+        _ = try await app.signIn("ada")
+        let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
+        request.promptType = .login
+        #expect(await codes { _ = try await app.acquireToken(with: request) } == Codes(.userCanceled))
+        request.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"acrs":{"value":"c1"}}}"#)
+        let expected = Codes.internal(.internalErrorAuthorizationFailed)
+        #expect(await codes { _ = try await app.acquireToken(with: request) } == expected)
+        // Without a demand it is single sign-on.
+        (request.promptType, request.claimsRequest) = (.default, nil)
+        #expect(try await app.acquireToken(with: request).account.username == "ada")
     }
 }

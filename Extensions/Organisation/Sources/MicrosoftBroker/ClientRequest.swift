@@ -12,8 +12,8 @@ struct ClientRequest: Sendable, Equatable {
     var isBound = false
     /// Whether the client's token no longer works, so that a cached one must not be returned.
     var renewsToken = false
-    /// Whether the token must contain claims, as a resource's claims challenge demands.
-    var demandsClaims = false
+    /// The claims that the token must meet, as JSON: a resource's claims challenge.
+    var claims: String?
 
     /// - Throws: `BrokerFailure` with `apiContractViolation` for any other text.
     init(_ text: String) throws(BrokerFailure) {
@@ -43,7 +43,9 @@ struct ClientRequest: Sendable, Equatable {
         }
         isBound = try Self.object(parameters, "popParams") != nil
         renewsToken = try Self.text(parameters, "accessTokenToRenew") != nil
-        demandsClaims = try Self.text(parameters, "decodedClaims").map(Self.demandsClaims) ?? false
+        if let claims = try Self.text(parameters, "decodedClaims"), try Self.demandsClaims(claims) {
+            self.claims = claims
+        }
     }
 
     /// Whether the claims ask for more than the client's capabilities (`xms_cc`), which many clients send with every

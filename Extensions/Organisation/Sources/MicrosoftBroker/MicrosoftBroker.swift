@@ -170,8 +170,8 @@ package final class MicrosoftBroker: Sendable {
     )
 
     private static let unclaimed = BrokerFailure(
-        .incorrectConfiguration,
-        "this device passes no claims on to the provider; to meet a claims challenge, sign out of the device and sign in again"
+        .interactionRequired,
+        "claims are met when the user is asked; request the token interactively"
     )
 
     /// The account that clients may see; `nil` while this app owes a cleanup.
@@ -210,12 +210,13 @@ package final class MicrosoftBroker: Sendable {
         }
     }
 
-    private func token(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
+    /// - Parameter claimsAreMet: whether the user has authenticated for the request's claims.
+    private func token(_ request: ClientRequest, claimsAreMet: Bool = false) async throws(BrokerFailure) -> JSONValue {
         try checkServes()
         let rights = ClientRights(rights: rights.withLock { $0 })
         try rights.check(request.client)
         guard !request.isBound else { throw Self.unbound }
-        guard !request.demandsClaims else { throw Self.unclaimed }
+        guard request.claims == nil || claimsAreMet else { throw Self.unclaimed }
         let scopes = try rights.scopes(for: request.scopes)
         let account = try await account(of: request)
         let token: TokenResult
@@ -252,8 +253,9 @@ package final class MicrosoftBroker: Sendable {
             )
         }
         let scopes = try ClientRights(rights: rights.withLock { $0 }).scopes(for: request.scopes)
-        switch try await ask(prompter, correlation, for: scopes, client) {
-        case .signedIn: return try await token(request)
+        switch try await ask(prompter, correlation, for: Prompter.Wish(scopes: scopes, claims: request.claims), client)
+        {
+        case .signedIn: return try await token(request, claimsAreMet: true)
         // Another app was faster, and its user is signed in for this app, too.
         case .failed(let error) where error.code == .accountAlreadySignedIn: return try await token(request)
         // No prompt was possible. Clients must not read this status as a request to ask the user.
@@ -271,10 +273,10 @@ package final class MicrosoftBroker: Sendable {
     private func ask(
         _ prompter: Prompter,
         _ correlation: String,
-        for scopes: [String],
+        for wish: Prompter.Wish,
         _ client: String?
     ) async throws(BrokerFailure) -> Prompter.Outcome {
-        guard let client else { return try await prompter.ask(correlation, for: scopes) }
+        guard let client else { return try await prompter.ask(correlation, for: wish) }
         let owner = NameOwner(of: client, on: parts.connection) { if $0 == nil { prompter.leave(client) } }
         do throws(DBusError) {
             try await owner.start()
@@ -283,7 +285,7 @@ package final class MicrosoftBroker: Sendable {
         }
         // Keeps the watch on the client until the response.
         defer { withExtendedLifetime(owner) {} }
-        return try await prompter.ask(correlation, for: scopes, of: client) { owner.current == nil }
+        return try await prompter.ask(correlation, for: wish, of: client) { owner.current == nil }
     }
 
     /// Signs out the device, because clients know no other sign-out.

@@ -13,9 +13,16 @@ final class Prompter: Sendable {
         case expired
     }
 
-    /// Starts the program and waits for its end; cancelling the task ends the program. It receives the scopes that are
-    /// needed afterwards, because a provider may later grant only the scopes of the sign-in (RFC 6749, section 6).
-    typealias Start = @Sendable (_ scopes: [String]) async -> Outcome
+    struct Wish: Sendable, Equatable {
+        /// The scopes that are needed afterwards, because a provider may later grant only the scopes of the sign-in (RFC
+        /// 6749, section 6).
+        var scopes: [String]
+        /// The claims that the provider must meet. For them a signed-in user authenticates again.
+        var claims: String?
+    }
+
+    /// Starts the program and waits for its end; cancelling the task ends the program.
+    typealias Start = @Sendable (Wish) async -> Outcome
 
     private struct Waiter {
         let correlation: String
@@ -28,6 +35,8 @@ final class Prompter: Sendable {
         var nextWaiter: UInt64 = 0
         var waiting: [UInt64: Waiter] = [:]
         var run: UInt64 = 0
+        /// The claims of the run in progress.
+        var claims: String?
         var task: Task<Void, Never>?
     }
 
@@ -40,21 +49,23 @@ final class Prompter: Sendable {
     ///
     /// - Parameters:
     ///   - correlation: the client's name for its request, for ``cancel(_:)``.
-    ///   - scopes: the scopes that are needed afterwards. A request joins a run in progress whatever its scopes.
+    ///   - wish: a request joins a run in progress whatever its scopes, and if the claims are the same.
     ///   - client: its connection, for ``leave(_:)``.
     ///   - isGone: whether the client has already left. If it returns `false`, ``leave(_:)`` is called when the client
     ///     leaves.
-    /// - Throws: `BrokerFailure` if too many requests are waiting.
+    /// - Throws: `BrokerFailure` if too many requests are waiting, or the user is being asked for other claims.
     func ask(
         _ correlation: String,
-        for scopes: [String],
+        for wish: Wish,
         of client: String? = nil,
         isGone: @escaping @Sendable () -> Bool = { false }
     ) async throws(BrokerFailure) -> Outcome {
         let outcome: Outcome? = await withCheckedContinuation { continuation in
             let (isTaken, hasLeft) = state.withLock { state -> (Bool, Bool) in
                 if isGone() { return (false, true) }
-                guard state.waiting.count < BrokerContract.interactiveRequests else { return (false, false) }
+                guard state.waiting.count < BrokerContract.interactiveRequests,
+                    state.task == nil || wish.claims == nil || wish.claims == state.claims
+                else { return (false, false) }
                 state.nextWaiter += 1
                 state.waiting[state.nextWaiter] = Waiter(
                     correlation: correlation,
@@ -63,8 +74,9 @@ final class Prompter: Sendable {
                 )
                 guard state.task == nil else { return (true, false) }
                 state.run += 1
+                state.claims = wish.claims
                 let run = state.run
-                state.task = Task { [weak self, start] in self?.end(run, await start(scopes)) }
+                state.task = Task { [weak self, start] in self?.end(run, await start(wish)) }
                 return (true, false)
             }
             if !isTaken { continuation.resume(returning: hasLeft ? .cancelled : nil) }
@@ -113,10 +125,12 @@ extension Prompter {
         _ program: SignInProgram,
         patience: @escaping @Sendable () async throws -> Void = { try await Task.sleep(for: .seconds(600)) }
     ) -> Start {
-        { scopes in
+        { wish in
             let asking = Task { () -> Outcome in
                 var program = program
-                program.scopes = scopes
+                program.scopes = wish.scopes
+                program.claims = wish.claims
+                program.asksAgain = wish.claims != nil
                 do throws(SharedDeviceError) {
                     _ = try await program.runInAnyCase(attempted: "ask a person to sign in")
                     return .signedIn

@@ -74,7 +74,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         let (requestedAt, scopes) = (clock.date(), settings.scopes(with: start.scopes))
         do throws(SignInError) {
             let flow = try await client.beginSignIn(redirect: redirect)
-            let address = try flow.address(scopes: scopes, loginHint: start.loginHint)
+            let address = try flow.address(scopes: scopes, loginHint: start.loginHint, claims: start.claims)
             let signIn = BrowserSignIn(
                 flow: flow,
                 requestedAt: requestedAt,

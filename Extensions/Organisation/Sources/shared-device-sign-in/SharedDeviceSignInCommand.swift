@@ -56,6 +56,18 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
     @Flag(help: "Ask on a page in a browser, even if there is a terminal.")
     var page = false
 
+    @Flag(help: "Ask the person who is signed in to authenticate again; the session stays open.")
+    var again = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The claims that the organisation's provider has to meet, as JSON.",
+            discussion: "OpenID Connect Core 1.0, section 5.5; for instance the claims challenge of a service.",
+            valueName: "json"
+        )
+    )
+    var claims: String?
+
     @Flag(help: "Write the result as JSON.")
     var json = false
 
@@ -143,6 +155,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
                 loginHint: loginHint,
                 scopes: scope,
                 surface: page || terminal == nil ? .page : .terminal,
+                asksAgain: again,
+                claims: claims,
                 language: Self.language
             ),
             browser: browser,

@@ -29,7 +29,7 @@ struct BoundTests {
                     try await Task.sleep(for: .milliseconds(20))
                 }
             }
-            return await start([])
+            return await start(Prompter.Wish(scopes: []))
         }
         #expect(try await outcome("touch \(mark); exit 1", .seconds(60)) == .expired)
         #expect(FileManager.default.fileExists(atPath: mark))
@@ -37,7 +37,7 @@ struct BoundTests {
         try FileManager.default.removeItem(atPath: ready)
         #expect(try await outcome("", .milliseconds(20)) == .expired)
         let start = Prompter.program(program(try directory.writeScript("quick", Self.cancelled)))
-        guard case .failed(let error) = await start([]) else { throw NotExpected() }
+        guard case .failed(let error) = await start(Prompter.Wish(scopes: [])) else { throw NotExpected() }
         #expect(error.code == .userCanceled)
     }
 
@@ -60,10 +60,11 @@ struct BoundTests {
         var program = program(try directory.writeScript("prompt", script))
         program.showsPage = true
         let start = Prompter.program(program)
-        let outcome = await start(["openid", "refused"])
+        let outcome = await start(Prompter.Wish(scopes: ["openid", "refused"], claims: "{}"))
         #expect((outcome == .signedIn) == (starts == 2))
         let arguments = "--json --bus unix:path=/nowhere --wait 15.0"
-        let lines = ["\(arguments) --scope=openid --scope=refused --page", "\(arguments) --page"]
+        let end = "--page --again --claims={}"
+        let lines = ["\(arguments) --scope=openid --scope=refused \(end)", "\(arguments) \(end)"]
         #expect(
             try String(contentsOfFile: calls, encoding: .utf8) == lines.prefix(starts).map { $0 + "\n" }.joined()
         )
@@ -80,8 +81,8 @@ struct BoundTests {
                 prompt: nil,
                 removeSecrets: { "" }
             ),
-            prompter: Prompter { scopes in
-                asked.withLock { $0 = scopes }
+            prompter: Prompter { wish in
+                asked.withLock { $0 = wish.scopes }
                 return .expired
             }
         )

@@ -16,7 +16,11 @@ struct AuthorizationCodeFlowTests {
 
     /// The query of the address that the browser opens.
     private func query(_ flow: AuthorizationCodeFlow) throws -> [String: String] {
-        let address = try flow.address(scopes: ["openid", "profile"], loginHint: "ada@example.com")
+        let address = try flow.address(
+            scopes: ["openid", "profile"],
+            loginHint: "ada@example.com",
+            claims: #"{"a":1}"#
+        )
         return try #require(FormFields.decode(String(address.drop { $0 != "?" }.dropFirst())))
     }
 
@@ -30,7 +34,7 @@ struct AuthorizationCodeFlowTests {
         let (first, second) = (try query(flow()), try query(flow()))
         let expected = [
             "response_type": "code", "client_id": "device-7", "redirect_uri": testRedirect, "scope": "openid profile",
-            "prompt": "login", "login_hint": "ada@example.com", "code_challenge_method": "S256",
+            "prompt": "login", "login_hint": "ada@example.com", "claims": #"{"a":1}"#, "code_challenge_method": "S256",
         ]
         #expect(first.filter { expected.keys.contains($0.key) } == expected)
         for name in ["state", "nonce", "code_challenge"] {

@@ -52,6 +52,27 @@ struct AppSignInTests {
         #expect(await app.exitStatus() == 0)
     }
 
+    @Test("a signed-in user is asked again, and no other user can answer")
+    func again() async throws {
+        let device = try await PromptDevice()
+        let first = try app(device, "ada")
+        _ = try await Page.post(try await first.pageAddress(), "ada", "correct horse ada")
+        try await first.line { $0 == "signed in ada with a token" }
+        let second = try app(device, "nobody", "again")
+        let address = try await second.pageAddress()
+        #expect(try await Page.get(address).text.contains(#"value="ada""#))
+        let refusal = try await Page.post(address, "grace", "correct horse grace").text
+        #expect(refusal.contains("another person"), "\(refusal)")
+        _ = try await Page.post(address, "ada", "correct horse ada")
+        try await second.line { $0 == "signed in ada with a token" }
+        // A cancellation afterwards would leave her signed in, as she was before.
+        let third = try app(device, "nobody", "again")
+        _ = try await third.pageAddress()
+        try third.write("cancel")
+        try await third.line { $0 == "error user_canceled" }
+        #expect(try await device.user() == "ada")
+    }
+
     @Test("cancelling the task ends the prompt without a sign-in")
     func cancelled() async throws {
         let device = try await PromptDevice()

@@ -111,8 +111,8 @@ struct SignIns: Sendable {
     /// Begins a sign-in at a prompt, once the cleanup rounds allow it.
     ///
     /// - Parameters:
-    ///   - isAgain: Whether the provider has asked for the signed-in person again.
-    ///   - person: That person.
+    ///   - isAgain: Whether the signed-in person has to authenticate again, for the provider or for an app.
+    ///   - person: That person, as the provider knows them.
     mutating func beginSignIn(
         _ request: Request,
         _ participant: Participant,
@@ -121,7 +121,9 @@ struct SignIns: Sendable {
         _ facts: Facts
     ) throws(Refusal) -> [Decision] {
         guard case .beginSignIn(let wish) = request.call else { return [] }
+        if wish.claims != nil, !facts.signInMethods.contains(.browser) { throw .noClaims }
         if isAgain {
+            guard facts.policy.identity != .loginSession else { throw .signedInByLogin }
             // The page's address and the response contain the name of the signed-in person.
             try facts.checkOwesNothing(participant, request.connection)
         } else if let wait = try admit(request, participant, until: request.askedAt + wish.patience, facts) {
@@ -132,11 +134,14 @@ struct SignIns: Sendable {
             case .browser: wish.redirect != nil
             // An app that asks for the password itself is not a prompt, whatever method it calls.
             case .password: facts.policy.passwordSignIn || request.claimed == BrokerProtocol.promptIdentifier
-            case .deviceCode: true
+            // Its request has no claims (RFC 8628, section 3.1).
+            case .deviceCode: wish.claims == nil
             }
         }
         let wanted = wish.methods.isEmpty ? possible : wish.methods.filter(possible.contains)
-        guard let method = wanted.first else { throw .otherMethod(facts.signInMethods) }
+        guard let method = wanted.first else {
+            throw .otherMethod(wish.claims == nil ? facts.signInMethods : [.browser])
+        }
         let open = prompts + [facts.pending?.attempt].compactMap(\.self).filter { $0.prompt != nil }
         guard open.count < Self.prompts,
             open.count(where: { $0.participant.user == participant.user }) < Self.promptsOfUser
@@ -161,6 +166,7 @@ struct SignIns: Sendable {
             redirect: method == .browser ? wish.redirect : nil,
             loginHint: isAgain ? facts.device.account?.username : wish.loginHint,
             scopes: scopes,
+            claims: wish.claims,
             only: isAgain ? person : nil
         )
         return [.perform(.beginSignIn(prompt.name, start))]
@@ -202,6 +208,12 @@ struct SignIns: Sendable {
         }
         switch (request.call, prompt.method, prompt.handle) {
         case (.completeSignIn(_, .password(let credentials)), .password, _):
+            // Another person's password is not even checked.
+            if prompt.session != nil, let account = facts.device.account,
+                usernameKey(credentials.username) != usernameKey(account.username)
+            {
+                throw .otherPerson
+            }
             return [try check(credentials, request, attempt, facts)]
         case (.completeSignIn(_, .query(let query)), .browser, let handle):
             attempts[number]?.stage = .provider(request, until: facts.now.uptime)

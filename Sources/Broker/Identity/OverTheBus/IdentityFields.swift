@@ -65,6 +65,7 @@ extension SignInStart {
         var fields = IdentityFields(["method": .string(method.rawValue), "scopes": .strings(scopes)])
         fields.values["redirect"] = redirect.map { .string($0) }
         fields.values["loginHint"] = loginHint.map { .string($0) }
+        fields.values["claims"] = claims.map { .string($0) }
         fields.values["onlyIssuer"] = only.map { .string($0.issuer) }
         fields.values["onlySubject"] = only.map { .string($0.subject) }
         return fields
@@ -79,6 +80,7 @@ extension SignInStart {
             redirect: try fields.optionalText("redirect"),
             loginHint: try fields.optionalText("loginHint"),
             scopes: try fields.texts("scopes"),
+            claims: try fields.optionalText("claims"),
             only: only
         )
     }

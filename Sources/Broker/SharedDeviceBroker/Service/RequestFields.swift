@@ -13,6 +13,8 @@ struct RequestFields {
     static let longestScopes = 8192
     /// The longest query of a browser's redirect, in bytes.
     static let longestQuery = 8192
+    /// The longest claims, in bytes. They become part of the address of the provider's page.
+    static let longestClaims = 4096
     /// The maximum of provider events in one call.
     static let mostEvents = 100
     /// The longest text for the log, in Unicode scalars.
@@ -114,7 +116,18 @@ struct RequestFields {
         wish.loginHint = try text("loginHint", atMost: longestUsername)
         wish.scopes = try scopes()
         wish.patience = try patience()
+        wish.asksAgain = flag("again")
+        wish.claims = try claims()
         return wish
+    }
+
+    private func claims() throws(Refusal) -> String? {
+        guard let text = try text("claims", atMost: Self.longestClaims) else { return nil }
+        guard case .object? = try? JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: Self.longestClaims))
+        else {
+            throw .malformed("claims", "has to be a JSON object (OpenID Connect Core 1.0, section 5.5)")
+        }
+        return text
     }
 
     func providerEvents() throws(Refusal) -> [ProviderEvent] {
@@ -210,7 +223,8 @@ extension Request.Call {
                 identifier: try fields.required("accountIdentifier"),
                 scopes: try fields.scopes(),
                 refresh: fields.flag("forceRefresh"),
-                session: try fields.number("session")
+                session: try fields.number("session"),
+                maximumAge: try fields.span("maximumAge")
             )
         case .signOut:
             self = .signOut(identifier: try fields.required("accountIdentifier"), session: try fields.number("session"))

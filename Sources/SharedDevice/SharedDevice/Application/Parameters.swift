@@ -42,6 +42,16 @@ public struct InteractiveTokenParameters: Sendable {
     public var prompt: (@Sendable (_ loginHint: String?) async -> Credentials?)?
     /// Whether `shared-device-sign-in` asks in a window even if the app has a terminal.
     public var showsPage = false
+    /// Whether a signed-in person has to authenticate again, for instance before a payment. The session stays open, and
+    /// only the same person can answer. ``prompt`` cannot ask again; `shared-device-sign-in` can.
+    public var asksAgain = false
+    /// How long ago a signed-in person may have authenticated. After a longer time the person is asked as with
+    /// ``asksAgain``, and so they are after a restart of the broker. `nil` means any time.
+    public var maximumAge: Duration?
+    /// Claims that the organisation's provider has to meet, as JSON (OpenID Connect Core 1.0, section 5.5) of at most
+    /// 4096 bytes: a service's claims challenge. A signed-in person is asked as with ``asksAgain``. The device's own
+    /// directory and a sign-in with a code meet no claims.
+    public var claims: String?
 
     /// Creates parameters of a sign-in with the device's own prompt, `shared-device-sign-in`: on the app's terminal if
     /// it has one, otherwise in a window. It works with every identity provider.
@@ -72,14 +82,18 @@ public struct SilentTokenParameters: Sendable {
     public var account: Account
     /// Asks for a new token even if the broker has a valid one.
     public var forceRefresh: Bool
+    /// How long ago the person may have authenticated, at most a day. After a longer time, and after a restart of the
+    /// broker, the request fails with ``SharedDeviceError/Code/interactionRequired``. `nil` means any time.
+    public var maximumAge: Duration?
     /// The queue on which the completion block is called; `nil` means a queue of the system's choice.
     public var completionBlockQueue: DispatchQueue?
 
     /// Creates parameters of a token request for the current account.
-    public init(scopes: [String], account: Account, forceRefresh: Bool = false) {
+    public init(scopes: [String], account: Account, forceRefresh: Bool = false, maximumAge: Duration? = nil) {
         self.scopes = scopes
         self.account = account
         self.forceRefresh = forceRefresh
+        self.maximumAge = maximumAge
     }
 }
 

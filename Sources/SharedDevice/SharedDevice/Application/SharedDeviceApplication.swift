@@ -239,9 +239,18 @@ public final class SharedDeviceApplication: Sendable {
         let patience = min(max(parameters.patience, .zero), .seconds(60))
         guard let prompt = parameters.prompt else {
             // Wait before the prompt, so that a person does not type a password in vain. While an account is signed in,
-            // there is no wait: the provider asks for that account, whose data the app may hold.
-            if try await keeper.current() == nil { try await waitUntilClean(for: patience, attempted: attempted) }
-            return try await acquireTokenAtPrompt(parameters, patience: patience, attempted: attempted)
+            // there is no wait: that account is asked again, and the app may hold its data.
+            let current = try await keeper.current()
+            if current == nil { try await waitUntilClean(for: patience, attempted: attempted) }
+            if let current, let token = try await acquireTokenWithoutPrompt(parameters, current) { return token }
+            return try await acquireTokenAtPrompt(parameters, current, patience: patience, attempted: attempted)
+        }
+        guard !parameters.asksAgain, parameters.maximumAge == nil, parameters.claims == nil else {
+            throw SharedDeviceError(
+                .interactionRequired,
+                attempted: attempted,
+                message: "only shared-device-sign-in can ask a person again; leave out the app's own prompt"
+            )
         }
         guard let credentials = await prompt(parameters.loginHint) else {
             throw SharedDeviceError(.userCanceled, attempted: attempted, message: "no name and password were given")
@@ -306,6 +315,7 @@ public final class SharedDeviceApplication: Sendable {
             "forceRefresh": .boolean(parameters.forceRefresh),
         ]
         request["session"] = session.map(DBusValue.uint64)
+        request["maximumAge"] = parameters.maximumAge.map { .double(max($0, .zero) / .seconds(1)) }
         return try await token(.acquireTokenSilently, request, attempted)
     }
 

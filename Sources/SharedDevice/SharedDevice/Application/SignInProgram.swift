@@ -30,6 +30,10 @@ import NotifyCenter
     /// The scopes that the app needs later: a provider may restrict later tokens to the scopes of the sign-in (RFC
     /// 6749, section 6).
     @_spi(Extensions) public var scopes: [String] = []
+    /// Whether a person who is signed in has to authenticate again.
+    @_spi(Extensions) public var asksAgain = false
+    /// The claims that the provider has to meet, as JSON.
+    @_spi(Extensions) public var claims: String?
     @_spi(Extensions) public var patience = Duration.seconds(15)
     @_spi(Extensions) public var showsPage = false
     @_spi(Extensions) public var grace = Duration.seconds(20)
@@ -80,6 +84,8 @@ import NotifyCenter
         var arguments = ["--json", "--bus", "\(bus)", "--wait", "\(patience / .seconds(1))"]
         arguments += scopes.map { "--scope=\($0)" }
         if showsPage { arguments.append("--page") }
+        if asksAgain { arguments.append("--again") }
+        if let claims { arguments.append("--claims=\(claims)") }
         return arguments
     }
 
@@ -117,13 +123,37 @@ import NotifyCenter
 }
 
 extension SharedDeviceApplication {
+    /// Gets a token of the current account if the person has authenticated recently enough.
+    ///
+    /// - Returns: `nil` if the person has to be asked.
+    func acquireTokenWithoutPrompt(
+        _ parameters: InteractiveTokenParameters,
+        _ current: Account
+    ) async throws(SharedDeviceError) -> TokenResult? {
+        guard let maximumAge = parameters.maximumAge, !parameters.asksAgain, parameters.claims == nil else {
+            return nil
+        }
+        do throws(SharedDeviceError) {
+            return try await acquireTokenSilent(
+                with: SilentTokenParameters(scopes: parameters.scopes, account: current, maximumAge: maximumAge)
+            )
+        } catch {
+            guard error.code == .interactionRequired else { throw error }
+            return nil
+        }
+    }
+
+    /// - Parameter current: The signed-in account, which stays signed in if the task is cancelled.
     func acquireTokenAtPrompt(
         _ parameters: InteractiveTokenParameters,
+        _ current: Account?,
         patience: Duration,
         attempted: String
     ) async throws(SharedDeviceError) -> TokenResult {
         var program = SignInProgram(bus: broker.bus)
-        program.loginHint = parameters.loginHint
+        program.asksAgain = parameters.asksAgain || parameters.maximumAge != nil || parameters.claims != nil
+        program.claims = parameters.claims
+        program.loginHint = program.asksAgain ? current?.username ?? parameters.loginHint : parameters.loginHint
         program.scopes = parameters.scopes
         program.patience = patience
         program.showsPage = parameters.showsPage
@@ -137,6 +167,8 @@ extension SharedDeviceApplication {
             )
         }
         guard !Task.isCancelled else {
+            let cancelled = SharedDeviceError(.userCanceled, attempted: attempted, message: "the task was cancelled")
+            guard current != account else { throw cancelled }
             // The person has cancelled, and may have left the device: undo the sign-in.
             _ = try? await broker.call(
                 .signOut,
@@ -147,7 +179,7 @@ extension SharedDeviceApplication {
                 attempted: "cancel a sign-in",
                 isCancellable: false
             )
-            throw SharedDeviceError(.userCanceled, attempted: attempted, message: "the task was cancelled")
+            throw cancelled
         }
         return try await acquireTokenSilent(
             with: SilentTokenParameters(scopes: parameters.scopes, account: account)

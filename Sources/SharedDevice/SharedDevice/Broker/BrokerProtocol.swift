@@ -11,7 +11,7 @@ import FoundationEssentials
     @_spi(Extensions) public static let path = "/org/notifycenter/SharedDevice"
     @_spi(Extensions) public static let interface = "org.notifycenter.SharedDevice1"
     /// Grows by one with each added method, field or error. An incompatible change gets an interface with a new name.
-    @_spi(Extensions) public static let version: UInt32 = 5
+    @_spi(Extensions) public static let version: UInt32 = 6
     @_spi(Extensions) public static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
     @_spi(Extensions) public enum Method: String, Sendable, CaseIterable {

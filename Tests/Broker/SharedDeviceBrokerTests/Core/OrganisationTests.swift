@@ -175,6 +175,28 @@ struct OrganisationTests {
         try device.expectAnswer(device.sendPage(page, "grace"), "username", .string("grace"))
     }
 
+    @Test("an app has the signed-in user authenticate again for claims, and the session gets the new sign-in")
+    func againForClaims() throws {
+        try device.signInAtProvider("ada")
+        let (epoch, old) = (device.state.device.epoch, device.state.providerRecord)
+        var wish = VirtualDevice.pageWish
+        (wish.asksAgain, wish.claims) = (true, #"{"access_token":{"acrs":{"value":"c1"}}}"#)
+        func begin() throws -> String {
+            try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
+        }
+        device.provider.session = "second"
+        device.expectRefused(device.sendPage(try begin(), "grace"), .otherPerson)
+        #expect(device.state.providerRecord == old)
+        try device.expectAnswer(device.sendPage(try begin(), "ada"), "epoch", .uint64(epoch))
+        let start = device.provider.starts.last
+        #expect(start?.claims == wish.claims && start?.only?.subject == "ada" && start?.loginHint == "ada")
+        #expect(device.state.providerRecord?.session == "second")
+        #expect(device.provider.revocations.map(\.session) == [old?.session])
+        // A sign-in with a code cannot pass the claims on.
+        wish.methods = [.deviceCode]
+        device.expectRefused(device.send(device.prompt, .beginSignIn(wish)), .otherMethod([.browser]))
+    }
+
     @Test("a reauthentication that began before the policy became strict is refused", arguments: [true, false])
     func completeInDebt(isLate: Bool) throws {
         try owe()

@@ -62,6 +62,68 @@ struct PromptTests {
         device.expectSignedOut()
     }
 
+    @Test("an app has the signed-in user authenticate again, and no other user can answer")
+    func again() throws {
+        let app = device.app("app")
+        try device.signIn("ada", by: app)
+        let epoch = device.state.device.epoch
+        var wish = Request.PromptWish()
+        wish.asksAgain = true
+        func begin() throws -> String {
+            try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
+        }
+        let name = try begin()
+        let checks = device.passwordChecks
+        device.expectRefused(device.complete(name, "grace"), .otherPerson)
+        device.expectPasswordChecks(checks)
+        device.expectRefused(device.complete(name, password: "wrong"), code: .authenticationFailed)
+        #expect(try device.answer(device.complete(name)) == ["username": .string("ada"), "epoch": .uint64(epoch)])
+        #expect(device.state.device.epoch == epoch)
+        // The session can end while the user is asked.
+        let late = try begin()
+        try device.signOut(by: app)
+        device.expectRefused(device.complete(late), .noSuchPrompt)
+        // Without a session it is a sign-in like any other.
+        device.complete(try begin(), "grace")
+        device.expectPerson("grace")
+    }
+
+    @Test("a token request with a maximum age is refused if the last authentication was earlier")
+    func maximumAge() throws {
+        let app = device.app("app")
+        try device.signIn("ada", by: app)
+        func request(by app: VirtualDevice.App) -> UInt64 {
+            device.send(
+                app,
+                .acquireToken(
+                    identifier: Account.named("ada").identifier,
+                    scopes: ["s"],
+                    refresh: false,
+                    session: nil,
+                    maximumAge: .seconds(60)
+                )
+            )
+        }
+        device.advance(by: .seconds(60))
+        #expect(try device.answer(request(by: app))["token"] != nil)
+        device.advance(by: .seconds(1))
+        device.expectRefused(request(by: app), .authenticatedTooEarly)
+        var wish = Request.PromptWish()
+        wish.asksAgain = true
+        let name = try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
+        device.complete(name)
+        #expect(try device.answer(request(by: app))["token"] != nil)
+        device.restart()
+        device.expectRefused(request(by: device.app("app")), .authenticatedTooEarly)
+    }
+
+    @Test("the device's own directory meets no claims")
+    func noClaims() throws {
+        var wish = Request.PromptWish()
+        wish.claims = "{}"
+        device.expectRefused(device.send(device.prompt, .beginSignIn(wish)), .noClaims)
+    }
+
     @Test("two prompts per user and eight in all may be open, each for 600 s")
     func limits() throws {
         for user: UInt32 in 1000...1003 {
@@ -157,10 +219,15 @@ extension VirtualDevice {
         return try #require(fields["request"]?.stringValue)
     }
 
-    /// Sends Ada's password to complete a sign-in. Returns the request's number.
+    /// Sends a user's password to complete a sign-in. Returns the request's number.
     @discardableResult
-    func complete(_ name: String, password: String = "right", by prompt: App? = nil) -> UInt64 {
-        let credentials = Request.Credentials(username: "ada", password: Secret(password))
+    func complete(
+        _ name: String,
+        _ username: String = "ada",
+        password: String = "right",
+        by prompt: App? = nil
+    ) -> UInt64 {
+        let credentials = Request.Credentials(username: username, password: Secret(password))
         return send(prompt ?? self.prompt, .completeSignIn(name: name, .password(credentials)))
     }
 }

@@ -63,7 +63,11 @@ package struct AuthorizationCodeFlow: Sendable {
     /// The address that the browser opens.
     ///
     /// - Throws: `SignInError`: `providerMisconfigured` if the provider has no authorization endpoint.
-    package func address(scopes: [String], loginHint: String? = nil) throws(SignInError) -> String {
+    package func address(
+        scopes: [String],
+        loginHint: String? = nil,
+        claims: String? = nil
+    ) throws(SignInError) -> String {
         guard let endpoint = client.metadata.authorizationEndpoint else {
             throw .misconfigured(client.issuer, "names no authorization_endpoint; sign in with a device code")
         }
@@ -75,6 +79,7 @@ package struct AuthorizationCodeFlow: Sendable {
             ("prompt", "login"),
         ]
         if let loginHint { query.append(("login_hint", loginHint)) }
+        if let claims { query.append(("claims", claims)) }
         return endpoint.adding(query: query)
     }
 

@@ -41,6 +41,8 @@ package struct BrokerConversation: Sendable {
         request["methods"] = .array(wishes.methods.map { .string($0.rawValue) }, of: "s")
         request["redirectURI"] = redirect.map(DBusValue.string)
         request["loginHint"] = wishes.loginHint.map(DBusValue.string)
+        if wishes.asksAgain { request["again"] = .boolean(true) }
+        request["claims"] = wishes.claims.map(DBusValue.string)
         if !wishes.scopes.isEmpty { request["scopes"] = .array(wishes.scopes.map(DBusValue.string), of: "s") }
         let fields = try await broker.call(
             .beginSignIn,

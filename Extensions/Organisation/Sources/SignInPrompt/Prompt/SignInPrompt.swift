@@ -18,6 +18,10 @@ package struct SignInPrompt: Sendable {
         /// The scopes that the calling app wants tokens for. The broker drops scopes that no manifest has.
         package var scopes: [String]
         package var surface: Surface
+        /// Whether a person who is signed in has to authenticate again.
+        package var asksAgain: Bool
+        /// The claims that the provider has to meet, as JSON.
+        package var claims: String?
         /// The language of the session; `nil` leaves the choice for pages to the browser.
         package var language: PromptTexts.Language?
 
@@ -26,12 +30,16 @@ package struct SignInPrompt: Sendable {
             loginHint: String? = nil,
             scopes: [String] = [],
             surface: Surface,
+            asksAgain: Bool = false,
+            claims: String? = nil,
             language: PromptTexts.Language? = nil
         ) {
             self.methods = methods
             self.loginHint = loginHint
             self.scopes = scopes
             self.surface = surface
+            self.asksAgain = asksAgain
+            self.claims = claims
             self.language = language
         }
 
@@ -251,7 +259,12 @@ package struct SignInPrompt: Sendable {
 
     /// Whether the user can try again.
     private static func isForPerson(_ code: SharedDeviceError.Code) -> Bool {
-        [.authenticationFailed, .tooManyAttempts, .tenantMismatch, .userNotAllowed, .cleanupPending].contains(code)
+        switch code {
+        case .authenticationFailed, .currentAccountMismatch, .tooManyAttempts, .tenantMismatch, .userNotAllowed,
+            .cleanupPending:
+            true
+        default: false
+        }
     }
 
     private mutating func cancel(_ code: SharedDeviceError.Code, _ message: String) -> [Effect] {

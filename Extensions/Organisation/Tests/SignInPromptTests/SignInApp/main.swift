@@ -5,7 +5,7 @@ import SharedDevice
 
 // An app that signs in a user at the device's own prompt and prints the result. The line `cancel` on standard input
 // cancels the sign-in, and the app prints that it did.
-// Arguments: the bus address, the state directory, and optionally the login hint.
+// Arguments: the bus address, the state directory, and optionally the login hint, and `again` to ask a signed-in user again.
 
 /// Not on the main actor, which reads standard input.
 func signIn(_ arguments: [String]) -> Task<Void, Never> {
@@ -17,10 +17,11 @@ func signIn(_ arguments: [String]) -> Task<Void, Never> {
         )
         var result: String
         do {
-            let parameters = InteractiveTokenParameters(
+            var parameters = InteractiveTokenParameters(
                 scopes: ["orders.read"],
                 loginHint: arguments.dropFirst(3).first
             )
+            parameters.asksAgain = arguments.last == "again"
             let token = try await application.acquireToken(with: parameters)
             let isToken = !token.accessToken.isEmpty && token.scopes == ["orders.read"]
             result = "signed in \(token.account.username) \(isToken ? "with" : "without") a token"
