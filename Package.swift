@@ -242,11 +242,12 @@ let package = Package(
             dependencies: ["EmbeddedIdentity", "ServiceSupport", "SharedDeviceBroker"],
             path: "Sources/Broker/shared-device-broker"
         ),
-        // Input and output of commands: the view of a device, tables, metrics, secrets at a terminal.
+        // Input and output of commands: the view of a device, tables, metrics, secrets at a terminal, translated texts.
         .target(
             name: "CommandParts",
             dependencies: ["DeviceConfiguration", argumentParser],
-            path: "Sources/Broker/CommandParts"
+            path: "Sources/Broker/CommandParts",
+            resources: ["de", "en", "es", "tr", "zh-TW"].map { .embedInCode("Texts/\($0).json") }
         ),
         .executableTarget(
             name: "shared-device",

@@ -56,8 +56,7 @@ let package = Package(
         .target(
             name: "SignInPrompt",
             dependencies: ["CQRCode", "HTTPListening", root("AppAdapters"), root("CommandParts")],
-            path: "Sources/SignInPrompt",
-            resources: ["de", "en", "es", "tr", "zh-TW"].map { .embedInCode("Texts/\($0).json") }
+            path: "Sources/SignInPrompt"
         ),
         .executableTarget(
             name: "shared-device-sign-in",

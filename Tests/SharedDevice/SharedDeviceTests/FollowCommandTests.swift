@@ -22,7 +22,9 @@ struct FollowCommandTests {
     private var arguments: [String] { ["follow", "--app", Self.app, "--bus", device.bus.address, "--record", record] }
 
     private func follow(_ more: String...) throws -> ChildProcess {
-        let variables = ["DATA": data, "GATE": gate]
+        let variables = [
+            "DATA": data, "GATE": gate, "LC_ALL": "", "LC_MESSAGES": "", "LANGUAGE": "", "LANG": "tr_TR.UTF-8",
+        ]
         return try ChildProcess(ChildProcess.built("shared-device"), arguments + more, environment: variables)
     }
 
@@ -147,7 +149,8 @@ struct FollowCommandTests {
         let shift = #""shiftEnds": ["\#(end)"], "signOutWarning": 86400"#
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(shift)}"#)
         let words =
-            #"echo "$SHARED_DEVICE_END_REASON $SHARED_DEVICE_ENDS_IN $$" > "$GATE.new" && mv "$GATE.new" "$GATE""#
+            #"echo "$SHARED_DEVICE_END_REASON $SHARED_DEVICE_ENDS_IN $SHARED_DEVICE_END_NOTICE$SHARED_DEVICE_END_STAY $$""#
+            + #" > "$GATE.new" && mv "$GATE.new" "$GATE""#
         let process = try follow("--cleanup", Self.deleting, "--ending", "\(words); exec sleep 600")
         try await control.signIn("ada")
         try await store(for: process)
@@ -156,6 +159,8 @@ struct FollowCommandTests {
         let child = try #require(parts.last.flatMap { Int32($0.dropLast()) })
         let seconds = try #require(Int(parts[1]))
         #expect(parts[0] == "shiftEnd" && (18_000...21_600).contains(seconds))
+        #expect(parts[2...].starts(with: ["Vardiya", "bitiyor:", "oturumunuz", "saat", end[...]]))
+        #expect(parts.dropLast().last == "kaydedin.", "the person cannot stay")
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
         try await eventually("it has ended") { ["Z", nil].contains(ProcessState.letter(of: child)) }
         #expect(states(process).last == "open", "the lines stay the same")

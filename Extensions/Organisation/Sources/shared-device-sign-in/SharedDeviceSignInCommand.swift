@@ -173,7 +173,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         return await runner.run(broker) { await interruption.value }
     }
 
-    private static let language = PromptTexts.Language(environment: ProcessInfo.processInfo.environment)
+    private static let language = Language(environment: ProcessInfo.processInfo.environment)
     private static let texts = PromptTexts(language ?? .english)
 
     private static let noBrowser = "none"

@@ -35,6 +35,10 @@ struct EndingProgram: Sendable {
         settings.environment["SHARED_DEVICE_END_REASON"] = reason.rawValue
         settings.environment["SHARED_DEVICE_ENDS_AT"] = "\(Int64(at.timeIntervalSince1970.rounded()))"
         settings.environment["SHARED_DEVICE_ENDS_IN"] = "\(Int64(seconds))"
+        let texts = Texts(Language(environment: settings.environment) ?? .english)
+        let time = String(Form.time(at).dropFirst(11).prefix(5))
+        settings.environment["SHARED_DEVICE_END_NOTICE"] = texts["ending.\(reason.rawValue)", ["time": time]]
+        settings.environment["SHARED_DEVICE_END_STAY"] = reason == .inactivity ? texts["ending.stay"] : ""
         settings.errors = .inherited
         settings.leadsGroup = true
         do throws(HelperProcess.Failure) {

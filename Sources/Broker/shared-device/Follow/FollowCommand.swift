@@ -28,9 +28,11 @@ struct FollowCommand: ParsableCommand {
             person uses the app, so that the device does not sign the person out for inactivity.
 
             Before the session ends by itself, --ending runs its COMMAND, a line of the shell, with SHARED_DEVICE_END_REASON \
-            (inactivity, shiftEnd or longestSession), SHARED_DEVICE_ENDS_AT (seconds since 1970) and SHARED_DEVICE_ENDS_IN \
-            (seconds) in its environment. It is ended when the warning is over. If its last line is “stay”, the person is active, \
-            which moves the end after inactivity: notify-send --wait --action=stay=… writes that line.
+            (inactivity, shiftEnd or longestSession), SHARED_DEVICE_ENDS_AT (seconds since 1970), SHARED_DEVICE_ENDS_IN (seconds), \
+            SHARED_DEVICE_END_NOTICE (a sentence for the person) and SHARED_DEVICE_END_STAY (“Stay signed in”, empty if the person \
+            cannot stay) in its environment. Both texts are in the language of the locale. It is ended when the warning is over. If \
+            its last line is “stay”, the person is active, which moves the end after inactivity: notify-send --wait --action=stay=… \
+            writes that line.
 
             It ends with 0 when its standard input ends (with --cleanup: when the pipe is closed) and after SIGTERM or SIGINT, \
             and with 74 when its output is not read. Whatever ends it, the app still owes its cleanups: the next start cleans up \

@@ -1,4 +1,5 @@
 import Basics
+import CommandParts
 
 /// The pages of a sign-in: plain HTML without scripts that works with keyboard and screen reader.
 package struct Page: Sendable, Hashable {

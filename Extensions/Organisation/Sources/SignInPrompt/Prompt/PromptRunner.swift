@@ -1,3 +1,4 @@
+import CommandParts
 import DBus
 @_spi(Extensions) import SharedDevice
 

@@ -1,4 +1,5 @@
 import Basics
+package import CommandParts
 package import Identity
 @_spi(Extensions) package import SharedDevice
 
@@ -23,7 +24,7 @@ package struct SignInPrompt: Sendable {
         /// The claims that the provider has to meet, as JSON.
         package var claims: String?
         /// The language of the session; `nil` leaves the choice for pages to the browser.
-        package var language: PromptTexts.Language?
+        package var language: Language?
 
         package init(
             methods: [BrokerProtocol.SignInMethod] = BrokerProtocol.SignInMethod.allCases,
@@ -32,7 +33,7 @@ package struct SignInPrompt: Sendable {
             surface: Surface,
             asksAgain: Bool = false,
             claims: String? = nil,
-            language: PromptTexts.Language? = nil
+            language: Language? = nil
         ) {
             self.methods = methods
             self.loginHint = loginHint
@@ -334,7 +335,7 @@ package struct SignInPrompt: Sendable {
     /// Uses the browser's language, unless the session has one.
     private mutating func adoptLanguage(of request: LoopbackRequest) {
         guard wishes.language == nil else { return }
-        texts = PromptTexts(PromptTexts.Language(accepted: request.languages) ?? .english)
+        texts = PromptTexts(Language(accepted: request.languages) ?? .english)
     }
 
     private var openRequest: OpenRequest? {
