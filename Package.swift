@@ -4,7 +4,8 @@ import PackageDescription
 
 /// The console's drawing files, which the test kit has in it for the pages of checks.
 let console: [Resource] = [
-    "dom.js", "words.js", "day.js", "rounds.js", "drawing.js", "report.js", "shared-device.css",
+    "texts.js", "texts.en.json", "dom.js", "words.js", "day.js", "rounds.js", "drawing.js", "report.js",
+    "shared-device.css",
 ].map { .embedInCode("Console/\($0)") }
 
 /// The interface for apps and their tests. NotifyCenter and notify need libdbus-1 and the standard library; those for Apple

@@ -2,7 +2,7 @@
 
 import { followTheme, html } from "../shared_device/dom.js";
 import { picture, waterfall } from "../shared_device/drawing.js";
-import { signs } from "../shared_device/rounds.js";
+import { meaningOf, signs } from "../shared_device/rounds.js";
 import { span } from "../shared_device/words.js";
 
 const receipts = ["told", "begun", "failed", "finished", "waived", "enforced"];
@@ -34,7 +34,7 @@ export function reportRows(round, names) {
             word: !app ? "" : !done ? `not clean: ${app.summary}` : app.cleanedAfter === undefined ? app.summary : `clean after ${span(app.cleanedAfter / 1000)}`,
             bars: bars.map(bar => ({ ...bar, from: seconds(bar.from), to: seconds(bar.to) })),
             marks: events.filter(event => Object.hasOwn(signs, event.kind)).map(event => ({ kind: event.kind, at: event.milliseconds / 1000 })),
-            lines: events.map(event => ({ when: `${event.milliseconds < 0 ? "−" : "+"}${span(Math.abs(event.milliseconds) / 1000)}`, event: signs[event.kind]?.meaning ?? event.kind, detail: event.text })),
+            lines: events.map(event => ({ when: `${event.milliseconds < 0 ? "−" : "+"}${span(Math.abs(event.milliseconds) / 1000)}`, event: Object.hasOwn(signs, event.kind) ? meaningOf(event.kind) : event.kind, detail: event.text })),
             app: { progress: done ? "finished" : "owed", told: inSeconds(app?.heardAfter), begun: inSeconds(app?.begunAfter), finished: inSeconds(app?.cleanedAfter) },
         };
     };

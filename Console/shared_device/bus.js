@@ -1,5 +1,7 @@
 // A client for a service of the system bus, by way of Cockpit: sends requests and follows the owner of the bus name.
 
+import { say } from "./texts.js";
+
 export const unsigned = value => ({ t: "t", v: value });
 export const number = value => ({ t: "d", v: value });
 export const text = value => ({ t: "s", v: value });
@@ -80,7 +82,7 @@ export class BusService {
         const client = this.#connected();
         let timer = null;
         const late = new Promise((_resolve, reject) => {
-            timer = window.setTimeout(() => reject(new Error("no response in time")), (asksPerson ? 65 : waits + 5) * 1000);
+            timer = window.setTimeout(() => reject(new Error(say("noResponse"))), (asksPerson ? 65 : waits + 5) * 1000);
         });
         try {
             const call = client.call(this.#path, this.#name, method, [fields], { type: "a{sv}", ...(asksPerson ? { flags: "i" } : {}) });

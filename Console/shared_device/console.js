@@ -9,8 +9,12 @@ import * as drawing from "./drawing.js";
 import { segmentsOf, withOutages } from "./day.js";
 import { most } from "./entries.js";
 import { LogList } from "./loglist.js";
+import { loadTexts } from "./language.js";
 import { isSettled, rowsOf, summaryOf, tableOf } from "./rounds.js";
-import { busy, clock, consequence, count, namesOf, policy, span } from "./words.js";
+import { listed, paragraph, say } from "./texts.js";
+import { clock, consequence, namesOf, policy, span } from "./words.js";
+
+await loadTexts();
 
 const broker = new Broker();
 const state = {
@@ -45,7 +49,7 @@ async function followDevice() {
             revision = null;
             const link = problemOf(error);
             if (link !== state.link)
-                write(at("announcement"), link === "denied" ? "You may not see this device." : link === "busy" ? busy : "The broker does not respond: who is signed in is unknown.");
+                write(at("announcement"), say(link === "denied" ? "device.denied" : link === "busy" ? "tooOften" : "broker.unknown"));
             state.link = link;
             // The right to see the device has ended, so the page removes everything that it showed.
             if (link === "denied") {
@@ -113,8 +117,8 @@ async function fillLog(first, run) {
 /** Announces a change to screen readers, in one sentence. */
 function announce(before, device, round) {
     const owing = round?.apps.filter(app => !isSettled(app)).length ?? 0;
-    const sentence = device.account ? `${device.account.name} is signed in.`
-        : owing ? `No account is signed in. ${count(owing, "app")} ${owing === 1 ? "owes" : "owe"} a cleanup.` : "No account is signed in. No app owes a cleanup.";
+    const sentence = device.account ? say("announce.signedIn", { name: device.account.name })
+        : paragraph(say("announce.nobody"), owing ? say("announce.owing", { count: owing }) : say("announce.clean"));
     if (before === null || before.epoch !== device.epoch || owing === 0)
         write(at("announcement"), sentence);
 }
@@ -158,31 +162,29 @@ function drawNotice() {
     const notice = at("notice");
     const { link, answeredAt, isLogBusy } = state;
     notice.hidden = link === "known" && !isLogBusy || link === "asking";
-    const time = answeredAt ? `Its last response is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not responded since this page was opened.";
+    const time = answeredAt ? say("lastResponse", { time: clock(answeredAt, now()) }) : say("noResponseYet");
     if (link === "known") {
-        fill(notice, "log", html("strong", {}, "The log is not followed."), ` ${busy}`);
+        fill(notice, "log", html("strong", {}, say("log.busy")), ` ${say("tooOften")}`);
     } else if (link === "busy") {
-        fill(notice, `busy ${time}`, html("strong", {}, "The broker does not respond to this page."), ` ${busy} ${time}`);
+        fill(notice, `busy ${time}`, html("strong", {}, say("broker.busy")), ` ${paragraph(say("tooOften"), time)}`);
     } else if (link === "gone") {
-        fill(notice, `gone ${time}`, html("strong", {}, "The broker does not respond."), ` ${time}`);
+        fill(notice, `gone ${time}`, html("strong", {}, say("broker.gone")), ` ${time}`);
     } else if (link === "denied") {
-        fill(notice, "denied", html("strong", {}, "You may not see this device."),
-            " Turn on administrative access, at the top of this window, or have an administrator add you to “operators” in the managed configuration. ",
-            html("button", { type: "button", click: () => { wantsToBeAsked = true; broker.wake(); } }, "Ask again"));
+        fill(notice, "denied", html("strong", {}, say("device.denied")), ` ${say("device.denied.remedy")} `,
+            html("button", { type: "button", click: () => { wantsToBeAsked = true; broker.wake(); } }, say("askAgain")));
     }
 }
 
 function drawSession() {
     const { device, link } = state;
     const isKnown = link === "known";
-    write(at("session-heading"), link === "asking" ? "Asking the broker …" : !isKnown ? "Unknown" : device.mode !== "shared" ? "This device is personal" : device.account ? device.account.name : "No account is signed in");
+    write(at("session-heading"), link === "asking" ? say("broker.asking") : !isKnown ? say("unknown") : device.mode !== "shared" ? say("device.personal") : device.account ? device.account.name : say("nobody"));
     at("session").dataset.state = !isKnown ? "unknown" : device.account ? "signed-in" : "nobody";
-    const hadBeen = device?.account ? `${device.account.name} was signed in` : "no account was signed in";
-    write(at("since"), !device ? (["gone", "busy"].includes(link) ? "It is unknown whether an account is signed in." : "")
-        : !isKnown ? `At the last response ${hadBeen}.`
-        : device.account ? `Signed in since ${clock(device.signedInAt ?? device.time, now())}, for ${span(Math.max(1, Math.floor(now() - (device.signedInAt ?? now()))))}`
-        : device.heldFor.length ? `The next sign-in waits for ${device.heldFor.map(namesOf(device.heldFor)).join(", ")}.` : "The device is ready for the next person.");
-    write(at("device"), device?.organization ? `Shared device of ${device.organization}` : "Shared device");
+    write(at("since"), !device ? (["gone", "busy"].includes(link) ? say("since.unknown") : "")
+        : !isKnown ? (device.account ? say("since.wasSignedIn", { name: device.account.name }) : say("since.wasNobody"))
+        : device.account ? say("since.signedIn", { since: clock(device.signedInAt ?? device.time, now()), time: span(Math.max(1, Math.floor(now() - (device.signedInAt ?? now())))) })
+        : device.heldFor.length ? say("since.held", { apps: listed(device.heldFor.map(namesOf(device.heldFor))) }) : say("since.ready"));
+    write(at("device"), device?.organization ? say("device.ofOrganization", { organization: device.organization }) : say("device.title"));
     write(at("policy"), device ? policy(device) : "");
     at("problems").hidden = !device?.problems.length;
     write(at("problems"), device?.problems.map(problem => `⚠ ${problem}`).join(" ") ?? "");
@@ -194,12 +196,12 @@ function drawRound(names) {
     const { device, round } = state;
     const heading = at("round-heading");
     const latest = device.rounds[device.rounds.length - 1];
-    const choices = [...device.rounds].reverse().map(session => [String(session), session === latest ? `${session} (last)` : String(session)]);
-    offer(at("round-choice"), choices.length ? choices : [["", "none yet"]]);
+    const choices = [...device.rounds].reverse().map(session => [String(session), session === latest ? say("round.latest", { session: String(session) }) : String(session)]);
+    offer(at("round-choice"), choices.length ? choices : [["", say("noneYet")]]);
     at("round-choice").disabled = at("as-table").disabled = !round;
     const box = at("waterfall");
     if (!round) {
-        write(at("round-summary"), "No session has ended yet.");
+        write(at("round-summary"), say("round.none"));
         return box.replaceChildren();
     }
     // The user's choice stays selected while its response is pending.
@@ -207,10 +209,10 @@ function drawRound(names) {
     if (chosen !== at("round-choice").value)
         at("round-choice").value = chosen;
     const isOpen = round.apps.some(app => !isSettled(app));
-    write(heading, isOpen ? "Cleanup under way" : "Last cleanup");
+    write(heading, say(isOpen ? "round.open" : "round.last"));
     const time = state.link === "known" ? now() : state.answeredAt;
     const summary = summaryOf(round, time, span);
-    write(at("round-summary"), `${summary.text} The session ended at ${clock(round.endedAt, time)}.`);
+    write(at("round-summary"), paragraph(summary.text, say("round.endedAt", { time: clock(round.endedAt, time) })));
     at("round-summary").className = summary.style;
     const rows = rowsOf(round, log.entries, time, names, span);
     const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
@@ -247,27 +249,27 @@ function drawApps(names) {
     const chip = (style, sign, word) => html("li", { class: `chip ${style}` }, html("span", { "aria-hidden": "true" }, `${sign} `), word);
     const items = device.apps.map(app => html("li", { class: "app-card" },
         html("p", { class: "app", title: app.identifier }, names(app.identifier)),
-        html("p", { class: "dim small-text" }, app.user === null ? app.identifier : `${app.identifier}, uid ${app.user}`),
+        html("p", { class: "dim small-text" }, drawing.appOf(app)),
         html("ul", { class: "chips" },
-            app.runs ? chip("good", "●", "runs") : chip("", "○", "does not run"),
-            app.holds ? chip("account", "▪", "holds data") : null,
-            app.owes.length ? chip("bad", "!", `owes ${app.owes.length === 1 ? `session ${app.owes[0]}` : count(app.owes.length, "session")}`) : null),
+            app.runs ? chip("good", "●", say("app.runs")) : chip("", "○", say("app.runsNot")),
+            app.holds ? chip("account", "▪", say("app.holds")) : null,
+            app.owes.length ? chip("bad", "!", app.owes.length === 1 ? say("app.owes.session", { session: String(app.owes[0]) }) : say("app.owes", { count: app.owes.length })) : null),
         app.problem ? html("p", { class: "bad" }, app.problem) : null));
     const key = JSON.stringify([device.apps, items.map(item => item.textContent)]);
-    fill(at("app-list"), key, ...(items.length ? items : [html("li", { class: "dim" }, "No app has a manifest, runs, or holds data.")]));
+    fill(at("app-list"), key, ...(items.length ? items : [html("li", { class: "dim" }, say("app.none"))]));
 }
 
 // MARK: Acting
 
 at("sign-out").addEventListener("click", () => {
-    write(at("sign-out-question"), `Sign ${state.device.account?.name ?? "the person"} out?`);
+    write(at("sign-out-question"), say("signOut.question", { name: state.device.account?.name ?? "–" }));
     write(at("sign-out-consequence"), consequence(state.device));
     const { epoch } = state.device;
     ask("sign-out", () => broker.signOut(epoch));
 });
 
 function waive(row) {
-    write(at("waive-question"), `Waive the cleanup of ${row.name}?`);
+    write(at("waive-question"), say("waive.question", { app: row.name }));
     at("waive-reason").value = "";
     const session = state.round.session;
     ask("waive", () => broker.waive(row.identifier, row.user, session, at("waive-reason").value.trim()));

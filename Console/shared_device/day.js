@@ -1,6 +1,8 @@
 // The last 24 hours as a sequence of states. Pure.
 
-export const meanings = { "signed-in": "signed in", cleaning: "cleaning up", nobody: "no account", unknown: "unknown" };
+import { moment } from "./texts.js";
+
+export const dayStates = ["signed-in", "cleaning", "nobody", "unknown"];
 
 /**
  * The states between `from` and `now`, in seconds since 1970, without gaps.
@@ -86,7 +88,7 @@ export function hoursOf(from, now, wanted) {
         date.setHours(date.getHours() + 1);
         const time = date.getTime() / 1000;
         if (time > from && time < now && date.getHours() % step === 0)
-            hours.push({ time, label: `${String(date.getHours()).padStart(2, "0")}:00` });
+            hours.push({ time, label: moment(time, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }) });
     }
     return hours;
 }

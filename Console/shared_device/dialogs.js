@@ -1,6 +1,7 @@
 // The two dialogs in which the user confirms a change.
 
 import { at, write } from "./dom.js";
+import { say } from "./texts.js";
 
 /**
  * Opens a dialog. Submitting it calls `act`. If that succeeds, the dialog closes; if it fails, the dialog stays open and
@@ -22,7 +23,7 @@ export function ask(name, act) {
                 dialog.close();
         } catch (error) {
             if (form.onsubmit === submitted)
-                write(problem, error?.message || "The broker does not respond.");
+                write(problem, error?.message || say("broker.gone"));
         } finally {
             if (form.onsubmit === submitted)
                 submit.disabled = false;

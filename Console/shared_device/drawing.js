@@ -1,11 +1,13 @@
 // Draws rounds and days. Positions of bars are in per cent, so that they follow the width without a redraw.
 
 import { html, svg } from "./dom.js";
-import { axisOf, signs, spread, tableOf } from "./rounds.js";
-import { hoursOf, meanings } from "./day.js";
+import { axisOf, meaningOf, saidOf, signs, spread, tableOf } from "./rounds.js";
+import { dayStates, hoursOf } from "./day.js";
+import { say } from "./texts.js";
 import { clock, span } from "./words.js";
 
-const meaningsOfBars = { owed: "has not heard of it", heard: "was told, has not begun", cleaning: "cleans up", broken: "failed, still owes", away: "stopped, or not there" };
+const bars = ["owed", "heard", "cleaning", "broken", "away"];
+const meaningOfBar = kind => say(`bar.${kind}`);
 
 const percent = (value, whole) => `${(100 * value / whole).toFixed(3)}%`;
 
@@ -15,7 +17,7 @@ function scaleOf(rows, width) {
     const x = seconds => percent(seconds - axis.begin, axis.end - axis.begin);
     const ticks = height => axis.ticks.map(tick => svg("line", { class: tick === 0 ? "origin" : "tick", x1: x(tick), x2: x(tick), y1: 0, y2: height }));
     const labels = axis.ticks.map(tick => [tick, (tick - axis.begin) / (axis.end - axis.begin)]).filter(([tick, share]) => tick === 0 || share > 0.02 && share < 0.94)
-        .map(([tick]) => svg("text", { class: tick === 0 ? "time first" : "time", x: x(tick), y: 13 }, tick === 0 ? "sign-out" : tick < 0 ? `−${span(-tick)}` : span(tick)));
+        .map(([tick]) => svg("text", { class: tick === 0 ? "time first" : "time", x: x(tick), y: 13 }, tick === 0 ? say("axis.signOut") : tick < 0 ? `−${span(-tick)}` : span(tick)));
     return { axis, width, x, ticks, labels };
 }
 
@@ -26,30 +28,28 @@ function scaleOf(rows, width) {
  * The drawing offers waiving if `waive` is given. noLines: the text of a row without lines. name: identifies this
  * drawing on a page with several.
  */
-export function waterfall(rows, width, opened, now, { toggle, waive, noLines = "The loaded part of the log has no entry of this app.", name = "lines" }) {
+export function waterfall(rows, width, opened, now, { toggle, waive, noLines = say("noLines"), name = "lines" }) {
     const scale = scaleOf(rows, width);
     const head = html("div", { class: "row axis", "aria-hidden": "true" }, html("span"), svg("svg", { height: 20, width: "100%" }, ...scale.labels));
     const items = rows.map((row, index) => item(row, `${name}-${index}`, scale, { opened, now, toggle, waive, noLines }));
     return html("div", {}, legend(rows), head, html("ol", { class: "rows" }, ...items));
 }
 
-const after = seconds => seconds < 0 ? `${span(-seconds)} before` : `after ${span(seconds)}`;
-
 /** A row's bars and marks, 40 pixels high. */
 function track(row, { axis, width, x, ticks }) {
-    const said = row.marks.map(mark => `${signs[mark.kind].meaning} ${after(mark.at)}`).join(", ");
+    const said = row.marks.map(mark => saidOf(mark, span)).join(", ");
     const label = [row.name, row.word].filter(Boolean).join(": ") + (said ? `; ${said}` : "");
     const places = spread(row.marks.map(mark => (mark.at - axis.begin) / (axis.end - axis.begin) * width), 20, Math.max(width, 20));
     return svg("svg", { class: "track", height: 40, width: "100%", role: "img", "aria-label": label },
         ...ticks(40),
         ...row.bars.map(bar => svg("rect", { class: `segment ${bar.kind}${bar.isOpen ? " open" : ""}`, x: x(bar.from), width: percent(Math.max(0, bar.to - bar.from), axis.end - axis.begin), y: 24, height: 12, rx: 2 },
-            svg("title", {}, `${meaningsOfBars[bar.kind]}, from ${span(bar.from)} ${bar.isOpen ? "on" : `to ${span(bar.to)}`}`))),
+            svg("title", {}, say(bar.isOpen ? "bar.open" : "bar.closed", { what: meaningOfBar(bar.kind), from: span(bar.from), to: span(bar.to) })))),
         ...row.marks.flatMap((mark, place) => {
             const sign = signs[mark.kind];
             return [
                 svg("line", { class: "stem", x1: percent(places[place], width), y1: 18, x2: x(mark.at), y2: 30 }),
                 svg("svg", { x: percent(places[place], width), y: 10, class: `mark ${sign.style}`, overflow: "visible" },
-                    svg("title", {}, `${sign.meaning} ${after(mark.at)}`), svg("circle", { r: 8 }), svg("text", { y: 3.6 }, sign.letter)),
+                    svg("title", {}, saidOf(mark, span)), svg("circle", { r: 8 }), svg("text", { y: 3.6 }, sign.letter)),
             ];
         }));
 }
@@ -63,19 +63,22 @@ function item(row, panel, scale, { opened, now, toggle, waive, noLines }) {
     return html("li", {}, html("div", { class: "row" }, html("div", { class: "label" }, button, state), track(row, scale)), lines);
 }
 
+/** The identifier of an app, with its user if the broker knows it. */
+export const appOf = ({ identifier, user }) => user === null ? identifier : say("app.ofUser", { app: identifier, user: String(user) });
+
 const logLine = (line, now) => html("li", {}, html("span", { class: "when" }, line.when ?? clock(line.at, now)), " ", html("b", {}, line.event), line.detail ? ` ${line.detail}` : "");
 
 function details(row, now, waive, noLines) {
     const lines = row.lines.map(line => logLine(line, now));
     return [
-        html("p", { class: "dim" }, `${row.identifier}${row.user === null ? "" : `, uid ${row.user}`}`),
-        row.detail ? html("p", {}, `${row.app.progress === "waived" ? "The administrator’s reason" : "Its message"}: ${row.detail}`) : null,
+        html("p", { class: "dim" }, appOf(row)),
+        row.detail ? html("p", {}, say(row.app.progress === "waived" ? "reasonOfWaiver" : "messageOf", { detail: row.detail })) : null,
         lines.length ? html("ul", {}, ...lines) : html("p", { class: "dim" }, noLines),
         waiver(row, waive),
     ].filter(Boolean);
 }
 
-const waiver = (row, waive) => waive && !row.done ? html("button", { type: "button", class: "small", "data-key": `waive ${row.key}`, click: () => waive(row) }, "Waive …") : null;
+const waiver = (row, waive) => waive && !row.done ? html("button", { type: "button", class: "small", "data-key": `waive ${row.key}`, click: () => waive(row) }, say("waive.button")) : null;
 
 /** Replaces the drawing. If the focus was in the box, it moves to the new element with the same key. */
 export function replace(box, drawn) {
@@ -87,16 +90,16 @@ export function replace(box, drawn) {
 
 /** Samples of the bars and signs that occur, with their meanings and widths. */
 function samples(rows) {
-    const bars = Object.keys(meaningsOfBars).filter(kind => rows.some(row => row.bars.some(bar => bar.kind === kind && (bar.isOpen || bar.to > bar.from))));
+    const drawn = bars.filter(kind => rows.some(row => row.bars.some(bar => bar.kind === kind && (bar.isOpen || bar.to > bar.from))));
     const kinds = Object.keys(signs).filter(kind => rows.some(row => row.marks.some(mark => mark.kind === kind)));
     return [
-        ...bars.map(kind => ({ meaning: meaningsOfBars[kind], width: 22, sample: svg("svg", { width: 22, height: 18, "aria-hidden": "true" }, svg("rect", { class: `segment ${kind}`, x: 1, y: 4, width: 20, height: 10, rx: 2 })) })),
-        ...kinds.map(kind => ({ meaning: signs[kind].meaning, width: 18, sample: svg("svg", { width: 18, height: 18, "aria-hidden": "true" },
+        ...drawn.map(kind => ({ meaning: meaningOfBar(kind), width: 22, sample: svg("svg", { width: 22, height: 18, "aria-hidden": "true" }, svg("rect", { class: `segment ${kind}`, x: 1, y: 4, width: 20, height: 10, rx: 2 })) })),
+        ...kinds.map(kind => ({ meaning: meaningOf(kind), width: 18, sample: svg("svg", { width: 18, height: 18, "aria-hidden": "true" },
             svg("g", { class: `mark ${signs[kind].style}`, transform: "translate(9 9)" }, svg("circle", { r: 8 }), svg("text", { y: 3.6 }, signs[kind].letter))) })),
     ];
 }
 
-const legend = rows => html("ul", { class: "legend", "aria-label": "Signs" }, ...samples(rows).map(({ sample, meaning }) => html("li", {}, sample, meaning)));
+const legend = rows => html("ul", { class: "legend", "aria-label": say("legend") }, ...samples(rows).map(({ sample, meaning }) => html("li", {}, sample, meaning)));
 
 /**
  * The waterfall as one picture that contains its colours and its style.
@@ -139,25 +142,27 @@ export function table(rows, now, { waive, noLines = "–" }) {
         const isLog = place === heads.length - 1;
         return html("td", { class: styles[place] }, !isLog ? cell : row.lines.length ? html("ul", {}, ...row.lines.map(line => logLine(line, now))) : noLines);
     })));
-    return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The round as a table", "data-key": "table" },
+    return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": say("table.label"), "data-key": "table" },
         html("table", {}, html("thead", {}, html("tr", {}, ...heads.map(head => html("th", { scope: "col" }, head)))), html("tbody", {}, ...lines)));
 }
+
+const meaningOfState = state => say(`day.${state}`);
 
 /** Draws the states of a day with a scale of hours, and a legend with the duration of each state. */
 export function day(segments, from, now, width) {
     const x = time => percent(time - from, now - from);
-    const bars = segments.map(segment => svg("rect", { class: `day ${segment.state}`, x: x(segment.from), width: percent(segment.to - segment.from, now - from), y: 2, height: 26 },
-        svg("title", {}, `${meanings[segment.state]}, ${clock(segment.from, now)} to ${clock(segment.to, now)}, ${span(segment.to - segment.from)}`)));
+    const drawn = segments.map(segment => svg("rect", { class: `day ${segment.state}`, x: x(segment.from), width: percent(segment.to - segment.from, now - from), y: 2, height: 26 },
+        svg("title", {}, say("day.segment", { state: meaningOfState(segment.state), from: clock(segment.from, now), to: clock(segment.to, now), time: span(segment.to - segment.from) }))));
     const hours = hoursOf(from, now, Math.max(2, Math.floor(width / 80)));
     const labels = hours.flatMap(hour => {
         const share = (hour.time - from) / (now - from);
         return [svg("line", { class: "tick", x1: x(hour.time), x2: x(hour.time), y1: 0, y2: 34 }), share > 0.03 && share < 0.97 ? svg("text", { class: "time", x: x(hour.time), y: 47 }, hour.label) : null].filter(Boolean);
     });
-    const totals = Object.keys(meanings).map(state => [state, segments.filter(segment => segment.state === state).reduce((sum, segment) => sum + segment.to - segment.from, 0)]).filter(([, sum]) => sum > 0);
-    const words = totals.map(([state, sum]) => `${meanings[state]} ${span(sum)}`).join(", ");
+    const totals = dayStates.map(state => [state, segments.filter(segment => segment.state === state).reduce((sum, segment) => sum + segment.to - segment.from, 0)]).filter(([, sum]) => sum > 0);
+    const words = totals.map(([state, sum]) => say("day.total", { state: meaningOfState(state), time: span(sum) }));
     return html("div", {},
-        svg("svg", { width: "100%", height: 52, role: "img", "aria-label": `The last 24 hours: ${words}` },
+        svg("svg", { width: "100%", height: 52, role: "img", "aria-label": say("day.label", { states: words.join("; ") }) },
             svg("defs", {}, svg("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("rect", { class: "hatch", width: 2, height: 6 }))),
-            ...bars, ...labels),
-        html("ul", { class: "legend" }, ...totals.map(([state, sum]) => html("li", {}, svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, svg("rect", { class: `day ${state}`, x: 1, y: 1, width: 20, height: 10 })), `${meanings[state]}, ${span(sum)}`))));
+            ...drawn, ...labels),
+        html("ul", { class: "legend" }, ...totals.map(([state], place) => html("li", {}, svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, svg("rect", { class: `day ${state}`, x: 1, y: 1, width: 20, height: 10 })), words[place]))));
 }

@@ -1,5 +1,7 @@
 // Keeps and filters the log's entries, and selects the rows in view. Pure.
 
+import { say } from "./texts.js";
+
 /** The number of entries that the page keeps. It drops the oldest ones first. */
 export const most = 10000;
 
@@ -14,11 +16,13 @@ export function merged(known, news) {
     return [...all.values()].sort((one, other) => one.sequence - other.sequence).slice(-most);
 }
 
+export const sessionOf = session => session === null ? "" : say("session.number", { session: String(session) });
+
 /** The entries that match, newest first. An empty criterion matches every entry. */
 export function filtered(entries, { text, event, app }) {
     const words = text.trim().toLowerCase();
     const fits = entry => (!event || entry.event === event) && (!app || entry.app === app) &&
-        (!words || `${entry.event} ${entry.app} ${entry.detail} session ${entry.session ?? ""}`.toLowerCase().includes(words));
+        (!words || `${entry.event} ${entry.app} ${entry.detail} ${sessionOf(entry.session)}`.toLowerCase().includes(words));
     const found = [];
     for (let index = entries.length - 1; index >= 0; index -= 1)
         if (fits(entries[index]))

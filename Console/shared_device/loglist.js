@@ -1,8 +1,9 @@
 // The log on the screen. Only the rows in view are elements, whatever the length of the log.
 
 import { html, at, offer, write } from "./dom.js";
-import { filtered, merged, style, visible } from "./entries.js";
-import { clock, count } from "./words.js";
+import { filtered, merged, sessionOf, style, visible } from "./entries.js";
+import { paragraph, say } from "./texts.js";
+import { clock } from "./words.js";
 
 export class LogList {
     #entries = [];
@@ -25,7 +26,7 @@ export class LogList {
         at("log-pause").addEventListener("click", () => {
             this.#isPaused = !this.#isPaused;
             at("log-pause").setAttribute("aria-pressed", String(this.#isPaused));
-            write(at("log-pause"), this.#isPaused ? "Go on" : "Pause");
+            write(at("log-pause"), say(this.#isPaused ? "log.goOn" : "log.pause"));
             this.add(this.#waiting.splice(0));
         });
         this.#show();
@@ -61,15 +62,14 @@ export class LogList {
     }
 
     #tell() {
-        const waiting = this.#waiting.length ? `; ${this.#waiting.length} more wait` : "";
-        const found = this.#shown.length === this.#entries.length ? "" : `${this.#shown.length} of `;
-        write(at("log-count"), `${found}${this.#entries.length === 1 ? "1 entry" : `${this.#entries.length} entries`}${waiting}, newest first.`);
+        const [found, count, waiting] = [this.#shown.length, this.#entries.length, this.#waiting.length];
+        write(at("log-count"), paragraph(found === count ? say("log.count", { count }) : say("log.found", { found, count }), waiting && say("log.waiting", { count: waiting })));
     }
 
     #show() {
         const sorted = values => [...new Set(values)].filter(Boolean).sort();
-        offer(at("log-event"), [["", "any"], ...sorted(this.#entries.map(entry => entry.event)).map(event => [event, event])]);
-        offer(at("log-app"), [["", "any"], ...sorted(this.#entries.map(entry => entry.app)).map(app => [app, this.#name(app)])]);
+        offer(at("log-event"), [["", say("any")], ...sorted(this.#entries.map(entry => entry.event)).map(event => [event, event])]);
+        offer(at("log-app"), [["", say("any")], ...sorted(this.#entries.map(entry => entry.app)).map(app => [app, this.#name(app)])]);
         const before = this.#shown[0]?.sequence ?? 0;
         this.#shown = filtered(this.#entries, { text: at("log-text").value, event: at("log-event").value, app: at("log-app").value });
         // New entries come first. If the user has scrolled down, the rows in view keep their places.
@@ -91,13 +91,13 @@ export class LogList {
             const place = first + index;
             const row = html("li", { "aria-setsize": this.#shown.length, "aria-posinset": place + 1, title: entry.detail || null },
                 html("span", { class: "when" }, clock(entry.at, now)), html("span", { class: `event ${style(entry.event)}` }, entry.event),
-                html("span", { class: "session" }, entry.session === null ? "" : `session ${entry.session}`),
+                html("span", { class: "session" }, sessionOf(entry.session)),
                 html("span", { class: "what" }, [entry.app && this.#name(entry.app), entry.detail].filter(Boolean).join(" · ")));
             row.style.top = `${place * height}px`;
             return row;
         }));
         if (!this.#shown.length)
-            this.#space.replaceChildren(html("li", { class: "dim" }, this.#entries.length ? "No entry matches." : "No entry yet."));
-        at("log-lines").setAttribute("aria-label", `Entries of the log, newest first, ${count(this.#shown.length, "row")}`);
+            this.#space.replaceChildren(html("li", { class: "dim" }, say(this.#entries.length ? "log.noMatch" : "log.empty")));
+        at("log-lines").setAttribute("aria-label", say("log.label", { count: this.#shown.length }));
     }
 }

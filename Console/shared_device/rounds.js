@@ -1,37 +1,44 @@
 // A round of cleanup as rows on one time axis. Pure: does not draw.
 
+import { paragraph, say } from "./texts.js";
+
 /**
  * The signs of events. Each has a character, because paper shows no colours. The log of a device has only the first
  * seven events; a result of `shared-device check` has the others, too.
  */
 export const signs = {
-    told: { letter: "T", style: "told", meaning: "asks and is told" },
-    begun: { letter: "B", style: "told", meaning: "begins to clean up" },
-    finished: { letter: "F", style: "good", meaning: "reports: clean" },
-    failed: { letter: "!", style: "bad", meaning: "could not clean up" },
-    waived: { letter: "W", style: "bad", meaning: "waived" },
-    enforced: { letter: "E", style: "bad", meaning: "enforced" },
-    interrupted: { letter: "×", style: "fault", meaning: "ended before it was done" },
-    signIn: { letter: "I", style: "account", meaning: "sign-in" },
-    signOut: { letter: "O", style: "account", meaning: "sign-out" },
-    broadcast: { letter: "A", style: "account", meaning: "broadcast: all apps ask" },
-    stopped: { letter: "=", style: "fault", meaning: "stopped" },
-    continued: { letter: "›", style: "fault", meaning: "goes on" },
-    killed: { letter: "×", style: "fault", meaning: "killed" },
-    started: { letter: "S", style: "life", meaning: "starts" },
-    ended: { letter: "E", style: "life", meaning: "ends" },
-    spoofed: { letter: "?", style: "fault", meaning: "spoofed broadcast" },
+    told: { letter: "T", style: "told" },
+    begun: { letter: "B", style: "told" },
+    finished: { letter: "F", style: "good" },
+    failed: { letter: "!", style: "bad" },
+    waived: { letter: "W", style: "bad" },
+    enforced: { letter: "E", style: "bad" },
+    interrupted: { letter: "×", style: "fault" },
+    signIn: { letter: "I", style: "account" },
+    signOut: { letter: "O", style: "account" },
+    broadcast: { letter: "A", style: "account" },
+    stopped: { letter: "=", style: "fault" },
+    continued: { letter: "›", style: "fault" },
+    killed: { letter: "×", style: "fault" },
+    started: { letter: "S", style: "life" },
+    ended: { letter: "E", style: "life" },
+    spoofed: { letter: "?", style: "fault" },
 };
 
 const states = {
-    owed: { sign: "○", word: "has not heard of it", style: "waits" },
-    told: { sign: "◔", word: "was told", style: "waits" },
-    begun: { sign: "◑", word: "cleans up", style: "waits" },
-    failed: { sign: "✗", word: "failed", style: "bad" },
-    finished: { sign: "✓", word: "clean", style: "good" },
-    waived: { sign: "W", word: "waived", style: "bad" },
-    enforced: { sign: "E", word: "stopped, and its data deleted in its place", style: "bad" },
+    owed: { sign: "○", style: "waits" },
+    told: { sign: "◔", style: "waits" },
+    begun: { sign: "◑", style: "waits" },
+    failed: { sign: "✗", style: "bad" },
+    finished: { sign: "✓", style: "good" },
+    waived: { sign: "W", style: "bad" },
+    enforced: { sign: "E", style: "bad" },
 };
+
+export const meaningOf = kind => say(`sign.${kind}`);
+
+/** A mark in words, with its time. */
+export const saidOf = (mark, span) => say(mark.at < 0 ? "sign.before" : "sign.after", { what: meaningOf(mark.kind), time: span(Math.abs(mark.at)) });
 
 export const isSettled = app => ["finished", "waived", "enforced"].includes(app.progress);
 
@@ -46,7 +53,9 @@ export function rowsOf(round, entries, now, name, span) {
     const elapsed = Math.max(0, now - round.endedAt);
     const rows = round.apps.map(app => {
         const lines = own.filter(entry => entry.app === app.identifier && (app.user === null || entry.user === null || entry.user === app.user));
-        const state = Object.hasOwn(states, app.progress) ? states[app.progress] : { sign: "?", word: app.progress, style: "waits" };
+        const isKnown = Object.hasOwn(states, app.progress);
+        const state = isKnown ? states[app.progress] : { sign: "?", style: "waits" };
+        const progress = isKnown ? say(`progress.${app.progress}`) : app.progress;
         const done = isSettled(app);
         const end = done ? app.finished ?? app.begun ?? app.told ?? 0 : elapsed;
         const marks = [];
@@ -67,8 +76,8 @@ export function rowsOf(round, entries, now, name, span) {
             bars.push({ kind: "heard", from: heard, to: app.begun, isOpen: false });
         if (heard !== null)
             bars.push({ kind: app.progress === "failed" ? "broken" : "cleaning", from: app.begun ?? heard, to: Math.max(end, app.begun ?? heard), isOpen: !done });
-        const word = done && app.progress === "finished" && app.finished !== null ? `${state.word} after ${span(app.finished)}`
-            : !done && !app.runs ? `${state.word}, is not running` : state.word;
+        const word = done && app.progress === "finished" && app.finished !== null ? say("progress.finished.after", { time: span(app.finished) })
+            : !done && !app.runs ? say("progress.notRunning", { progress }) : progress;
         return {
             key: `${app.identifier} ${app.user ?? ""}`, identifier: app.identifier, user: app.user, name: name(app.identifier), done, sign: state.sign, word, style: state.style,
             bars, marks: marks.sort((one, other) => one.at - other.at), detail: app.detail, lines, app,
@@ -83,12 +92,12 @@ export function rowsOf(round, entries, now, name, span) {
  */
 export function tableOf(rows, span) {
     const time = value => value === null ? "–" : span(value);
-    const besides = row => row.marks.filter(mark => !["told", "begun", "finished"].includes(mark.kind)).map(mark => `${signs[mark.kind].meaning} after ${span(mark.at)}`).join(", ");
+    const besides = row => row.marks.filter(mark => !["told", "begun", "finished"].includes(mark.kind)).map(mark => saidOf(mark, span)).join(", ");
     return {
-        heads: ["App", "User", "State", "Told after", "Began after", "Ended after", "Besides", "Its message", "Log"],
+        heads: ["app", "user", "state", "told", "begun", "ended", "besides", "message", "log"].map(head => say(`table.${head}`)),
         cells: rows.map(row => [
             row.name, row.user === null ? "–" : String(row.user), `${row.sign} ${row.word}`, time(row.app.told), time(row.app.begun), time(row.app.finished),
-            besides(row) || "–", row.detail ? (row.app.progress === "waived" ? `The administrator’s reason: ${row.detail}` : row.detail) : "–",
+            besides(row) || "–", row.detail ? (row.app.progress === "waived" ? say("reasonOfWaiver", { detail: row.detail }) : row.detail) : "–",
             row.lines.map(line => `${line.event}${line.detail ? ` ${line.detail}` : ""}`).join("; ") || "–",
         ]),
     };
@@ -133,17 +142,21 @@ export function spread(wanted, gap, length) {
 
 export function summaryOf(round, now, span) {
     const owing = round.apps.filter(app => !isSettled(app));
-    const last = Math.max(0, ...round.apps.map(app => app.finished ?? 0));
+    const total = round.apps.length;
+    const time = span(Math.max(0, ...round.apps.map(app => app.finished ?? 0)));
     const waived = round.apps.filter(app => app.progress === "waived").length;
     const enforced = round.apps.filter(app => app.progress === "enforced").length;
-    if (round.apps.length === 0)
-        return { style: "good", text: "✓ No app held data of this session." };
-    if (owing.length === 0 && !waived && enforced)
-        return { style: "bad", text: `E Complete after ${span(last)}: ${enforced} of ${round.apps.length} stopped, and the data deleted in their place.` };
+    if (total === 0)
+        return { style: "good", text: `✓ ${say("summary.none")}` };
+    if (owing.length === 0 && waived)
+        return { style: "bad", text: `W ${say("summary.waived", { time, count: waived, total })}` };
+    if (owing.length === 0 && enforced)
+        return { style: "bad", text: `E ${say("summary.enforced", { time, count: enforced, total })}` };
     if (owing.length === 0)
-        return waived ? { style: "bad", text: `W Closed after ${span(last)}: ${waived} of ${round.apps.length} waived by an administrator.` }
-            : { style: "good", text: `✓ Every app reported its data deleted, the last one after ${span(last)}.` };
+        return { style: "good", text: `✓ ${say("summary.clean", { time })}` };
     const failed = owing.filter(app => app.progress === "failed").length;
-    const words = `${owing.length} of ${round.apps.length} ${owing.length === 1 ? "owes" : "owe"} a cleanup for ${span(Math.max(0, now - round.endedAt))}`;
-    return { style: failed || round.outcome === "expired" ? "bad" : "waits", text: `${failed ? "✗" : "◑"} ${words}${failed ? `; ${failed} failed` : ""}${round.outcome === "expired" ? "; the next sign-in no longer waits for them" : ""}.` };
+    const isExpired = round.outcome === "expired";
+    const words = paragraph(say("summary.owing", { count: owing.length, total, time: span(Math.max(0, now - round.endedAt)) }),
+        failed && say("summary.failed", { count: failed }), isExpired && say("summary.expired"));
+    return { style: failed || isExpired ? "bad" : "waits", text: `${failed ? "✗" : "◑"} ${words}` };
 }

@@ -2,10 +2,11 @@
 
 import { at, html, offer, write } from "../shared_device/dom.js";
 import { visible } from "../shared_device/entries.js";
-import { clock, count } from "../shared_device/words.js";
-import { found, networkOf, noteOf, signedInOf, stateOf, states } from "./rows.js";
+import { say } from "../shared_device/texts.js";
+import { clock } from "../shared_device/words.js";
+import { found, nameOf, networkOf, noteOf, reportOf, signedInOf, stateOf, states } from "./rows.js";
 
-const columns = ["Device", "State", "Signed in", "Network", "Last report", "Groups", "Notes"];
+const columns = ["device", "state", "signedIn", "network", "lastReport", "groups", "notes"];
 
 export class DeviceList {
     #rows = new Map();
@@ -15,7 +16,7 @@ export class DeviceList {
     #now;
     #open;
     #box = at("device-list");
-    #head = html("div", { role: "row", class: "grid-row head", "aria-rowindex": 1 }, ...columns.map(name => html("span", { role: "columnheader" }, name)));
+    #head = html("div", { role: "row", class: "grid-row head", "aria-rowindex": 1 }, ...columns.map(name => html("span", { role: "columnheader" }, say(`fact.${name}`))));
     #space = html("div", { role: "rowgroup", class: "space" });
 
     /** now: returns the controller's time, in seconds since 1970. open: called with the name of a device. */
@@ -31,7 +32,7 @@ export class DeviceList {
                 this.#choose(name);
         });
         new ResizeObserver(() => this.#draw()).observe(this.#box);
-        offer(at("device-state"), [["", "any"], ...Object.keys(states).filter(state => state !== "none").map(state => [state, state]), ["none", "no order"]]);
+        offer(at("device-state"), [["", say("any")], ...Object.keys(states).map(state => [state, nameOf({ state })])]);
         for (const control of ["device-text", "device-state"])
             at(control).addEventListener("input", () => this.show(this.#rows));
     }
@@ -40,8 +41,8 @@ export class DeviceList {
     show(rows) {
         this.#rows = rows;
         this.#shown = found([...rows.values()], { text: at("device-text").value, state: at("device-state").value });
-        const all = count(rows.size, "device");
-        write(at("device-count"), this.#shown.length === rows.size ? `${all}, the worst first.` : `${this.#shown.length} of ${all}, the worst first.`);
+        const [shown, count] = [this.#shown.length, rows.size];
+        write(at("device-count"), shown === count ? say("devices.count", { count }) : say("devices.found", { found: shown, count }));
         this.#draw();
     }
 
@@ -83,7 +84,7 @@ export class DeviceList {
         this.#box.setAttribute("aria-rowcount", String(this.#shown.length + 1));
         const rows = this.#shown.slice(first, end).map((row, index) => this.#row(row, first + index, height, now));
         if (!rows.length)
-            rows.push(html("div", { role: "row", class: "grid-row empty dim" }, html("span", { role: "gridcell" }, this.#rows.size ? "No device matches." : "No device is in the list.")));
+            rows.push(html("div", { role: "row", class: "grid-row empty dim" }, html("span", { role: "gridcell" }, say(this.#rows.size ? "devices.noMatch" : "devices.none"))));
         this.#space.replaceChildren(...rows);
         const active = rows.find(row => row.dataset.name === this.#active);
         if (active)
@@ -98,9 +99,9 @@ export class DeviceList {
         const isActive = row.name === this.#active;
         const drawn = html("div", { role: "row", id: `device-${place}`, class: `grid-row${isActive ? " active" : ""}`, "aria-rowindex": place + 2, "aria-selected": String(isActive), "data-name": row.name },
             html("span", { role: "gridcell", class: "device" }, row.name),
-            html("span", { role: "gridcell", class: `state ${state.style}` }, html("span", { "aria-hidden": "true" }, `${state.sign} `), row.state || "no order"),
+            html("span", { role: "gridcell", class: `state ${state.style}` }, html("span", { "aria-hidden": "true" }, `${state.sign} `), nameOf(row)),
             html("span", { role: "gridcell", class: "session", title: signedInOf(row) }, signedInOf(row)), html("span", { role: "gridcell", class: "network" }, networkOf(row)),
-            html("span", { role: "gridcell", class: "when" }, row.reportedAt === null ? "never" : clock(row.reportedAt, now)),
+            html("span", { role: "gridcell", class: "when" }, reportOf(row, now)),
             html("span", { role: "gridcell", class: "groups" }, row.groups.join(" ")), html("span", { role: "gridcell", class: "note", title: note || null }, note));
         drawn.style.top = `${place * height}px`;
         return drawn;

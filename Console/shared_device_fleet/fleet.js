@@ -3,11 +3,15 @@
 import { problemOf } from "../shared_device/answers.js";
 import { at, fill, followTheme, html, offer, svg, write } from "../shared_device/dom.js";
 import * as drawing from "../shared_device/drawing.js";
+import { loadTexts } from "../shared_device/language.js";
 import { isSettled, rowsOf, summaryOf, tableOf } from "../shared_device/rounds.js";
-import { busy, clock, count, namesOf, span } from "../shared_device/words.js";
+import { paragraph, say } from "../shared_device/texts.js";
+import { clock, namesOf, span } from "../shared_device/words.js";
 import { Controller, deviceOf, ordersOf, pageOf, progressOf } from "./controller.js";
 import { DeviceList } from "./devicelist.js";
-import { networkOf, noteOf, partsOf, restated, sentenceOf, signedInOf, standingOf, stateOf, states, stuckOf, termOf, updated } from "./rows.js";
+import { meaningOf, nameOf, networkOf, noteOf, partsOf, reportOf, restated, sentenceOf, signedInOf, standingOf, stateOf, states, stuckOf, termOf, updated } from "./rows.js";
+
+await loadTexts();
 
 const controller = new Controller();
 const state = {
@@ -94,7 +98,7 @@ async function follow() {
             about = "";
             const link = problemOf(error);
             if (link !== state.link)
-                write(at("announcement"), link === "denied" ? "You may not see this fleet." : link === "busy" ? busy : "The controller does not respond: how the devices are is unknown.");
+                write(at("announcement"), say(link === "denied" ? "fleet.denied" : link === "busy" ? "tooOften" : "controller.unknown"));
             state.link = link;
             // The right to see the fleet has ended, so the page removes everything that it showed.
             if (link === "denied")
@@ -128,7 +132,7 @@ async function pages(changedAfter, order, waits) {
 /** Announces a new order and its end to screen readers, in one sentence. */
 function announce(before, progress) {
     if (progress && (before?.number !== progress.number || before.undone > 0 && progress.undone === 0))
-        write(at("announcement"), `Order ${progress.number}: ${sentenceOf(progress).text.slice(2)}`);
+        write(at("announcement"), say("announce.order", { order: String(progress.number), sentence: sentenceOf(progress).text.replace(/^[✓◑] /, "") }));
 }
 
 async function openDevice(name, isAsked) {
@@ -184,16 +188,16 @@ function drawNow() {
 function drawNotice() {
     const notice = at("notice");
     const { link, answeredAt, about } = state;
-    const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem,
-        about.refusal && `The MQTT server rejects an order; the controller repeats it until the server accepts it: ${about.refusal}`, about.warning].filter(Boolean);
+    const problems = link !== "known" ? [] : [about.isConnected ? "" : say("controller.alone"), about.problem,
+        about.refusal && say("controller.refusal", { refusal: about.refusal }), about.warning].filter(Boolean);
     notice.hidden = link === "asking" || link === "known" && !problems.length;
-    const time = answeredAt ? `Its last response is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not responded since this page was opened.";
+    const time = answeredAt ? say("lastResponse", { time: clock(answeredAt, now()) }) : say("noResponseYet");
     if (link === "gone" || link === "busy") {
-        const words = link === "busy" ? [html("strong", {}, "The controller does not respond to this page."), ` ${busy} ${time}`] : [html("strong", {}, "The controller does not respond."), ` ${time}`];
+        const words = link === "busy" ? [html("strong", {}, say("controller.busy")), ` ${paragraph(say("tooOften"), time)}`] : [html("strong", {}, say("controller.gone")), ` ${time}`];
         fill(notice, `${link} ${time}`, ...words);
     } else if (link === "denied") {
-        fill(notice, "denied", html("strong", {}, "You may not see this fleet."), " Turn on administrative access, at the top of this window: the controller serves only root and its own user. ",
-            html("button", { type: "button", click: () => controller.reconnect() }, "Ask again"));
+        fill(notice, "denied", html("strong", {}, say("fleet.denied")), ` ${say("fleet.denied.remedy")} `,
+            html("button", { type: "button", click: () => controller.reconnect() }, say("askAgain")));
     } else {
         fill(notice, problems.join(" "), ...problems.map(problem => html("p", {}, `⚠ ${problem}`)));
     }
@@ -202,19 +206,19 @@ function drawNotice() {
 function drawOrder() {
     const { link, about, progress, orders } = state;
     const isKnown = link === "known";
-    write(at("order-heading"), link === "asking" ? "Asking the controller …" : !about ? "Unknown" : progress ? `Order ${progress.number}${isKnown ? "" : ", as it was"}` : "No order was given yet");
-    offer(at("order-choice"), orders.length ? orders.map(order => [String(order.number), `${order.number}, ${order.isForAll ? "all devices" : count(order.devices, "device")}`]) : [["", "none yet"]]);
+    write(at("order-heading"), link === "asking" ? say("controller.asking") : !about ? say("unknown") : progress ? say(isKnown ? "order.heading" : "order.heading.old", { order: String(progress.number) }) : say("order.none"));
+    offer(at("order-choice"), orders.length ? orders.map(order => [String(order.number), say(order.isForAll ? "order.ofAll" : "order.ofSome", { order: String(order.number), count: order.devices })]) : [["", say("noneYet")]]);
     at("order-choice").disabled = !isKnown || !orders.length;
     if (progress && at("order-choice").value !== String(progress.number))
         at("order-choice").value = String(progress.number);
-    write(at("controller"), about ? `${count(about.listed, "device")} in the list${about.unlisted ? `; ${about.unlisted} more report and are not in it` : ""}.` : "");
+    write(at("controller"), about ? paragraph(say("devices.listed", { count: about.listed }), about.unlisted && say("devices.unlisted", { count: about.unlisted })) : "");
     if (!progress) {
-        write(at("order-words"), about ? "An order signs devices out: shared-device fleet sign-out." : "");
+        write(at("order-words"), about ? say("order.how") : "");
         return fill(at("order-drawing"), "");
     }
     const sentence = sentenceOf(progress);
-    const given = progress.at === null ? "" : ` Given at ${clock(progress.at, now())}${progress.reason ? `: ${progress.reason}` : ""}.`;
-    write(at("order-words"), `${sentence.text}${given}`);
+    const given = { time: progress.at === null ? "" : clock(progress.at, now()), reason: progress.reason };
+    write(at("order-words"), paragraph(sentence.text, given.time && say(given.reason ? "order.given.reason" : "order.given", given)));
     at("order-words").className = sentence.style;
     const parts = partsOf(progress);
     fill(at("order-drawing"), JSON.stringify(parts), bar(parts), legend(parts));
@@ -222,16 +226,18 @@ function drawOrder() {
 
 const percent = value => `${(100 * value).toFixed(3)}%`;
 
+const partOf = part => say("order.part", { count: part.count, state: nameOf(part), meaning: meaningOf(part.state) });
+
 function bar(parts) {
-    const words = parts.map(part => `${part.count} ${part.state}`).join(", ");
-    return svg("svg", { class: "progress", width: "100%", height: 26, role: "img", "aria-label": `How far the devices are: ${words}` },
-        ...parts.map(part => svg("rect", { class: `part ${part.state}`, x: percent(part.from), width: percent(part.to - part.from), y: 2, height: 22 }, svg("title", {}, `${part.count} ${part.state}: ${states[part.state].meaning}`))));
+    const words = parts.map(partOf).join("; ");
+    return svg("svg", { class: "progress", width: "100%", height: 26, role: "img", "aria-label": say("order.label", { states: words }) },
+        ...parts.map(part => svg("rect", { class: `part ${part.state}`, x: percent(part.from), width: percent(part.to - part.from), y: 2, height: 22 }, svg("title", {}, partOf(part)))));
 }
 
 function legend(parts) {
     return html("ul", { class: "legend" }, ...parts.map(part => html("li", {},
         svg("svg", { width: 22, height: 12, "aria-hidden": "true" }, svg("rect", { class: `part ${part.state}`, x: 1, y: 1, width: 20, height: 10 })),
-        html("span", { "aria-hidden": "true" }, states[part.state].sign), `${part.count} ${part.state}: ${states[part.state].meaning}`)));
+        html("span", { "aria-hidden": "true" }, states[part.state].sign), partOf(part))));
 }
 
 let drawnRounds = "";
@@ -244,17 +250,17 @@ function drawDevice() {
     at("device").dataset.link = state.isStale ? "gone" : "known";
     write(at("device-heading"), device.name);
     const standing = states[stateOf(device)];
-    const facts = [["State", `${standing.sign} ${device.state || "no order"}: ${standing.meaning}`], ["Signed in", signedInOf(device)], ["Network", networkOf(device)],
-        ["Last report", device.reportedAt === null ? "never" : clock(device.reportedAt, time)], ["Groups", device.groups.join(" ")], ["Certificate", termOf(device, time)], ["Notes", noteOf(device, time)],
-        ["Response", state.isStale ? "The controller has not responded about this device, and the request is repeated. The page shows the last known state." : ""]].filter(([, value]) => value);
-    fill(at("device-facts"), JSON.stringify(facts), ...facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
+    const facts = [["state", `${standing.sign} ${say("state.withMeaning", { state: nameOf(device), meaning: meaningOf(stateOf(device)) })}`], ["signedIn", signedInOf(device)], ["network", networkOf(device)],
+        ["lastReport", reportOf(device, time)], ["groups", device.groups.join(" ")], ["certificate", termOf(device, time)], ["notes", noteOf(device, time)],
+        ["response", state.isStale ? say("device.stale") : ""]].filter(([, value]) => value);
+    fill(at("device-facts"), JSON.stringify(facts), ...facts.map(([name, value]) => html("div", {}, html("dt", {}, say(`fact.${name}`)), html("dd", {}, value))));
     const latest = device.rounds[device.rounds.length - 1];
-    offer(at("round-choice"), device.rounds.length ? [...device.rounds].reverse().map(round => [String(round.session), round === latest ? `${round.session} (last)` : String(round.session)]) : [["", "none yet"]]);
+    offer(at("round-choice"), device.rounds.length ? [...device.rounds].reverse().map(round => [String(round.session), round === latest ? say("round.latest", { session: String(round.session) }) : String(round.session)]) : [["", say("noneYet")]]);
     const round = device.rounds.find(each => each.session === state.session) ?? latest;
     at("round-choice").disabled = at("as-table").disabled = !round;
     const box = at("waterfall");
     if (!round) {
-        write(at("round-summary"), "It has reported no cleanup.");
+        write(at("round-summary"), say("device.noRound"));
         drawnRounds = "";
         return box.replaceChildren();
     }
@@ -265,8 +271,8 @@ function drawDevice() {
 function drawRound(round, time, box) {
     // Without the time of the sign-out it is unknown how long an app has owed its cleanup.
     const end = round.hasTime ? time : round.endedAt;
-    const summary = round.apps.length ? summaryOf(round, end, span) : round.outcome === "complete" ? { style: "good", text: "✓ No app owes a cleanup." } : { style: "waits", text: "◑ Apps owe a cleanup." };
-    write(at("round-summary"), `${summary.text}${round.hasTime ? ` The session ended at ${clock(round.endedAt, time)}.` : ""}${round.more ? ` ${count(round.more, "more app")} not reported by the device.` : ""}`);
+    const summary = round.apps.length ? summaryOf(round, end, span) : round.outcome === "complete" ? { style: "good", text: `✓ ${say("summary.allDone")}` } : { style: "waits", text: `◑ ${say("summary.appsOwe")}` };
+    write(at("round-summary"), paragraph(summary.text, round.hasTime && say("round.endedAt", { time: clock(round.endedAt, time) }), round.more && say("round.more", { count: round.more })));
     at("round-summary").className = summary.style;
     const rows = rowsOf(round, [], end, namesOf(round.apps.map(app => app.identifier)), span);
     const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
@@ -274,7 +280,7 @@ function drawRound(round, time, box) {
     if (key === drawnRounds)
         return;
     drawnRounds = key;
-    const noLines = "The device’s own log has the entries.";
+    const noLines = say("device.noLines");
     drawing.replace(box, state.isTable ? drawing.table(rows, time, { waive: null, noLines }) : drawing.waterfall(rows, track, state.openRows, time, { toggle, waive: null, noLines }));
 }
 

@@ -1,21 +1,26 @@
 // The fleet's devices as rows, and an order's progress as a bar. Pure: does not draw.
 
-import { clock, count, span } from "../shared_device/words.js";
+import { sessionOf } from "../shared_device/entries.js";
+import { listed, paragraph, say } from "../shared_device/texts.js";
+import { clock, span } from "../shared_device/words.js";
 
 /** The states, worst first. `none`: no order includes the device. */
 export const states = {
-    unknown: { sign: "?", style: "bad", meaning: "has never reported" },
-    refused: { sign: "✗", style: "bad", meaning: "does not carry out the order" },
-    unreachable: { sign: "⌁", style: "bad", meaning: "no report that counts" },
-    stuck: { sign: "!", style: "bad", meaning: "apps owe for over a minute, or have failed" },
-    cleaning: { sign: "◑", style: "waits", meaning: "signed out, apps owe" },
-    nobody: { sign: "○", style: "good", meaning: "no account was signed in" },
-    clean: { sign: "✓", style: "good", meaning: "signed out, all data deleted" },
-    none: { sign: "–", style: "dim", meaning: "no order includes the device" },
+    unknown: { sign: "?", style: "bad" },
+    refused: { sign: "✗", style: "bad" },
+    unreachable: { sign: "⌁", style: "bad" },
+    stuck: { sign: "!", style: "bad" },
+    cleaning: { sign: "◑", style: "waits" },
+    nobody: { sign: "○", style: "good" },
+    clean: { sign: "✓", style: "good" },
+    none: { sign: "–", style: "dim" },
 };
 
 const order = Object.keys(states);
 export const stateOf = row => Object.hasOwn(states, row.state) ? row.state : row.state ? "unknown" : "none";
+/** The state in a word. A state that this page does not know is shown as received. */
+export const nameOf = row => Object.hasOwn(states, row.state) || !row.state ? say(`state.${stateOf(row)}`) : row.state;
+export const meaningOf = state => say(`state.${state}.meaning`);
 export const isDone = row => row.state === "clean" || row.state === "nobody";
 
 /** The rows that match, worst first. An empty criterion matches every row. */
@@ -33,18 +38,18 @@ export function noteOf(row, now) {
     const notes = [];
     if (row.owing.length) {
         const more = Math.max(0, (row.owes ?? 0) - row.owing.length);
-        notes.push(`owes: ${row.owing.join(", ")}${more ? `, ${more} more` : ""}`);
+        notes.push(say("note.owes", { apps: listed(more ? [...row.owing, say("note.more", { count: more })] : row.owing) }));
     }
     if (row.state === "unreachable" && row.since !== null)
-        notes.push(`last report ${clock(row.since, now)}`);
+        notes.push(say("note.since", { time: clock(row.since, now) }));
     if (row.signsOutBy !== null)
-        notes.push(`if it runs, its session ends by itself by ${clock(row.signsOutBy, now)}`);
+        notes.push(say("note.signsOutBy", { time: clock(row.signsOutBy, now) }));
     if (row.detail)
         notes.push(row.detail);
     if (!row.isListed)
-        notes.push("not in the list");
+        notes.push(say("note.unlisted"));
     if (row.clockOffset !== null)
-        notes.push(`its clock is off by ${span(Math.abs(row.clockOffset))}`);
+        notes.push(say("note.clock", { time: span(Math.abs(row.clockOffset)) }));
     return [...notes, ...row.problems].join("; ");
 }
 
@@ -53,18 +58,20 @@ export function termOf(row, now) {
     if (row.certificateEnd === null)
         return "";
     const days = Math.floor((row.certificateEnd - now) / 86400);
-    return days < 0 ? "has ended" : days === 0 ? "ends within a day" : `ends in ${count(days, "day")}`;
+    return days < 0 ? say("certificate.ended") : days === 0 ? say("certificate.endsSoon") : say("certificate.ends", { count: days });
 }
 
-export const networkOf = row => row.isOnline === null ? "unknown" : row.isOnline ? "online" : "away";
+export const reportOf = (row, now) => row.reportedAt === null ? say("report.never") : clock(row.reportedAt, now);
+export const networkOf = row => say(row.isOnline === null ? "network.unknown" : row.isOnline ? "network.online" : "network.away");
 /** The session on the device. If the device is not known to be online, the value is that of its last report. */
 export function signedInOf(row) {
     if (!row.mode)
         return "–";
     // The device's broker does not respond.
     if (row.mode === "unknown")
-        return "unknown";
-    return (row.session === null ? "no account" : `session ${row.session}`) + (row.isOnline === true ? "" : " at the last report");
+        return say("session.unknown");
+    const what = row.session === null ? say("session.none") : sessionOf(row.session);
+    return row.isOnline === true ? what : say("session.atLastReport", { what });
 }
 
 /** An order's states as parts of the bar, best first. */
@@ -79,12 +86,11 @@ export function partsOf({ counts, total }) {
 
 export function sentenceOf(progress) {
     if (progress.total === 0)
-        return { style: "waits", text: "No device of the order is in the list: there is nothing to wait for." };
-    const done = progress.total - progress.undone;
-    const apps = (number, what) => number ? ` ${count(number, "app")} ${number === 1 ? "was" : "were"} ${what}.` : "";
-    const without = apps(progress.waived, "waived on the devices") + apps(progress.enforced ?? 0, "stopped by the devices, and the data deleted in their place");
-    return progress.undone === 0 ? { style: "good", text: `✓ All ${count(progress.total, "device")} have done it.${without}` }
-        : { style: "waits", text: `◑ ${done} of ${count(progress.total, "device")} have done it, ${progress.undone} ${progress.undone === 1 ? "has" : "have"} not.${without}` };
+        return { style: "waits", text: say("order.empty") };
+    const { total, undone, waived, enforced } = progress;
+    const words = paragraph(undone === 0 ? say("order.done", { count: total }) : say("order.undone", { done: total - undone, total, count: undone }),
+        waived && say("order.waived", { count: waived }), enforced && say("order.enforced", { count: enforced }));
+    return undone === 0 ? { style: "good", text: `✓ ${words}` } : { style: "waits", text: `◑ ${words}` };
 }
 
 /** A copy of the rows in which the changed devices replace their old rows. */

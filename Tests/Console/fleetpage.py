@@ -22,7 +22,7 @@ def tests_of_fleet(device, pages):
         page.goto(fleet_alone)
         pages["fleet"] = page
         expect(page.locator("#order-heading")).to_have_text("No order was given yet")
-        expect(page.locator("#device-count")).to_contain_text("10001 devices", timeout=30_000)
+        expect(page.locator("#device-count")).to_contain_text("10,001 devices", timeout=30_000)
         assert page.locator("#device-list [data-name]").count() < 60
         assert page.locator("#device-list").get_attribute("aria-rowcount") == "10002"
         page.locator("#device-list").focus()
@@ -42,13 +42,13 @@ def tests_of_fleet(device, pages):
         device.stop(hostile)
         fleet.sign_out("--group", "shop")
         expect(page.locator("#order-heading")).to_have_text(re.compile("Order [0-9]+"))
-        expect(page.locator("#order-words")).to_contain_text("0 of 10001 devices have done it")
+        expect(page.locator("#order-words")).to_contain_text("0 of 10,001 devices have done it")
         expect(page.locator("#order-words")).to_contain_text("shift is over")
-        announced(page, re.compile("^Order [0-9]+: 0 of 10001 devices have done it"))
-        expect(page.locator("#order .legend")).to_contain_text("10000 unknown")
+        announced(page, re.compile("^Order [0-9]+: 0 of 10,001 devices have done it"))
+        expect(page.locator("#order .legend")).to_contain_text("10,000 unknown")
         page.locator("#device-text").focus()
         page.keyboard.type("ward-")
-        expect(page.locator("#device-count")).to_contain_text("1 of 10001 devices")
+        expect(page.locator("#device-count")).to_contain_text("1 of 10,001 devices")
         row = page.locator("#device-list [data-name='ward-1']")
         expect(row.locator(".state")).to_contain_text("cleaning")
         expect(row.locator(".note")).to_contain_text(hostile)
@@ -72,7 +72,7 @@ def tests_of_fleet(device, pages):
         device.go_on(hostile)
         expect(page.locator("#device .rows > li .state", has_text="clean after")).to_have_count(4)
         expect(row.locator(".state")).to_contain_text("clean")
-        expect(page.locator("#order-words")).to_contain_text("1 of 10001 devices have done it")
+        expect(page.locator("#order-words")).to_contain_text("1 of 10,001 devices have done it")
         page.locator("#device-heading").focus()
         page.keyboard.press("Escape")
         expect(page.locator("#device-list")).to_be_focused()
@@ -90,9 +90,9 @@ def tests_of_fleet(device, pages):
         expect(page.locator("#notice")).to_be_hidden()
         greyed(page, "#devices", False)
         fleet.sign_out("--device", "ward-1")
-        expect(page.locator("#order-words")).to_contain_text("All 1 device have done it")
+        expect(page.locator("#order-words")).to_contain_text("The one device has done it")
         page.locator("#order-choice").select_option(index=1)
-        expect(page.locator("#order-words")).to_contain_text("1 of 10001 devices have done it")
+        expect(page.locator("#order-words")).to_contain_text("1 of 10,001 devices have done it")
 
     def many_choices():
         """However often the user chooses another order, at most one request waits at the controller, which limits them."""
@@ -112,8 +112,8 @@ def tests_of_fleet(device, pages):
                 }
             };
         }""")
-        for words in ["All 1 device have done it", "1 of 10001 devices have done it"] * 4:
-            page.locator("#order-choice").select_option(index=0 if words.startswith("All") else 1)
+        for words in ["The one device has done it", "1 of 10,001 devices have done it"] * 4:
+            page.locator("#order-choice").select_option(index=0 if words.startswith("The") else 1)
             expect(page.locator("#order-words")).to_contain_text(words)
             before = page.evaluate("window.asked")
             wait_for("the next question", lambda: page.evaluate("window.asked") > before)

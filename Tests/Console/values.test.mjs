@@ -4,10 +4,14 @@ import { readFile, readdir } from "node:fs/promises";
 import { test } from "node:test";
 
 const source = name => import(new URL(`../../Console/shared_device/${name}.js`, import.meta.url));
-const [answers, words, rounds, day, entries, bus, choices, dialogs] = await Promise.all(["answers", "words", "rounds", "day", "entries", "bus", "choice", "dialogs"].map(source));
+const [answers, words, rounds, day, entries, bus, choices, dialogs, texts] = await Promise.all(["answers", "words", "rounds", "day", "entries", "bus", "choice", "dialogs", "texts"].map(source));
 
 const report = await import(new URL("../../Console/report/report.js", import.meta.url));
 const [fleet, devices] = await Promise.all(["controller", "rows"].map(name => import(new URL(`../../Console/shared_device_fleet/${name}.js`, import.meta.url))));
+
+const textsIn = async language => JSON.parse(await readFile(new URL(`../../Console/shared_device/texts.${language}.json`, import.meta.url), "utf8"));
+const english = await textsIn("en");
+texts.useTexts(english, "en");
 
 const app = (identifier, fields) => ({ identifier, user: 1000, progress: "owed", told: null, begun: null, finished: null, detail: "", runs: true, ...fields });
 const round = (...apps) => ({ session: 7, endedAt: 1000, outcome: "open", apps });
@@ -92,7 +96,7 @@ test("the table has the content of the drawing: marks, words and lines of the lo
     for (const [index, row] of rows.entries()) {
         const all = cells[index].join(" ");
         for (const mark of row.marks.filter(each => !["told", "begun", "finished"].includes(each.kind)))
-            assert.ok(all.includes(rounds.signs[mark.kind].meaning) && all.includes(words.span(mark.at)), `${mark.kind}: ${all}`);
+            assert.ok(all.includes(rounds.meaningOf(mark.kind)) && all.includes(words.span(mark.at)), `${mark.kind}: ${all}`);
     }
 });
 
@@ -347,4 +351,139 @@ test("a late response for a closed question does not affect the next question", 
     } finally {
         globalThis.document = before;
     }
+});
+
+// MARK: The texts
+
+const languages = ["en", "de", "es", "tr", "zh-TW"];
+
+/** The code of the console's modules and pages by name, without comments. */
+async function sources(kind) {
+    const all = [];
+    for (const folder of ["shared_device", "shared_device_fleet"]) {
+        const place = new URL(`../../Console/${folder}/`, import.meta.url);
+        for (const name of (await readdir(place)).filter(each => each.endsWith(kind)))
+            all.push([`${folder}/${name}`, (await readFile(new URL(name, place), "utf8")).replace(/\/\*[^]*?\*\/|(^|\s)\/\/.*$|<!--[^]*?-->/gm, "$1")]);
+    }
+    return all;
+}
+
+/** The string literals of a module, each with the code before it. An expression in a template becomes `{}`. */
+function literalsOf(code) {
+    const found = [];
+    const read = start => {
+        let place = start;
+        for (; place < code.length && code[place] !== "}"; place += 1) {
+            const quote = code[place];
+            if (quote === "{")
+                place = read(place + 1);
+            if (quote !== "\"" && quote !== "`")
+                continue;
+            const before = code.slice(0, place);
+            let literal = "";
+            for (place += 1; place < code.length && code[place] !== quote; place += 1) {
+                const isValue = quote === "`" && code.startsWith("${", place);
+                literal += isValue ? "{}" : code[place];
+                place = isValue ? read(place + 2) : place;
+            }
+            found.push({ literal, before });
+        }
+        return place;
+    };
+    read(0);
+    return found;
+}
+
+test("each language has each text, with the same values and its own plurals", async () => {
+    const files = (await readdir(new URL("../../Console/shared_device/", import.meta.url))).filter(name => name.startsWith("texts."));
+    assert.deepEqual(files.sort(), ["texts.js", ...languages.map(language => `texts.${language}.json`)].sort());
+    const valuesOf = text => [...new Set(text.match(/\{\w*\}/g))].sort();
+    for (const language of languages) {
+        const all = await textsIn(language);
+        assert.deepEqual(Object.keys(all), Object.keys(english), language);
+        // Spanish has “many” for whole millions; `other` does for them.
+        const plurals = new Intl.PluralRules(language).resolvedOptions().pluralCategories.filter(category => category !== "many").sort();
+        for (const [key, entry] of Object.entries(all)) {
+            if (typeof entry !== "string")
+                assert.deepEqual(Object.keys(entry).sort(), plurals, `${language}: ${key}`);
+            const wanted = valuesOf(english[key].other ?? english[key]);
+            for (const text of typeof entry === "string" ? [entry] : Object.values(entry)) {
+                assert.ok(text.trim() === text && text, `${language}: ${key}`);
+                // A form for one thing may leave its number out.
+                const values = valuesOf(text);
+                assert.deepEqual(text === entry.one ? [...new Set([...values, "{count}"])].filter(value => wanted.includes(value)).sort() : values, wanted, `${language}: ${key}`);
+            }
+        }
+    }
+});
+
+test("the pages use each text, and no other", async () => {
+    const used = new Set((await sources(".html")).flatMap(([, page]) => [...page.matchAll(/data-text="([^"]*)"/g)].map(([, key]) => key)));
+    for (const [name, code] of await sources(".js"))
+        for (const { literal, before } of literalsOf(code)) {
+            // The first argument, or one branch of it.
+            const isKey = /say\((?:[^(),]*[?:] )?$/.test(before.slice(before.lastIndexOf("say("))) && !literal.includes("{}");
+            if (isKey || Object.hasOwn(english, literal))
+                used.add(literal);
+            assert.ok(!isKey || Object.hasOwn(english, literal), `${name}: ${literal}`);
+        }
+    const families = {
+        unit: ["ms", "s", "min", "h", "d"], sign: Object.keys(rounds.signs), day: day.dayStates, bar: ["owed", "heard", "cleaning", "broken", "away"],
+        progress: ["owed", "told", "begun", "failed", "finished", "waived", "enforced"], state: Object.keys(devices.states).flatMap(state => [state, `${state}.meaning`]),
+        table: ["app", "user", "state", "told", "begun", "ended", "besides", "message", "log"],
+        fact: ["device", "state", "signedIn", "network", "lastReport", "groups", "certificate", "notes", "response"],
+    };
+    for (const [family, names] of Object.entries(families))
+        for (const name of names)
+            used.add(`${family}.${name}`);
+    assert.deepEqual([...used].sort(), Object.keys(english).sort());
+});
+
+test("no page and no module has a text of its own", async () => {
+    for (const [name, page] of await sources(".html")) {
+        assert.equal(page.replace(/<[^>]*>/g, "").match(/\p{L}+/u)?.[0], undefined, name);
+        assert.equal(page.match(/\s(aria-label|title|placeholder|alt)=/)?.[0], undefined, name);
+    }
+    const isCode = ({ literal, before }) => /(class: |class: tick === 0 \? |matchMedia\(|\.call\(|formatOf\(|event\.key === )$/.test(before) || literal === "the console";
+    for (const [name, code] of await sources(".js"))
+        for (const each of literalsOf(code).filter(literal => !isCode(literal))) {
+            const isText = /\p{L}{2}.*\s.*\p{L}{2}|^\p{Lu}\p{Ll}+/u.test(each.literal) || /(\}, |write\([^,]*, )$/.test(each.before) && /\p{L}{2}/u.test(each.literal);
+            assert.ok(!isText, `${name}: ${each.literal}`);
+        }
+});
+
+test("the language is the first wanted one that has texts, whatever the tags are", () => {
+    const known = [
+        [[], "en", "en"], [["fr", "de-AT"], "de", "de-AT"], [["de_DE", "en"], "de", "de"], [["zh-tw"], "zh-TW", "zh-tw"], [["zh-Hant-HK"], "zh-TW", "zh-TW"],
+        [["zh-Hans-TW", "tr"], "tr", "tr"], [["zh-CN"], "en", "en"], [["es-419"], "es", "es"], [["", "-", "de-@@", "constructor"], "de", "de"], [["en-GB", "de"], "en", "en-GB"],
+    ];
+    for (const [wanted, language, locale] of known)
+        assert.deepEqual(texts.languageOf(wanted), { language, locale }, wanted.join());
+});
+
+test("numbers, plurals, lists and times are those of the language", async () => {
+    const said = [];
+    try {
+        for (const language of languages) {
+            texts.useTexts(await textsIn(language), language);
+            said.push([texts.say("devices.listed", { count: 1 }), texts.say("devices.listed", { count: 1234567 }), words.span(273600), words.span(1.44), texts.listed(["a", "b"])]);
+            assert.match(words.clock(0, 0), /^\d\d:\d\d:\d\d$/);
+            assert.match(words.clock(0, 1e9), /19(69|70).*\d\d:\d\d:\d\d$/);
+            assert.deepEqual([words.clock(1e300, 0), words.clock(NaN, 0)], ["–", "–"], "a device may report any time");
+        }
+    } finally {
+        texts.useTexts(english, "en");
+    }
+    assert.deepEqual(said, [
+        ["1 device in the list.", "1,234,567 devices in the list.", "3 d 4 h", "1.4 s", "a and b"],
+        ["1 Gerät in der Liste.", "1.234.567 Geräte in der Liste.", "3 Tage 4 h", "1,4 s", "a und b"],
+        ["1 dispositivo en la lista.", "1.234.567 dispositivos en la lista.", "3 días 4 h", "1,4 s", "a y b"],
+        ["Listede 1 cihaz var.", "Listede 1.234.567 cihaz var.", "3 gün 4 sa", "1,4 sn", "a ve b"],
+        ["清單中有 1 部裝置。", "清單中有 1,234,567 部裝置。", "3 天 4 小時", "1.4 秒", "a和b"],
+    ]);
+});
+
+test("a value is not filled again, and a missing text is its key", () => {
+    assert.equal(texts.say("announce.order", { order: "{sentence}", sentence: "$& {order}" }), "Order {sentence}: $& {order}");
+    assert.deepEqual(["constructor", "no.such"].map(key => texts.say(key)), ["constructor", "no.such"]);
 });

@@ -9,11 +9,11 @@ struct ReportTests {
     @Test("the page's script consists of the console's modules and loads nothing")
     func script() {
         let script = TimelinePage.script
-        for name in ["dom", "words", "day", "rounds", "drawing", "report"] {
+        for name in ["texts", "dom", "words", "day", "rounds", "drawing", "report"] {
             #expect(script.contains("const module_\(name) = (() => {"), "\(name)")
         }
-        #expect(script.contains("const { axisOf, signs, spread, tableOf } = module_rounds;"))
-        #expect(script.contains("waterfall, "))
+        #expect(script.contains("const { axisOf, meaningOf, saidOf, signs, spread, tableOf } = module_rounds;"))
+        #expect(script.contains("waterfall, ") && script.contains(#""sign.signOut": "sign-out""#))
         let lines = script.split(separator: "\n")
         #expect(!lines.contains { $0.hasPrefix("import ") || $0.hasPrefix("export ") })
         #expect(!script.contains("]]>") && !script.contains("</script"), "it does not close the element around it")

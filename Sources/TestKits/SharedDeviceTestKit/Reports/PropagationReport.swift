@@ -245,9 +245,9 @@ extension PropagationReport {
 enum TimelinePage {
     /// Each module precedes the modules that import it.
     private static let modules: [(name: String, bytes: [UInt8])] = [
-        ("dom", PackageResources.dom_js), ("words", PackageResources.words_js), ("day", PackageResources.day_js),
-        ("rounds", PackageResources.rounds_js), ("drawing", PackageResources.drawing_js),
-        ("report", PackageResources.report_js),
+        ("texts", PackageResources.texts_js), ("dom", PackageResources.dom_js), ("words", PackageResources.words_js),
+        ("day", PackageResources.day_js), ("rounds", PackageResources.rounds_js),
+        ("drawing", PackageResources.drawing_js), ("report", PackageResources.report_js),
     ]
 
     static var style: String { String(decoding: PackageResources.shared_device_css, as: UTF8.self) }
@@ -255,8 +255,12 @@ enum TimelinePage {
     /// A single script without imports: each module becomes a function that returns its exports.
     static var script: String {
         let parts = modules.map { bundled($0.name, String(decoding: $0.bytes, as: UTF8.self)) }
-        let call = "module_report.drawReport(JSON.parse(document.getElementById(\"result\").textContent));"
-        return (parts + [call]).joined(separator: "\n")
+        let calls = [
+            // The page is in English, as the rest of the report.
+            "module_texts.useTexts(\(String(decoding: PackageResources.texts_en_json, as: UTF8.self)), \"en\");",
+            "module_report.drawReport(JSON.parse(document.getElementById(\"result\").textContent));",
+        ]
+        return (parts + calls).joined(separator: "\n")
     }
 
     private static func bundled(_ name: String, _ text: String) -> String {

@@ -1,0 +1,1 @@
+../../../../Console/shared_device/texts.js
