@@ -31,6 +31,7 @@ package struct PromptTexts: Sendable, Hashable {
         case authenticationFailed = "error.authentication_failed"
         case brokerUnavailable = "error.broker_unavailable"
         case tenantMismatch = "error.brt_tenant_mismatch"
+        case currentAccountMismatch = "error.current_account_mismatch"
         case cleanupPending = "error.cleanup_pending"
         case loginExpired = "error.login_expired"
         case notPermitted = "error.not_permitted"
