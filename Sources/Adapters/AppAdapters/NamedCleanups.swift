@@ -1,3 +1,4 @@
+import Basics
 package import DeviceConfiguration
 
 /// The cleanup targets from manifests that an adapter has used and that are still pending. Kept on the disk, because
@@ -13,13 +14,13 @@ package struct NamedCleanups: Sendable {
     /// - Returns: an empty array if there is no file.
     /// - Throws: ``AdapterFailure`` if the file is unreadable, because then pending cleanups are unknown.
     package func read() throws(AdapterFailure) -> [AppCleanup] {
-        do throws(StateFile.Failure) {
+        do throws(Problem) {
             return try file.read([AppCleanup].self) ?? []
         } catch {
             throw AdapterFailure(
                 "read the pending cleanups of earlier manifests, in",
                 path,
-                error.reason,
+                error.description,
                 remedy: "Make it readable; or delete by hand the paths that they named, and remove the file"
             )
         }
@@ -29,13 +30,13 @@ package struct NamedCleanups: Sendable {
     package func write(_ cleanups: [AppCleanup]) throws(AdapterFailure) {
         // Skips an unchanged list: a disk that the data has filled must not block the deletion of that data.
         guard try read() != cleanups else { return }
-        do throws(StateFile.Failure) {
+        do throws(Problem) {
             try file.write(cleanups.isEmpty ? nil : cleanups)
         } catch {
             throw AdapterFailure(
                 "save the program and paths of the manifest, in",
                 path,
-                error.reason,
+                error.description,
                 remedy: "Make its directory writable, and free some space"
             )
         }

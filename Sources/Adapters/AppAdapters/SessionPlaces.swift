@@ -174,13 +174,13 @@ struct SessionRecord: Sendable {
     }
 
     private func read() throws(AdapterFailure) -> SessionPlaces? {
-        do throws(StateFile.Failure) {
+        do throws(Problem) {
             return try file.read(SessionPlaces.self)
         } catch {
             throw AdapterFailure(
                 "read the places of the session's data, in",
                 file.path,
-                error.reason,
+                error.description,
                 remedy:
                     "Make it readable; or check that nothing is mounted above the declared paths, and remove the file"
             )
@@ -188,13 +188,13 @@ struct SessionRecord: Sendable {
     }
 
     private func write(_ places: SessionPlaces?) throws(AdapterFailure) {
-        do throws(StateFile.Failure) {
+        do throws(Problem) {
             try file.write(places)
         } catch {
             throw AdapterFailure(
                 "save the places of the session's data, in",
                 file.path,
-                error.reason,
+                error.description,
                 remedy: "Make its directory writable, and free some space"
             )
         }

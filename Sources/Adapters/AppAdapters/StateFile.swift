@@ -11,25 +11,23 @@ struct StateFile: Sendable {
     /// The size limit in bytes. The app can write the file too if the adapter runs as the app's user.
     private static let largest = 16 << 20
 
-    struct Failure: Error { let reason: String }
-
     init(_ name: String, in directory: String) {
         self.directory = directory
         path = "\(directory)/\(name)"
     }
 
     /// - Returns: `nil` if there is no file.
-    func read<Value: Decodable>(_ type: Value.Type) throws(Failure) -> Value? {
+    func read<Value: Decodable>(_ type: Value.Type) throws(Problem) -> Value? {
         guard let content = try content() else { return nil }
         do {
             return try JSONDecoder().decode(type, from: content)
         } catch {
             let lookup = error as? SystemUser.LookupFailure
-            throw Failure(reason: lookup?.description ?? "it has an unknown form")
+            throw Problem(lookup?.description ?? "it has an unknown form")
         }
     }
 
-    private func content() throws(Failure) -> Data? {
+    private func content() throws(Problem) -> Data? {
         let status: stat
         let content: [UInt8]
         do throws(FileReadError) {
@@ -39,23 +37,23 @@ struct StateFile: Sendable {
             content = isFile ? try file.content(atMost: Self.largest) : []
         } catch {
             if error == .system(ENOENT) { return nil }
-            throw Failure(reason: error.reason)
+            throw Problem(error.reason)
         }
         guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
-            throw Failure(reason: "it is not a regular file that only this user may write")
+            throw Problem("it is not a regular file that only this user may write")
         }
         return Data(content)
     }
 
     /// Writes the file durably before it returns. `nil` removes it.
-    func write(_ value: (some Encodable)?) throws(Failure) {
+    func write(_ value: (some Encodable)?) throws(Problem) {
         let file = AtomicFile(path: path)
         do {
             guard let value else { return try file.remove() }
             try makePrivateDirectory(directory)
             try file.write(JSONEncoder().encode(value))
         } catch {
-            throw Failure(reason: systemReason(error))
+            throw Problem(systemReason(error))
         }
     }
 }

@@ -132,11 +132,9 @@ struct AdapterService {
     private final class Reason: Sendable {
         private let text = Locked("")
 
-        struct Failure: Error, CustomStringConvertible { let description: String }
-
         func set(_ text: String) { self.text.withLock { $0 = text } }
 
-        var failure: Failure { Failure(description: text.withLock { $0 }) }
+        var failure: Problem { Problem(text.withLock { $0 }) }
     }
 
     /// Follows the account instead of the adapter and fails each cleanup with the reason, until the task is cancelled.

@@ -9,11 +9,6 @@ final class DirectoryWatcher: @unchecked Sendable {
     /// Called at the start and after each burst of changes.
     typealias Look = @Sendable () -> Void
 
-    /// Why a directory cannot be watched.
-    struct Failure: Error {
-        let message: String
-    }
-
     private let look: Look
     private let again: @Sendable () -> Duration?
     private let queue = DispatchQueue(label: "SharedDeviceBroker.DirectoryWatcher")
@@ -37,7 +32,7 @@ final class DirectoryWatcher: @unchecked Sendable {
         quietPeriod: Duration,
         read: @escaping @Sendable () -> Update?,
         again: @escaping @Sendable () -> Duration? = { nil }
-    ) throws(Failure) -> AsyncStream<Update> {
+    ) throws(Problem) -> AsyncStream<Update> {
         let (stream, continuation) = AsyncStream.makeStream(of: Update.self, bufferingPolicy: .bufferingNewest(1))
         let look: Look = { if let update = read() { continuation.yield(update) } }
         let watcher = DirectoryWatcher(quietPeriod: quietPeriod, look: look, again: again)
@@ -52,20 +47,16 @@ final class DirectoryWatcher: @unchecked Sendable {
     }
 
     /// Begins to wait for changes, and reads the directories.
-    private func start(_ directories: [String]) throws(Failure) {
-        do throws(PathWatcher.Failure) {
-            paths = try PathWatcher { [weak self] _ in self?.directoryHasChanged() }
-        } catch {
-            throw Failure(message: error.message)
-        }
+    private func start(_ directories: [String]) throws(Problem) {
+        paths = try PathWatcher { [weak self] _ in self?.directoryHasChanged() }
         for (index, directory) in directories.enumerated() {
             let path = directory.hasPrefix("/") ? directory : FileManager.default.currentDirectoryPath + "/" + directory
             switch paths?.addAndWait(UInt64(index), FilePath(path), [.all, .contents]) {
             case .watched?, nil: break
             // The reader reports such a directory, and reads again until it is corrected.
             case .denied? where index > 0: break
-            case .denied?: throw Failure(message: "the broker may not search a directory of \(path)")
-            case .impossible(let message)?: throw Failure(message: message)
+            case .denied?: throw Problem("the broker may not search a directory of \(path)")
+            case .impossible(let message)?: throw Problem(message)
             }
         }
         queue.sync { lookAgain() }

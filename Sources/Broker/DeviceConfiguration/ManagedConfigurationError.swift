@@ -1,3 +1,4 @@
+import Basics
 import Glibc
 
 /// Why a managed configuration or an app's manifest cannot be read or watched: the file, the key and the remedy.
@@ -68,11 +69,11 @@ extension ManagedConfigurationError {
         )
     }
 
-    static func cannotWatch(_ path: String, _ error: DirectoryWatcher.Failure) -> ManagedConfigurationError {
+    static func cannotWatch(_ path: String, _ error: Problem) -> ManagedConfigurationError {
         ManagedConfigurationError(
             .cannotWatch,
             file: path,
-            message: "the system cannot tell of changes to it: \(error.message)",
+            message: "the system cannot tell of changes to it: \(error)",
             remedy: "raise fs.inotify.max_user_instances or max_user_watches, see that the directory may be read, and "
                 + "start the broker again"
         )

@@ -13,11 +13,6 @@ import Glibc
 ///
 /// Unchecked: after `init`, only code on `queue` touches the mutable state.
 final class NetworkWatch: @unchecked Sendable {
-    /// The kernel provides no such socket.
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
-    }
-
     /// How long the network has to be quiet, and the shortest time between two calls. It limits the calls for an
     /// unstable link.
     static let (quiet, pause): (Duration, Duration) = (.seconds(1), .seconds(10))
@@ -32,12 +27,10 @@ final class NetworkWatch: @unchecked Sendable {
     private var last: ContinuousClock.Instant?
 
     /// - Parameter cameBack: Called on the watch's own queue.
-    init(cameBack: @escaping @Sendable () -> Void) throws(Failure) {
+    init(cameBack: @escaping @Sendable () -> Void) throws(Problem) {
         let descriptor = CLinux_openNetworkEvents()
         guard descriptor >= 0 else {
-            throw Failure(
-                description: "no netlink socket: \(String(cString: strerror(errno))); allow AF_NETLINK to the service"
-            )
+            throw Problem("no netlink socket: \(String(cString: strerror(errno))); allow AF_NETLINK to the service")
         }
         self.cameBack = cameBack
         source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)

@@ -1,3 +1,4 @@
+import Basics
 import FoundationEssentials
 import Glibc
 import Identity
@@ -10,21 +11,17 @@ enum ServiceCredential: String {
     /// The token for the provider's event stream, if an administrator has one.
     case signalsToken = "shared-signals-token"
 
-    struct Unusable: Error, CustomStringConvertible {
-        let description: String
-    }
-
     private static let longest = 4096
 
     /// - Parameter environment: The environment of this process: `CREDENTIALS_DIRECTORY` names the directory.
     /// - Returns: `nil` if there is no such credential.
-    func read(environment: [String: String]) throws(Unusable) -> Secret? {
+    func read(environment: [String: String]) throws(Problem) -> Secret? {
         guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
         let (path, longest) = (directory + "/" + rawValue, Self.longest)
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else {
             guard errno != ENOENT else { return nil }
-            throw Unusable(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
+            throw Problem("\(path) cannot be read: \(String(cString: strerror(errno)))")
         }
         defer { close(descriptor) }
         var bytes = [UInt8](repeating: 0, count: longest + 2)
@@ -34,14 +31,14 @@ enum ServiceCredential: String {
             let more = bytes[count...].withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress, $0.count) }
             if more == 0 { break }
             guard more > 0 || errno == EINTR else {
-                throw Unusable(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
+                throw Problem("\(path) cannot be read: \(String(cString: strerror(errno)))")
             }
             count += max(0, more)
         }
         // A file written with `echo` ends with a line break.
         if count > 0, bytes[count - 1] == UInt8(ascii: "\n") { count -= 1 }
         guard (1...longest).contains(count), !bytes[..<count].contains(0) else {
-            throw Unusable(description: "\(path) has to have 1 to \(longest) bytes, none of them zero")
+            throw Problem("\(path) has to have 1 to \(longest) bytes, none of them zero")
         }
         return Secret(bytes: bytes[..<count])
     }

@@ -53,19 +53,13 @@ public final class PathWatcher: Sendable {
         deinit { close(inotify) }
     }
 
-    /// The kernel has no inotify instance, descriptor or thread left.
-    public struct Failure: Error {
-        /// The reason, and the remedy.
-        public let message: String
-    }
-
     /// - Parameters:
     ///   - patience: How long a caller waits for its path.
     ///   - changed: Called on the thread with the paths at which a wanted event happened.
     public init(
         patience: Duration = .seconds(20),
         changed: @escaping @Sendable ([UInt64]) -> Void
-    ) throws(Failure) {
+    ) throws(Problem) {
         self.patience = patience
         let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
@@ -73,15 +67,15 @@ public final class PathWatcher: Sendable {
             core = Core(event: try EventDescriptor("watch paths"), inotify: inotify, changed: changed)
         } catch {
             close(inotify)
-            throw Failure(message: "\(error)")
+            throw Problem("\(error)")
         }
         guard PathThread.start(core) else { throw Self.failure("raise the limit of processes (ulimit -u)") }
     }
 
     deinit { send(.end) }
 
-    private static func failure(_ remedy: String) -> Failure {
-        Failure(message: "\(String(cString: strerror(errno))); \(remedy)")
+    private static func failure(_ remedy: String) -> Problem {
+        Problem("\(String(cString: strerror(errno))); \(remedy)")
     }
 
     /// Watches a path. Calls `done` once, on the thread. If ``remove(_:)`` is called before the thread has begun, it

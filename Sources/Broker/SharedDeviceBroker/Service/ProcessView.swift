@@ -90,11 +90,11 @@ package enum ProcessView {
     /// Reads the file that Flatpak puts at the root of each sandbox. Anything else at that path also counts as a
     /// sandbox: a process that could be in a Flatpak must not pass for a program of the machine.
     static func sandbox(atRoot root: String) -> AppCredentials.Sandbox {
-        do throws(Unreadable) {
+        do throws(Problem) {
             guard let text = try text(of: "\(root)/.flatpak-info", limit: 65_536) else { return .absent }
             return flatpak(inInformation: text).map { .flatpak($0) } ?? .unreadable("it names no application")
         } catch {
-            return .unreadable(error.reason)
+            return .unreadable(error.description)
         }
     }
 
@@ -111,19 +111,17 @@ package enum ProcessView {
 
     private static func read(_ path: String, limit: Int) -> String? { try? text(of: path, limit: limit) }
 
-    private struct Unreadable: Error { let reason: String }
-
     /// Reads a regular file of at most `limit` bytes. Another program controls the path, so it may be a pipe or a link.
     /// Returns `nil` if there is no such file, or if its process has ended.
-    private static func text(of path: String, limit: Int) throws(Unreadable) -> String? {
+    private static func text(of path: String, limit: Int) throws(Problem) -> String? {
         do throws(FileReadError) {
             let file = try ReadableFile(path, followsLink: false)
             if try file.isRegular() { return String(decoding: try file.content(atMost: limit), as: UTF8.self) }
         } catch {
             if error == .system(ENOENT) || error == .system(ESRCH) { return nil }
-            throw Unreadable(reason: error.reason)
+            throw Problem(error.reason)
         }
-        throw Unreadable(reason: "it is no regular file")
+        throw Problem("it is no regular file")
     }
 }
 

@@ -9,17 +9,6 @@ import Synchronization
 /// The command that deletes a person's data: a shell command, run once for each person. It has its own process group
 /// and a timeout. Processes that it leaves running in that group end with it.
 struct CleanupProgram: Sendable {
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
-
-        init(_ description: String) { self.description = description }
-
-        /// A failure with the reason in `errno`.
-        init(attempting what: String, _ code: CInt = errno) {
-            description = "could not \(what): \(String(cString: strerror(code)))"
-        }
-    }
-
     /// How long the command may take to end after SIGTERM.
     private static let grace = Duration.seconds(2)
 
@@ -48,9 +37,9 @@ struct CleanupProgram: Sendable {
         }
     }
 
-    private func runHere(for account: Account) throws(Failure) -> String? {
+    private func runHere(for account: Account) throws(Problem) -> String? {
         guard let folder = account.directoryName else {
-            throw Failure("the account's identifier is too long for the name of a folder")
+            throw Problem("the account's identifier is too long for the name of a folder")
         }
         let lock = try takeLock()
         // Unlocked explicitly, because processes that the command has started may have inherited the descriptor.
@@ -75,30 +64,30 @@ struct CleanupProgram: Sendable {
                 within: HelperProcess.Patience(timeout, grace: Self.grace)
             ) { words.take($0) }
         } catch {
-            throw Failure("the cleanup command: \(error)")
+            throw Problem("the cleanup command: \(error)")
         }
         guard !end.isLate else {
             let outcome =
                 end.status == nil
                 ? "goes on although it was killed: a file system does not respond to it" : "was stopped"
-            throw Failure("the cleanup command did not end within \(timeout) and \(outcome)")
+            throw Problem("the cleanup command did not end within \(timeout) and \(outcome)")
         }
-        guard end.status == 0 else { throw Failure("the cleanup command ended with status \(end.status ?? -1)") }
+        guard end.status == 0 else { throw Problem("the cleanup command ended with status \(end.status ?? -1)") }
         return words.text
     }
 
     /// Waits for an earlier run to end, up to the timeout of a run.
-    private func takeLock() throws(Failure) -> CInt {
+    private func takeLock() throws(Problem) -> CInt {
         // The directory exists, because it contains the record of the session that is being cleaned up.
         let descriptor = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw Failure(attempting: "open \(lock)") }
+        guard descriptor >= 0 else { throw Problem(attempting: "open \(lock)", errno) }
         let deadline = ContinuousClock.now + timeout
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             let code = errno
             guard code == EINTR || code == EWOULDBLOCK, ContinuousClock.now < deadline else {
                 close(descriptor)
-                guard code == EWOULDBLOCK else { throw Failure(attempting: "lock \(lock)", code) }
-                throw Failure("an earlier run of the cleanup command still goes on; end it (fuser \(lock))")
+                guard code == EWOULDBLOCK else { throw Problem(attempting: "lock \(lock)", code) }
+                throw Problem("an earlier run of the cleanup command still goes on; end it (fuser \(lock))")
             }
             usleep(50_000)
         }

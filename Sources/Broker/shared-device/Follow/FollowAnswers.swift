@@ -14,10 +14,6 @@ enum FollowInput: Equatable {
     /// A person uses the app.
     case activity
 
-    struct Flaw: Error, CustomStringConvertible {
-        let description: String
-    }
-
     private struct Fields: Decodable {
         let done: Int?
         let failed: Int?
@@ -27,20 +23,20 @@ enum FollowInput: Equatable {
     }
 
     /// Reads a line: `{"done": 7, "detail": "3 files"}`, `{"failed": 7, "reason": "…"}` or `{"activity": true}`.
-    init(_ line: [UInt8]) throws(Flaw) {
+    init(_ line: [UInt8]) throws(Problem) {
         let fields: Fields
         do {
             fields = try JSONDecoder().decode(Fields.self, from: Data(line))
         } catch {
-            throw Flaw(
-                description: "it is no JSON object with “done” or “failed” and the number of the cleanup, or “activity”"
+            throw Problem(
+                "it is no JSON object with “done” or “failed” and the number of the cleanup, or “activity”"
             )
         }
         switch (fields.done, fields.failed, fields.activity) {
         case (let number?, nil, nil): self = .answer(FollowAnswer(number: number, words: fields.detail, isDone: true))
         case (nil, let number?, nil): self = .answer(FollowAnswer(number: number, words: fields.reason, isDone: false))
         case (nil, nil, true): self = .activity
-        default: throw Flaw(description: "it needs one of “done”, “failed” and “activity”")
+        default: throw Problem("it needs one of “done”, “failed” and “activity”")
         }
     }
 }
@@ -87,11 +83,7 @@ struct BoundedLines {
 /// Asks the reader of the output to delete data, and waits for its responses on standard input. The reader may also say
 /// there that a person uses the app.
 final class FollowAnswers: Sendable {
-    struct Failed: Error, CustomStringConvertible {
-        let description: String
-    }
-
-    private typealias Waiting = CheckedContinuation<Result<String?, Failed>, Never>
+    private typealias Waiting = CheckedContinuation<Result<String?, Problem>, Never>
 
     private struct State {
         var next = 1
@@ -99,8 +91,8 @@ final class FollowAnswers: Sendable {
         var hasEnded = false
     }
 
-    private static let ended = Failed(
-        description: "standard input has ended, so the reader cannot report that the data is gone"
+    private static let ended = Problem(
+        "standard input has ended, so the reader cannot report that the data is gone"
     )
 
     private let state = Locked(State())
@@ -126,12 +118,12 @@ final class FollowAnswers: Sendable {
     ///
     /// - Returns: The response's detail.
     /// - Throws: ``Failed`` if the response says so, if none arrives in time, or if standard input ends.
-    func ask(_ step: String, _ accounts: [Account]) async throws(Failed) -> String? {
+    func ask(_ step: String, _ accounts: [Account]) async throws(Problem) -> String? {
         let number = state.withLock { state in
             defer { state.next += 1 }
             return state.next
         }
-        let late = Failed(description: "no response to number \(number) within \(timeout)")
+        let late = Problem("no response to number \(number) within \(timeout)")
         return try await withCheckedContinuation { (continuation: Waiting) in
             // Before the line is written, because the response may come at once.
             let isOpen = state.withLock { state in
@@ -144,7 +136,7 @@ final class FollowAnswers: Sendable {
             }
             Task { [output] in
                 await output.write(FollowLine(cleanup: number, step: step, accounts: accounts))
-                if let failure = output.failure { settle(number, .failure(Failed(description: failure.description))) }
+                if let failure = output.failure { settle(number, .failure(Problem(failure.description))) }
             }
         }.get()
     }
@@ -174,13 +166,13 @@ final class FollowAnswers: Sendable {
     /// - Returns: The problem with the line; `nil` if it was expected.
     private func take(_ line: [UInt8]?) -> String? {
         guard let line else { return "it has more than \(BoundedLines.longest) bytes, and is left out" }
-        do throws(FollowInput.Flaw) {
+        do throws(Problem) {
             guard case .answer(let answer) = try FollowInput(line) else {
                 onActivity()
                 return nil
             }
-            let result: Result<String?, Failed> =
-                answer.isDone ? .success(answer.words) : .failure(Failed(description: answer.words ?? "it failed"))
+            let result: Result<String?, Problem> =
+                answer.isDone ? .success(answer.words) : .failure(Problem(answer.words ?? "it failed"))
             return settle(answer.number, result) ? nil : "nothing waits for a response to number \(answer.number)"
         } catch {
             return "\(error)"
@@ -188,7 +180,7 @@ final class FollowAnswers: Sendable {
     }
 
     @discardableResult
-    private func settle(_ number: Int, _ result: Result<String?, Failed>) -> Bool {
+    private func settle(_ number: Int, _ result: Result<String?, Problem>) -> Bool {
         let waiting = state.withLock { $0.waiting.removeValue(forKey: number) }
         waiting?.resume(returning: result)
         return waiting != nil

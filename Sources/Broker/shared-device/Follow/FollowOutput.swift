@@ -70,11 +70,6 @@ extension AccountState.HiddenReason {
 /// Standard output, with a JSON object on each line. The command ends if the reader has gone, or reads nothing for a
 /// while.
 final class FollowOutput: Sendable {
-    /// The reader does not read, so it may still show an earlier state.
-    struct Hanging: Error, CustomStringConvertible {
-        let description: String
-    }
-
     private enum Trouble: Sendable {
         case gone
         case hanging(String)
@@ -106,7 +101,7 @@ final class FollowOutput: Sendable {
     /// - Throws: ``Hanging`` if the reader may show something other than this state.
     func show(_ state: AccountState) async throws {
         await write(FollowLine(state))
-        if case .hanging(let reason) = trouble.withLock({ $0 }) { throw Hanging(description: reason) }
+        if case .hanging(let reason) = trouble.withLock({ $0 }) { throw Problem(reason) }
     }
 
     /// Writes a line. Returns when the kernel has it, or when the output is not read.

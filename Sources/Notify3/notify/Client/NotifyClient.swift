@@ -492,7 +492,7 @@ extension NotifyClient {
         by deadline: ContinuousClock.Instant?
     ) throws(NotifyStatus) {
         let outcome: PathWatcher.Outcome
-        do throws(PathWatcher.Failure) {
+        do throws(Problem) {
             outcome = try watcher().addAndWait(UInt64(token), path, wanted, by: deadline)
         } catch {
             throw .failed
@@ -505,8 +505,8 @@ extension NotifyClient {
     }
 
     /// Returns the watcher. It is made for the first path, because inotify instances are few.
-    private func watcher() throws(PathWatcher.Failure) -> PathWatcher {
-        try paths.withLock { paths throws(PathWatcher.Failure) in
+    private func watcher() throws(Problem) -> PathWatcher {
+        try paths.withLock { paths throws(Problem) in
             if let paths { return paths }
             let watcher = try PathWatcher { [weak self] tokens in
                 for token in tokens { self?.fire(CInt(truncatingIfNeeded: token)) }

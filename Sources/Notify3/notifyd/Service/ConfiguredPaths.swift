@@ -23,16 +23,16 @@ extension DaemonService {
 
     private func watch(_ id: UInt64, isFirst: Bool) {
         guard let monitor = configuredMonitors[id] else { return }
-        do throws(PathWatcher.Failure) {
+        do throws(Problem) {
             try watcher().add(id, FilePath(monitor.path), .all) { outcome in
                 self.connection.perform { self.assumeIsolated { $0.settle(id, outcome, isFirst: isFirst) } }
             }
         } catch {
-            settle(id, .impossible(error.message), isFirst: isFirst)
+            settle(id, .impossible(error.description), isFirst: isFirst)
         }
     }
 
-    private func watcher() throws(PathWatcher.Failure) -> PathWatcher {
+    private func watcher() throws(Problem) -> PathWatcher {
         if let paths { return paths }
         let watcher = try PathWatcher { ids in
             self.connection.perform { self.assumeIsolated { $0.pathsChanged(ids) } }

@@ -485,7 +485,7 @@ extension DaemonService {
             if cursor == 0 { break }
         }
         text += details?.text ?? ""
-        do throws(StatusFileError) {
+        do throws(Problem) {
             try StatusFile.write(text)
         } catch {
             Diagnostics.write("\(error)")

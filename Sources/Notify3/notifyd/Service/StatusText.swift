@@ -53,23 +53,16 @@ enum StatusFile {
         return user == 0 ? "/var/run/notifyd_\(process).status" : nil
     }
 
-    static func write(_ text: String) throws(StatusFileError) {
+    static func write(_ text: String) throws(Problem) {
         let runtime = ProcessEnvironment.value("RUNTIME_DIRECTORY") ?? ProcessEnvironment.value("XDG_RUNTIME_DIR")
         guard let path = path(runtimeDirectory: runtime, user: geteuid(), process: getpid()) else {
-            throw StatusFileError(path: "a file", message: "set XDG_RUNTIME_DIR to a directory of this user")
+            throw Problem("could not write the status to a file: set XDG_RUNTIME_DIR to a directory of this user")
         }
         // Does not follow links, and does not wait for the reader of a pipe.
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw StatusFileError(path: path, message: String(cString: strerror(errno))) }
+        guard descriptor >= 0 else { throw Problem(attempting: "write the status to \(path)", errno) }
         defer { close(descriptor) }
         let error = writeAll(text, to: descriptor)
-        guard error == 0 else { throw StatusFileError(path: path, message: String(cString: strerror(error))) }
+        guard error == 0 else { throw Problem(attempting: "write the status to \(path)", error) }
     }
-}
-
-struct StatusFileError: Error, CustomStringConvertible {
-    let path: String
-    let message: String
-
-    var description: String { "could not write the status to \(path): \(message)" }
 }

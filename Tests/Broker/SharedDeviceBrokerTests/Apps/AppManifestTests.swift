@@ -1,3 +1,4 @@
+import Basics
 import BrokerCore
 import Foundation
 import Glibc
@@ -73,7 +74,8 @@ struct AppManifestTests {
             ("user", ["-1", "4294967295", "true"], "user's name"),
             ("busName", [#""orders""#, #"":1.7""#, #""""#], "org.example.orders"),
             ("stores", [#""photos""#], "an array of strings"), ("stores", [#"["photos", "photos"]"#], "once"),
-            ("allowedUsers", [#"{"user": ["ada"]}"#], "users and groups"), ("allowedUsers", ["[]"], "an object of arrays"),
+            ("allowedUsers", [#"{"user": ["ada"]}"#], "users and groups"),
+            ("allowedUsers", ["[]"], "an object of arrays"),
             ("stores", [#"[" "]"#], "orders database"), ("sharedDeviceModeSupported", ["1"], "true"),
         ]
         for (key, values, remedy) in mistakes {
@@ -324,7 +326,7 @@ struct AppManifestDirectoryTests {
     func readAgain() async throws {
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
-            do throws(DirectoryWatcher.Failure) {
+            do throws(Problem) {
                 return try DirectoryWatcher.updates(of: [directory.path], quietPeriod: .milliseconds(10)) {
                     reads.withLock { reads -> Int? in
                         reads += 1
@@ -346,7 +348,7 @@ struct AppManifestDirectoryTests {
         try directory.write("", to: "file")
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
-            do throws(DirectoryWatcher.Failure) {
+            do throws(Problem) {
                 return try DirectoryWatcher.updates(of: [directory.path], quietPeriod: .milliseconds(10)) {
                     reads.withLock { reads -> Int? in
                         reads += 1

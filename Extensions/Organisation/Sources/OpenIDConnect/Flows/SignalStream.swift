@@ -1,4 +1,4 @@
-import Basics
+package import Basics
 package import HTTPClient
 package import Identity
 
@@ -123,7 +123,7 @@ package struct SignalStream: Sendable {
         switch result {
         case .success(let response) where response.status == 200:
             switch Self.tokens(in: response, most: most) {
-            case .failure(let flaw): return fail(flaw.text)
+            case .failure(let flaw): return fail(flaw.description)
             case .success(let tokens): return take(tokens, at: now)
             }
         case .success(let response):
@@ -162,12 +162,8 @@ package struct SignalStream: Sendable {
     }
 
     /// The reason why a response is malformed.
-    package struct Flaw: Error, Sendable {
-        package let text: String
-    }
-
     /// The tokens of a response (RFC 8936, section 2.3).
-    package static func tokens(in response: HTTPResponse, most: Int = mostTokens) -> Result<[Received], Flaw> {
+    package static func tokens(in response: HTTPResponse, most: Int = mostTokens) -> Result<[Received], Problem> {
         let json: JSONValue
         do throws(JSONError) {
             json = try JSONValue(
@@ -175,18 +171,18 @@ package struct SignalStream: Sendable {
                 limits: JSONLimits(size: longestAnswer, depth: 4, values: 1000)
             )
         } catch {
-            return .failure(Flaw(text: "the stream's response is not JSON: \(error)"))
+            return .failure(Problem("the stream's response is not JSON: \(error)"))
         }
         guard let sets = json["sets"]?.object else {
-            return .failure(Flaw(text: "the stream's response has no “sets”"))
+            return .failure(Problem("the stream's response has no “sets”"))
         }
         guard sets.count <= max(most, 0) else {
-            return .failure(Flaw(text: "the stream's response has more tokens than were requested (\(sets.count))"))
+            return .failure(Problem("the stream's response has more tokens than were requested (\(sets.count))"))
         }
         var tokens: [Received] = []
         for (identifier, value) in sets.sorted(by: { $0.key < $1.key }) {
             guard (1...255).contains(identifier.utf8.count), let token = value.string else {
-                return .failure(Flaw(text: "the stream's response contains an invalid token"))
+                return .failure(Problem("the stream's response contains an invalid token"))
             }
             tokens.append(Received(identifier: identifier, token: token))
         }

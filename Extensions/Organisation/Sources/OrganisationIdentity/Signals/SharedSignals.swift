@@ -266,7 +266,7 @@ package final class SharedSignals: Sendable {
                     return ProviderCheckStep(
                         .sharedSignals,
                         .fails,
-                        "\(flaw.text); see that \(settings.endpoint) is a stream with poll delivery (RFC 8936)"
+                        "\(flaw); see that \(settings.endpoint) is a stream with poll delivery (RFC 8936)"
                     )
                 }
                 return ProviderCheckStep(.sharedSignals, .works, "\(settings.endpoint) gives this device its events")

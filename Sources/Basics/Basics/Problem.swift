@@ -1,0 +1,14 @@
+import Glibc
+
+/// A failure that only a person can act on: a sentence with the cause and, if there is one, the remedy. A failure that code
+/// can act on has a type of its own.
+public struct Problem: Error, Sendable, Hashable, CustomStringConvertible {
+    public let description: String
+
+    public init(_ description: String) { self.description = description }
+
+    /// A problem with the reason of an error number.
+    public init(attempting what: String, _ code: CInt) {
+        self.init("could not \(what): \(String(cString: strerror(code)))")
+    }
+}
