@@ -273,7 +273,9 @@ package struct BrokerState: Sendable {
         }
         let mode = policy.isConfigured ? policy.mode : device.mode
         if let next = pending?.next, next.under(mode, facts.rules) != nil {
-            dropPendingSignIn(because: mode == .shared ? next.refusal(facts.rules) ?? .tenantMismatch : .notSharedDevice)
+            dropPendingSignIn(
+                because: mode == .shared ? next.refusal(facts.rules) ?? .tenantMismatch : .notSharedDevice
+            )
         }
         checkPendingSignIn()
         seat.configure(facts)

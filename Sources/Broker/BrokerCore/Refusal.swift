@@ -204,7 +204,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
             case .malformed?:
                 ", whose groups the device cannot read from the ID token; have the provider's administrator send the claim groups as a "
                     + "list of at most \(PersonGroups.most) names"
-            case nil: "; use an allowed account, or ask the device's administrator (\"allowedUsers\" in the managed configuration)"
+            case nil:
+                "; use an allowed account, or ask the device's administrator (\"allowedUsers\" in the managed configuration)"
             }
         return Refusal(.userNotAllowed, "this device is not for this user\(cause)")
     }

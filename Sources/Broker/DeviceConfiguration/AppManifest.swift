@@ -105,7 +105,8 @@ public struct AppManifest: Sendable, Equatable {
 
 extension AppManifest: Decodable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
-        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, allowedUsers
+        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported,
+            allowedUsers
         case cleanup
     }
 

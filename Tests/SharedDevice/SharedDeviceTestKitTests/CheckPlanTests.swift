@@ -38,7 +38,10 @@ struct CheckPlanTests {
             (plan(expect, more: #", "allowedUsers": {}"#), "$.allowedUsers: it names neither a user nor a group"),
             (plan(expect, more: #", "groups": {"a": ["eve"]}"#), "$.groups: “a” has “eve”, who is not in $.users"),
             (plan(refuse + expect), "$.steps[0].user: $.allowedUsers allows “ada”"),
-            (plan(signIn + refuse + expect, more: #", "allowedUsers": {"groups": ["a"]}"#), "$.steps[1]: a user is already"),
+            (
+                plan(signIn + refuse + expect, more: #", "allowedUsers": {"groups": ["a"]}"#),
+                "$.steps[1]: a user is already"
+            ),
             (plan(""), "$.steps: nothing is expected"),
             (plan(#"{"user": "ada"}"#), "$.steps[0]: it lacks “do”"),
             (plan(#"{"do": "dance"}"#), "$.steps[0].do: “dance” is none of"),

@@ -80,7 +80,9 @@ struct AccountMappingTests {
         ] as [(String, PersonGroups)]
     )
     func groups(claims: String, groups: PersonGroups) throws {
-        #expect(PersonGroups(claims: try JSONValue(parsing: Array(claims.utf8), limits: JSONLimits(size: 1000))) == groups)
+        #expect(
+            PersonGroups(claims: try JSONValue(parsing: Array(claims.utf8), limits: JSONLimits(size: 1000))) == groups
+        )
     }
 
     @Test("names from userinfo do not change the account identifier")

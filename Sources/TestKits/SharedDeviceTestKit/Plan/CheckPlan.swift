@@ -108,7 +108,8 @@ public struct CheckPlan: Sendable, Hashable, Codable {
             needs: needs,
             users: try members["users"]?.list(string) ?? ["ada", "grace"],
             groups: try members["groups"]?.lists() ?? [:],
-            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor) },
+            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor)
+            },
             cleanup: cleanup,
             steps: try members.required("steps").list { (cursor) throws(CheckPlanError) in try CheckStep(cursor) }
         )
@@ -136,7 +137,8 @@ extension TestApp {
             dataDirectories: try members["dataDirectories"]?.list(string) ?? [],
             busName: try members["busName"]?.string(),
             isEnrolled: try members["enrolled"]?.boolean() ?? true,
-            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor) },
+            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor)
+            },
             startsWithDevice: try members["start"]?.boolean() ?? true
         )
         return (app, needs)

@@ -36,7 +36,10 @@ struct ConfigurationErrorTests {
         (["allowedUsers"], [#"{"users": ["ada"], "group": ["nurses"]}"#], "write users and groups"),
         (["allowedUsers"], [#"{"users": [""]}"#, #"{"users": [" ada"]}"#, #"{"groups": ["a\u0000b"]}"#], "1 to "),
         (["allowedUsers"], [tooLong("users", 257), tooLong("groups", 1025)], "1 to "),
-        (["allowedUsers"], [#"{"users": [\#(Array(repeating: #""a""#, count: 1001).joined(separator: ","))]}"#], "at most"),
+        (
+            ["allowedUsers"], [#"{"users": [\#(Array(repeating: #""a""#, count: 1001).joined(separator: ","))]}"#],
+            "at most"
+        ),
         (["cleanupPolicy"], [#""Strict""#], "advisory, strict or enforced"),
     ]
 

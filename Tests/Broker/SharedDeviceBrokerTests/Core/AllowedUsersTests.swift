@@ -111,9 +111,12 @@ struct AllowedUsersTests {
         return session
     }
 
-    @Test("groups that the provider does not give let no user in, and its session is ended", arguments: [
-        PersonGroups.unknown(.elsewhere), .unknown(.malformed), .none,
-    ])
+    @Test(
+        "groups that the provider does not give let no user in, and its session is ended",
+        arguments: [
+            PersonGroups.unknown(.elsewhere), .unknown(.malformed), .none,
+        ]
+    )
     func unknownGroups(groups: PersonGroups) throws {
         try device.useOrganisation()
         device.provider.groups = groups

@@ -391,7 +391,10 @@ struct Oracle {
             return fail("a response came before its transaction", "home \(home) may hold data of \(session)")
         }
         guard world.mayUse(home, account) else {
-            return fail("an app was given the account of a user whom it is not for", "home \(home), \(account.username)")
+            return fail(
+                "an app was given the account of a user whom it is not for",
+                "home \(home), \(account.username)"
+            )
         }
         if policy.cleanup.isStrict, debts().contains(where: { $0.home == home }) {
             fail("an app that owes was given an account", "home \(home), session \(session)")
