@@ -31,6 +31,9 @@ export function deviceOf(answer) {
         timeout: number(fields.cleanupTimeout),
         heldFor: list(fields.signInHeldFor).map(text),
         problems: [fields.configurationProblem, fields.storeProblem, fields.keyProblem, fields.enforcementProblem, fields.loginProblem].map(text).concat(list(fields.enforcementProblems).map(text), list(fields.manifestProblems).map(text)).filter(Boolean),
+        certificates: list(fields.certificates).map(certificate => ({
+            use: text(certificate.use), file: text(certificate.file), end: number(certificate.end), problem: text(certificate.problem),
+        })),
         rounds: list(fields.rounds).filter(round => number(round) !== null),
         apps: list(fields.apps).map(app => ({
             identifier: text(app.identifier),

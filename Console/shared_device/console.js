@@ -12,7 +12,7 @@ import { LogList } from "./loglist.js";
 import { loadTexts } from "./language.js";
 import { isSettled, rowsOf, summaryOf, tableOf } from "./rounds.js";
 import { listed, paragraph, say } from "./texts.js";
-import { clock, consequence, namesOf, policy, span } from "./words.js";
+import { clock, consequence, namesOf, policy, span, term } from "./words.js";
 
 await loadTexts();
 
@@ -186,8 +186,12 @@ function drawSession() {
         : device.heldFor.length ? say("since.held", { apps: listed(device.heldFor.map(namesOf(device.heldFor))) }) : say("since.ready"));
     write(at("device"), device?.organization ? say("device.ofOrganization", { organization: device.organization }) : say("device.title"));
     write(at("policy"), device ? policy(device) : "");
-    at("problems").hidden = !device?.problems.length;
-    write(at("problems"), device?.problems.map(problem => `⚠ ${problem}`).join(" ") ?? "");
+    const terms = device?.certificates.map(certificate => term(certificate, now())) ?? [];
+    const certificates = terms.filter(term => !term.isBad).map(term => term.text).join("; ");
+    write(at("certificates"), certificates && say("certificates", { certificates }));
+    const problems = [...device?.problems ?? [], ...terms.filter(term => term.isBad).map(term => term.text)];
+    at("problems").hidden = !problems.length;
+    write(at("problems"), problems.map(problem => `⚠ ${problem}`).join(" "));
     at("sign-out").disabled = !isKnown || !device.account;
 }
 

@@ -56,6 +56,22 @@ export function policy({ policy, timeout }) {
     return policy ? say("policy.other", { policy }) : "";
 }
 
+/** How long a certificate is still valid, as a predicate. */
+export function remaining(end, now) {
+    const days = Math.floor((end - now) / 86400);
+    return days < 0 ? say("certificate.ended") : days === 0 ? say("certificate.endsSoon") : say("certificate.ends", { count: days });
+}
+
+export const certificateUses = ["provider", "fleetAgent", "fleetAuthority"];
+
+/** When a certificate of the device ends. It is bad from 30 days before the end, and if the end is unknown. */
+export function term({ use, file, end, problem }, now) {
+    const name = certificateUses.includes(use) ? say(`certificate.of.${use}`) : use;
+    if (end === null)
+        return { isBad: true, text: say("certificate.problem", { name, problem: problem || say("certificate.unknown") }) };
+    return { isBad: end - now < 30 * 86400, text: say("certificate.line", { name, file, term: remaining(end, now) }) };
+}
+
 /** The consequence of a sign-out, shown before the user confirms it. */
 export function consequence(device) {
     const count = device.apps.filter(app => app.holds).length;

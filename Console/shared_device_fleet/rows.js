@@ -2,7 +2,7 @@
 
 import { sessionOf } from "../shared_device/entries.js";
 import { listed, paragraph, say } from "../shared_device/texts.js";
-import { clock, span } from "../shared_device/words.js";
+import { clock, remaining, span } from "../shared_device/words.js";
 
 /** The states, worst first. `none`: no order includes the device. */
 export const states = {
@@ -55,10 +55,7 @@ export function noteOf(row, now) {
 
 /** How long the device's certificate is still valid, by its last report. */
 export function termOf(row, now) {
-    if (row.certificateEnd === null)
-        return "";
-    const days = Math.floor((row.certificateEnd - now) / 86400);
-    return days < 0 ? say("certificate.ended") : days === 0 ? say("certificate.endsSoon") : say("certificate.ends", { count: days });
+    return row.certificateEnd === null ? "" : remaining(row.certificateEnd, now);
 }
 
 export const reportOf = (row, now) => row.reportedAt === null ? say("report.never") : clock(row.reportedAt, now);

@@ -29,7 +29,7 @@ let package = Package(
         ),
         .target(name: "MQTTClient", dependencies: ["CMosquitto", root("DBus")], path: "Sources/MQTTClient"),
         // The messages between agent, controller and command, and the decisions of agent and controller.
-        .target(name: "Fleet", dependencies: [root("Basics")], path: "Sources/Fleet"),
+        .target(name: "Fleet", dependencies: [root("Cryptography")], path: "Sources/Fleet"),
         .target(
             name: "FleetService",
             dependencies: ["Fleet", "MQTTClient", root("ServiceSupport")],

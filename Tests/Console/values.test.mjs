@@ -26,7 +26,12 @@ test("a response is read whatever its content is", () => {
     assert.deepEqual(device.apps[0].owes, [3]);
     const broken = answers.deviceOf({ storeProblem: v("s", "full"), enforcementProblems: v("as", ["a cannot be stopped", "b has no manifest"]), manifestProblems: v("as", ["c deletes /"]) });
     assert.deepEqual(broken.problems, ["full", "a cannot be stopped", "b has no manifest", "c deletes /"]);
-    for (const wrong of [{}, { apps: v("s", "x"), account: v("u", 0), rounds: v("as", ["a"]), revision: v("s", "") }]) {
+    const { certificates } = answers.deviceOf({ certificates: v("aa{sv}", [{ use: v("s", "provider"), file: v("s", "a.pem"), end: v("d", 20 * 86400) }, { use: v("s", "fleetAgent"), problem: v("s", "b.pem cannot be read") }, {}]) });
+    assert.deepEqual(certificates.map(certificate => words.term(certificate, 86400)), [
+        { isBad: true, text: "the provider’s authority (a.pem): ends in 19 days" }, { isBad: true, text: "the fleet agent’s certificate: b.pem cannot be read" }, { isBad: true, text: ": its end is unknown" },
+    ]);
+    assert.deepEqual(words.term({ ...certificates[0], end: 31 * 86400 }, 86400), { isBad: false, text: "the provider’s authority (a.pem): ends in 30 days" });
+    for (const wrong of [{}, { apps: v("s", "x"), certificates: v("s", "x"), account: v("u", 0), rounds: v("as", ["a"]), revision: v("s", "") }]) {
         const empty = answers.deviceOf(wrong);
         assert.deepEqual([empty.account, empty.apps, empty.rounds, empty.revision], [null, [], [], 0]);
         assert.equal(answers.roundOf(wrong), null);
@@ -430,7 +435,7 @@ test("the pages use each text, and no other", async () => {
     const families = {
         unit: ["ms", "s", "min", "h", "d"], sign: Object.keys(rounds.signs), day: day.dayStates, bar: ["owed", "heard", "cleaning", "broken", "away"],
         progress: ["owed", "told", "begun", "failed", "finished", "waived", "enforced"], state: Object.keys(devices.states).flatMap(state => [state, `${state}.meaning`]),
-        table: ["app", "user", "state", "told", "begun", "ended", "besides", "message", "log"],
+        "certificate.of": words.certificateUses, table: ["app", "user", "state", "told", "begun", "ended", "besides", "message", "log"],
         fact: ["device", "state", "signedIn", "network", "lastReport", "groups", "certificate", "notes", "response"],
     };
     for (const [family, names] of Object.entries(families))

@@ -195,6 +195,8 @@ package enum Event: Sendable {
     case sessionEndTold(UInt64, IdentityError?)
     /// The problems with the keys of tokens and records, one sentence each.
     case keys([String])
+    /// The certificates whose end would stop a function of the device.
+    case certificates([DeviceCertificate])
     /// The time of ``BrokerState/nextDeadline`` has come, the clock was set, or the machine has slept.
     case time
     /// The broker is about to end, and everything has to be committed.

@@ -62,7 +62,8 @@ extension BrokerState {
             holding: Set(holders.map(\.app)).sorted(),
             startProblems: wakeups.problems.map { "\($0) \($1)" }.sorted(),
             enforcementProblems: enforcement.problems(facts),
-            manifestProblems: manifestProblems
+            manifestProblems: manifestProblems,
+            certificates: certificates
         )
     }
 
@@ -78,7 +79,8 @@ extension BrokerState {
             rounds: Array(ledger.rounds.suffix(Self.keptRounds)),
             apps: apps,
             enforcementProblems: enforcement.problems(facts),
-            manifestProblems: manifestProblems
+            manifestProblems: manifestProblems,
+            certificates: certificates
         )
     }
 

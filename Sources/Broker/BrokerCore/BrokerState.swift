@@ -43,6 +43,7 @@ package struct BrokerState: Sendable {
     var manifestProblems: [String] = []
     /// Problems with keys, as reported by ``Event/keys(_:)``.
     var keyTroubles: [String] = []
+    var certificates: [DeviceCertificate] = []
 
     // MARK: Output
 
@@ -164,6 +165,9 @@ package struct BrokerState: Sendable {
         case .renewed(let number, let outcome): apply(provider.renewed(number, outcome, facts))
         case .sessionEndTold(let number, let error): apply(provider.sessionEndTold(number, error, facts))
         case .keys(let troubles): keyTroubles = troubles
+        case .certificates(let certificates):
+            if certificates != self.certificates { touch() }
+            self.certificates = certificates
         case .time: break
         case .ending:
             provider.isEnding = true

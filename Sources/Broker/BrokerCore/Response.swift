@@ -104,6 +104,7 @@ package struct RunningApps: Sendable {
     package let startProblems: [String]
     package let enforcementProblems: [String]
     package let manifestProblems: [String]
+    package let certificates: [DeviceCertificate]
 }
 
 /// The device's status for a console.
@@ -119,6 +120,7 @@ package struct DeviceStatus: Sendable {
     package let apps: [App]
     package let enforcementProblems: [String]
     package let manifestProblems: [String]
+    package let certificates: [DeviceCertificate]
 
     package struct App: Sendable {
         package let identifier: String

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import FoundationEssentials
 package import SharedDevice
 
@@ -47,6 +48,19 @@ package struct DeviceMetrics {
             ObservedDevice.Problem.Kind.allCases.map { kind in
                 ([("kind", kind.rawValue)], Double(device.problems.count { $0.kind == kind }))
             }
+        )
+        describe(device.certificates)
+    }
+
+    private mutating func describe(_ certificates: [ObservedCertificate]) {
+        let ends = certificates.compactMap { certificate in
+            certificate.end.map { ([("use", certificate.use.rawValue)], $0.timeIntervalSince1970) }
+        }
+        guard !ends.isEmpty else { return }
+        metrics.add(
+            "certificate_end_seconds",
+            "When certificates end that sign-in or the fleet needs, in seconds since 1970.",
+            ends
         )
     }
 

@@ -1,4 +1,5 @@
 import DBus
+package import DeviceConfiguration
 package import FoundationEssentials
 @_spi(Extensions) package import SharedDevice
 
@@ -22,7 +23,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
 
     package struct Problem: Sendable, Equatable, Encodable {
         package enum Kind: String, Sendable, CaseIterable, Encodable {
-            case configuration, store, key, enforcement, login, manifest
+            case configuration, store, key, enforcement, login, manifest, certificate
         }
 
         package let kind: Kind
@@ -49,6 +50,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
     /// The apps that the next sign-in waits for.
     package let signInHeldFor: [String]
     package let problems: [Problem]
+    package let certificates: [ObservedCertificate]
     /// The sessions whose rounds are known, oldest first.
     package let rounds: [UInt64]
     package let apps: [App]
@@ -73,11 +75,55 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
         }
         let notEnforced = fields["enforcementProblems"]?.stringsValue ?? []
         let refused = fields["manifestProblems"]?.stringsValue ?? []
+        let certificates = DeviceCertificate.all(in: fields)
+        let now = time.timeIntervalSince1970
+        self.certificates = certificates.map { ObservedCertificate($0, now: now) }
         problems =
             single + notEnforced.map { Problem(kind: .enforcement, text: $0) }
             + refused.map { Problem(kind: .manifest, text: $0) }
+            + certificates.compactMap { $0.warning(now: now) }.map { Problem(kind: .certificate, text: $0) }
         rounds = fields["rounds"]?.numbers ?? []
         apps = (fields["apps"]?.elementsValue ?? []).compactMap(\.fieldsValue).compactMap(App.init)
+    }
+}
+
+/// A certificate whose end would stop a function of the device.
+///
+/// The properties' names are the keys of JSON that programs rely on.
+package struct ObservedCertificate: Sendable, Equatable, Encodable {
+    package let use: DeviceCertificate.Use
+    package let file: String
+    package let end: Date?
+    /// The remaining whole days; negative after the end.
+    package let days: Int?
+    /// Why the end is unknown.
+    package let problem: String?
+    /// A sentence for people. Near the end it is a warning.
+    package let text: String
+
+    package init(_ certificate: DeviceCertificate, now: Double) {
+        use = certificate.use
+        file = certificate.file
+        days = certificate.days(now: now)
+        text = certificate.warning(now: now) ?? certificate.words(now: now)
+        switch certificate.end {
+        case .success(let end): (self.end, problem) = (Date(timeIntervalSince1970: end), nil)
+        case .failure(let problem): (end, self.problem) = (nil, problem.text)
+        }
+    }
+}
+
+extension DeviceCertificate {
+    /// The certificates in the broker's response to `GetStatus` or `GetRunningApps`.
+    package static func all(in fields: BrokerProtocol.Fields) -> [DeviceCertificate] {
+        (fields["certificates"]?.elementsValue ?? []).compactMap(\.fieldsValue).compactMap { fields in
+            guard let use = fields["use"]?.stringValue.flatMap(Use.init), let file = fields["file"]?.stringValue else {
+                return nil
+            }
+            let end = fields["end"]?.date?.timeIntervalSince1970
+            let problem = Problem(fields["problem"]?.stringValue ?? "\(file) has an unknown end")
+            return DeviceCertificate(use, file: file, end: end.map { .success($0) } ?? .failure(problem))
+        }
     }
 }
 

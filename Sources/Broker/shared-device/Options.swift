@@ -122,6 +122,7 @@ struct BrokerView {
     private(set) var startProblems: [String]?
     private(set) var enforcementProblems: [String]?
     private(set) var manifestProblems: [String]?
+    private(set) var certificates: [DeviceCertificate]?
     private(set) var problem: String?
 
     init(_ bus: BusOptions) {
@@ -134,6 +135,7 @@ struct BrokerView {
             startProblems = answer["startProblems"]?.stringsValue
             enforcementProblems = answer["enforcementProblems"]?.stringsValue
             manifestProblems = answer["manifestProblems"]?.stringsValue
+            certificates = DeviceCertificate.all(in: answer)
         } catch {
             problem = error.message
         }

@@ -67,6 +67,8 @@ struct DeviceStatus: Encodable {
     let enforcementProblems: [String]?
     /// The refused manifests of apps, with the reasons; `nil` if no broker responds.
     let manifestProblems: [String]?
+    /// The certificates whose end would stop a function of the device; `nil` if no broker responds.
+    let certificates: [ObservedCertificate]?
     /// The open round, or else the last one.
     let round: Round?
 
@@ -93,6 +95,8 @@ struct DeviceStatus: Encodable {
         startProblems = broker.startProblems
         enforcementProblems = broker.enforcementProblems
         manifestProblems = broker.manifestProblems
+        let now = Date().timeIntervalSince1970
+        certificates = broker.certificates?.map { ObservedCertificate($0, now: now) }
         let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
         round = epoch.flatMap { ledger.report(of: $0) }
             .map { Round($0) { broker.running?.contains($0.identifier) } }
@@ -121,6 +125,7 @@ struct DeviceStatus: Encodable {
             )
         }
         for problem in manifestProblems ?? [] { facts.append(("manifest", problem)) }
+        for certificate in certificates ?? [] { facts.append(("certificate", certificate.text)) }
         for (fact, problems) in [("not started", startProblems), ("not enforced", enforcementProblems)] {
             for problem in problems ?? [] {
                 // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers

@@ -15,6 +15,12 @@ struct DeviceMetricsTests {
                 "brokerVersion": .string("1 \"a\\b\"\nc"),
                 "storeProblem": .string("full"), "enforcementProblems": .array([.string("a"), .string("b")], of: "s"),
                 "manifestProblems": .array([.string("c")], of: "s"),
+                "certificates": certificates(
+                    ("provider", .double(1_000_060 + 20 * 86400)),
+                    ("fleetAgent", .double(1_000_060 + 40 * 86400)),
+                    ("fleetAuthority", nil),
+                    ("other", .double(1_000_060))
+                ),
             ],
             apps: [app("notes", holds: true), app("mail", runs: false, owes: [3])]
         )
@@ -28,7 +34,9 @@ struct DeviceMetricsTests {
             "shared_device_up 1", "shared_device_signed_in 1", "shared_device_session_start_seconds 1000000.5",
             #"shared_device_apps{state="running"} 1"#, #"shared_device_apps{state="owing"} 1"#,
             #"shared_device_problems{kind="store"} 1"#, #"shared_device_problems{kind="enforcement"} 2"#,
-            #"shared_device_problems{kind="manifest"} 1"#,
+            #"shared_device_problems{kind="manifest"} 1"#, #"shared_device_problems{kind="certificate"} 2"#,
+            #"shared_device_certificate_end_seconds{use="provider"} 2728060"#,
+            #"shared_device_certificate_end_seconds{use="fleetAgent"} 4456060"#,
             #"shared_device_problems{kind="login"} 0"#, #"shared_device_cleanup_apps{progress="finished"} 1"#,
             "shared_device_cleanup_start_seconds 1000000", "shared_device_cleanup_duration_seconds 1.25",
         ] { #expect(lines.contains(line[...]), "\(line)") }
@@ -72,6 +80,6 @@ struct DeviceMetricsTests {
         let parser = try ChildProcess("/usr/bin/python3", ["-c", program, module, file])
         #expect(await parser.exitStatus() == 0, "\(parser.errorText)")
         _ = try? await parser.line { _ in false }
-        #expect(parser.lines == ["10 24"])
+        #expect(parser.lines == ["11 27"])
     }
 }

@@ -176,9 +176,11 @@ struct DeviceScreenTests {
         let view = view([
             "storeProblem": .string("the disk is full"), "loginProblem": .string("logind is silent"),
             "enforcementProblems": .array([.string("org.example.a cannot be stopped")], of: "s"),
+            "certificates": certificates(("fleetAuthority", .double(1_000_060)), ("fleetAgent", .double(1e10))),
         ])
         let lines = text(view).filter { $0.hasPrefix("⚠") }
-        #expect(lines == ["⚠ the disk is full", "⚠ logind is silent", "⚠ org.example.a cannot be stopped"])
+        #expect(lines.prefix(3) == ["⚠ the disk is full", "⚠ logind is silent", "⚠ org.example.a cannot be stopped"])
+        #expect(lines.dropFirst(3).map { $0.contains("(/fleetAuthority.pem) ends within a day; without it") } == [true])
     }
 
     @Test("a completed round says how it ended")

@@ -83,3 +83,15 @@ extension DeviceView {
         return view
     }
 }
+
+/// Certificates in files of their own; `nil` stands for an unknown end.
+func certificates(_ ends: (use: String, end: DBusValue?)...) -> DBusValue {
+    .array(
+        ends.map { use, end in
+            var fields: BrokerProtocol.Fields = ["use": .string(use), "file": .string("/\(use).pem")]
+            fields["end"] = end
+            return .fields(fields)
+        },
+        of: "a{sv}"
+    )
+}

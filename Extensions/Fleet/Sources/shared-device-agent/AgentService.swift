@@ -1,4 +1,5 @@
 import Basics
+import Cryptography
 package import DBus
 import Dispatch
 package import Fleet
@@ -277,7 +278,7 @@ package final class AgentService: FleetService {
         }
         let isSynchronised = SystemClock.isSynchronised
         // Read each time, because it may have been renewed.
-        let certificateEnd = configuration.flatMap(CertificateTerm.end(of:))
+        let certificateEnd = configuration.map(CertificateTerm.end(of:))
         let known = await withCheckedContinuation { continuation in
             queue.async { [self, event] in
                 let answer = asking.withLock { $0.questions.take(number, revision: revision) }

@@ -1,4 +1,5 @@
 import Basics
+import Cryptography
 import DBus
 import Dispatch
 import Fleet
@@ -127,7 +128,7 @@ final class ControllerAnswers: Sendable {
     private func certificateFields() -> Fields {
         let (ends, own) = (currentTerms().ends, service.certificateEnd)
         var fields: Fields = ["certificatesEnding": .uint64(ends.ended + ends.near)]
-        if let own { fields["certificateEnd"] = .double(own) }
+        if let own = try? own?.get() { fields["certificateEnd"] = .double(own) }
         if let end = ends.next { fields["devicesCertificateEnd"] = .double(end) }
         let warnings = [ControllerService.certificateWarning(own), ends.warning(now: ControllerService.wall)]
             .compactMap(\.self)

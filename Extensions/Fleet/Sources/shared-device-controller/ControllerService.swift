@@ -1,5 +1,6 @@
 import ArgumentParser
 import Basics
+import Cryptography
 package import DBus
 import Dispatch
 package import Fleet
@@ -36,7 +37,7 @@ package final class ControllerService: FleetService {
         /// The reason why reports cannot be stored.
         var problem: String?
         /// When the controller's own certificate ends, in seconds since 1970.
-        var certificateEnd: Double?
+        var certificateEnd: Result<Double, CertificateFileError>?
     }
 
     /// The interval of storing reports, in seconds.
@@ -123,12 +124,16 @@ package final class ControllerService: FleetService {
     }
 
     /// The warning about the controller's own certificate; `nil` if it ends later.
-    static func certificateWarning(_ end: Double?) -> String? {
-        guard let end, CertificateTerm.isNear(end, now: wall) else { return nil }
-        return "the controller's certificate \(CertificateTerm.words(end, now: wall)); enrol the controller again"
+    static func certificateWarning(_ end: Result<Double, CertificateFileError>?) -> String? {
+        switch end {
+        case .failure(let error)?: error.description
+        case .success(let end)? where CertificateTerm.isNear(end, now: wall):
+            "the controller's certificate \(CertificateTerm.words(end, now: wall)); enrol the controller again"
+        case .success?, nil: nil
+        }
     }
 
-    var certificateEnd: Double? { core.withLock { $0.certificateEnd } }
+    var certificateEnd: Result<Double, CertificateFileError>? { core.withLock { $0.certificateEnd } }
 
     package var isAlive: Bool { queue.sync { true } }
 

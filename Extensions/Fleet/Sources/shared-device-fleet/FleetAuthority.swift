@@ -1,5 +1,6 @@
 import Basics
 public import CommandParts
+import Cryptography
 import DBus
 import DeviceConfiguration
 public import DeviceStorage
@@ -183,7 +184,11 @@ struct FleetAuthority {
             ends[name] = end
         }
         for (name, file) in [(Self.ownName, "authority.pem"), (Self.listName, "authority.crl")] {
-            if let end = CertificateTerm.end(inPEM: try text("\(folder)/\(file)").utf8) { ends[name] = end }
+            do throws(CertificateFileError) {
+                ends[name] = try CertificateTerm.end(ofFile: "\(folder)/\(file)")
+            } catch {
+                throw CommandFailure(EX_NOINPUT, error.description)
+            }
         }
         return ends.map(Term.init).sorted { ($0.end, $0.name) < ($1.end, $1.name) }
     }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Basics
 import CommandParts
+import Cryptography
 import DBus
 import Fleet
 import FoundationEssentials
@@ -83,7 +84,7 @@ struct FleetCertifyCommand: ParsableCommand {
             } else {
                 try emit(String(answer.dropLast()))
             }
-            try authority.warnOfEnds()
+            authority.warnOfEnds()
         }
     }
 }
@@ -92,8 +93,13 @@ extension FleetAuthority {
     private static let mostNamed = 5
 
     /// Warns of certificates that expire soon, including the MQTT server's, of which no device can warn.
-    fileprivate func warnOfEnds() throws(CommandFailure) {
-        let near = try terms().filter(\.isNear)
+    fileprivate func warnOfEnds() {
+        let near: [Term]
+        do throws(CommandFailure) {
+            near = try terms().filter(\.isNear)
+        } catch {
+            return warn(error.description)
+        }
         for term in near.prefix(Self.mostNamed) { warn("\(term.name): it \(term.words)".printable) }
         if near.count > Self.mostNamed {
             warn("and \(near.count - Self.mostNamed) more: “fleet certificates” lists them")
@@ -109,7 +115,8 @@ struct FleetCertificatesCommand: ParsableCommand {
             The newest certificate of each name, the authority's own and its revocation list, sorted by expiry. To \
             renew: “fleet enrol” again on a device, “fleet certify --server” for the MQTT server, and “fleet revoke” \
             without a name for the list.
-            Exit status: 0 all of them are valid for 30 days or more; 75 some are not.
+            Exit status: 0 all of them are valid for 30 days or more; 75 some are not; 66 the authority's own \
+            files cannot be read.
             """
     )
 
@@ -175,7 +182,7 @@ struct FleetRevokeCommand: ParsableCommand {
             let authority = try FleetAuthority(folder: folder)
             try authority.revoke(names)
             warn("wrote \(folder)/authority.crl; copy it to the MQTT server, and restart the server")
-            try authority.warnOfEnds()
+            authority.warnOfEnds()
         }
     }
 }

@@ -1,3 +1,4 @@
+import Cryptography
 import Fleet
 import FleetStage
 import Foundation
@@ -7,40 +8,15 @@ import Testing
 
 @Suite("The expiry of a fleet's certificates")
 struct CertificateTermTests {
-    @Test("only times with two or four digits of the year are parsed")
-    func times() {
-        func time(_ text: String) -> Double? { CertificateTerm.time(Array(text.utf8)) }
-        #expect(time("700101000000Z") == 0 && time("19700101000001Z") == 1)
-        #expect(time("261231235959Z") == 1_798_761_599)
-        #expect(time("20500228120000Z") == 2_529_662_400 && time("20240229000000Z") == 1_709_164_800)
-        for text in ["", "Z", "700101000000", "7001010000000", "701301000000Z", "70010100000xZ", "1970010100000000Z"] {
-            #expect(time(text) == nil, "\(text)")
-        }
-    }
-
-    @Test("the end of openssl's certificates and lists is read, and damage never traps")
+    @Test("the end of openssl's certificates and lists is read")
     func openssl() async throws {
         let stage = try await FleetStage()
-        func text(_ name: String) throws -> [UInt8] {
-            Array(try Data(contentsOf: URL(filePath: stage.path("pki/\(name)"))))
-        }
         let now = Date().timeIntervalSince1970
         let ends = try ["controller.pem", "authority.pem", "authority.crl"].map {
-            try #require(CertificateTerm.end(inPEM: text($0)))
+            try CertificateTerm.end(ofFile: stage.path("pki/\($0)"))
         }
         let days = ends.map { CertificateTerm.days(until: $0 + 60, now: now) }
         #expect(days == [397, 3650, 3650])
-        let chain = try text("authority.pem") + text("controller.pem")
-        #expect(CertificateTerm.end(inPEM: chain) == ends[0])
-        for count in stride(from: 0, to: chain.count, by: 7) {
-            var damaged = chain
-            damaged[count] ^= 0x15
-            _ = CertificateTerm.end(inPEM: damaged)
-            _ = CertificateTerm.end(inPEM: chain.prefix(count))
-        }
-        #expect(
-            CertificateTerm.end(inPEM: "-----BEGIN CERTIFICATE-----\nMIL/////\n-----END CERTIFICATE-----".utf8) == nil
-        )
     }
 
     @Test("a reported end in the past or far future hides no other device's end")
@@ -62,13 +38,16 @@ struct CertificateTermTests {
     func agent() {
         var agent = AgentTests.agent(.nobody(1))
         let (wall, day) = (Moment.at(10).wall, 86400.0)
-        let far = agent.handle(.certificate(end: wall + 31 * day), now: .at(10)).report
+        let far = agent.handle(.certificate(end: .success(wall + 31 * day)), now: .at(10)).report
         #expect(far?.certificateEnd == wall + 31 * day && far?.problems == [])
-        let near = agent.handle(.certificate(end: wall + 29.5 * day), now: .at(20))
+        let near = agent.handle(.certificate(end: .success(wall + 29.5 * day)), now: .at(20))
         #expect(near.report?.problems == ["the certificate ends in 29 days; enrol the device again"])
         #expect(near.contains { $0.word == "note" })
-        let renewed = agent.handle(.certificate(end: wall + 397 * day), now: .at(30)).report
+        let renewed = agent.handle(.certificate(end: .success(wall + 397 * day)), now: .at(30)).report
         #expect(renewed?.problems == [])
+        let unreadable = Result { () throws(CertificateFileError) in try CertificateTerm.end(ofFile: "/none.pem") }
+        let lost = agent.handle(.certificate(end: unreadable), now: .at(40)).report
+        #expect(lost?.certificateEnd == nil && lost?.problems.first?.hasPrefix("/none.pem cannot be read") == true)
     }
 
     @Test("the operator is warned of certificates that end soon, and metrics have the ends")
@@ -80,6 +59,11 @@ struct CertificateTermTests {
         #expect(listed.status == EX_TEMPFAIL, "\(listed)")
         #expect(listed.lines.dropFirst().map { $0.prefix { $0 != " " } }.prefix(3) == ["controller", "a", "localhost"])
         #expect(listed.lines.contains { $0.hasPrefix("the revocation list ") && $0.contains("3649 days") }, "\(listed)")
+        let list = stage.path("pki/authority.crl")
+        try FileManager.default.moveItem(atPath: list, toPath: list + ".away")
+        let incomplete = try await stage.fleet("certificates", stage.path("pki"))
+        #expect(incomplete.status == EX_NOINPUT && incomplete.errors.contains("authority.crl cannot be read"))
+        try FileManager.default.moveItem(atPath: list + ".away", toPath: list)
         let certified = try await stage.fleet("certify", stage.path("pki"), "b")
         #expect(certified.errors.contains("controller: it ends in 9 days"), "\(certified.errors)")
 

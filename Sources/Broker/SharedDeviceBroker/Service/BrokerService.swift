@@ -59,6 +59,7 @@ package final class BrokerService: Sendable {
     let memoryNotes = Workers(label: "notes in memory", count: 1, capacity: 64)
     /// Answers requests for the log.
     let reads = Workers(label: "reads", count: 1, capacity: 64)
+    private let certificates = DispatchQueue(label: "SharedDeviceBroker.certificates")
     let activity: ActivityFile
     /// The configuration that was valid before the broker started.
     private let kept: Data?
@@ -148,6 +149,7 @@ package final class BrokerService: Sendable {
         }
         try await connection.requestName(BrokerProtocol.busName)
         engine.submit(.busRestored)
+        followCertificates()
     }
 
     /// Follows the managed configuration and the apps' manifests until the task is cancelled. Then waits until all
@@ -221,8 +223,33 @@ package final class BrokerService: Sendable {
         }
         policy.problem = update.problem?.description
         engine.submit(.configured(policy))
+        let trustAnchors = policy.organisation?.trustAnchors
+        certificates.async { [weak self] in _ = self?.lookAtCertificates(trustAnchors) }
         followLogin(policy)
         log.info("configured", metadata: ["mode": "\(policy.mode.rawValue)"])
+    }
+
+    private static let certificateInterval = DispatchTimeInterval.seconds(60)
+
+    /// Reads the certificates again from time to time, because they may be renewed. Logs a warning on each day near the
+    /// end.
+    private func followCertificates(warned: [String] = []) {
+        certificates.asyncAfter(deadline: .now() + Self.certificateInterval) { [weak self] in
+            guard let self else { return }
+            let warnings = lookAtCertificates(engine.read { $0.policy.organisation?.trustAnchors })
+                .compactMap { $0.warning(now: Date().timeIntervalSince1970) }
+            for warning in warnings where !warned.contains(warning) {
+                log.warning("a certificate ends", metadata: ["problem": "\(warning)"])
+            }
+            followCertificates(warned: warnings)
+        }
+    }
+
+    private func lookAtCertificates(_ trustAnchors: String?) -> [DeviceCertificate] {
+        let directory = parentDirectory(of: options.configurationFile)
+        let certificates = DeviceCertificate.all(trustAnchors: trustAnchors, directory: directory)
+        engine.submit(.certificates(certificates))
+        return certificates
     }
 
     private func keep(_ configuration: ManagedConfiguration) {

@@ -117,6 +117,7 @@ extension RunningApps {
             "startProblems": .strings(startProblems),
             "enforcementProblems": .strings(enforcementProblems),
             "manifestProblems": .strings(manifestProblems),
+            "certificates": .array(certificates.map { .fields($0.fields) }, of: "a{sv}"),
             "apps": .strings(apps),
             "holding": .strings(holding),
         ]
@@ -137,7 +138,19 @@ extension DeviceStatus {
         fields["apps"] = .array(apps.map { .fields($0.fields) }, of: "a{sv}")
         fields["enforcementProblems"] = .strings(enforcementProblems)
         fields["manifestProblems"] = .strings(manifestProblems)
+        fields["certificates"] = .array(certificates.map { .fields($0.fields) }, of: "a{sv}")
         return fields
+    }
+}
+
+extension DeviceCertificate {
+    fileprivate var fields: BrokerProtocol.Fields {
+        let term: BrokerProtocol.Fields =
+            switch end {
+            case .success(let end): ["end": .double(end)]
+            case .failure(let problem): ["problem": .string(problem.text)]
+            }
+        return term.merging(["use": .string(use.rawValue), "file": .string(file)]) { $1 }
     }
 }
 

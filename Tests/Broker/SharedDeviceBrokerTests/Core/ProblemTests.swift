@@ -107,4 +107,24 @@ struct ProblemTests {
         #expect(refused["manifestProblems"]?.stringsValue == ["desk.json: it deletes /"])
         #expect(try change { device.use() }["manifestProblems"] == .array([], of: "s"))
     }
+
+    @Test("the certificates that the device needs are in the status, and a new end ends a status poll")
+    func certificates() throws {
+        func certificate(_ end: Double) -> Event {
+            .certificates([
+                DeviceCertificate(.provider, file: "/a.pem", end: .success(end)),
+                DeviceCertificate(.fleetAgent, file: "/b.pem", end: .failure(.init("/b.pem cannot be read"))),
+            ])
+        }
+        device.feed(certificate(1000))
+        let renewed = try change { device.feed(certificate(2000)) }["certificates"]
+        let fields = renewed?.elementsValue?.compactMap(\.fieldsValue)
+        #expect(fields?.map { $0["use"] } == [.string("provider"), .string("fleetAgent")])
+        #expect(fields?.map { $0["end"] } == [.double(2000), nil])
+        #expect(fields?.last?["problem"] == .string("/b.pem cannot be read"))
+        #expect(try device.ask(device.administrator, .runningApps)["certificates"] == renewed)
+        let known = try device.status()["revision"]
+        device.feed(certificate(2000))
+        #expect(try device.status()["revision"] == known)
+    }
 }

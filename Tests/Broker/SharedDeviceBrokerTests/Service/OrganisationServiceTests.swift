@@ -25,8 +25,11 @@ struct OrganisationServiceTests {
         bus = try PrivateBus()
         directory = try TemporaryDirectory()
         let configuration = """
-            {"sharedDeviceMode": true, "identity": "oidc", "oidcClientID": "device", "oidcIssuer": "https://login.example"}
+            {"sharedDeviceMode": true, "identity": "oidc", "oidcClientID": "device", "oidcIssuer": "https://login.example",
+                "oidcTrustAnchors": "\(directory.file("provider.pem"))"}
             """
+        try directory.write(DeviceCertificateTests.certificate, to: "provider.pem")
+        try directory.write(#"{"certificate": "/none.pem"}"#, to: "fleet-agent.json")
         try directory.write(configuration, to: "device.json")
         let database = try DeviceDatabase(directory: directory.state)
         service = try await onceInotifyIsFree { [bus, directory, provider, keys] in
@@ -87,6 +90,23 @@ struct OrganisationServiceTests {
         let service = try DBusConnection.open(bus.bus)
         _ = try await call(.reportProviderEvents, ["events": .array([event], of: "a{sv}")], by: service)
         #expect(try await callAsPrompt(.getCurrentAccount)["account"] == nil)
+    }
+
+    @Test("the ends of the certificates that the device needs are in the command's status, and unreadable ones, too")
+    func certificates() async throws {
+        let bus = ["--state", directory.state, "--bus", bus.address]
+        try await eventually("the files are read") {
+            try await Program.sharedDevice.run(["status"] + bus).output.contains("provider's authority")
+        }
+        let lines = try await Program.sharedDevice.run(["status"] + bus).output.split(separator: "\n")
+            .filter { $0.hasPrefix("certificate") }
+        let days = Int((2_141_629_277 - Date().timeIntervalSince1970) / 86400)
+        try #require(lines.count == 3)
+        #expect(lines[0].hasSuffix("the provider's authority (\(directory.file("provider.pem"))) ends in \(days) days"))
+        #expect(lines[1].contains("the fleet agent's certificate: /none.pem cannot be read: No such file"))
+        #expect(lines[2].contains("has no text “authority”"))
+        let json = try await Program.sharedDevice.run(["status", "--json"] + bus).output
+        #expect(json.contains(#""days":\#(days)"#) || json.contains(#""days" : \#(days)"#), "\(json)")
     }
 
     @Test("key problems are in the device information and in the command's status")

@@ -1,3 +1,5 @@
+package import Cryptography
+
 /// The device's state, as its broker reports it.
 package struct DeviceView: Sendable, Hashable {
     package let mode: String
@@ -42,8 +44,8 @@ package enum AgentEvent: Sendable, Hashable {
     /// The memory was stored; or it was not, with the reason.
     case stored(problem: String?)
     case clockSynchronised(Bool)
-    /// When the device's certificate ends, in seconds since 1970; `nil` if no end can be read.
-    case certificate(end: Double?)
+    /// When the device's certificate ends, in seconds since 1970; `nil` without a configuration.
+    case certificate(end: Result<Double, CertificateFileError>?)
     case tick
 
     package enum SignOutAnswer: Sendable, Hashable {

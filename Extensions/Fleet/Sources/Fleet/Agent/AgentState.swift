@@ -1,3 +1,5 @@
+import Cryptography
+
 /// The state machine of a device's agent: takes events and returns effects. It carries out orders at least once, and a
 /// finished order never again, even if the server repeats, loses or reorders messages.
 package struct AgentState: Sendable {
@@ -61,7 +63,7 @@ package struct AgentState: Sendable {
     var foreignCount: UInt64 = 0
     var isClockSynchronised = false
     /// When the certificate ends, in seconds since 1970.
-    var certificateEnd: Double?
+    var certificateEnd: Result<Double, CertificateFileError>?
     var lastReport: (content: DeviceReport, uptime: Double)?
     var isReportDue = false
     var subscribedAt: Double?
@@ -196,10 +198,13 @@ package struct AgentState: Sendable {
 
     /// Warns early, because the server accepts no report after the certificate's end.
     private mutating func lookAtCertificate(_ now: Moment) {
-        let problem = certificateEnd.flatMap { end in
-            CertificateTerm.isNear(end, now: now.wall)
-                ? "the certificate \(CertificateTerm.words(end, now: now.wall)); enrol the device again" : nil
-        }
+        let problem: String? =
+            switch certificateEnd {
+            case .failure(let error)?: error.description
+            case .success(let end)? where CertificateTerm.isNear(end, now: now.wall):
+                "the certificate \(CertificateTerm.words(end, now: now.wall)); enrol the device again"
+            case .success?, nil: nil
+            }
         guard problem != problems[.certificate] else { return }
         problems[.certificate] = problem
         if let problem { effects.append(.note(problem)) }
@@ -211,7 +216,7 @@ package struct AgentState: Sendable {
         content.result = memory.result
         content.contactTimeout = policy.contactTimeout.map { UInt64($0) }
         content.isClockSynchronised = isClockSynchronised
-        content.certificateEnd = certificateEnd
+        content.certificateEnd = try? certificateEnd?.get()
         content.problems = problems.sorted { $0.key.rawValue < $1.key.rawValue }.prefix(DeviceReport.mostProblems)
             .map { String($0.value.prefix(DeviceReport.longestText)) }
         // Without a view the report has no rounds and proves no cleanup.

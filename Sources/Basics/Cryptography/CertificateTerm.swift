@@ -1,45 +1,69 @@
-import FoundationEssentials
+import Basics
 
 /// The expiry of certificates and revocation lists, and when to warn of it. Reads no other field of them.
-package enum CertificateTerm {
+public enum CertificateTerm {
     /// Programs warn this many days before the end.
-    package static let warningDays = 30
+    public static let warningDays = 30
+
+    /// The size limit of a file, in bytes. The authorities of a distribution have a quarter of it.
+    private static let largestFile = 1 << 20
+
+    /// The earliest end of all certificates or revocation lists in a file, in seconds since 1970. Blocks the thread on
+    /// the file system.
+    public static func end(ofFile path: String) throws(CertificateFileError) -> Double {
+        let content: [UInt8]
+        do throws(FileReadError) {
+            content = try ReadableFile(path).content(atMost: largestFile)
+        } catch {
+            throw CertificateFileError(path: path, reason: error.reason)
+        }
+        guard let end = end(inPEM: content) else {
+            throw CertificateFileError(path: path, reason: "it is no PEM file of certificates")
+        }
+        return end
+    }
 
     /// The earliest end of all certificates or revocation lists in a PEM text. Returns seconds since 1970; `nil` if
     /// there is none, or one is unreadable.
-    package static func end(inPEM text: some Sequence<UInt8>) -> Double? {
-        var (ends, current): ([Double], String?) = ([], nil)
-        for line in String(decoding: Array(text), as: UTF8.self).split(whereSeparator: \.isNewline) {
-            switch line {
-            case "-----BEGIN CERTIFICATE-----", "-----BEGIN X509 CRL-----": current = ""
+    public static func end(inPEM text: some Sequence<UInt8>) -> Double? {
+        var (ends, current): ([Double], [UInt8]?) = ([], nil)
+        for line in Array(text).split(whereSeparator: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) {
+            switch String(decoding: line, as: UTF8.self) {
+            case "-----BEGIN CERTIFICATE-----", "-----BEGIN X509 CRL-----": current = []
             case "-----END CERTIFICATE-----", "-----END X509 CRL-----":
-                guard let content = current.flatMap({ Data(base64Encoded: $0) }), let end = end(inDER: Array(content))
-                else { return nil }
+                guard let content = current.flatMap(base64), let end = end(inDER: content) else { return nil }
                 ends.append(end)
                 current = nil
             default: current?.append(contentsOf: line)
             }
         }
-        return ends.min()
+        return current == nil ? ends.min() : nil
     }
 
-    /// The earlier end of a program's certificate and its authority's. Blocks the thread on the file system. Returns
-    /// seconds since 1970; `nil` if no end can be read from either file.
-    package static func end(of configuration: FleetConfiguration) -> Double? {
-        [configuration.certificate, configuration.authority].compactMap { path in
-            (try? FleetFiles.read(path, atMost: FleetConfiguration.largest)).flatMap { $0 }.flatMap(end(inPEM:))
-        }.min()
+    private static func base64(_ text: [UInt8]) -> [UInt8]? {
+        let digits = text.prefix { $0 != UInt8(ascii: "=") }
+        guard text.count % 4 == 0, text.count - digits.count <= 2 else { return nil }
+        return Base64URL.decode(
+            digits.map { digit in
+                switch digit {
+                case UInt8(ascii: "+"): UInt8(ascii: "-")
+                case UInt8(ascii: "/"): UInt8(ascii: "_")
+                case UInt8(ascii: "-"), UInt8(ascii: "_"): 0
+                default: digit
+                }
+            }
+        )
     }
 
     /// The remaining whole days; negative after the end.
-    package static func days(until end: Double, now: Double) -> Int {
+    public static func days(until end: Double, now: Double) -> Int {
         Int(max(-1e6, min(1e6, ((end - now) / 86400).rounded(.down))))
     }
 
-    package static func isNear(_ end: Double, now: Double) -> Bool { days(until: end, now: now) < warningDays }
+    public static func isNear(_ end: Double, now: Double) -> Bool { days(until: end, now: now) < warningDays }
 
     /// The remaining time, as a predicate of a sentence.
-    package static func words(_ end: Double, now: Double) -> String {
+    public static func words(_ end: Double, now: Double) -> String {
         switch days(until: end, now: now) {
         case ..<0: "has ended"
         case 0: "ends within a day"
@@ -72,7 +96,7 @@ package enum CertificateTerm {
 
     /// Parses `UTCTime` (`YYMMDDHHMMSSZ`) or `GeneralizedTime`, with a year of four digits. Returns seconds since 1970;
     /// `nil` for any other text.
-    package static func time(_ text: [UInt8]) -> Double? {
+    public static func time(_ text: [UInt8]) -> Double? {
         let (length, hasCentury) = (text.count - 1, text.count == 15)
         guard length == 12 || hasCentury, text[length] == UInt8(ascii: "Z"),
             text[..<length].allSatisfy({ (0x30...0x39).contains($0) })
@@ -89,40 +113,12 @@ package enum CertificateTerm {
     }
 }
 
-/// The reported ends of a fleet's certificates. Ended ones are counted separately, so that a device that reports a past
-/// end does not hide the end of another.
-package struct CertificateEnds: Sendable {
-    /// The next end, in seconds since 1970.
-    package private(set) var next: Double?
-    /// The number that end within ``CertificateTerm/warningDays``.
-    package private(set) var near: UInt64 = 0
-    package private(set) var ended: UInt64 = 0
+/// A file without a certificate whose end can be read.
+public struct CertificateFileError: Error, Hashable, Sendable, CustomStringConvertible {
+    let path: String
+    let reason: String
 
-    package init() {}
-
-    package mutating func add(_ end: Double, now: Double) {
-        guard end > now else {
-            ended += 1
-            return
-        }
-        next = min(next ?? end, end)
-        if CertificateTerm.isNear(end, now: now) { near += 1 }
-    }
-
-    /// The warning for an operator; `nil` if no certificate ends soon.
-    package func warning(now: Double) -> String? {
-        var parts: [String] = []
-        if ended > 0 { parts.append("certificates of \(Self.devices(ended)) have ended") }
-        if near > 0, let next {
-            parts.append(
-                "certificates of \(Self.devices(near)) end within \(CertificateTerm.warningDays) days, and the first "
-                    + CertificateTerm.words(next, now: now)
-            )
-        }
-        return parts.isEmpty ? nil : parts.joined(separator: ", ") + "; enrol them again"
-    }
-
-    private static func devices(_ count: UInt64) -> String { count == 1 ? "1 device" : "\(count) devices" }
+    public var description: String { "\(path) cannot be read: \(reason); see that it is the right file" }
 }
 
 private struct DERReader {

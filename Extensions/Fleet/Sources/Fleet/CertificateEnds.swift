@@ -1,0 +1,47 @@
+package import Cryptography
+
+extension CertificateTerm {
+    /// The earlier end of a program's certificate and its authority's, in seconds since 1970. Blocks the thread on the
+    /// file system.
+    package static func end(of configuration: FleetConfiguration) -> Result<Double, CertificateFileError> {
+        Result { () throws(CertificateFileError) in
+            min(try end(ofFile: configuration.certificate), try end(ofFile: configuration.authority))
+        }
+    }
+}
+
+/// The reported ends of a fleet's certificates. Ended ones are counted separately, so that a device that reports a past
+/// end does not hide the end of another.
+package struct CertificateEnds: Sendable {
+    /// The next end, in seconds since 1970.
+    package private(set) var next: Double?
+    /// The number that end within ``CertificateTerm/warningDays``.
+    package private(set) var near: UInt64 = 0
+    package private(set) var ended: UInt64 = 0
+
+    package init() {}
+
+    package mutating func add(_ end: Double, now: Double) {
+        guard end > now else {
+            ended += 1
+            return
+        }
+        next = min(next ?? end, end)
+        if CertificateTerm.isNear(end, now: now) { near += 1 }
+    }
+
+    /// The warning for an operator; `nil` if no certificate ends soon.
+    package func warning(now: Double) -> String? {
+        var parts: [String] = []
+        if ended > 0 { parts.append("certificates of \(Self.devices(ended)) have ended") }
+        if near > 0, let next {
+            parts.append(
+                "certificates of \(Self.devices(near)) end within \(CertificateTerm.warningDays) days, and the first "
+                    + CertificateTerm.words(next, now: now)
+            )
+        }
+        return parts.isEmpty ? nil : parts.joined(separator: ", ") + "; enrol them again"
+    }
+
+    private static func devices(_ count: UInt64) -> String { count == 1 ? "1 device" : "\(count) devices" }
+}
