@@ -443,6 +443,7 @@ test-packages:
 	$(MAKE) deb
 	$(DEBUG_BUILD) --product listener-app
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
+	Tests/provisioning-check
 
 # Installs both libraries for C from the debug build into .build/c, and prints the settings for programs.
 C_PREFIX := $(abspath .build/c)
