@@ -265,6 +265,9 @@ struct SignIns: Sendable {
                 do throws(Refusal) {
                     // Otherwise the directory would issue a token for nothing.
                     try facts.rules.check(identity.account, identity.groups)
+                    let (device, groups) = (facts.device, identity.groups.names)
+                    let next = device.next(mode: device.mode, account: identity.account, groups: groups)
+                    guard facts.mayUse(attempt.participant, in: next) else { throw .appNotForUser }
                 } catch {
                     return [.refuse(request, error)]
                 }
