@@ -13,7 +13,7 @@ public struct AllowedUsers: Sendable, Equatable {
 
     public init(users: [String] = [], groups: [String] = []) { (self.users, self.groups) = (users, groups) }
 
-    /// The warning if nobody is in a group because people sign in by a login.
+    /// The warning for groups on a device where people sign in by a login, and so have no groups.
     ///
     /// - Parameter source: How people sign in on this device.
     public func warning(_ source: IdentitySource) -> KeyWarning? {
@@ -39,7 +39,7 @@ extension AllowedUsers: Codable, WrittenForm {
     }
 
     private init(members decoder: any Decoder) throws {
-        // A misspelt key would let other people in than the administrator meant.
+        // A misspelt key would change who is let in.
         if let name = try decoder.keys(where: { Key(rawValue: $0) == nil }).first {
             throw decoder.invalid("“\(name.printable(64))” means nothing here", remedy: "write users and groups")
         }

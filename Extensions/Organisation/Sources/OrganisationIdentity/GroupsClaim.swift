@@ -6,7 +6,7 @@ extension PersonGroups {
     ///
     /// A person with many groups may have none of them in the token. Then the provider says where they are (OpenID
     /// Connect Core, section 5.6.2), or only that there are some (`hasgroups` of Microsoft Entra). The device does not
-    /// fetch them, and takes none of those that the token may still list.
+    /// fetch the groups, and ignores a list that the token may still have.
     package init(claims: JSONValue) {
         switch claims["_claim_names"] {
         case nil: break
