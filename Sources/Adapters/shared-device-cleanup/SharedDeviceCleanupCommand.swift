@@ -18,7 +18,9 @@ struct SharedDeviceCleanupCommand: AsyncParsableCommand {
             Exit status: 0 ended as asked; 64 wrong usage; 75 the bus is lost (enforce); 78 the directory of manifests cannot be used.
             """,
         version: ProjectVersion.line(of: "shared-device-cleanup"),
-        subcommands: [FollowCommand.self, EnforceCommand.self, RemoveCommand.self, LaunchCommand.self],
+        subcommands: [
+            FollowCommand.self, EnforceCommand.self, HomeCommand.self, RemoveCommand.self, LaunchCommand.self,
+        ],
         defaultSubcommand: FollowCommand.self
     )
 }
@@ -87,6 +89,39 @@ struct FollowCommand: AsyncParsableCommand {
         await end.first()
         following.cancel()
         await following.value
+    }
+}
+
+struct HomeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "home",
+        abstract: "Deletes the content of a person's home directory after the person's Linux session.",
+        discussion: """
+            For “shared-device follow --cleanup” as root, with the identity “login-session”. Nothing is deleted while a process of \
+            the user runs; it waits for half a minute. Home directories of root and of the system's users are refused.
+            Prints what was deleted. Exit status: 0 nothing is left; 65 it is refused; 74 something is left, or processes run.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("The account, as in $SHARED_DEVICE_ACCOUNT: uid-NUMBER.TENANT.", valueName: "account"))
+    var account: String
+
+    func run() async throws {
+        do {
+            guard let number = HomeDeletion.user(ofAccount: account) else {
+                log(
+                    "“\(account.printable)” is no account of the identity “login-session”; see the managed configuration"
+                )
+                throw ExitCode(EX_DATAERR)
+            }
+            print(try await HomeDeletion(of: SystemUser(number: number)).run())
+        } catch let error as CleanupFlaw {
+            log("\(error)")
+            throw ExitCode(EX_DATAERR)
+        } catch let error as AdapterFailure {
+            log("\(error)")
+            throw ExitCode(EX_IOERR)
+        }
     }
 }
 

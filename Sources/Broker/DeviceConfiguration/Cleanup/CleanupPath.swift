@@ -74,17 +74,38 @@ public enum CleanupPath {
                 "name the directories in it that the app uses"
             )
         }
-        if let place = (closed + kept).first(where: { isSame(path, orBelow: $0) || isSame($0, orBelow: path) }) {
-            throw refuse("would delete from \(place), which is not the app's", ownDirectory)
-        }
-        if let place = shared.first(where: { isSame($0, orBelow: path) }) {
-            throw refuse("is \(place), or above it, and other programs use that", ownDirectory)
-        }
+        try refuseCommon(path, text, keeping: kept)
         let isOwn = home.map { isSame(path, orBelow: $0) } ?? false
         if !isOwn, let owner = homeDirectory(of: components) {
             throw refuse("is in \(owner), the home directory of another user", "name what the app's user owns")
         }
         return path
+    }
+
+    /// A person's whole home directory, which is deleted only for that person, never because a manifest names it.
+    ///
+    /// - Throws: ``CleanupFlaw`` if it is no absolute path, or a directory that others need, or above or in such a one.
+    public static func wholeHome(_ path: String) throws(CleanupFlaw) -> String {
+        guard try !components(of: path, path).isEmpty else {
+            throw CleanupFlaw("“\(path)” is the whole file system", "give the user a home directory")
+        }
+        try refuseCommon(path, path, keeping: [])
+        return path
+    }
+
+    /// Refuses directories that the system or several programs need.
+    private static func refuseCommon(
+        _ path: String,
+        _ text: String,
+        keeping kept: [String]
+    ) throws(CleanupFlaw) {
+        let ownDirectory = "name a directory that only this app uses"
+        if let place = (closed + kept).first(where: { isSame(path, orBelow: $0) || isSame($0, orBelow: path) }) {
+            throw CleanupFlaw("“\(text)” would delete from \(place), which is not the app's", ownDirectory)
+        }
+        if let place = shared.first(where: { isSame($0, orBelow: path) }) {
+            throw CleanupFlaw("“\(text)” is \(place), or above it, and other programs use that", ownDirectory)
+        }
     }
 
     public static func isSame(_ path: String, orBelow directory: String) -> Bool {
@@ -125,7 +146,7 @@ public struct CleanupFlaw: Error, Sendable, Hashable, CustomStringConvertible {
     public let message: String
     public let remedy: String
 
-    init(_ message: String, _ remedy: String) {
+    public init(_ message: String, _ remedy: String) {
         self.message = message
         self.remedy = remedy
     }
