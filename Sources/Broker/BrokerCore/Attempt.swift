@@ -54,6 +54,8 @@ struct Attempt: Sendable {
     let number: UInt64
     let kind: Kind
     let participant: Participant
+    /// The app that has started the prompt; `nil` if it is unknown.
+    var app: Participant?
     let connection: String
     let beganAt: Duration
     /// The prompt; `nil` if there is none, or if it ended during the check of the password. The request then still gets

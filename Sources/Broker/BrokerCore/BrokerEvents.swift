@@ -111,6 +111,8 @@ package struct Request: Sendable {
         package var patience = Duration.zero
         /// Whether a person who is signed in has to authenticate again.
         package var asksAgain = false
+        /// The app that has started the prompt, if the prompt knows it. It must be an app for the person.
+        package var app: String?
         /// The claims that the provider has to meet, as JSON (OpenID Connect Core 1.0, section 5.5).
         package var claims: String?
 

@@ -57,8 +57,10 @@ extension BrokerState {
         if case .signIn = request.call { return apply(try signIns.signIn(request, participant, facts)) }
         guard case .beginSignIn(let wish) = request.call else { return }
         // For an app that may not have the account, an account is signed in, and it cannot continue the session.
+        let app = wish.app.map { Participant(app: $0, user: participant.user) } ?? participant
         let isAgain =
-            (wish.asksAgain || provider.needsPerson) && device.account != nil && facts.mayUse(participant, in: device)
+            (wish.asksAgain || provider.needsPerson) && device.account != nil
+            && facts.mayUse(participant, in: device) && facts.mayUse(app, in: device)
         apply(try signIns.beginSignIn(request, participant, isAgain: isAgain, providerRecord?.person, facts))
     }
 
@@ -80,7 +82,7 @@ extension BrokerState {
         try checkCleanups(attempt)
         noteUnknownGroups(attempt.groups)
         let next = try facts.signingIn(account, attempt.groups)
-        guard facts.mayUse(attempt.participant, in: next) else { throw .appNotForUser }
+        guard facts.mayUse(attempt, in: next) else { throw .appNotForUser }
         write(next, of: attempt, token, detail: attempt.participant.app)
     }
 
@@ -102,11 +104,8 @@ extension BrokerState {
         let next = device.authenticated(attempt.groups.names)
         noteUnknownGroups(attempt.groups)
         do throws(Refusal) {
-            // The name and the groups of the latest authentication count.
             try facts.rules.check(person, attempt.groups)
-            guard facts.barred(in: next) == nil, facts.mayUse(attempt.participant, in: next) else {
-                throw .appNotForUser
-            }
+            guard facts.barred(in: next) == nil else { throw .appNotForUser }
         } catch {
             signOutAutomatically(because: "the user is not allowed any more (allowedUsers)")
             throw error
@@ -114,6 +113,8 @@ extension BrokerState {
         if let provided { apply(provider.replace(with: provided, since: attempt.beganAt, facts)) }
         facts.authenticatedAt = now.uptime
         apply(automaticSignOut.noteActivity(facts))
+        // The clock may have been set, so that the session is over.
+        guard device.epoch == session else { return refuse(request, facts.sessionIsOver(account.identifier)) }
         effects.append(.note(.notice, "the person has authenticated again", ["epoch": "\(session)"]))
         if next != device {
             facts.device = next
@@ -123,7 +124,11 @@ extension BrokerState {
             // Apps may have the account now that could not have it before.
             announce(modeChanged: false)
         }
-        wait(request, for: .stored(.signedIn(username: account.username, epoch: session), nil))
+        if facts.mayUse(attempt, in: device) {
+            wait(request, for: .stored(.signedIn(username: account.username, epoch: session), nil))
+        } else {
+            refuse(request, .appNotForUser)
+        }
         if attempt.provided != nil { heedHeard(since: attempt.beganAt) }
         touch()
     }

@@ -116,6 +116,11 @@ extension Facts {
         return eligibility.manifest(of: participant.app)?.allowedUsers?.admits(account, state.groups) ?? true
     }
 
+    /// Whether the apps that would learn of this attempt's person may have the account of this state.
+    func mayUse(_ attempt: Attempt, in state: DeviceState) -> Bool {
+        mayUse(attempt.participant, in: state) && (attempt.app.map { mayUse($0, in: state) } ?? true)
+    }
+
     /// An app that was given the account of this state, and may not have it any more.
     func barred(in state: DeviceState) -> Participant? {
         ledger.parts[state.epoch, default: [:]].keys.sorted().first { !mayUse($0, in: state) }

@@ -216,9 +216,9 @@ package final class MicrosoftBroker: Sendable {
         let rights = ClientRights(rights: rights.withLock { $0 })
         try rights.check(request.client)
         guard !request.isBound else { throw Self.unbound }
-        guard request.claims == nil || claimsAreMet else { throw Self.unclaimed }
         let scopes = try rights.scopes(for: request.scopes)
         let account = try await account(of: request)
+        guard request.claims == nil || claimsAreMet else { throw Self.unclaimed }
         let token: TokenResult
         do throws(SharedDeviceError) {
             token = try await parts.application.acquireTokenSilent(

@@ -59,6 +59,9 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
     @Flag(help: "Ask the person who is signed in to authenticate again; the session stays open.")
     var again = false
 
+    @Option(help: ArgumentHelp("The app that asks: a user whom it is not for is refused.", valueName: "identifier"))
+    var app: String?
+
     @Option(
         help: ArgumentHelp(
             "The claims that the organisation's provider has to meet, as JSON.",
@@ -156,6 +159,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
                 scopes: scope,
                 surface: page || terminal == nil ? .page : .terminal,
                 asksAgain: again,
+                app: app,
                 claims: claims,
                 language: Self.language
             ),

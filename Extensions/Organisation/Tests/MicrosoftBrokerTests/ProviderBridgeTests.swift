@@ -128,7 +128,7 @@ struct ProviderBridgeTests {
         #expect(leftovers.isEmpty, "\(leftovers)")
         // The client gets a token for the same scopes without another prompt.
         let silent = try await device.token(scopes: ["orders.read"])
-        #expect(silent["brokerTokenResponse"]?["accessToken"]?.string != nil, "\(silent.context)")
+        let token = try #require(silent["brokerTokenResponse"]?["accessToken"]?.string, "\(silent.context)")
         #expect(device.prompts.count == 1)
         // For a claims challenge the user authenticates again, and the provider's page gets the claims.
         let challenge = #"{"access_token":{"acrs":{"value":"c1"}}}"#
@@ -137,7 +137,8 @@ struct ProviderBridgeTests {
             scopes: ["orders.read"],
             claims: challenge
         )
-        #expect(again["brokerTokenResponse"]?["accessToken"]?.string != nil, "\(again.context)")
+        let newToken = try #require(again["brokerTokenResponse"]?["accessToken"]?.string, "\(again.context)")
+        #expect(newToken != token)
         #expect(device.prompts.last?.hasSuffix("--again --claims=\(challenge)") == true, "\(device.prompts)")
     }
 

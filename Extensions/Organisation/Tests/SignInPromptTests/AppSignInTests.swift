@@ -65,12 +65,6 @@ struct AppSignInTests {
         #expect(refusal.contains("another person"), "\(refusal)")
         _ = try await Page.post(address, "ada", "correct horse ada")
         try await second.line { $0 == "signed in ada with a token" }
-        // A cancellation afterwards would leave her signed in, as she was before.
-        let third = try app(device, "nobody", "again")
-        _ = try await third.pageAddress()
-        try third.write("cancel")
-        try await third.line { $0 == "error user_canceled" }
-        #expect(try await device.user() == "ada")
     }
 
     @Test("cancelling the task ends the prompt without a sign-in")
@@ -84,10 +78,21 @@ struct AppSignInTests {
         #expect(try await device.user() == nil)
     }
 
-    @Test("cancelling the task right after the sign-in signs the user out")
+    @Test("cancelling the task right after a sign-in signs the user out, and not if the user was signed in before")
     func cancelledLate() async throws {
         let device = try await PromptDevice()
-        let go = "\(device.directory.path)/go"
+        for isSignedIn in [false, true] {
+            try await cancelLate(device, "\(device.directory.path)/go-\(isSignedIn)", isSignedIn: isSignedIn)
+        }
+    }
+
+    /// - Parameter isSignedIn: whether Ada is signed in before and is asked again, so that she stays signed in.
+    private func cancelLate(_ device: PromptDevice, _ go: String, isSignedIn: Bool) async throws {
+        if isSignedIn {
+            let first = try app(device)
+            _ = try await Page.post(try await first.pageAddress(), "ada", "correct horse ada")
+            try await first.line { $0 == "signed in ada with a token" }
+        }
         let slow = try device.directory.writeScript(
             "slow",
             #"""
@@ -97,14 +102,16 @@ struct AppSignInTests {
             echo "$result"
             """#
         )
-        let app = try app(device, program: slow)
-        _ = try await Page.post(try await app.pageAddress(), "ada", "correct horse ada")
+        let app = try isSignedIn ? app(device, "ada", "again", program: slow) : app(device, program: slow)
+        let address = try await app.pageAddress()
+        let page = try await Page.post(address, "ada", "correct horse ada")
+        #expect(page.status == 200)
         try await eventually("ada is signed in") { try await device.user() == "ada" }
         try app.write("cancel")
         try await app.line { $0 == "cancelled" }
         _ = FileManager.default.createFile(atPath: go, contents: nil)
         try await app.line { $0 == "error user_canceled" }
-        #expect(try await device.user() == nil)
+        #expect(try await device.user() == (isSignedIn ? "ada" : nil))
     }
 
     @Test("a provider's refusal of the app's scopes does not prevent the sign-in")

@@ -165,6 +165,8 @@ struct ProviderLink: Sendable {
         if let old = session?.record, old.session == nil || old.session != signIn.record.session {
             decisions = tellLater(old, keepsSession: true, isRenewed: isRenewed, facts)
         }
+        // Tokens of the earlier sign-in meet no claims, and may be revoked.
+        tokens.drop()
         open(signIn, since: began, facts)
         return decisions + [.persist(.provider, within: .zero)]
     }
@@ -471,7 +473,9 @@ struct ProviderLink: Sendable {
     mutating func ask(during began: Duration?, _ facts: Facts) -> [Decision] {
         if began == nil, !heard.isEmpty { heard = HeardEvents() }
         var decisions: [Decision] = []
-        if isReachable, let (number, entry) = outbox.takeDue(at: facts.now.uptime) {
+        // While a person has authenticated again, the earlier record is needed until the new one is committed.
+        let isCommitted = session == nil || facts.disk.committed >= change
+        if isReachable, isCommitted, let (number, entry) = outbox.takeDue(at: facts.now.uptime) {
             decisions = [.perform(.tellSessionEnd(number, entry.record, keepsSession: entry.keepsSession))]
         }
         guard mayAsk(facts), let record = session?.record else { return decisions }

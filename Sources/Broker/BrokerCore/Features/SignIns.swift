@@ -103,6 +103,12 @@ struct SignIns: Sendable {
         if let wait = throttle.admit(attempt.throttleName, of: user, at: facts.now.uptime) {
             throw Refusal(.slowDown(wait))
         }
+        // Another person's password is not even checked. It counts as a failure: the names could be tried out.
+        if attempt.prompt?.session != nil, let account = facts.device.account,
+            attempt.throttleName != usernameKey(account.username)
+        {
+            throw .otherPerson
+        }
         attempt.stage = .password(request)
         attempts[attempt.number] = attempt
         return .perform(.authenticate(request.number, credentials))
@@ -158,13 +164,15 @@ struct SignIns: Sendable {
             expires: facts.now.uptime + Facts.promptLifetime
         )
         attempt.prompt = prompt
+        attempt.app = wish.app.map { Participant(app: $0, user: participant.user) }
         defer { attempts[request.number] = attempt }
         guard method != .password else { return [.respond(request.number, Self.begun(prompt, nil, facts))] }
         attempt.stage = .page(request)
         let start = SignInStart(
             method == .browser ? .browser : .deviceCode,
             redirect: method == .browser ? wish.redirect : nil,
-            loginHint: isAgain ? facts.device.account?.username : wish.loginHint,
+            // An app that may know the name sends it. If the provider asks, the person may have begun by hand.
+            loginHint: isAgain && !wish.asksAgain ? facts.device.account?.username : wish.loginHint,
             scopes: scopes,
             claims: wish.claims,
             only: isAgain ? person : nil
@@ -199,7 +207,7 @@ struct SignIns: Sendable {
         }
         if let session = prompt.session {
             guard session == facts.device.epoch, facts.device.account != nil,
-                facts.mayUse(participant, in: facts.device)
+                facts.mayUse(attempt, in: facts.device)
             else { throw .noSuchPrompt }
             try facts.checkOwesNothing(participant, request.connection)
         } else {
@@ -208,12 +216,6 @@ struct SignIns: Sendable {
         }
         switch (request.call, prompt.method, prompt.handle) {
         case (.completeSignIn(_, .password(let credentials)), .password, _):
-            // Another person's password is not even checked.
-            if prompt.session != nil, let account = facts.device.account,
-                usernameKey(credentials.username) != usernameKey(account.username)
-            {
-                throw .otherPerson
-            }
             return [try check(credentials, request, attempt, facts)]
         case (.completeSignIn(_, .query(let query)), .browser, let handle):
             attempts[number]?.stage = .provider(request, until: facts.now.uptime)
@@ -267,7 +269,7 @@ struct SignIns: Sendable {
                     try facts.rules.check(identity.account, identity.groups)
                     let (device, groups) = (facts.device, identity.groups.names)
                     let next = device.next(mode: device.mode, account: identity.account, groups: groups)
-                    guard facts.mayUse(attempt.participant, in: next) else { throw .appNotForUser }
+                    guard facts.mayUse(attempt, in: next) else { throw .appNotForUser }
                 } catch {
                     return [.refuse(request, error)]
                 }

@@ -118,6 +118,7 @@ struct RequestFields {
         wish.patience = try patience()
         wish.asksAgain = flag("again")
         wish.claims = try claims()
+        wish.app = try text("app", atMost: 255)
         return wish
     }
 

@@ -80,7 +80,8 @@ struct CleanupProgram: Sendable {
     private func takeLock() throws(Problem) -> CInt {
         // The directory exists, because it contains the record of the session that is being cleaned up.
         let descriptor = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw Problem(attempting: "open \(lock)", errno) }
+        let opening = errno
+        guard descriptor >= 0 else { throw Problem(attempting: "open \(lock)", opening) }
         let deadline = ContinuousClock.now + timeout
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             let code = errno

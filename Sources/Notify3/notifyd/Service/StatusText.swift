@@ -60,7 +60,8 @@ enum StatusFile {
         }
         // Does not follow links, and does not wait for the reader of a pipe.
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw Problem(attempting: "write the status to \(path)", errno) }
+        let code = errno
+        guard descriptor >= 0 else { throw Problem(attempting: "write the status to \(path)", code) }
         defer { close(descriptor) }
         let error = writeAll(text, to: descriptor)
         guard error == 0 else { throw Problem(attempting: "write the status to \(path)", error) }

@@ -32,6 +32,8 @@ import NotifyCenter
     @_spi(Extensions) public var scopes: [String] = []
     /// Whether a person who is signed in has to authenticate again.
     @_spi(Extensions) public var asksAgain = false
+    /// The app that asks.
+    @_spi(Extensions) public var app: String?
     /// The claims that the provider has to meet, as JSON.
     @_spi(Extensions) public var claims: String?
     @_spi(Extensions) public var patience = Duration.seconds(15)
@@ -84,6 +86,7 @@ import NotifyCenter
         var arguments = ["--json", "--bus", "\(bus)", "--wait", "\(patience / .seconds(1))"]
         arguments += scopes.map { "--scope=\($0)" }
         if showsPage { arguments.append("--page") }
+        if let app { arguments.append("--app=\(app)") }
         if asksAgain { arguments.append("--again") }
         if let claims { arguments.append("--claims=\(claims)") }
         return arguments
@@ -152,8 +155,10 @@ extension SharedDeviceApplication {
     ) async throws(SharedDeviceError) -> TokenResult {
         var program = SignInProgram(bus: broker.bus)
         program.asksAgain = parameters.asksAgain || parameters.maximumAge != nil || parameters.claims != nil
+        program.app = identifier
         program.claims = parameters.claims
         program.loginHint = program.asksAgain ? current?.username ?? parameters.loginHint : parameters.loginHint
+        let before: UInt64? = if let current { try await keeper.session(of: current) } else { nil }
         program.scopes = parameters.scopes
         program.patience = patience
         program.showsPage = parameters.showsPage
@@ -163,12 +168,12 @@ extension SharedDeviceApplication {
             throw SharedDeviceError(
                 .currentAccountMismatch,
                 attempted: attempted,
-                message: "\(person.username) was signed out before the request ended"
+                message: "the person was signed out before the request ended"
             )
         }
         guard !Task.isCancelled else {
             let cancelled = SharedDeviceError(.userCanceled, attempted: attempted, message: "the task was cancelled")
-            guard current != account else { throw cancelled }
+            guard before != person.epoch else { throw cancelled }
             // The person has cancelled, and may have left the device: undo the sign-in.
             _ = try? await broker.call(
                 .signOut,

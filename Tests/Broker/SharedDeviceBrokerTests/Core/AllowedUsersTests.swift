@@ -216,6 +216,23 @@ struct AppUsersTests {
         #expect(!Refusal.appNotForUser.description.contains("ada"))
     }
 
+    @Test("a prompt that an app has started refuses a user whom the app is not for")
+    func signsInAtPrompt() throws {
+        var wish = Request.PromptWish()
+        wish.app = "org.example.ward"
+        func complete(_ name: String) -> UInt64 {
+            let credentials = Request.Credentials(username: "ada", password: Secret("right"))
+            return device.send(device.prompt, .completeSignIn(name: name, .password(credentials)))
+        }
+        let begun = try device.ask(device.prompt, .beginSignIn(wish))
+        device.expectRefused(complete(try #require(begun["request"]?.stringValue)), .appNotForUser)
+        device.expectSignedOutOnDisk()
+        // Nor does the app learn by a reauthentication who is signed in.
+        try device.signIn("ada", by: desk)
+        wish.asksAgain = true
+        device.expectRefused(device.send(device.prompt, .beginSignIn(wish)), code: .accountAlreadySignedIn)
+    }
+
     @Test("a group at the sign-in opens an app")
     func group() throws {
         device.groups = ["ada": ["doctors"]]

@@ -178,9 +178,11 @@ struct OrganisationTests {
     @Test("an app has the signed-in user authenticate again for claims, and the session gets the new sign-in")
     func againForClaims() throws {
         try device.signInAtProvider("ada")
+        let token = try device.token(for: "ada", ["orders"], by: device.till)
         let (epoch, old) = (device.state.device.epoch, device.state.providerRecord)
         var wish = VirtualDevice.pageWish
-        (wish.asksAgain, wish.claims) = (true, #"{"access_token":{"acrs":{"value":"c1"}}}"#)
+        (wish.asksAgain, wish.loginHint) = (true, "ada")
+        wish.claims = #"{"access_token":{"acrs":{"value":"c1"}}}"#
         func begin() throws -> String {
             try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
         }
@@ -192,6 +194,7 @@ struct OrganisationTests {
         #expect(start?.claims == wish.claims && start?.only?.subject == "ada" && start?.loginHint == "ada")
         #expect(device.state.providerRecord?.session == "second")
         #expect(device.provider.revocations.map(\.session) == [old?.session])
+        #expect(try device.token(for: "ada", ["orders"], by: device.till) != token)
         // A sign-in with a code cannot pass the claims on.
         wish.methods = [.deviceCode]
         device.expectRefused(device.send(device.prompt, .beginSignIn(wish)), .otherMethod([.browser]))

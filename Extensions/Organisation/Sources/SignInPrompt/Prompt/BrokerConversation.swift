@@ -43,6 +43,7 @@ package struct BrokerConversation: Sendable {
         request["loginHint"] = wishes.loginHint.map(DBusValue.string)
         if wishes.asksAgain { request["again"] = .boolean(true) }
         request["claims"] = wishes.claims.map(DBusValue.string)
+        request["app"] = wishes.app.map(DBusValue.string)
         if !wishes.scopes.isEmpty { request["scopes"] = .array(wishes.scopes.map(DBusValue.string), of: "s") }
         let fields = try await broker.call(
             .beginSignIn,

@@ -21,6 +21,8 @@ package struct SignInPrompt: Sendable {
         package var surface: Surface
         /// Whether a person who is signed in has to authenticate again.
         package var asksAgain: Bool
+        /// The app that asks, if it is known.
+        package var app: String?
         /// The claims that the provider has to meet, as JSON.
         package var claims: String?
         /// The language of the session; `nil` leaves the choice for pages to the browser.
@@ -32,6 +34,7 @@ package struct SignInPrompt: Sendable {
             scopes: [String] = [],
             surface: Surface,
             asksAgain: Bool = false,
+            app: String? = nil,
             claims: String? = nil,
             language: Language? = nil
         ) {
@@ -40,6 +43,7 @@ package struct SignInPrompt: Sendable {
             self.scopes = scopes
             self.surface = surface
             self.asksAgain = asksAgain
+            self.app = app
             self.claims = claims
             self.language = language
         }
