@@ -78,8 +78,8 @@ struct PromptTests {
         device.expectPasswordChecks(checks)
         device.expectRefused(device.complete(name, password: "wrong"), code: .authenticationFailed)
         // Names cannot be tried out.
-        for _ in 0..<4 { device.expectRefused(device.complete(name, "grace"), .otherPerson) }
-        device.expectRefused(device.complete(name, "grace"), code: .tooManyAttempts)
+        for _ in 0..<5 { device.expectRefused(device.complete(name, "eve"), .otherPerson) }
+        device.expectRefused(device.complete(name, "eve"), code: .tooManyAttempts)
         #expect(try device.answer(device.complete(name)) == ["username": .string("ada"), "epoch": .uint64(epoch)])
         #expect(device.state.device.epoch == epoch)
         // The session can end while the user is asked.
