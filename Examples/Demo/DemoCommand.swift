@@ -60,7 +60,7 @@ struct DemoCommand: AsyncParsableCommand {
         )
         if keep { Console.warn("all of it is in \(stage.directory)") }
         if failure != nil || !scenario.proof.holds {
-            if json || verbose { Console.warn(stage.transcript) }
+            Console.warn(stage.transcript)
             throw ExitCode.failure
         }
     }
