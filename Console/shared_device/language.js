@@ -4,10 +4,16 @@ import { languageOf, say, useTexts } from "./texts.js";
 
 export async function loadTexts() {
     const chosen = document.cookie.match(/(?:^|; )CockpitLang=([^;]+)/)?.[1];
-    const { language, locale } = languageOf([...chosen ? [chosen] : [], ...navigator.languages]);
-    const response = await fetch(new URL(`texts.${language}.json`, import.meta.url));
-    useTexts(await response.json(), locale);
-    document.documentElement.lang = language;
+    // The page works without texts, too: it then shows their keys.
+    for (const { language, locale } of [languageOf([...chosen ? [chosen] : [], ...navigator.languages]), { language: "en", locale: "en" }]) {
+        const response = await fetch(new URL(`texts.${language}.json`, import.meta.url)).catch(() => null);
+        const texts = response?.ok ? await response.json().catch(() => null) : null;
+        if (!texts)
+            continue;
+        useTexts(texts, locale);
+        document.documentElement.lang = language;
+        break;
+    }
     for (const node of document.querySelectorAll("[data-text]"))
         node.textContent = say(node.dataset.text);
 }

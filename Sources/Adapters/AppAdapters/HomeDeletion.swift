@@ -64,9 +64,30 @@ package struct HomeDeletion: Sendable {
         _ user: UInt32
     ) async -> Result<UserDataDirectory.Removed, AdapterFailure> {
         do throws(AdapterFailure) {
+            try checkPlace(of: path)
             return .success(try await Deletion(paths: [path], user: user).run())
         } catch {
             return .failure(error)
+        }
+    }
+
+    /// A person who may write to a directory above the home directory could rename it, so that an empty one is deleted.
+    ///
+    /// - Throws: ``AdapterFailure`` unless all directories above are root's, and only root may write to them.
+    static func checkPlace(of path: String) throws(AdapterFailure) {
+        var above = path.utf8[...]
+        while let slash = above.lastIndex(of: UInt8(ascii: "/")) {
+            above = above[..<slash]
+            let place = above.isEmpty ? "/" : String(decoding: above, as: UTF8.self)
+            var status = stat()
+            guard lstat(place, &status) == 0, status.st_uid == 0, status.st_mode & 0o022 == 0 else {
+                throw AdapterFailure(
+                    "delete",
+                    path,
+                    "\(place) is missing, or others than root may write to it, so that the data may have been moved away",
+                    remedy: "Give \(place) to root, and take the right to write from group and others"
+                )
+            }
         }
     }
 

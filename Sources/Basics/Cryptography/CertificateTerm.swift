@@ -28,6 +28,9 @@ public enum CertificateTerm {
     public static func end(inPEM text: some Sequence<UInt8>) -> Double? {
         var (ends, current): ([Double], [UInt8]?) = ([], nil)
         for line in Array(text).split(whereSeparator: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) {
+            // OpenSSL ignores blanks at the end of a line.
+            let blanks = line.reversed().prefix { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }.count
+            let line = line.dropLast(blanks)
             switch String(decoding: line, as: UTF8.self) {
             case "-----BEGIN CERTIFICATE-----", "-----BEGIN X509 CRL-----": current = []
             case "-----END CERTIFICATE-----", "-----END X509 CRL-----":

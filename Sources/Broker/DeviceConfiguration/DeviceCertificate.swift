@@ -97,7 +97,8 @@ extension DeviceCertificate.Use {
 
     fileprivate var remedy: String {
         switch self {
-        case .provider: "without it people cannot sign in; put the new authority there"
+        case .provider:
+            "if the provider's certificate is from it, people cannot sign in; put the new authority there, and remove this one"
         case .fleetAgent: "without it the fleet cannot reach this device; enrol the device again"
         case .fleetAuthority: "without it the fleet cannot reach its devices; enrol them with a new authority"
         }

@@ -45,6 +45,14 @@ struct HomeDeletionTests {
         #expect(try HomeDeletion(of: Self.user(70_000, home: "/srv/homes/ada")).home == "/srv/homes/ada")
     }
 
+    @Test("a home directory that the person could have renamed is refused")
+    func place() throws {
+        try HomeDeletion.checkPlace(of: "/usr/ada")
+        let error = #expect(throws: AdapterFailure.self) { try HomeDeletion.checkPlace(of: "/tmp/ada") }
+        #expect(error?.description.contains("/tmp is missing, or others than root may write to it") == true)
+        #expect(throws: AdapterFailure.self) { try HomeDeletion.checkPlace(of: "/usr/nothing-here/ada") }
+    }
+
     @Test("nothing is deleted while a process of the user runs, and the reason names the process")
     func running() async throws {
         let deleted = Locked(0)

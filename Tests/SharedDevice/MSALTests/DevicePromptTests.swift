@@ -12,13 +12,13 @@ struct DevicePromptTests {
     private static let program = Result {
         let directory = try TemporaryDirectory("prompt")
         let script = #"""
-            case "$SHARED_DEVICE_LOGIN_HINT $*" in
+            case "$SHARED_DEVICE_LOGIN_HINT $* $SHARED_DEVICE_CLAIMS" in
             *--login-hint*) code=broker_failed ;;
             nobody\ *) code=interaction_required ;;
             cancels\ *) code=user_canceled ;;
             window\ *--page*) code=login_expired ;;
             down\ *) code=provider_unavailable ;;
-            ada\ *--again*--claims=*) code=login_expired ;;
+            ada\ *--again*acrs*) code=login_expired ;;
             ada\ *--again*) code=user_canceled ;;
             *) code=broker_failed ;;
             esac

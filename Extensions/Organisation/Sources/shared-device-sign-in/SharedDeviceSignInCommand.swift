@@ -18,7 +18,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             Where the device has its own directory of users, it asks for name and password: at the terminal, or on a page in a browser. Where the \
             organisation's provider signs people in, it opens the provider's page in a browser, or shows a code for another device. The browser \
             has a separate profile, which is deleted afterwards. Apps start this program, and never see the password. \
-            $\(SignInProgram.loginHintVariable) is the name to offer: all users of the machine can read a command line.
+            $\(SignInProgram.loginHintVariable) is the name to offer, and $\(SignInProgram.claimsVariable) the claims that the provider has \
+            to meet (JSON; OpenID Connect Core 1.0, section 5.5): all users of the machine can read a command line.
             Exit status: 0 signed in; 1 cancelled; 64 wrong usage; 65 another person is signed in already, or this device does not accept \
             this method; 69 the broker or the provider does not respond, or there is neither a terminal nor a display; 70 the broker failed; \
             75 not now, try again later; 77 refused; 78 provider and configuration do not match.
@@ -61,15 +62,6 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     @Option(help: ArgumentHelp("The app that asks: a user whom it is not for is refused.", valueName: "identifier"))
     var app: String?
-
-    @Option(
-        help: ArgumentHelp(
-            "The claims that the organisation's provider has to meet, as JSON.",
-            discussion: "OpenID Connect Core 1.0, section 5.5; for instance the claims challenge of a service.",
-            valueName: "json"
-        )
-    )
-    var claims: String?
 
     @Flag(help: "Write the result as JSON.")
     var json = false
@@ -144,8 +136,9 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         }
         var variables = ProcessInfo.processInfo.environment
         let loginHint = variables.removeValue(forKey: SignInProgram.loginHintVariable).flatMap { $0.isEmpty ? nil : $0 }
+        let claims = variables.removeValue(forKey: SignInProgram.claimsVariable)
         // The browser and its guard inherit the environment.
-        unsetenv(SignInProgram.loginHintVariable)
+        for name in [SignInProgram.loginHintVariable, SignInProgram.claimsVariable] { unsetenv(name) }
         let terminal = TerminalForm(Self.texts).flatMap { $0.isInForeground ? $0 : nil }
         // A stop during the password prompt would leave the shell echoing the password.
         if terminal != nil { signal(SIGTSTP, SIG_IGN) }

@@ -53,7 +53,7 @@ struct BoundTests {
         let directory = try TemporaryDirectory("scopes")
         let calls = directory.path + "/calls"
         let script = """
-            echo "$*" >>\(calls)
+            echo "$* $SHARED_DEVICE_CLAIMS" >>\(calls)
             case "$*" in *refused*) echo '{"code": "\(code)", "message": "no"}'; exit 78; esac
             echo '{"username": "ada", "epoch": 7}'
             """
@@ -63,7 +63,7 @@ struct BoundTests {
         let outcome = await start(Prompter.Wish(scopes: ["openid", "refused"], claims: "{}"))
         #expect((outcome == .signedIn) == (starts == 2))
         let arguments = "--json --bus unix:path=/nowhere --wait 15.0"
-        let end = "--page --again --claims={}"
+        let end = "--page --again {}"
         let lines = ["\(arguments) --scope=openid --scope=refused \(end)", "\(arguments) \(end)"]
         #expect(
             try String(contentsOfFile: calls, encoding: .utf8) == lines.prefix(starts).map { $0 + "\n" }.joined()

@@ -33,7 +33,7 @@ final class ProviderDevice: Sendable {
         let prompt = try device.directory.writeScript(
             "prompt",
             """
-            echo "$*" >>\(path)/prompts
+            echo "$* $SHARED_DEVICE_CLAIMS" >>\(path)/prompts
             exec \(ChildProcess.built("shared-device-sign-in")) "$@" --browser \(path)/chromium \\
               --browser-argument=--ca=\(faulty.trustAnchors)
             """
@@ -139,7 +139,7 @@ struct ProviderBridgeTests {
         )
         let newToken = try #require(again["brokerTokenResponse"]?["accessToken"]?.string, "\(again.context)")
         #expect(newToken != token)
-        #expect(device.prompts.last?.hasSuffix("--again --claims=\(challenge)") == true, "\(device.prompts)")
+        #expect(device.prompts.last?.hasSuffix("--again \(challenge)") == true, "\(device.prompts)")
     }
 
     @Test("a provider that wants a new sign-in has status 13 until the user signs in")

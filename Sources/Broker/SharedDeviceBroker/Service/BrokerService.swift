@@ -239,7 +239,7 @@ package final class BrokerService: Sendable {
             let warnings = lookAtCertificates(engine.read { $0.policy.organisation?.trustAnchors })
                 .compactMap { $0.warning(now: Date().timeIntervalSince1970) }
             for warning in warnings where !warned.contains(warning) {
-                log.warning("a certificate ends", metadata: ["problem": "\(warning)"])
+                log.warning("a certificate needs attention", metadata: ["problem": "\(warning)"])
             }
             followCertificates(warned: warnings)
         }

@@ -17,6 +17,8 @@ import NotifyCenter
     /// The environment variable with the user name to offer. A command line would be readable by all users of the
     /// machine.
     @_spi(Extensions) public static let loginHintVariable = "SHARED_DEVICE_LOGIN_HINT"
+    /// The environment variable with the claims, which may name a person, too.
+    @_spi(Extensions) public static let claimsVariable = "SHARED_DEVICE_CLAIMS"
     /// The installation paths. `PATH` is not searched, because any program found there could ask people for their
     /// passwords.
     private static let places = ["/usr/bin/shared-device-sign-in", "/usr/local/bin/shared-device-sign-in"]
@@ -56,6 +58,7 @@ import NotifyCenter
             // Its standard error, for instance about files that it cannot delete, goes to the app's standard error.
             settings.errors = .inherited
             settings.environment[Self.loginHintVariable] = loginHint
+            settings.environment[Self.claimsVariable] = claims
             end = try await HelperProcess.output(
                 of: try path(),
                 arguments,
@@ -88,7 +91,6 @@ import NotifyCenter
         if showsPage { arguments.append("--page") }
         if let app { arguments.append("--app=\(app)") }
         if asksAgain { arguments.append("--again") }
-        if let claims { arguments.append("--claims=\(claims)") }
         return arguments
     }
 
