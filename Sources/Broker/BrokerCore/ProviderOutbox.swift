@@ -22,6 +22,8 @@ package struct ProviderOutbox: Sendable {
         /// Whether a renewal is in flight with this record. Its response may contain a newer record.
         var isHeld = false
 
+        func mayBeTold(_ isCommitted: Bool) -> Bool { !isHeld && (isCommitted || !keepsSession) }
+
         package init(
             record: ProviderRecord,
             keepsSession: Bool = false,
@@ -96,11 +98,16 @@ package struct ProviderOutbox: Sendable {
     }
 
     /// When the next entry is due; `nil` if there is none, or if one is in flight.
-    var next: Duration? { underWay == nil ? entries.values.filter { !$0.isHeld }.map(\.next).min() : nil }
+    ///
+    /// - Parameter isCommitted: Whether the disk has the present record. Until then, a restart needs the record that it
+    ///   has replaced (``Entry/keepsSession``).
+    func next(isCommitted: Bool) -> Duration? {
+        underWay == nil ? entries.values.filter { $0.mayBeTold(isCommitted) }.map(\.next).min() : nil
+    }
 
     /// Takes the next due entry. It is in flight until ``ended(_:mayWork:at:)``.
-    mutating func takeDue(at now: Duration) -> (number: UInt64, entry: Entry)? {
-        let due = entries.filter { !$0.value.isHeld && $0.value.next <= now }
+    mutating func takeDue(isCommitted: Bool, at now: Duration) -> (number: UInt64, entry: Entry)? {
+        let due = entries.filter { $0.value.mayBeTold(isCommitted) && $0.value.next <= now }
         guard underWay == nil, let (number, entry) = due.min(by: { ($0.value.next, $0.key) < ($1.value.next, $1.key) })
         else { return nil }
         underWay = number

@@ -433,16 +433,19 @@ struct ProviderLink: Sendable {
     /// When the next renewal or the next report of a session's end is due, or when the session ends for lack of
     /// confirmation.
     func next(_ facts: Facts) -> Duration? {
-        var times = [isReachable ? outbox.next : nil]
+        var times = [isReachable ? outbox.next(isCommitted: isCommitted(facts)) : nil]
         if facts.device.account != nil, session != nil, facts.policy.organisation != nil {
             times.append(graceEnd(facts))
             // If a check is overdue and something blocks it, no wake-up is needed: the obstacle ends with an event, or
             // the session ends.
-            let isFree = isReachable && renewal == nil && facts.disk.committed >= change
+            let isFree = isReachable && renewal == nil && isCommitted(facts)
             if mayAsk(facts), isFree || unanswered == nil { times.append(nextRequest) }
         }
         return times.compactMap { $0 }.min()
     }
+
+    /// Whether the disk has the session's present record.
+    private func isCommitted(_ facts: Facts) -> Bool { facts.disk.committed >= change }
 
     /// Schedules the next check: after the configured interval, varied by up to a tenth, so that the devices of an
     /// organisation do not all ask at once.
@@ -473,9 +476,7 @@ struct ProviderLink: Sendable {
     mutating func ask(during began: Duration?, _ facts: Facts) -> [Decision] {
         if began == nil, !heard.isEmpty { heard = HeardEvents() }
         var decisions: [Decision] = []
-        // While a person has authenticated again, the earlier record is needed until the new one is committed.
-        let isCommitted = session == nil || facts.disk.committed >= change
-        if isReachable, isCommitted, let (number, entry) = outbox.takeDue(at: facts.now.uptime) {
+        if isReachable, let (number, entry) = outbox.takeDue(isCommitted: isCommitted(facts), at: facts.now.uptime) {
             decisions = [.perform(.tellSessionEnd(number, entry.record, keepsSession: entry.keepsSession))]
         }
         guard mayAsk(facts), let record = session?.record else { return decisions }
@@ -483,7 +484,7 @@ struct ProviderLink: Sendable {
         if isDue, unanswered == nil { unanswered = facts.now.uptime }
         guard isReachable, renewal == nil, isDue || !queue.isEmpty else { return decisions }
         // A power cut would lose a record that is not committed, and its predecessor is used up.
-        guard facts.disk.committed >= change else {
+        guard isCommitted(facts) else {
             return decisions + (facts.disk.problem.map { refuseTokens(.failed($0)) } ?? [])
         }
         guard session?.isSettled == false else { return decisions + settle(false) }

@@ -46,7 +46,8 @@ struct DeviceCertificateTests {
         let certificate = DeviceCertificate(.provider, file: "/a.pem", end: .success(40 * 86400))
         #expect(certificate.warning(now: 10 * 86400) == nil && certificate.days(now: 10 * 86400) == 30)
         let near = "the provider's authority (/a.pem) ends in 29 days; "
-        #expect(certificate.warning(now: 10 * 86400 + 1)?.hasPrefix(near + "without it people cannot sign in") == true)
+        let remedy = "if the provider's certificate is from it, people cannot sign in"
+        #expect(certificate.warning(now: 10 * 86400 + 1)?.hasPrefix(near + remedy) == true)
         #expect(certificate.warning(now: 41 * 86400)?.contains("has ended; ") == true)
     }
 
