@@ -64,7 +64,7 @@ package struct HomeDeletion: Sendable {
         _ user: UInt32
     ) async -> Result<UserDataDirectory.Removed, AdapterFailure> {
         do throws(AdapterFailure) {
-            try checkPlace(of: path)
+            try await onSystemThread { () throws(AdapterFailure) in try checkPlace(of: path) }
             return .success(try await Deletion(paths: [path], user: user).run())
         } catch {
             return .failure(error)
@@ -72,6 +72,7 @@ package struct HomeDeletion: Sendable {
     }
 
     /// A person who may write to a directory above the home directory could rename it, so that an empty one is deleted.
+    /// Blocks the thread on the file system.
     ///
     /// - Throws: ``AdapterFailure`` unless all directories above are root's, and only root may write to them.
     static func checkPlace(of path: String) throws(AdapterFailure) {

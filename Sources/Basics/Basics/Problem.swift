@@ -1,7 +1,7 @@
 import Glibc
 
-/// A failure that only a person can act on: a sentence with the cause and, if there is one, the remedy. A failure that code
-/// can act on has a type of its own.
+/// An error that only a person can act on: a sentence with the cause and, if there is one, the remedy. Errors that code
+/// can act on have separate types.
 public struct Problem: Error, Sendable, Hashable, CustomStringConvertible {
     public let description: String
 

@@ -176,8 +176,8 @@ extension BrokerState {
         do throws(Refusal) {
             guard policy.isConfigured else { throw .neverConfigured }
             if let attempt = pending.attempt { try checkCleanups(attempt) }
-            let asking = pending.attempt.map { facts.mayUse($0.participant, in: pending.next) } ?? true
-            guard asking, facts.barred(in: pending.next) == nil else { throw .appNotForUser }
+            let isForPerson = pending.attempt.map { facts.mayUse($0, in: pending.next) } ?? true
+            guard isForPerson, facts.barred(in: pending.next) == nil else { throw .appNotForUser }
         } catch {
             dropPendingSignIn(because: error)
         }

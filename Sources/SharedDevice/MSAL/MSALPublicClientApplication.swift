@@ -465,9 +465,9 @@ extension MSALPublicClientApplication {
     /// Gets a token for the current account without a prompt. By default the block runs on a queue of the system's
     /// choice.
     ///
-    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in, the person has to sign in again,
-    /// or the request demands claims. It is ``MSALError/serverError`` or ``MSALError/serverDeclinedScopes`` if the organisation's provider
-    /// gives no such token. Otherwise its internal code is one of these:
+    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in, the person has to sign in
+    /// again, or the request demands claims. It is ``MSALError/serverError`` or ``MSALError/serverDeclinedScopes`` if
+    /// the organisation's provider gives no such token. Otherwise its internal code is one of these:
     /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes.
     /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not, or is no longer, the current one.
     /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
@@ -548,8 +548,8 @@ extension MSALPublicClientApplication {
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
-    /// Returns the signed-in account for single sign-on, or to ask its person again. The check comes before the prompt, so
-    /// that a person does not type a password in vain.
+    /// Returns the signed-in account for single sign-on, or to ask its person again. The check comes before the prompt,
+    /// so that a person does not type a password in vain.
     ///
     /// - Returns: `nil` if no account is signed in.
     /// - Throws: ``RequestFailure``, −42101, if an account is signed in that does not fit the request.

@@ -233,6 +233,23 @@ struct AppUsersTests {
         device.expectRefused(device.send(device.prompt, .beginSignIn(wish)), code: .accountAlreadySignedIn)
     }
 
+    @Test("a manifest that takes the app from the user stops a sign-in at its prompt that is being written")
+    func promptUnderWay() throws {
+        useWard(for: nil)
+        var wish = Request.PromptWish()
+        wish.app = "org.example.ward"
+        let begun = try device.ask(device.prompt, .beginSignIn(wish))
+        device.diskMode = .holds
+        let credentials = Request.Credentials(username: "ada", password: Secret("right"))
+        let name = try #require(begun["request"]?.stringValue)
+        let request = device.send(device.prompt, .completeSignIn(name: name, .password(credentials)))
+        useWard(for: AllowedUsers(users: ["grace"]))
+        device.expectRefused(request, .appNotForUser)
+        device.diskMode = .commits
+        device.finishWriting()
+        device.expectSignedOut()
+    }
+
     @Test("a group at the sign-in opens an app")
     func group() throws {
         device.groups = ["ada": ["doctors"]]
