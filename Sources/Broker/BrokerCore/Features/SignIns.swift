@@ -142,6 +142,8 @@ struct SignIns: Sendable {
             case .password: facts.policy.passwordSignIn || request.claimed == BrokerProtocol.promptIdentifier
             // Its request has no claims (RFC 8628, section 3.1).
             case .deviceCode: wish.claims == nil
+            // A prompt of the method `password` takes a badge too.
+            case .badge: false
             }
         }
         let wanted = wish.methods.isEmpty ? possible : wish.methods.filter(possible.contains)

@@ -56,6 +56,8 @@ import FoundationEssentials
         case password
         case browser
         case deviceCode
+        /// The person shows a badge and types a PIN, with `SignIn` or at a prompt of the method `password`.
+        case badge
     }
 
     @_spi(Extensions) public static let promptIdentifier = "org.notifycenter.shared-device-sign-in"

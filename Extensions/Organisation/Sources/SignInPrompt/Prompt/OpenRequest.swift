@@ -50,7 +50,7 @@ package struct OpenRequest: Sendable, Hashable {
                     )
                 )
             )
-        case nil: throw BrokerProtocol.Malformed("method")
+        case .badge, nil: throw BrokerProtocol.Malformed("method")
         }
         var lifetime = Self.longestLifetime
         if case .double(let end)? = fields["expiresAt"], end.isFinite {
@@ -75,20 +75,6 @@ package struct DeviceCode: Sendable, Hashable {
 
     /// The provider's host, for the user to recognise.
     package var host: String { WebAddress.host(of: address) ?? address }
-}
-
-/// The signed-in user, as far as the prompt learns.
-package struct SignedIn: Sendable, Hashable {
-    package let username: String
-    package let epoch: UInt64
-}
-
-extension SignedIn {
-    package init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
-        guard let username = fields["username"]?.stringValue else { throw BrokerProtocol.Malformed("username") }
-        guard let epoch = fields["epoch"]?.unsignedValue else { throw BrokerProtocol.Malformed("epoch") }
-        self.init(username: username, epoch: epoch)
-    }
 }
 
 /// Addresses that a browser is sent to.
