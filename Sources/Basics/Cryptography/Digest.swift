@@ -28,6 +28,31 @@ public enum Digest: Sendable {
     }
 }
 
+/// A keyed hash: HMAC with SHA-256 (RFC 2104).
+public enum KeyedHash {
+    public static let keySize = 32
+
+    /// Returns random bytes for a key.
+    public static func makeKey() -> [UInt8] {
+        var key = [UInt8](repeating: 0, count: keySize)
+        // As for a digest: it fails only if the system has no random numbers.
+        precondition(RAND_bytes(&key, Int32(key.count)) == 1, "OpenSSL has no random numbers")
+        return key
+    }
+
+    /// Returns the 32 bytes of the hash.
+    public static func sha256(of bytes: UnsafeBufferPointer<UInt8>, key: [UInt8]) -> [UInt8] {
+        var code = [UInt8](repeating: 0, count: 32)
+        var count: UInt32 = 0
+        precondition(
+            HMAC(EVP_sha256(), key, Int32(key.count), bytes.baseAddress, bytes.count, &code, &count) != nil
+                && count == code.count,
+            "OpenSSL cannot compute a keyed hash: \(CryptographyError.reasonOfThisThread())"
+        )
+        return code
+    }
+}
+
 public enum ConstantTime {
     /// Returns whether both are the same bytes, in a time that depends on their number only.
     public static func areEqual(_ left: some Collection<UInt8>, _ right: some Collection<UInt8>) -> Bool {

@@ -144,6 +144,12 @@ enum DeviceSchema {
             ALTER TABLE user ADD COLUMN member_of TEXT NOT NULL DEFAULT '';
             ALTER TABLE device ADD COLUMN account_groups TEXT NOT NULL DEFAULT '';
             """,
+            """
+            ALTER TABLE directory ADD COLUMN badge_key BLOB;
+            ALTER TABLE user ADD COLUMN badge_hash BLOB;
+            ALTER TABLE user ADD COLUMN pin_hash TEXT;
+            CREATE UNIQUE INDEX user_badge ON user (badge_hash);
+            """,
         ]
     }
 

@@ -9,7 +9,8 @@ public import SharedDevice
 
 /// The identity provider of a device without an organisation. Its users are in the device's `UserDirectory`.
 ///
-/// The caller cannot tell a wrong password from an unknown username, neither by the response nor by its time.
+/// The caller cannot tell a wrong password from an unknown username, nor a wrong PIN from an unknown badge, neither by
+/// the response nor by its time.
 public final class EmbeddedIdentityProvider: IdentityProvider {
     /// The lifetime of an access token, in seconds.
     public static let tokenLifetime: TimeInterval = 3600
@@ -66,10 +67,10 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
     deinit { tending.cancel() }
 
     public func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
-        guard let password = request.password else { throw .passwordRequired }
+        let (secret, refusal) = try Self.secret(of: request)
         let verdict: Verdict
         do {
-            verdict = try await hashing.run { self.check(password, ofUserNamed: request.username) }
+            verdict = try await hashing.run { self.check(secret, of: request) }
         } catch {
             verdict = .none(.busy)
         }
@@ -82,7 +83,7 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
                 groups: .known(Set(user.groups))
             )
         case .wrong:
-            throw .invalidGrant
+            throw refusal
         case .none(let error):
             throw error
         }
@@ -130,24 +131,37 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
         case none(IdentityError)
     }
 
+    /// The secret of the request, and the refusal if it is wrong.
+    private static func secret(
+        of request: SignInRequest
+    ) throws(IdentityError) -> (secret: Secret, refusal: IdentityError) {
+        switch request {
+        case .password(_, let password?): return (password, .invalidGrant)
+        case .password(_, nil): throw .passwordRequired
+        // No user can have another number or PIN, so the fast response reveals nothing about a user.
+        case .badge(let number, let pin) where number.isBadgeNumber && pin.isPIN: return (pin, .invalidBadge)
+        case .badge: throw .invalidBadge
+        case .pin(_, let pin) where pin.isPIN: return (pin, .invalidPIN)
+        case .pin: throw .invalidPIN
+        }
+    }
+
     /// Blocks its thread for one hash, whether or not the user exists.
     ///
     /// - Parameter hashed: Called after the hash, with the stored hash or the decoy, for tests. The hash takes so long
     ///   that an administrator may disable or remove the user in the meantime.
     func check(
-        _ password: Secret,
-        ofUserNamed username: String,
+        _ secret: Secret,
+        of request: SignInRequest,
         hashed: (PasswordHash) throws -> Void = { _ in }
     ) -> Verdict {
         do {
-            let found = try directory.credentials(ofUserNamed: username)
-            let hash = try found.map { try PasswordHash(stored: $0.passwordHash) } ?? decoy
-            let isRight = try hash.matches(password)
+            let found = try directory.candidate(for: request)
+            let hash = try found?.hash.map { try PasswordHash(stored: $0) } ?? decoy
+            let isRight = try hash.matches(secret)
             try hashed(hash)
-            guard isRight, let found else { return .wrong }
-            guard let current = try directory.credentials(ofUserNamed: username),
-                current.user.account.identifier == found.user.account.identifier,
-                current.passwordHash == found.passwordHash
+            guard isRight, let found, let current = try directory.candidate(for: request),
+                current.user.account.identifier == found.user.account.identifier, current.hash == found.hash
             else { return .wrong }
             return .right(current.user)
         } catch let error as PasswordError where error == .containsNUL || error == .tooLong {

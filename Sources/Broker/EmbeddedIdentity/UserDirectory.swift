@@ -1,4 +1,5 @@
 import Basics
+import Cryptography
 public import DeviceStorage
 public import FoundationEssentials
 public import Identity
@@ -7,8 +8,8 @@ public import SharedDevice
 /// The users who may sign in on a device without an organisation's identity provider. They are stored in the device's
 /// database.
 ///
-/// Every call blocks its thread for the database; `add` and `setPassword` also for the scrypt hash, which is computed
-/// outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other processes
+/// Every call blocks its thread for the database; `add`, `setPassword` and `setPIN` also for the scrypt hash, which is
+/// computed outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other processes
 /// take effect at once.
 public final class UserDirectory: Sendable {
     /// The minimum number of characters in a password (NIST SP 800-63B).
@@ -157,6 +158,49 @@ public final class UserDirectory: Sendable {
         database.eraseRemnants()
     }
 
+    /// Changes the user's PIN, or removes it.
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `invalidPIN`, `unusablePassword`, `storeFailed`.
+    public func setPIN(_ pin: Secret?, ofUserNamed username: String) throws(UserDirectoryError) {
+        _ = try existingUser(named: username)
+        if let pin, !pin.isPIN { throw .invalidPIN }
+        let hash: PasswordHash?
+        do {
+            hash = try pin.map { pin throws(PasswordError) in try PasswordHash(hashing: pin, cost: passwordCost) }
+        } catch {
+            throw .unusablePassword(error)
+        }
+        try update(username, "set the PIN of user \(username)", "pin_hash = ?", hash?.text)
+        database.eraseRemnants()
+    }
+
+    /// Gives the user another badge, or removes it. The database has a keyed hash of the number (HMAC-SHA-256).
+    ///
+    /// - Throws: `UserDirectoryError`: `unknownUser`, `invalidBadge`, `badgeTaken`, `storeFailed`.
+    public func setBadge(_ number: Secret?, ofUserNamed username: String) throws(UserDirectoryError) {
+        if let number, !number.isBadgeNumber { throw .invalidBadge }
+        let attempted = "set the badge of user \(username)"
+        try write(attempted) { db in
+            let hash = try number.map { Self.hash(of: $0, key: try Self.badgeKey(db) ?? Self.makeBadgeKey(db)) }
+            let owner = try hash.flatMap { try Self.fetch(db, badge: $0)?.user.account.username }
+            if let owner, usernameKey(owner) != usernameKey(username) { throw UserDirectoryError.badgeTaken(owner) }
+            try Self.update(db, username, "badge_hash = ?", hash)
+        }
+        // The number of a short badge can be tried out against its hash.
+        database.eraseRemnants()
+    }
+
+    /// Whether a user can sign in with a badge.
+    ///
+    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    public func hasBadges() throws(UserDirectoryError) -> Bool {
+        try read("look for badges") { db in
+            try db.value(
+                "SELECT EXISTS (SELECT 1 FROM user WHERE badge_hash IS NOT NULL AND pin_hash IS NOT NULL AND NOT disabled)"
+            ) == true
+        }
+    }
+
     /// Enables or disables sign-ins of the user. An account that is signed in stays signed in, but gets no new tokens.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
@@ -186,26 +230,75 @@ public final class UserDirectory: Sendable {
     public func credentials(
         ofUserNamed username: String
     ) throws(UserDirectoryError) -> (user: DirectoryUser, passwordHash: String)? {
-        try read("look up a user") { db in try Self.fetch(db, username: username) }
+        try read("look up a user") { db in
+            try Self.fetch(db, username: username).map { ($0.user, $0.hashes.password) }
+        }
+    }
+
+    /// The user who would be signed in, with the hash that the password or PIN has to match. The hash is `nil` if the
+    /// user has no PIN.
+    func candidate(for request: SignInRequest) throws(UserDirectoryError) -> (user: DirectoryUser, hash: String?)? {
+        try read("look up a user") { db in
+            switch request {
+            case .password(let username, _):
+                try Self.fetch(db, username: username).map { ($0.user, $0.hashes.password) }
+            case .pin(let username, _): try Self.fetch(db, username: username).map { ($0.user, $0.hashes.pin) }
+            case .badge(let number, _):
+                try Self.badgeKey(db).flatMap { key in
+                    try Self.fetch(db, badge: Self.hash(of: number, key: key)).map { ($0.user, $0.hashes.pin) }
+                }
+            }
+        }
     }
 }
 
 // MARK: - Rows
 
 extension UserDirectory {
+    /// The hashes of a user's password and PIN. A user without a PIN has no hash of one.
+    private typealias Hashes = (password: String, pin: String?)
+
     private static let selection =
-        "SELECT identifier, username, display_name, password_hash, disabled, created_at, role, member_of FROM user"
+        """
+        SELECT identifier, username, display_name, password_hash, disabled, created_at, role, member_of, pin_hash,
+            badge_hash
+        FROM user
+        """
 
     private static func fetch(
         _ db: SQLiteConnection,
         username: String
-    ) throws -> (user: DirectoryUser, passwordHash: String)? {
+    ) throws -> (user: DirectoryUser, hashes: Hashes)? {
         try db.row("\(selection) WHERE username_key = ?", usernameKey(username)) { try decode($0) }
     }
 
-    private static func decode(
-        _ row: borrowing SQLiteRow
-    ) throws -> (user: DirectoryUser, passwordHash: String) {
+    private static func fetch(
+        _ db: SQLiteConnection,
+        badge hash: [UInt8]
+    ) throws -> (user: DirectoryUser, hashes: Hashes)? {
+        try db.row("\(selection) WHERE badge_hash = ?", hash) { try decode($0) }
+    }
+
+    /// The key of the badges' hashes; `nil` if no user ever had a badge.
+    private static func badgeKey(_ db: SQLiteConnection) throws -> [UInt8]? {
+        let key: [UInt8]? = try db.value("SELECT badge_key FROM directory WHERE id = 1")
+        return key?.count == KeyedHash.keySize ? key : nil
+    }
+
+    private static func makeBadgeKey(_ db: SQLiteConnection) throws -> [UInt8] {
+        _ = try tenantIdentifier(db)
+        let key = KeyedHash.makeKey()
+        try db.run("UPDATE directory SET badge_key = ? WHERE id = 1", key)
+        return key
+    }
+
+    private static func hash(of number: Secret, key: [UInt8]) -> [UInt8] {
+        number.withBytes { KeyedHash.sha256(of: $0, key: key) }
+    }
+
+    private static func decode(_ row: borrowing SQLiteRow) throws -> (user: DirectoryUser, hashes: Hashes) {
+        let badge: [UInt8]? = row["badge_hash"]
+        let pin: String? = row["pin_hash"]
         let role: String? = row["role"]
         guard let identifier: String = row["identifier"], let username: String = row["username"],
             let hash: String = row["password_hash"], let isDisabled: Bool = row["disabled"],
@@ -219,9 +312,11 @@ extension UserDirectory {
             role: role,
             groups: groups.split(separator: "\n").map(String.init),
             isDisabled: isDisabled,
-            createdAt: Date(timeIntervalSince1970: Double(seconds))
+            createdAt: Date(timeIntervalSince1970: Double(seconds)),
+            hasPIN: pin != nil,
+            hasBadge: badge != nil
         )
-        return (user, hash)
+        return (user, (hash, pin))
     }
 
     /// This directory's tenant. Created on first use.
@@ -240,10 +335,17 @@ extension UserDirectory {
         _ assignment: String,
         _ value: some SQLiteBindable
     ) throws(UserDirectoryError) {
-        try write(attempted) { db in
-            try db.run("UPDATE user SET \(assignment) WHERE username_key = ?", value, usernameKey(username))
-            guard db.changedRows == 1 else { throw UserDirectoryError.unknownUser(username) }
-        }
+        try write(attempted) { db in try Self.update(db, username, assignment, value) }
+    }
+
+    private static func update(
+        _ db: SQLiteConnection,
+        _ username: String,
+        _ assignment: String,
+        _ value: some SQLiteBindable
+    ) throws {
+        try db.run("UPDATE user SET \(assignment) WHERE username_key = ?", value, usernameKey(username))
+        guard db.changedRows == 1 else { throw UserDirectoryError.unknownUser(username) }
     }
 }
 
@@ -325,4 +427,6 @@ public struct DirectoryUser: Sendable {
     public let isDisabled: Bool
     /// When the user was added, to the second.
     public let createdAt: Date
+    public var hasPIN = false
+    public var hasBadge = false
 }

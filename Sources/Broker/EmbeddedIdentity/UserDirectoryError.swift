@@ -19,6 +19,12 @@ public struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvert
         case weakPassword
         /// The password cannot be hashed, or its stored hash cannot be read.
         case unusablePassword
+        /// The PIN has another form than 4 to 12 digits.
+        case invalidPIN
+        /// The badge's number has another form than 4 to 128 printable bytes.
+        case invalidBadge
+        /// Another user has this badge.
+        case badgeTaken
         /// The user is signed in on this device.
         case signedIn
         /// The database failed; see `storeError`.
@@ -86,6 +92,20 @@ public struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvert
 
     static func unusablePassword(_ error: PasswordError) -> UserDirectoryError {
         UserDirectoryError(.unusablePassword, error.description)
+    }
+
+    static let invalidPIN = UserDirectoryError(.invalidPIN, "a PIN has 4 to 12 digits; choose such a PIN")
+
+    static let invalidBadge = UserDirectoryError(
+        .invalidBadge,
+        "a badge has a number of 4 to 128 printable ASCII characters; set the reader to send such a number, and then Return"
+    )
+
+    static func badgeTaken(_ name: String) -> UserDirectoryError {
+        UserDirectoryError(
+            .badgeTaken,
+            "this is the badge of \(name); take it from that user first: shared-device user badge \(name) --remove"
+        )
     }
 
     static func signedIn(_ name: String) -> UserDirectoryError {

@@ -28,15 +28,23 @@ public protocol IdentityProvider: Sendable {
     var signingKeys: String? { get }
 }
 
-public struct SignInRequest: Sendable {
-    /// The username; only a hint if the provider authenticates the person on its own page.
-    public let username: String
-    /// The password; `nil` if the provider authenticates the person on its own page.
-    public let password: Secret?
+/// The input with which a person signs in.
+public enum SignInRequest: Sendable {
+    /// The password is `nil` if the caller has sent none.
+    case password(username: String, Secret?)
+    /// The number that a reader has read from a badge, and the PIN of the badge's owner.
+    case badge(number: Secret, pin: Secret)
+    /// The PIN of the person whose session is locked.
+    case pin(username: String, Secret)
 
-    public init(username: String, password: Secret? = nil) {
-        self.username = username
-        self.password = password
+    public init(username: String, password: Secret? = nil) { self = .password(username: username, password) }
+
+    /// The name that the person has given; `nil` for a badge.
+    public var username: String? {
+        switch self {
+        case .password(let username, _), .pin(let username, _): username
+        case .badge: nil
+        }
     }
 }
 
@@ -72,7 +80,8 @@ public struct AuthenticatedIdentity: Sendable {
 public struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The raw values go over the wire: they are the words of OAuth or OpenID Connect, if those have one.
     public enum Code: String, Sendable {
-        /// No user has this name and this password. The response does not tell which of the two is wrong.
+        /// No user has this name and this password, or this badge and this PIN. The response does not tell which of the
+        /// two is wrong.
         case invalidGrant = "invalid_grant"
         /// The name and password are right, but the user may not sign in.
         case accountDisabled = "account_disabled"
@@ -117,6 +126,11 @@ extension IdentityError {
         .invalidGrant,
         "the user name or the password is wrong; check both and try again"
     )
+    public static let invalidBadge = IdentityError(
+        .invalidGrant,
+        "the badge or the PIN is wrong; show the badge again and type its owner's PIN"
+    )
+    public static let invalidPIN = IdentityError(.invalidGrant, "the PIN is wrong; check it and try again")
     public static let accountDisabled = IdentityError(
         .accountDisabled,
         "this account may not sign in; ask the device's administrator to enable it"
@@ -136,7 +150,7 @@ extension IdentityError {
         let seconds = wait.components.seconds + (wait.components.attoseconds > 0 ? 1 : 0)
         return IdentityError(
             .slowDown,
-            "too many wrong passwords for this user name; try again in \(seconds) s",
+            "too many wrong passwords or PINs for this user name or badge; try again in \(seconds) s",
             retryAfter: wait
         )
     }

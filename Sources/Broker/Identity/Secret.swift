@@ -39,6 +39,12 @@ public final class Secret: @unchecked Sendable, CustomStringConvertible, CustomR
     /// The number of Unicode code points: every byte that is not a continuation byte starts one.
     public var codePointCount: Int { bytes.count { $0 & 0b1100_0000 != 0b1000_0000 } }
 
+    /// Whether the secret can be a badge's number: 4 to 128 printable bytes of ASCII.
+    public var isBadgeNumber: Bool { (4...128).contains(count) && bytes.allSatisfy { (0x20...0x7E).contains($0) } }
+
+    /// Whether the secret can be a PIN: 4 to 12 digits.
+    public var isPIN: Bool { (4...12).contains(count) && bytes.allSatisfy { (0x30...0x39).contains($0) } }
+
     /// Compares the bytes in constant time.
     public func isEqual(to other: Secret) -> Bool { ConstantTime.areEqual(bytes, other.bytes) }
 

@@ -19,6 +19,15 @@ struct CryptographyTests {
         }
     }
 
+    @Test("a keyed hash is HMAC-SHA-256 (RFC 4231, test case 2)")
+    func keyedHash() {
+        let hash = Array("what do ya want for nothing?".utf8).withUnsafeBufferPointer {
+            KeyedHash.sha256(of: $0, key: Array("Jefe".utf8))
+        }
+        let text = hash.map { String(UInt16($0) + 256, radix: 16).dropFirst() }.joined()
+        #expect(text == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+    }
+
     @Test("a signature of another length is rejected, even if padded with zeros")
     func lengths() throws {
         for vector in try Vector.read() where vector.isValid && vector.scheme != "gcm" {

@@ -145,6 +145,13 @@ struct DeviceDatabaseTests {
         #expect(try content == bytes)
     }
 
+    private let withoutBadges = """
+        DROP INDEX user_badge;
+        ALTER TABLE user DROP COLUMN badge_hash;
+        ALTER TABLE user DROP COLUMN pin_hash;
+        ALTER TABLE directory DROP COLUMN badge_key;
+        """
+
     @Test("a database from before the first release is migrated and kept")
     func versionInTable() throws {
         try makeSoundFile()
@@ -160,12 +167,13 @@ struct DeviceDatabaseTests {
             DROP TABLE claim;
             ALTER TABLE user DROP COLUMN member_of;
             ALTER TABLE device DROP COLUMN account_groups;
+            \(withoutBadges)
             PRAGMA user_version = 0;
             """
         )
         #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 10)
+        #expect(try file.value("PRAGMA user_version") == 11)
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
@@ -185,13 +193,14 @@ struct DeviceDatabaseTests {
             DROP TABLE claim;
             ALTER TABLE user DROP COLUMN member_of;
             ALTER TABLE device DROP COLUMN account_groups;
+            \(withoutBadges)
             INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (2, 'https://login.example', 'device', x'00', 1);
             PRAGMA user_version = 3;
             """
         )
         _ = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 10)
+        #expect(try file.value("PRAGMA user_version") == 11)
         // Earlier versions did not record whether the last request had a response.
         for column in ["needs_person", "settled"] {
             let sql = "SELECT \(column) FROM provider_session WHERE issuer = 'https://login.example'"
@@ -203,10 +212,10 @@ struct DeviceDatabaseTests {
     @Test(
         "a database of a newer version or another program is refused and not changed",
         arguments: [
-            (true, "PRAGMA user_version = 11", .newerVersion), (true, "PRAGMA user_version = -1", .newerVersion),
+            (true, "PRAGMA user_version = 12", .newerVersion), (true, "PRAGMA user_version = -1", .newerVersion),
             (false, "CREATE TABLE recipe (name TEXT)", .foreignFile),
             // A file with a version, but without tables.
-            (false, "PRAGMA user_version = 1", .foreignFile), (false, "PRAGMA user_version = 10", .foreignFile),
+            (false, "PRAGMA user_version = 1", .foreignFile), (false, "PRAGMA user_version = 11", .foreignFile),
             (false, "PRAGMA user_version = -1", .foreignFile),
         ] as [(Bool, String, StoreError.Code)]
     )

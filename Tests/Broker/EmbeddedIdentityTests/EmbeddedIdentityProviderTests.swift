@@ -53,7 +53,9 @@ struct EmbeddedIdentityProviderTests {
     @Test("a user who is changed or removed during the password check is not signed in")
     func changedMeanwhile() throws {
         func verdict(_ change: () throws -> Void) -> EmbeddedIdentityProvider.Verdict {
-            provider.check(Secret("correct horse"), ofUserNamed: ada.username) { _ in try change() }
+            let password = Secret("correct horse")
+            let request = SignInRequest(username: ada.username, password: password)
+            return provider.check(password, of: request) { _ in try change() }
         }
         func isWrong(_ verdict: EmbeddedIdentityProvider.Verdict) -> Bool {
             if case .wrong = verdict { true } else { false }
@@ -84,16 +86,78 @@ struct EmbeddedIdentityProviderTests {
         #expect(answers == Array(repeating: .failure(.invalidGrant), count: answers.count))
     }
 
-    @Test("an unknown user costs the same work as a wrong password")
+    @Test("an unknown user or badge, and a user without a PIN, cost the same work as a wrong password or PIN")
     func sameWork() throws {
-        var hashes: [String] = []
-        for name in [ada.username, "nobody@example.com"] {
-            _ = provider.check(Secret("wrong horse"), ofUserNamed: name) { hashes.append($0.text) }
+        try directory.add(username: "grace@example.com", password: Secret("correct horse"))
+        try directory.setBadge(Secret("0042"), ofUserNamed: "grace@example.com")
+        try directory.setBadge(Secret("0041"), ofUserNamed: ada.username)
+        try directory.setPIN(Secret("1234"), ofUserNamed: ada.username)
+        let (password, pin) = (Secret("wrong horse"), Secret("9999"))
+        let tries: [(Secret, SignInRequest)] = [
+            (password, SignInRequest(username: ada.username, password: password)),
+            (password, SignInRequest(username: "nobody@example.com", password: password)),
+            (pin, .badge(number: Secret("0041"), pin: pin)), (pin, .badge(number: Secret("0042"), pin: pin)),
+            (pin, .badge(number: Secret("0043"), pin: pin)), (pin, .pin(username: ada.username, pin)),
+            (pin, .pin(username: "grace@example.com", pin)), (pin, .pin(username: "nobody@example.com", pin)),
+        ]
+        let hashes = tries.map { secret, request in
+            var hashes: [String] = []
+            _ = provider.check(secret, of: request) { hashes.append($0.text) }
+            return hashes.count == 1 ? hashes[0] : ""
         }
-        try #require(hashes.count == 2)
         // The first 14 characters encode the cost.
-        #expect(hashes[0].prefix(14) == hashes[1].prefix(14) && hashes[0].count == hashes[1].count)
-        #expect(hashes[0] != hashes[1])
+        for hash in hashes { #expect(hash.prefix(14) == hashes[0].prefix(14) && hash.count == hashes[0].count) }
+        #expect(hashes[0] != hashes[1] && hashes[2] != hashes[4])
+    }
+
+    @Test("a badge with its owner's PIN returns the account; anything else gets one refusal")
+    func badge() async throws {
+        func signIn(_ number: String, _ pin: String) async -> Result<Account, IdentityError> {
+            do throws(IdentityError) {
+                let request = SignInRequest.badge(number: Secret(number), pin: Secret(pin))
+                return .success(try await provider.authenticate(request).account)
+            } catch {
+                return .failure(error)
+            }
+        }
+        #expect(await signIn("0041", "1234") == .failure(.invalidBadge), "the directory has no badge")
+        try directory.add(username: "grace@example.com", password: Secret("correct horse"))
+        try directory.setBadge(Secret("0041"), ofUserNamed: ada.username)
+        try directory.setBadge(Secret("0042"), ofUserNamed: "grace@example.com")
+        try directory.setPIN(Secret("1234"), ofUserNamed: ada.username)
+        #expect(try await signIn("0041", "1234").get() == ada)
+        for (number, pin) in [
+            ("0041", "1235"), ("0042", "1234"), ("0043", "1234"), ("0041", ""), ("0041", "12 34"), ("", "1234"),
+            ("0041\0", "1234"), ("0041", "1234\0"), (String(repeating: "0", count: 129), "1234"),
+        ] {
+            #expect(await signIn(number, pin) == .failure(.invalidBadge), "\(number), \(pin)")
+        }
+        try directory.setDisabled(true, forUserNamed: ada.username)
+        #expect(await signIn("0041", "1234") == .failure(.accountDisabled))
+        try directory.setDisabled(false, forUserNamed: ada.username)
+        try directory.setBadge(nil, ofUserNamed: ada.username)
+        #expect(await signIn("0041", "1234") == .failure(.invalidBadge), "the badge is removed")
+    }
+
+    @Test("a PIN returns the account of its user only")
+    func pin() async throws {
+        func code(_ name: String, _ pin: String) async -> IdentityError? {
+            do throws(IdentityError) {
+                _ = try await provider.authenticate(.pin(username: name, Secret(pin)))
+                return nil
+            } catch {
+                return error
+            }
+        }
+        #expect(await code(ada.username, "1234") == .invalidPIN, "the user has no PIN")
+        try directory.setPIN(Secret("1234"), ofUserNamed: ada.username)
+        #expect(await code(ada.username, "1234") == nil)
+        #expect(await code(ada.username, "1235") == .invalidPIN)
+        #expect(await code("nobody@example.com", "1234") == .invalidPIN)
+        #expect(await code(ada.username, "correct horse") == .invalidPIN, "a password is no PIN")
+        #expect(self.code(await signIn(ada.username, "1234")) == .invalidGrant, "a PIN is no password")
+        try directory.setPIN(nil, ofUserNamed: ada.username)
+        #expect(await code(ada.username, "1234") == .invalidPIN)
     }
 
     @Test("a disabled user learns of it only with the right password")

@@ -114,6 +114,57 @@ struct UserDirectoryTests {
         try temporary.expectNone(of: old)
     }
 
+    @Test("a badge belongs to one user, and a PIN to any number of users")
+    func badges() throws {
+        for name in ["ada", "grace"] { try directory.add(username: name, password: password) }
+        #expect(try !directory.hasBadges())
+        try directory.setBadge(Secret("0041"), ofUserNamed: "ADA")
+        try directory.setBadge(Secret("0041"), ofUserNamed: "ada")
+        #expect(try !directory.hasBadges(), "a badge without a PIN signs no user in")
+        #expect(code { try directory.setBadge(Secret("0041"), ofUserNamed: "grace") } == .badgeTaken)
+        for name in ["ada", "grace"] { try directory.setPIN(Secret("1234"), ofUserNamed: name) }
+        #expect(try temporary.users().users().map(\.hasBadge) == [true, false])
+        #expect(try directory.users().map(\.hasPIN) == [true, true])
+        #expect(try directory.hasBadges())
+        try directory.setDisabled(true, forUserNamed: "ada")
+        #expect(try !directory.hasBadges())
+        try directory.setBadge(nil, ofUserNamed: "ada")
+        try directory.setBadge(Secret("0041"), ofUserNamed: "grace")
+        #expect(try directory.users().map(\.hasBadge) == [false, true])
+        try directory.remove(username: "grace")
+        try directory.setBadge(Secret("0041"), ofUserNamed: "ada")
+    }
+
+    @Test("a badge or PIN of another form, and one of an unknown user, is refused")
+    func invalidBadges() throws {
+        try directory.add(username: "ada", password: password)
+        for number in ["", "041", "0041\r", "0041\0", "bädge", String(repeating: "0", count: 129)] {
+            #expect(code { try directory.setBadge(Secret(number), ofUserNamed: "ada") } == .invalidBadge)
+        }
+        for pin in ["", "123", "12345a", "1234 ", "1234567890123", "١٢٣٤"] {
+            #expect(code { try directory.setPIN(Secret(pin), ofUserNamed: "ada") } == .invalidPIN)
+        }
+        #expect(code { try directory.setBadge(Secret("0041"), ofUserNamed: "grace") } == .unknownUser)
+        #expect(code { try directory.setPIN(Secret("1234"), ofUserNamed: "grace") } == .unknownUser)
+        #expect(try directory.users().map { [$0.hasBadge, $0.hasPIN] } == [[false, false]])
+    }
+
+    @Test("the file never has a badge's number, and no hash of a removed badge or PIN")
+    func erasedBadges() throws {
+        try directory.add(username: "ada", password: password)
+        try directory.setBadge(Secret("badge-0041-of-ada"), ofUserNamed: "ada")
+        try directory.setPIN(Secret("271828182845"), ofUserNamed: "ada")
+        let pin = try #require(try directory.candidate(for: .pin(username: "ada", Secret("")))?.hash)
+        let badge: [UInt8]? = try directory.database.read("look") { try $0.value("SELECT badge_hash FROM user") }
+        let hash = try #require(badge)
+        #expect(try temporary.contains(pin) && temporary.databaseContains(hash), "the test would see no erasure")
+        try temporary.expectNone(of: "badge-0041-of-ada")
+        try directory.setPIN(nil, ofUserNamed: "ada")
+        try directory.setBadge(nil, ofUserNamed: "ada")
+        try temporary.expectNone(of: pin)
+        #expect(try !temporary.databaseContains(hash))
+    }
+
     @Test("users are listed by name, and one is disabled and enabled again")
     func disable() throws {
         for name in ["grace", "Ada", "joan"] { try directory.add(username: name, password: password) }

@@ -83,7 +83,8 @@ private final class LoopDevice {
                 events.append(.commitFailed(batch, "\(error)"))
             }
         case .authenticate(let number, let credentials):
-            let account = Account(identifier: "\(credentials.username).t", username: credentials.username)
+            let name = credentials.username ?? ""
+            let account = Account(identifier: "\(name).t", username: name)
             events.append(.authenticated(number, .success(AuthenticatedIdentity(account: account))))
         case .issueToken(let number, _, let scopes):
             let token = AccessToken(value: "token", scopes: scopes, expiresAt: Date(timeIntervalSinceNow: 3600))

@@ -237,7 +237,7 @@ struct Oracle {
                 fail("a late sign-out ended a later session", "\(before.epoch), where \(session) was meant")
             }
         case .signIn(let credentials, _, _, _):
-            attempts[world.slots[index].user, default: [:]][credentials.username, default: 0] += 1
+            attempts[world.slots[index].user, default: [:]][credentials.username ?? "", default: 0] += 1
         default: break
         }
     }
@@ -380,7 +380,7 @@ struct Oracle {
             return fail("an app was given an account that was signed out", "\(session) by \(request.method)")
         }
         if case .signIn(let credentials, _, _, _) = request.call,
-            account.identifier != Setting.account(credentials.username).identifier
+            account.identifier != Setting.account(credentials.username ?? "").identifier
         {
             return fail("an app was given another's account", account.username)
         }

@@ -234,7 +234,7 @@ extension World {
     private static func method(_ call: Request.Call) -> String {
         switch call {
         case .currentAccount: "getCurrentAccount"
-        case .signIn(let credentials, _, _, _): "signIn of \(credentials.username)"
+        case .signIn(let credentials, _, _, _): "signIn of \(credentials.username ?? "a badge")"
         case .signOut: "signOut"
         case .acquireToken: "acquireTokenSilently"
         case .report(let progress, let session, _, _, _): "reportCleanup \(progress) of \(session)"
