@@ -121,6 +121,7 @@ package struct Request: Sendable {
 
     /// The person's input at a prompt.
     package enum PromptAnswer: Sendable {
+        /// The password, or a badge and its PIN.
         case password(Credentials)
         /// The part of the browser's redirect after the `?`.
         case query(String)
@@ -197,6 +198,8 @@ package enum Event: Sendable {
     case sessionEndTold(UInt64, IdentityError?)
     /// The problems with the keys of tokens and records, one sentence each.
     case keys([String])
+    /// Whether a user of the device's own directory can sign in with a badge.
+    case badges(Bool)
     /// The certificates whose end would stop a function of the device.
     case certificates([DeviceCertificate])
     /// The time of ``BrokerState/nextDeadline`` has come, the clock was set, or the machine has slept.

@@ -165,6 +165,9 @@ package struct BrokerState: Sendable {
         case .renewed(let number, let outcome): apply(provider.renewed(number, outcome, facts))
         case .sessionEndTold(let number, let error): apply(provider.sessionEndTold(number, error, facts))
         case .keys(let troubles): keyTroubles = troubles
+        case .badges(let areThere):
+            if areThere != facts.hasBadges { touch() }
+            facts.hasBadges = areThere
         case .certificates(let certificates):
             if certificates != self.certificates { touch() }
             self.certificates = certificates

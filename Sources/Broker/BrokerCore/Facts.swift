@@ -23,6 +23,8 @@ struct Facts: Sendable {
     /// The organisation's last report on the compliance of this device.
     var compliance: ComplianceWord?
     var disk = Disk()
+    /// Whether a user of the device's own directory can sign in with a badge.
+    var hasBadges = false
 
     /// The lifetime of a sign-in at a prompt.
     static let promptLifetime = Duration.seconds(600)
@@ -148,11 +150,14 @@ extension Facts {
     /// The sign-in methods of this device, the usual one first.
     var signInMethods: [BrokerProtocol.SignInMethod] {
         switch policy.identity {
-        case .embedded: [.password]
+        case .embedded: hasBadges ? [.password, .badge] : [.password]
         case .oidc: policy.organisation?.signInMethods.map { $0 == .browser ? .browser : .deviceCode } ?? []
         case .loginSession: []
         }
     }
+
+    /// Whether the session is open, and waits for its person to authenticate.
+    var isLocked: Bool { false }
 
     /// Checks the conditions of a sign-in that depend on neither the person nor the caller.
     func checkSignIn() throws(Refusal) {

@@ -126,6 +126,10 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .interactionRequired,
         "on this device apps may not hand over passwords; run shared-device-sign-in, or have the administrator set passwordSignIn"
     )
+    package static let onlyPIN = Refusal(
+        .authenticationFailed,
+        "a PIN without a badge counts only for the user of a locked session; show the badge, or type the password"
+    )
     package static let noSuchPrompt = Refusal(
         .loginExpired,
         "this sign-in is over, or this process has not begun it; begin again"

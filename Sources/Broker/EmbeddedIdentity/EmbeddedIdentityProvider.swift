@@ -105,6 +105,9 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
     /// The public keys of its tokens, with its issuer identifier.
     public var signingKeys: String? { keys.published(at: date()) }
 
+    /// `false` also if the database cannot be read: sign-ins fail then.
+    public var takesBadges: Bool { (try? directory.hasBadges()) ?? false }
+
     /// Blocks its thread for the database.
     private func token(for account: Account, _ scopes: Set<String>) throws(IdentityError) -> AccessToken {
         let user: DirectoryUser?

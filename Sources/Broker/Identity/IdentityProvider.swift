@@ -23,6 +23,9 @@ public protocol IdentityProvider: Sendable {
     ///   `providerFailed`.
     func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken
 
+    /// Whether a person can sign in with a badge. Blocks its thread for the database.
+    var takesBadges: Bool { get }
+
     /// The public keys that services check its tokens with, as a JWK set (RFC 7517); `nil` if services get them from
     /// the provider. Never blocks.
     var signingKeys: String? { get }

@@ -29,7 +29,7 @@ struct SignIns: Sendable {
 
     // MARK: Requests
 
-    /// Checks the password that an app has sent, once the cleanup rounds allow it.
+    /// Checks the credentials that an app has sent, once the cleanup rounds allow it.
     mutating func signIn(
         _ request: Request,
         _ participant: Participant,
@@ -97,21 +97,27 @@ struct SignIns: Sendable {
         }
         guard checks < Self.checksOfUser else { throw .tooManyQuestions }
         var attempt = attempt
-        // All names that are too long for any user share one key, so that they do not fill the memory.
-        let name = credentials.username
-        attempt.throttleName = name.utf8.count > 4 * longestUsername ? "" : usernameKey(name)
+        try Self.checkKind(credentials, lockedFor: facts.isLocked ? facts.device.account : nil)
+        attempt.throttleName = credentials.throttleName
         if let wait = throttle.admit(attempt.throttleName, of: user, at: facts.now.uptime) {
             throw Refusal(.slowDown(wait))
         }
         // Another person's password is not even checked. It counts as a failure: the names could be tried out.
-        if attempt.prompt?.session != nil, let account = facts.device.account,
-            attempt.throttleName != usernameKey(account.username)
+        // A badge names no person before it is checked.
+        if attempt.prompt?.session != nil, let account = facts.device.account, let name = credentials.username,
+            usernameKey(name) != usernameKey(account.username)
         {
             throw .otherPerson
         }
         attempt.stage = .password(request)
         attempts[attempt.number] = attempt
         return .perform(.authenticate(request.number, credentials))
+    }
+
+    /// A PIN without a badge counts only for the person of a locked session.
+    static func checkKind(_ credentials: Request.Credentials, lockedFor account: Account?) throws(Refusal) {
+        guard case .pin(let username, _) = credentials else { return }
+        guard let account, usernameKey(username) == usernameKey(account.username) else { throw .onlyPIN }
     }
 
     /// Begins a sign-in at a prompt, once the cleanup rounds allow it.
@@ -446,6 +452,22 @@ struct SignIns: Sendable {
             }
         }
         return decisions
+    }
+}
+
+extension SignInRequest {
+    /// The key of these credentials in the throttle. It tells nothing about a badge's number.
+    var throttleName: String {
+        switch self {
+        case .password(let username, _), .pin(let username, _):
+            // All names that are too long for any user share one key, so that they do not fill the memory.
+            return username.utf8.count > 4 * longestUsername ? "" : usernameKey(username)
+        case .badge(let number, _):
+            // A keyed hash, whose key is new in each run. A name has no NUL.
+            var hasher = Hasher()
+            number.withBytes { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+            return "\0\(hasher.finalize())"
+        }
     }
 }
 

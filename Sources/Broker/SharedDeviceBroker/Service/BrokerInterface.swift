@@ -69,21 +69,21 @@ final class BrokerInterface: Sendable {
 
     /// Called on the reading thread.
     private func take(_ method: BrokerProtocol.Method, _ call: borrowing DBusMessage, _ reply: CallReply) {
-        // First, so that no other copy of the password is made.
-        let password = call.takeText("password") { Secret(bytes: $0) }
+        // First, so that no other copy of a secret is made.
+        let secrets = SecretFields(takenFrom: call)
         let isInteractive = call.allowsInteraction
         // The other fields are read in the user's turn, so that calls from many strangers hold up no other user.
         callers.identify(call.sender ?? "") { [self] caller in
             switch caller {
             case .failure(let refusal): reply.send(.failure(MethodFailure(refusal)))
-            case .success(let caller): take(method, password, isInteractive: isInteractive, from: caller, reply)
+            case .success(let caller): take(method, secrets, isInteractive: isInteractive, from: caller, reply)
             }
         }
     }
 
     private func take(
         _ method: BrokerProtocol.Method,
-        _ password: Secret?,
+        _ secrets: SecretFields,
         isInteractive: Bool,
         from caller: Caller,
         _ reply: CallReply
@@ -94,7 +94,7 @@ final class BrokerInterface: Sendable {
         let fields = arguments.first?.fieldsValue ?? [:]
         let call: Request.Call
         do throws(Refusal) {
-            call = try Request.Call(method, RequestFields(fields, password))
+            call = try Request.Call(method, RequestFields(fields, secrets))
         } catch {
             reply.send(.failure(MethodFailure(error)))
             return engine.submit(.malformed(connection: caller.connection, method: method.rawValue, error))

@@ -127,6 +127,7 @@ package final class BrokerService: Sendable {
         manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates(kept: content.manifests)
         engine.start { [weak self] in self?.perform($0) }
         keys.follow { engine.submit(.keys($0)) }
+        engine.submit(.badges(provider.takesBadges))
         try await callers.start()
         // The first update is the current file. The broker answers calls only once it is in force.
         var manifests = manifests.makeAsyncIterator()
@@ -232,10 +233,11 @@ package final class BrokerService: Sendable {
     private static let certificateInterval = DispatchTimeInterval.seconds(60)
 
     /// Reads the certificates again from time to time, because they may be renewed. Logs a warning on each day near the
-    /// end.
+    /// end. Also looks for badges, which a command gives to users.
     private func followCertificates(warned: [String] = []) {
         certificates.asyncAfter(deadline: .now() + Self.certificateInterval) { [weak self] in
             guard let self else { return }
+            engine.submit(.badges(provider.takesBadges))
             let warnings = lookAtCertificates(engine.read { $0.policy.organisation?.trustAnchors })
                 .compactMap { $0.warning(now: Date().timeIntervalSince1970) }
             for warning in warnings where !warned.contains(warning) {

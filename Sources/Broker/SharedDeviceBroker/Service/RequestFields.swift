@@ -5,6 +5,21 @@ import FoundationEssentials
 import Identity
 @_spi(Extensions) import SharedDevice
 
+/// The secrets of a request, which the message no longer contains.
+struct SecretFields: Sendable {
+    var password: Secret?
+    var badge: Secret?
+    var pin: Secret?
+}
+
+extension SecretFields {
+    init(takenFrom call: borrowing DBusMessage) {
+        password = call.takeText("password") { Secret(bytes: $0) }
+        badge = call.takeText("badge") { Secret(bytes: $0) }
+        pin = call.takeText("pin") { Secret(bytes: $0) }
+    }
+}
+
 /// The typed and bounded fields of a request from another process.
 struct RequestFields {
     /// The longest time that a request may wait for a change, in seconds.
@@ -23,9 +38,11 @@ struct RequestFields {
     static let (mostEntries, entries) = (500, 100)
 
     private let fields: BrokerProtocol.Fields
-    private let password: Secret?
+    private let secrets: SecretFields
 
-    init(_ fields: BrokerProtocol.Fields, _ password: Secret?) { (self.fields, self.password) = (fields, password) }
+    init(_ fields: BrokerProtocol.Fields, _ secrets: SecretFields?) {
+        (self.fields, self.secrets) = (fields, secrets ?? SecretFields())
+    }
 
     func text(_ key: String) -> String? { fields[key]?.stringValue }
 
@@ -160,8 +177,22 @@ struct RequestFields {
         return .password(try credentials())
     }
 
+    /// The input of a person who signs in: a badge and a PIN, or a name and a password or PIN.
     func credentials() throws(Refusal) -> Request.Credentials {
-        Request.Credentials(username: try required("username"), password: password)
+        if secrets.password != nil, secrets.badge != nil || secrets.pin != nil {
+            throw .malformed("password", "goes together with neither a badge nor a PIN")
+        }
+        switch (secrets.badge, secrets.pin) {
+        case (let number?, let pin?): return .badge(number: number, pin: pin)
+        case (_?, nil): throw .missing("pin")
+        case (nil, let pin?): return .pin(username: try required("username"), pin)
+        case (nil, nil): return try passwordCredentials()
+        }
+    }
+
+    /// The name and password of an administrator.
+    func passwordCredentials() throws(Refusal) -> Request.Credentials {
+        Request.Credentials(username: try required("username"), password: secrets.password)
     }
 
     func scopes() throws(Refusal) -> Set<String> {
@@ -251,8 +282,8 @@ extension Request.Call {
             )
         case .reportActivity: self = .activity
         case .reportProviderEvents: self = .providerEvents(try fields.providerEvents())
-        case .join: self = .join(try fields.credentials())
-        case .leave: self = .leave(try fields.credentials())
+        case .join: self = .join(try fields.passwordCredentials())
+        case .leave: self = .leave(try fields.passwordCredentials())
         case .signOutAnyone:
             self = .signOutAnyone(
                 identifier: fields.text("accountIdentifier"),

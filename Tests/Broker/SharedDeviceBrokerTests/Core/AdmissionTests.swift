@@ -49,6 +49,35 @@ struct AdmissionTests {
     }
 
     // S5
+    @Test("guessing the PIN of a badge locks out this badge for the guesser's user only")
+    func badgeLockout() throws {
+        device.badges = ["0041": "ada", "0042": "grace"]
+        func signIn(_ number: String, _ pin: String) -> Request.Call {
+            VirtualDevice.signIn(VirtualDevice.badge(number, pin: pin))
+        }
+        for number in 0..<20 { device.send(flooder, signIn("0041", "000\(number)")) }
+        device.expectRefused(device.send(flooder, signIn("0041", "1234")), code: .tooManyAttempts)
+        device.expectPasswordChecks(5)
+        _ = try device.ask(flooder, signIn("0042", "1234"))
+        try device.signOut(by: flooder)
+        _ = try device.ask(desk, signIn("0041", "1234"))
+        #expect(device.state.device.account == .named("ada"))
+    }
+
+    @Test("a PIN without a badge is checked only for the user of a locked session")
+    func onlyPIN() throws {
+        let credentials = Request.Credentials.pin(username: "ADA", Secret("1234"))
+        device.expectRefused(device.send(desk, VirtualDevice.signIn(credentials)), .onlyPIN)
+        try device.signIn("ada", by: desk)
+        device.expectRefused(device.send(desk, .join(credentials)), code: .notPermitted)
+        device.expectPasswordChecks(1)
+        #expect(throws: Refusal.onlyPIN) { try SignIns.checkKind(credentials, lockedFor: nil) }
+        #expect(throws: Refusal.onlyPIN) { try SignIns.checkKind(credentials, lockedFor: .named("grace")) }
+        #expect(throws: Never.self) { try SignIns.checkKind(credentials, lockedFor: .named("ada")) }
+        #expect(throws: Never.self) { try SignIns.checkKind(VirtualDevice.badge("0041"), lockedFor: nil) }
+    }
+
+    // S5
     @Test("a caller that may not sign in never learns if a password is right", arguments: ["right", "wrong"])
     func oracle(password: String) {
         device.configure { $0.requiresEnrolment = true }

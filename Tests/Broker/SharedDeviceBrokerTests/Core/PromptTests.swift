@@ -189,6 +189,39 @@ struct PromptTests {
         device.expectSignedIn()
     }
 
+    @Test("a prompt takes a badge, and again after a wrong PIN")
+    func badge() throws {
+        device.badges = ["0041": "ada"]
+        device.feed(.badges(true))
+        let methods = try device.ask(device.prompt, .deviceInformation)["signInMethods"]?.stringsValue
+        #expect(methods == ["password", "badge"])
+        let name = try device.begin()
+        func complete(_ number: String, _ pin: String) -> UInt64 {
+            let badge = VirtualDevice.badge(number, pin: pin)
+            return device.send(device.prompt, .completeSignIn(name: name, .password(badge)))
+        }
+        device.expectRefused(complete("0041", "4321"), code: .authenticationFailed)
+        device.expectRefused(complete("0042", "1234"), code: .authenticationFailed)
+        #expect(try device.answer(complete("0041", "1234"))["username"] == .string("ada"))
+        device.feed(.badges(false))
+        #expect(try device.ask(device.prompt, .deviceInformation)["signInMethods"]?.stringsValue == ["password"])
+    }
+
+    @Test("a person who is asked again can show only their own badge")
+    func otherBadge() throws {
+        device.badges = ["0041": "ada", "0042": "grace"]
+        try device.signIn("ada", by: device.app("desk"))
+        var wish = Request.PromptWish()
+        wish.asksAgain = true
+        let name = try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
+        func complete(_ number: String) -> UInt64 {
+            device.send(device.prompt, .completeSignIn(name: name, .password(VirtualDevice.badge(number))))
+        }
+        device.expectRefused(complete("0042"), .otherPerson)
+        device.expectPerson("ada")
+        #expect(try device.answer(complete("0041"))["username"] == .string("ada"))
+    }
+
     @Test("a sign-in whose session cannot be committed can be completed again")
     func fullDisk() throws {
         let name = try device.begin()

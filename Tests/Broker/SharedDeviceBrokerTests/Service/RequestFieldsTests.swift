@@ -1,4 +1,5 @@
 import DBus
+import Identity
 @_spi(Extensions) import SharedDevice
 import Testing
 
@@ -44,6 +45,37 @@ struct RequestFieldsTests {
             default: nil
             }
         #expect(taken == .seconds(60.0))
+    }
+
+    @Test("a sign-in takes a badge and a PIN, or a name and a password or PIN; a join takes a name and a password")
+    func credentials() throws {
+        func kind(_ method: BrokerProtocol.Method, _ name: String?, _ secrets: SecretFields) -> String {
+            let fields: BrokerProtocol.Fields = name.map { ["username": .string($0)] } ?? [:]
+            do {
+                switch try Request.Call(method, RequestFields(fields, secrets)) {
+                case .signIn(.password(let name, let password), _, _, _), .join(.password(let name, let password)):
+                    return "\(name) \(password?.text ?? "-")"
+                case .signIn(.badge(let number, let pin), _, _, _): return "badge \(number.text) \(pin.text)"
+                case .signIn(.pin(let name, let pin), _, _, _): return "PIN \(name) \(pin.text)"
+                default: return "another call"
+                }
+            } catch {
+                return "refused"
+            }
+        }
+        let (password, badge, pin) = (Secret("p"), Secret("0041"), Secret("1234"))
+        #expect(kind(.signIn, "ada", SecretFields(password: password)) == "ada p")
+        #expect(kind(.signIn, "ada", SecretFields()) == "ada -")
+        #expect(kind(.signIn, nil, SecretFields(badge: badge, pin: pin)) == "badge 0041 1234")
+        #expect(kind(.signIn, "ada", SecretFields(pin: pin)) == "PIN ada 1234")
+        for secrets in [
+            SecretFields(badge: badge), SecretFields(pin: pin), SecretFields(password: password, pin: pin),
+            SecretFields(password: password, badge: badge, pin: pin),
+        ] {
+            #expect(kind(.signIn, nil, secrets) == "refused")
+        }
+        #expect(kind(.join, "ada", SecretFields(password: password)) == "ada p")
+        #expect(kind(.join, nil, SecretFields(badge: badge, pin: pin)) == "refused")
     }
 
     @Test("a redirect to another machine is refused")

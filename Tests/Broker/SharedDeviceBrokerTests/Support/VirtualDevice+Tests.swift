@@ -40,6 +40,14 @@ extension VirtualDevice {
         return .signIn(credentials, scopes: ["s"], patience: patience, label: label)
     }
 
+    static func badge(_ number: String, pin: String = "1234") -> Request.Credentials {
+        .badge(number: Secret(number), pin: Secret(pin))
+    }
+
+    static func signIn(_ credentials: Request.Credentials) -> Request.Call {
+        .signIn(credentials, scopes: ["s"], patience: .zero, label: nil)
+    }
+
     @discardableResult
     func signIn(_ name: String, by app: App) throws -> UInt64 {
         let fields = try ask(app, Self.signIn(name))

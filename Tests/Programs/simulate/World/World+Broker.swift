@@ -212,10 +212,12 @@ extension World {
     }
 
     private func verdict(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
-        guard credentials.password?.isEqual(to: Secret(Setting.rightPassword)) == true else {
+        guard case .password(let username, let password?) = credentials,
+            password.isEqual(to: Secret(Setting.rightPassword))
+        else {
             return .failure(IdentityError(.invalidGrant, "the user name or the password is wrong"))
         }
-        return .success(AuthenticatedIdentity(account: Setting.account(credentials.username), isAdministrator: true))
+        return .success(AuthenticatedIdentity(account: Setting.account(username), isAdministrator: true))
     }
 
     // MARK: Disk, provider and bus
