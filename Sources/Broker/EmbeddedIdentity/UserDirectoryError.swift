@@ -94,7 +94,7 @@ public struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvert
         UserDirectoryError(.unusablePassword, error.description)
     }
 
-    static let invalidPIN = UserDirectoryError(.invalidPIN, "a PIN has 4 to 12 digits; choose such a PIN")
+    public static let invalidPIN = UserDirectoryError(.invalidPIN, "a PIN has 4 to 12 digits; choose such a PIN")
 
     static let invalidBadge = UserDirectoryError(
         .invalidBadge,

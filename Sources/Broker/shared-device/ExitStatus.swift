@@ -11,10 +11,10 @@ extension UserDirectoryError: HasExitStatus {
         if let storeError { return storeError.exitStatus }
         return switch code {
         case .unknownUser: EX_NOUSER
-        case .usernameTaken: EX_CANTCREAT
+        case .usernameTaken, .badgeTaken: EX_CANTCREAT
         case .signedIn: EX_TEMPFAIL
         case .invalidUsername, .invalidDisplayName, .invalidTenant, .invalidGroups, .weakPassword,
-            .unusablePassword:
+            .unusablePassword, .invalidPIN, .invalidBadge:
             EX_DATAERR
         default: EX_SOFTWARE
         }

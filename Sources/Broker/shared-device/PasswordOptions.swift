@@ -10,22 +10,41 @@ struct PasswordOptions: ParsableArguments {
     var fromStandardInput = false
 
     /// Opens the source of the password. Call it before anything starts a thread; see `TerminalPrompt`.
-    func open() throws -> PasswordInput {
-        if fromStandardInput { return .standardInput }
-        guard isatty(STDIN_FILENO) != 0 else {
-            throw CommandFailure(
-                EX_USAGE,
-                "there is no terminal to ask for a password at; give it with --password-stdin"
-            )
-        }
-        return .terminal(try TerminalPrompt())
+    func open() throws -> PasswordInput { try PasswordInput(fromStandardInput, option: "--password-stdin") }
+}
+
+/// The options of a command that gives a user a badge or a PIN, or takes it away.
+struct PersonalOptions: ParsableArguments {
+    @Flag(name: .customLong("stdin"), help: "Read it from the first line of standard input.")
+    var fromStandardInput = false
+
+    @Flag(help: "Take it away from the user.")
+    var remove = false
+
+    func validate() throws {
+        if remove, fromStandardInput { throw ValidationError("use --stdin or --remove, and not both") }
     }
+
+    /// Opens the source of the secret, as ``PasswordOptions/open()`` does; `nil` with ``remove``.
+    func open() throws -> PasswordInput? { remove ? nil : try PasswordInput(fromStandardInput, option: "--stdin") }
 }
 
 /// A source that a new password can be read from, once.
 enum PasswordInput: ~Copyable {
     case standardInput
     case terminal(TerminalPrompt)
+
+    /// - Parameter option: The option of the command for standard input.
+    init(_ isStandardInput: Bool, option: String) throws {
+        guard !isStandardInput else {
+            self = .standardInput
+            return
+        }
+        guard isatty(STDIN_FILENO) != 0 else {
+            throw CommandFailure(EX_USAGE, "there is no terminal to ask at; give the secret with \(option)")
+        }
+        self = .terminal(try TerminalPrompt(option: option))
+    }
 
     /// Asks once: a wrong password does no harm.
     consuming func readPassword(of name: String) throws -> Secret {
@@ -57,9 +76,32 @@ enum PasswordInput: ~Copyable {
         }
     }
 
+    consuming func readNewPIN(of name: String) throws -> Secret {
+        switch consume self {
+        case .standardInput:
+            return try Self.fromStandardInput()
+        case .terminal(let prompt):
+            let pin = try prompt.ask("PIN for \(name): ")
+            // The directory refuses it, too, but only after it was typed twice.
+            guard pin.isPIN else { throw UserDirectoryError.invalidPIN }
+            guard try prompt.ask("The same again: ").isEqual(to: pin) else {
+                throw CommandFailure(EX_DATAERR, "the two PINs differ, and nothing was changed; try again")
+            }
+            return pin
+        }
+    }
+
+    /// Asks once: a reader makes no mistakes.
+    consuming func readBadge(of name: String) throws -> Secret {
+        switch consume self {
+        case .standardInput: try Self.fromStandardInput()
+        case .terminal(let prompt): try prompt.ask("Hold the badge for \(name) to the reader: ")
+        }
+    }
+
     private static func fromStandardInput() throws -> Secret {
         guard let password = try SecretLine.read(from: STDIN_FILENO, before: { true }) else {
-            throw CommandFailure(EX_NOINPUT, "there is no password on standard input")
+            throw CommandFailure(EX_NOINPUT, "there is nothing on standard input, and nothing was changed")
         }
         return password
     }
@@ -72,11 +114,14 @@ enum PasswordInput: ~Copyable {
 /// starts threads.
 final class TerminalPrompt {
     private let terminal: QuietTerminal
+    private let option: String
     private var caught = sigset_t()
     private var blockedBefore = sigset_t()
 
-    init() throws {
-        terminal = try Self.reported { () throws(TerminalFailure) in try QuietTerminal(STDIN_FILENO) }
+    /// - Parameter option: The option for standard input, which an error names.
+    init(option: String) throws {
+        self.option = option
+        terminal = try Self.reported(option) { () throws(TerminalFailure) in try QuietTerminal(STDIN_FILENO) }
         sigemptyset(&caught)
         // SIGTSTP, too: after a stop, the shell's own prompt would not echo.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP] { sigaddset(&caught, signal) }
@@ -90,12 +135,12 @@ final class TerminalPrompt {
     /// Writes `question` to standard error and reads the response without echo.
     func ask(_ question: String) throws -> Secret {
         defer { terminal.restore() }
-        try Self.reported { () throws(TerminalFailure) in
+        try Self.reported(option) { () throws(TerminalFailure) in
             try terminal.silence()
             try QuietTerminal.write(question, to: STDERR_FILENO)
         }
         guard let answer = try SecretLine.read(from: STDIN_FILENO, before: waitForInput) else {
-            throw CommandFailure(EX_NOINPUT, "no password was given, and nothing was changed")
+            throw CommandFailure(EX_NOINPUT, "nothing was typed, and nothing was changed")
         }
         return answer
     }
@@ -107,7 +152,9 @@ final class TerminalPrompt {
             // Signals are polled every 50 ms, a delay that a person does not notice.
             let ready = poll(&input, 1, 50)
             guard ready >= 0 || errno == EINTR else {
-                return try Self.reported { () throws(TerminalFailure) in throw TerminalFailure("wait for a password") }
+                return try Self.reported(option) { () throws(TerminalFailure) in
+                    throw TerminalFailure("wait for input")
+                }
             }
             dieOfSignal()
             if ready > 0 { return true }
@@ -128,11 +175,14 @@ final class TerminalPrompt {
         pthread_sigmask(SIG_BLOCK, &fatal, nil)
     }
 
-    private static func reported<Value>(_ body: () throws(TerminalFailure) -> Value) throws -> Value {
+    private static func reported<Value>(
+        _ option: String,
+        _ body: () throws(TerminalFailure) -> Value
+    ) throws -> Value {
         do throws(TerminalFailure) {
             return try body()
         } catch {
-            throw CommandFailure(EX_IOERR, "\(error); give the password with --password-stdin")
+            throw CommandFailure(EX_IOERR, "\(error); give the secret with \(option)")
         }
     }
 }

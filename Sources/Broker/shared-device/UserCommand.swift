@@ -14,8 +14,8 @@ struct UserCommand: ParsableCommand {
         abstract: "Keeps the list of people who may sign in on this device.",
         subcommands: [
             UserAddCommand.self, UserListCommand.self, UserRemoveCommand.self, UserPasswordCommand.self,
-            UserDisableCommand.self, UserEnableCommand.self, UserRoleCommand.self,
-            UserGroupsCommand.self,
+            UserBadgeCommand.self, UserPINCommand.self, UserDisableCommand.self, UserEnableCommand.self,
+            UserRoleCommand.self, UserGroupsCommand.self,
         ]
     )
 }
@@ -90,6 +90,8 @@ private struct ListedUser: Encodable {
     let displayName: String?
     let role: String
     let groups: [String]
+    let badge: Bool
+    let pin: Bool
     let disabled: Bool
     let signedIn: Bool
     let createdAt: Date
@@ -100,6 +102,8 @@ private struct ListedUser: Encodable {
         displayName = user.account.displayName
         role = user.role.rawValue
         groups = user.groups
+        badge = user.hasBadge
+        pin = user.hasPIN
         disabled = user.isDisabled
         signedIn = isSignedIn
         createdAt = user.createdAt
@@ -113,12 +117,22 @@ private struct ListedUser: Encodable {
     }
 
     static func table(_ users: [ListedUser]) -> String {
-        var table = Table("USER", "NAME", "STATUS", "ROLE", "GROUPS", "IDENTIFIER")
+        var table = Table("USER", "NAME", "STATUS", "ROLE", "GROUPS", "BADGE", "IDENTIFIER")
         for user in users {
             let groups = user.groups.isEmpty ? "-" : user.groups.joined(separator: ", ")
-            table.add([user.username, user.displayName ?? "-", user.status, user.role, groups, user.identifier])
+            let values = [user.username, user.displayName ?? "-", user.status, user.role, groups, user.credentials]
+            table.add(values + [user.identifier])
         }
         return table.lines.joined(separator: "\n")
+    }
+
+    private var credentials: String {
+        switch (badge, pin) {
+        case (false, false): "-"
+        case (true, false): "badge"
+        case (false, true): "PIN"
+        case (true, true): "badge, PIN"
+        }
     }
 
     private var status: String {
@@ -191,6 +205,62 @@ struct UserPasswordCommand: ParsableCommand {
             let user = try directory.existingUser(named: name)
             try directory.setPassword(try input.readNewPassword(of: name), ofUserNamed: name)
             print("changed the password of \(user.account.username)")
+        }
+    }
+}
+
+struct UserBadgeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "badge",
+        abstract: "Gives a user a badge, or takes it away.",
+        discussion: """
+            A badge reader types the badge's number like a keyboard, and then Return: 4 to 128 printable ASCII characters. The device \
+            keeps a hash of the number. The user signs in with the badge and a PIN, see “user pin”.
+            """
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @OptionGroup var badge: PersonalOptions
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            var input = try badge.open()
+            let directory = UserDirectory(database: try state.openDatabase(.existing))
+            let user = try directory.existingUser(named: name)
+            let username = user.account.username
+            let number = try input.take()?.readBadge(of: username)
+            try directory.setBadge(number, ofUserNamed: name)
+            print(number == nil ? "\(username) has no badge now" : "\(username) has another badge now")
+            if number != nil, !user.hasPIN {
+                warn("\(username) cannot sign in with it without a PIN; set one: shared-device user pin \(username)")
+            }
+        }
+    }
+}
+
+struct UserPINCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pin",
+        abstract: "Gives a user another PIN of 4 to 12 digits, or takes it away. Asks for it twice."
+    )
+
+    @Argument(help: "The user's name.")
+    var name: String
+
+    @OptionGroup var pin: PersonalOptions
+    @OptionGroup var state: StateOptions
+
+    func run() throws {
+        try reportingFailure {
+            var input = try pin.open()
+            let directory = UserDirectory(database: try state.openDatabase(.existing))
+            let username = try directory.existingUser(named: name).account.username
+            let secret = try input.take()?.readNewPIN(of: username)
+            try directory.setPIN(secret, ofUserNamed: name)
+            print("\(username) has \(secret == nil ? "no" : "another") PIN now")
         }
     }
 }

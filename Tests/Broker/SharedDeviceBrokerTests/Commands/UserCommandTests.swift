@@ -49,6 +49,35 @@ struct UserCommandTests {
         #expect(try users.isPassword("battery staple", of: name) && !users.isPassword("correct horse", of: name))
     }
 
+    @Test("user badge and user pin give and take, and the list shows who has what")
+    func badges() async throws {
+        try add("ada")
+        try add("grace")
+        let badge = try await run("badge", "ADA", "--stdin", input: "0041-ada\n")
+        #expect(badge.output == "ada has another badge now\n" && badge.errors.contains("shared-device user pin ada"))
+        #expect(try await run("list").output.contains("  badge  "))
+        #expect(try await run("pin", "ada", "--stdin", input: "1234").output == "ada has another PIN now\n")
+        #expect(try await run("list").output.contains("  badge, PIN  "))
+        let taken = try await run("badge", "grace", "--stdin", input: "0041-ada")
+        #expect(taken.status == EX_CANTCREAT && taken.errors.contains("is the badge of ada"))
+        #expect(try await run("pin", "ada", "--stdin", input: "12a4").status == EX_DATAERR)
+        #expect(try await run("badge", "joan", "--stdin", input: "0042").status == EX_NOUSER)
+        #expect(try await run("badge", "ada", "--stdin", "--remove").status == EX_USAGE)
+        #expect(try await run("badge", "ada").errors.contains("--stdin"), "there is no terminal")
+        #expect(try await credentials() == ["true true", "false false"])
+        #expect(try await run("badge", "ada", "--remove").output == "ada has no badge now\n")
+        #expect(try await run("pin", "ada", "--remove").output == "ada has no PIN now\n")
+        #expect(try await credentials() == ["false false", "false false"])
+        try directory.expectNone(of: "0041-ada")
+    }
+
+    /// Whether each user has a badge and a PIN.
+    private func credentials() async throws -> [String] {
+        struct User: Decodable { let badge: Bool, pin: Bool }
+        let output = try await run("list", "--json").output
+        return try JSONDecoder().decode([User].self, from: Data(output.utf8)).map { "\($0.badge) \($0.pin)" }
+    }
+
     @Test("the state is private to its owner for any umask", arguments: ["000", "777"])
     func umask(_ umask: String) async throws {
         let (input, preparation) = ("correct horse\n", "umask \(umask)")
