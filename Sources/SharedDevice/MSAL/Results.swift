@@ -158,19 +158,19 @@ public final class MSALDeviceInformation: Sendable {
     public let deviceMode: MSALDeviceMode
     /// Whether the broker responded. The broker takes the place of the SSO extension of iOS.
     public let hasAADSSOExtension: Bool
+    /// A QR code and a PIN if people can sign in with a badge, whose number may be in a QR code.
+    public let configuredPreferredAuthMethod: MSALPreferredAuthMethod
     private let details: [String: String]
 
     init(_ mode: MSALDeviceMode, answer: DeviceInformation?) {
         deviceMode = mode
         hasAADSSOExtension = answer != nil
+        configuredPreferredAuthMethod = answer?.takesBadges == true ? .qrpin : .notConfigured
         var details: [String: String] = [:]
         details["organization"] = answer?.organization
         details["brokerVersion"] = answer?.brokerVersion
         self.details = details
     }
-
-    /// Always ``MSALPreferredAuthMethod/notConfigured``: the broker's configuration has no such setting.
-    public var configuredPreferredAuthMethod: MSALPreferredAuthMethod { .notConfigured }
 
     /// Always ``MSALPlatformSSOStatus/notEnabled``: Platform SSO is macOS's.
     public var platformSSOStatus: MSALPlatformSSOStatus { .notEnabled }
@@ -201,8 +201,8 @@ public enum MSALPlatformSSOStatus: UInt, Sendable {
 
 /// The sign-in method that the administrator prefers.
 public enum MSALPreferredAuthMethod: UInt, Sendable {
-    /// No preference. The broker knows no other value.
+    /// No preference.
     case notConfigured = 0
-    /// A QR code and a PIN.
+    /// A QR code and a PIN, or another badge and a PIN.
     case qrpin = 1
 }

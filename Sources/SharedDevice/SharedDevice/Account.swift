@@ -55,6 +55,8 @@ public struct DeviceInformation: Sendable {
     /// The tenant whose users may sign in: the tenant that the device is joined to or, for a device that is not joined,
     /// the tenant in its configuration. `nil` if users of any tenant may sign in, or the broker does not respond.
     public let tenantIdentifier: String?
+    /// Whether people can sign in with a badge and a PIN; `false` if the broker does not respond.
+    public let takesBadges: Bool
     /// The broker's version; `nil` if the broker does not respond.
     public let brokerVersion: String?
     /// When the present session ends by itself; `nil` if no account is signed in, if the session does not end by

@@ -85,7 +85,10 @@ struct DeviceInformationTests {
                     guard let mode = reported.withLock({ $0 }) else {
                         throw MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not today")
                     }
-                    return ["mode": .string(mode)]
+                    return [
+                        "mode": .string(mode),
+                        "signInMethods": .array([.string("password"), .string("badge")], of: "s"),
+                    ]
                 }
             ]
         )
@@ -101,6 +104,7 @@ struct DeviceInformationTests {
         }
         reported.withLock { $0 = "shared" }
         #expect(await ask(app).mode == .shared)
+        #expect(try await app.deviceInformation(with: nil).configuredPreferredAuthMethod == .qrpin)
         withExtendedLifetime(broken) {}
     }
 

@@ -77,6 +77,8 @@ public final class SharedDeviceApplication: Sendable {
                 organization: fields["organization"]?.stringValue,
                 isJoined: fields["joined"]?.booleanValue,
                 tenantIdentifier: fields["tenant"]?.stringValue,
+                takesBadges: fields["signInMethods"]?.stringsValue?
+                    .contains(BrokerProtocol.SignInMethod.badge.rawValue) ?? false,
                 brokerVersion: fields["brokerVersion"]?.stringValue,
                 sessionEnd: SessionEnd(fields),
                 problem: nil
@@ -87,6 +89,7 @@ public final class SharedDeviceApplication: Sendable {
                 organization: nil,
                 isJoined: nil,
                 tenantIdentifier: nil,
+                takesBadges: false,
                 brokerVersion: nil,
                 sessionEnd: nil,
                 problem: error
