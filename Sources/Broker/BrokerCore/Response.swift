@@ -70,6 +70,8 @@ package struct BegunPrompt: Sendable {
     package let expires: Date
     /// The provider's page; `nil` if the prompt asks for a password.
     package let page: BegunSignIn.Prompt?
+    /// Whether the prompt may also ask for a badge and a PIN.
+    package let takesBadge: Bool
 }
 
 /// A token that an app is given, with the account and session that it belongs to.

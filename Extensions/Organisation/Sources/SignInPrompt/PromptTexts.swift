@@ -7,9 +7,13 @@ package struct PromptTexts: Sendable, Hashable {
         case signIn
         case userName
         case password
+        case badge
+        case pin
+        case otherWay = "form.otherWay"
         case explanation = "form.explanation"
         case incomplete = "form.incomplete"
         case wrongPassword = "form.wrong"
+        case wrongBadge = "form.wrongBadge"
         case goOn
         case signedInTitle = "signedIn.title"
         case signedIn = "signedIn.text"
@@ -23,6 +27,7 @@ package struct PromptTexts: Sendable, Hashable {
         case picture = "deviceCode.picture"
         case warning = "deviceCode.warning"
         case goesOn = "deviceCode.goesOn"
+        case terminalBadge = "terminal.badge"
         case terminalOpen = "terminal.open"
         case terminalHost = "terminal.host"
         case terminalWaiting = "terminal.waiting"
@@ -60,10 +65,10 @@ package struct PromptTexts: Sendable, Hashable {
 
     /// The text of an error for the person. English keeps the broker's text, which says more.
     ///
-    /// - Parameter isForPassword: whether the user typed the rejected user name and password at this prompt.
-    package func text(of error: SharedDeviceError, isForPassword: Bool = false) -> String {
+    /// - Parameter wrong: the text if the broker rejects what the user typed at this prompt.
+    package func text(of error: SharedDeviceError, wrong: Key? = nil) -> String {
         if language == .english { return error.message }
-        if isForPassword, error.code == .authenticationFailed { return self[.wrongPassword] }
+        if let wrong, error.code == .authenticationFailed { return self[wrong] }
         if let key = Key(rawValue: "error.\(error.code)") { return self[key] }
         return self[.otherError, ["message": error.message]]
     }

@@ -13,14 +13,17 @@ import Testing
 final class PromptDevice: Sendable {
     let bus: PrivateBus
     let directory: TemporaryDirectory
+    let users: UserDirectory
     let broker: ChildProcess
 
     /// - Parameters:
     ///   - configuration: the managed configuration.
     ///   - manifests: the manifests of apps.
+    ///   - badges: the numbers of users' badges, by name. The PIN of each is 1234.
     init(
         configuration: String = #"{"sharedDeviceMode": true, "organization": "Contoso"}"#,
-        manifests: [String] = []
+        manifests: [String] = [],
+        badges: [String: String] = [:]
     ) async throws {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("prompt")
@@ -30,9 +33,13 @@ final class PromptDevice: Sendable {
             try FileManager.default.createDirectory(atPath: "\(path)/apps", withIntermediateDirectories: true)
             try Self.write(manifest, to: "\(path)/apps/\(number).json")
         }
-        let users = try UserDirectory(database: DeviceDatabase(directory: "\(path)/state"), passwordCost: .minimal)
+        users = try UserDirectory(database: DeviceDatabase(directory: "\(path)/state"), passwordCost: .minimal)
         for user in ["ada", "grace"] {
             try users.add(username: user, displayName: user.capitalized, password: Secret("correct horse \(user)"))
+        }
+        for (user, number) in badges {
+            try users.setBadge(Secret(number), ofUserNamed: user)
+            try users.setPIN(Secret("1234"), ofUserNamed: user)
         }
         broker = try await ChildProcess.service(
             ChildProcess.built("shared-device-broker"),

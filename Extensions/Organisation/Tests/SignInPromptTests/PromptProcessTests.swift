@@ -1,7 +1,9 @@
 import Basics
 import DBus
+import EmbeddedIdentity
 import Foundation
 import Glibc
+import Identity
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
 import Synchronization
@@ -30,6 +32,33 @@ struct PromptProcessTests {
         let screen = prompt.lines.joined(separator: "\n")
         #expect(screen.contains("signed in as grace") && !screen.contains("horse"))
         #expect(try await device.user() == "grace")
+    }
+
+    @Test("a badge and its PIN sign a user in at the terminal, which shows neither")
+    func badgeAtTerminal() async throws {
+        let device = try await PromptDevice(badges: ["ada": "0041-ada"])
+        let prompt = try device.terminal()
+        let question = "press Return to type a user name: "
+        try await sees(prompt, question)
+        try prompt.write("")
+        try await sees(prompt, "User name: ")
+        try prompt.write("ada")
+        try await sees(prompt, "Password: ")
+        try prompt.write("incorrect horse")
+        try await sees(prompt, question, times: 2)
+        try prompt.write("0041-ada")
+        try await sees(prompt, "PIN: ")
+        try prompt.write("98765")
+        try await sees(prompt, "the badge or the PIN is wrong")
+        try await sees(prompt, question, times: 3)
+        try prompt.write("0041-ada")
+        try await sees(prompt, "PIN: ", times: 2)
+        try prompt.write("1234")
+        #expect(await prompt.exitStatus() == 0)
+        let screen = prompt.lines.joined(separator: "\n")
+        #expect(screen.contains("signed in as ada"))
+        for secret in ["0041-ada", "98765", "1234"] { #expect(!screen.contains(secret), "\(secret)") }
+        #expect(try await device.user() == "ada")
     }
 
     @Test("Ctrl-C at the password and the end of the input cancel the sign-in")
@@ -119,6 +148,28 @@ struct PromptProcessTests {
         #expect(try await device.user() == "ada")
         // Another server may own the port by now; it has no such page.
         #expect(try await Page.get(address).status != 200, "the page is still served")
+    }
+
+    @Test("a wrong PIN, an unknown and a removed badge get one response, too many get another, and the right PIN works")
+    func badgeOnPage() async throws {
+        let device = try await PromptDevice(badges: ["ada": "0041", "grace": "0042"])
+        try device.users.setBadge(nil, ofUserNamed: "grace")
+        let (prompt, address) = try await device.page()
+        func show(_ badge: String, _ pin: String) async throws -> String {
+            let asked = try await Page.get(address, "--data-urlencode", "badge=\(badge)")
+            #expect(asked.text.contains(#"id="pin""#) && !asked.text.contains(badge))
+            return try await Page.get(address, "--data-urlencode", "pin=\(pin)").text
+        }
+        // The time left in the page's head changes.
+        func body(_ page: String) -> Substring? { page.split(separator: "<body>").last }
+        let answers = [try await show("0041", "9999"), try await show("0042", "1234"), try await show("0043", "1234")]
+        #expect(answers[0].contains("the badge or the PIN is wrong") && Set(answers.map(body)).count == 1)
+        for _ in 0..<4 { _ = try await show("0043", "1234") }
+        #expect(try await show("0043", "1234").contains("too many"))
+        #expect(try await device.user() == nil)
+        #expect(try await show("0041", "1234").contains("ada is signed in"))
+        #expect(await prompt.exitStatus() == 0)
+        #expect(try await device.user() == "ada")
     }
 
     @Test("a user who signs in elsewhere stays signed in, and the page says so")

@@ -17,12 +17,13 @@ struct SignInPromptTests {
     private func begun(
         _ way: OpenRequest.Way,
         _ surface: Prompt.Surface,
-        hint: String? = nil
+        hint: String? = nil,
+        takesBadge: Bool = false
     ) -> (prompt: Prompt, effects: [Prompt.Effect]) {
         var prompt = Prompt(Prompt.Wishes(loginHint: hint, surface: surface))
         _ = prompt.handle(.started)
         _ = prompt.handle(.listening(place))
-        let effects = prompt.handle(.opened(OpenRequest(name: "r", way: way)))
+        let effects = prompt.handle(.opened(OpenRequest(name: "r", way: way, takesBadge: takesBadge)))
         return (prompt, effects)
     }
 
@@ -114,6 +115,45 @@ struct SignInPromptTests {
         #expect(words(prompt.handle(form("grace", "right"))) == ["complete grace right"])
         let end = words(prompt.handle(.signedIn(ada)))
         #expect(end.count == 2 && end.first?.contains("ada is signed in") == true && end.last == "finish ada 7")
+    }
+
+    @Test("the page asks for the PIN of a badge, whose number no page shows")
+    func badge() throws {
+        var (prompt, _) = begun(.password, .page, hint: "ada", takesBadge: true)
+        let first = try #require(words(prompt.handle(visited(place.path))).first)
+        let field = try #require(first.firstRange(of: /<input id="badge"[^>]* autofocus>/))
+        #expect(try field.lowerBound < #require(first.firstRange(of: #"<input id="username""#)).lowerBound)
+        func read() {
+            let pages = words(prompt.handle(posted("badge=0041-ada")))
+            #expect(pages.count == 1 && pages[0].contains(#"<input id="pin""#) && !pages[0].contains(#"id="password""#))
+            #expect(!pages[0].contains("0041-ada"))
+        }
+        read()
+        let empty = words(prompt.handle(posted("pin=")))
+        #expect(empty.first?.contains(#"<input id="badge""#) == true)
+        #expect(words(prompt.handle(posted("pin=1234"))).first?.hasPrefix("200 ") == true, "there is no badge any more")
+        read()
+        #expect(words(prompt.handle(visited(place.path))).first?.contains(#"<input id="pin""#) == true)
+        #expect(words(prompt.handle(posted("otherWay=1"))).first?.contains(#"id="notice""#) == false)
+        #expect(words(prompt.handle(form("ada", "right"))) == ["complete ada right"])
+        _ = prompt.handle(refusal(.authenticationFailed, "is wrong"))
+        read()
+        #expect(words(prompt.handle(posted("pin=12+34"))) == ["complete badge 0041-ada 12 34"])
+        let again = words(prompt.handle(refusal(.authenticationFailed, "is wrong")))
+        #expect(again.first?.contains("is wrong") == true && again.first?.contains(#"<input id="badge""#) == true)
+    }
+
+    @Test("a page that takes no badge ignores one, and the terminal asks for one only if it counts")
+    func noBadge() {
+        var (page, _) = begun(.password, .page)
+        #expect(words(page.handle(visited(place.path))).first?.contains("badge") == false)
+        let answer = words(page.handle(posted("badge=0041")))
+        #expect(answer.count == 1 && answer[0].contains(#"<input id="password""#))
+        var (terminal, effects) = begun(.password, .terminal, takesBadge: true)
+        #expect(words(effects) == ["timer", "ask badge - -"])
+        let badge = Prompt.Credentials.badge(number: Secret("0041"), pin: Secret("1234"))
+        #expect(words(terminal.handle(.typed(badge))) == ["complete badge 0041 1234"])
+        #expect(words(terminal.handle(refusal(.authenticationFailed, "no"))) == ["ask badge - no"])
     }
 
     @Test("an empty or malformed form is shown again and not sent to the broker")
@@ -243,12 +283,15 @@ struct SignInPromptTests {
             case .listen: "listen"
             case .begin(let redirect): "begin \(redirect ?? "-")"
             case .startTimer: "timer"
-            case .askAtTerminal(let name, let notice): "ask \(name ?? "-") \(notice ?? "-")"
+            case .askAtTerminal(let name, let takesBadge, let notice):
+                "ask \(takesBadge ? "badge " : "")\(name ?? "-") \(notice ?? "-")"
             case .showAtTerminal(let code): "show \(code.code)"
             case .openBrowser(let address): "open \(address)"
             case .complete(_, .query(let query)): "complete \(query)"
-            case .complete(_, .credentials(let credentials)):
-                "complete \(credentials.username) \(credentials.password.text)"
+            case .complete(_, .credentials(.password(let name, let password))):
+                "complete \(name) \(password?.text ?? "-")"
+            case .complete(_, .credentials(.badge(let number, let pin))): "complete badge \(number.text) \(pin.text)"
+            case .complete(_, .credentials(.pin(let name, let pin))): "complete PIN \(name) \(pin.text)"
             case .awaitPerson: "await"
             case .respond(_, let response): "\(response.status.rawValue) \(response.page)"
             case .cancel: "cancel"

@@ -190,7 +190,10 @@ struct SignIns: Sendable {
 
     private static func begun(_ prompt: Attempt.Prompt, _ page: BegunSignIn.Prompt?, _ facts: Facts) -> Response {
         let expires = facts.date(of: prompt.expires)
-        return .prompt(BegunPrompt(name: prompt.name, method: prompt.method, expires: expires, page: page))
+        let takesBadge = prompt.method == .password && facts.hasBadges
+        return .prompt(
+            BegunPrompt(name: prompt.name, method: prompt.method, expires: expires, page: page, takesBadge: takesBadge)
+        )
     }
 
     /// Continues a sign-in with the person's input, or waits for a person at another device. Input that is refused

@@ -71,6 +71,7 @@ extension BegunPrompt {
         var fields: BrokerProtocol.Fields = [
             "request": .string(name), "method": .string(method.rawValue), "expiresAt": .time(expires),
         ]
+        if takesBadge { fields["badge"] = .boolean(true) }
         switch page {
         case .browser(let address)?: fields["authorizationURL"] = .string(address)
         case .deviceCode(let code, let address, let completeAddress)?:

@@ -5,37 +5,68 @@ import CommandParts
 package struct Page: Sendable, Hashable {
     let html: String
 
-    /// The form for name and password.
+    /// What the form asks for.
+    package enum Form: Sendable, Hashable {
+        /// A name, which may be known already, and a password; or a badge.
+        case name(String, takesBadge: Bool)
+        /// The PIN of a badge that was read.
+        case pin
+    }
+
+    /// A form for the person's input.
     ///
     /// - Parameters:
     ///   - action: the path to which the form is sent.
     ///   - notice: the reason why it is shown again.
     ///   - timeLeft: the time until the page reloads, to show that the sign-in is over.
     package static func form(
+        _ content: Form,
         action: String,
-        username: String,
         notice: String?,
         timeLeft: Duration? = nil,
         _ texts: PromptTexts = .english
     ) -> Page {
         let alert = notice.map { #"<p class="notice" role="alert" id="notice">\#($0.markup)</p>"# } ?? ""
-        // After a mistake only the password is missing.
-        let (nameFocus, passwordFocus) = username.isEmpty ? (" autofocus", "") : ("", " autofocus")
         let described = notice == nil ? "" : #" aria-describedby="notice""#
+        func form(_ fields: String, _ button: PromptTexts.Key = .signIn) -> String {
+            """
+            <form method="post" action="\(action.markup)" accept-charset="utf-8">
+            \(fields)
+            <button type="submit">\(texts[button].markup)</button>
+            </form>
+            """
+        }
+        func secret(_ name: String, _ label: PromptTexts.Key, _ longest: Int, _ attributes: String) -> String {
+            """
+            <label for="\(name)">\(texts[label].markup)</label>
+            <input id="\(name)" name="\(name)" type="password" autocomplete="off" maxlength="\(longest)" required\(attributes)>
+            """
+        }
+        let forms: [String]
+        switch content {
+        case .name(let username, let takesBadge):
+            // A reader types into the field that has the focus. After a mistake with a name only the password is missing.
+            let isNamed = !username.isEmpty && (!takesBadge || notice != nil)
+            let name = """
+                <label for="username">\(texts[.userName].markup)</label>
+                <input id="username" name="username" value="\(username.markup)" autocomplete="off" autocapitalize="none" \
+                spellcheck="false" maxlength="256" required\(isNamed || takesBadge ? "" : " autofocus")>
+
+                """
+            let password = secret("password", .password, 1024, described + (isNamed ? " autofocus" : ""))
+            let badge = secret("badge", .badge, 128, isNamed ? "" : " autofocus")
+            forms = (takesBadge ? [form(badge, .goOn)] : []) + [form(name + password)]
+        case .pin:
+            let pin = secret("pin", .pin, 12, #" inputmode="numeric"\#(described) autofocus"#)
+            forms = [form(pin), form(#"<input name="otherWay" type="hidden" value="1">"#, .otherWay)]
+        }
         return Page(
             title: texts[.signIn],
             texts,
             """
             <h1>\(texts[.signIn].markup)</h1>
             \(alert)
-            <form method="post" action="\(action.markup)" accept-charset="utf-8">
-            <label for="username">\(texts[.userName].markup)</label>
-            <input id="username" name="username" value="\(username.markup)" autocomplete="off" autocapitalize="none" \
-            spellcheck="false" maxlength="256" required\(nameFocus)>
-            <label for="password">\(texts[.password].markup)</label>
-            <input id="password" name="password" type="password" autocomplete="off" maxlength="1024" required\(described)\(passwordFocus)>
-            <button type="submit">\(texts[.signIn].markup)</button>
-            </form>
+            \(forms.joined(separator: "\n<hr>\n"))
             <p>\(texts[.explanation].markup)</p>
             """,
             // Reloads just after the end, and from an explicit address: a plain reload would send the form again.

@@ -61,9 +61,7 @@ package struct BrokerConversation: Sendable {
         request["request"] = .string(open.name)
         switch answer {
         case .query(let query): request["query"] = .string(query)
-        case .credentials(let credentials):
-            request["username"] = .string(credentials.username)
-            request["password"] = .string(credentials.password.text)
+        case .credentials(let credentials): request.merge(credentials.fields) { $1 }
         }
         let fields = try await broker.call(.completeSignIn, request, attempted: "sign in", timeout: Self.patience)
         return try Self.understood("sign in") { () throws(BrokerProtocol.Malformed) in try SignedIn(fields) }
@@ -116,6 +114,17 @@ package struct BrokerConversation: Sendable {
                 attempted: attempted,
                 message: "the broker's response lacks “\(error.field)”; use a broker and a prompt of the same version"
             )
+        }
+    }
+}
+
+extension SignInPrompt.Credentials {
+    fileprivate var fields: BrokerProtocol.Fields {
+        switch self {
+        case .password(let username, let password):
+            PersonalCredentials.password(username: username, password: password?.text ?? "").fields
+        case .badge(let number, let pin): PersonalCredentials.badge(number: number.text, pin: pin.text).fields
+        case .pin(let username, let pin): PersonalCredentials.pin(username: username, pin: pin.text).fields
         }
     }
 }

@@ -17,15 +17,18 @@ package struct OpenRequest: Sendable, Hashable {
     /// The broker's name for this sign-in.
     package let name: String
     package let way: Way
+    /// Whether the user may show a badge and type a PIN instead of a name and a password.
+    package let takesBadge: Bool
     /// The user's time limit.
     package let lifetime: Duration
 
     /// The upper bound of the time limit, whatever the broker says.
     static let longestLifetime = Duration.seconds(900)
 
-    package init(name: String, way: Way, lifetime: Duration = longestLifetime) {
+    package init(name: String, way: Way, takesBadge: Bool = false, lifetime: Duration = longestLifetime) {
         self.name = name
         self.way = way
+        self.takesBadge = takesBadge
         self.lifetime = min(max(lifetime, .seconds(1)), Self.longestLifetime)
     }
 
@@ -56,7 +59,8 @@ package struct OpenRequest: Sendable, Hashable {
         if case .double(let end)? = fields["expiresAt"], end.isFinite {
             lifetime = .seconds(min(max(end - now, 1), lifetime / .seconds(1)))
         }
-        self.init(name: try text("request"), way: way, lifetime: lifetime)
+        let takesBadge = fields["badge"]?.booleanValue ?? false
+        self.init(name: try text("request"), way: way, takesBadge: takesBadge, lifetime: lifetime)
     }
 }
 

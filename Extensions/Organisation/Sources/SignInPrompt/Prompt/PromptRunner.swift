@@ -182,8 +182,8 @@ package struct PromptRunner: Sendable {
             open.questions.append(
                 Task { if (try? await Task.sleep(for: lifetime)) != nil { happens(.timeOver) } }
             )
-        case .askAtTerminal(let username, let notice):
-            terminal?.ask(username: username, notice: notice) { happens(.typed($0)) }
+        case .askAtTerminal(let username, let takesBadge, let notice):
+            terminal?.ask(username: username, takesBadge: takesBadge, notice: notice) { happens(.typed($0)) }
         case .showAtTerminal(let code):
             let withPicture = terminal?.showsPictures == true
             for line in DeviceCodeText.lines(code, withPicture: withPicture, texts) { terminal?.say(line) }

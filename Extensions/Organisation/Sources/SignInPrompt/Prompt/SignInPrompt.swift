@@ -93,10 +93,7 @@ package struct SignInPrompt: Sendable {
         case interrupted
     }
 
-    package struct Credentials: Sendable {
-        package let username: String
-        package let password: Secret
-    }
+    package typealias Credentials = SignInRequest
 
     /// The data that the broker needs to complete a sign-in.
     package enum Answer: Sendable {
@@ -109,7 +106,7 @@ package struct SignInPrompt: Sendable {
         case listen
         case begin(redirect: String?)
         case startTimer(Duration)
-        case askAtTerminal(username: String?, notice: String?)
+        case askAtTerminal(username: String?, takesBadge: Bool, notice: String?)
         case showAtTerminal(DeviceCode)
         case openBrowser(address: String)
         case complete(OpenRequest, Answer)
@@ -141,6 +138,10 @@ package struct SignInPrompt: Sendable {
     private var place: Place?
     /// The name that was typed last.
     private var username: String
+    /// The badge that was read at the page, and whose PIN is asked for.
+    private var badge: Secret?
+    /// The text for input that the broker rejects.
+    private var wrong = PromptTexts.Key.wrongPassword
     /// The reason why the user is asked again.
     private var notice: String?
     package private(set) var hasShownFailure = false
@@ -179,7 +180,6 @@ package struct SignInPrompt: Sendable {
         case (.opening, .opened(let request)):
             return ask(request)
         case (.asking(let request), .typed(let credentials?)):
-            username = credentials.username
             return complete(request, .credentials(credentials), nil)
         case (.asking(let request), .pending):
             return [.awaitPerson(request)]
@@ -214,7 +214,13 @@ package struct SignInPrompt: Sendable {
         switch request.way {
         case .password where wishes.surface == .terminal:
             return timer(request, isFirst)
-                + [.askAtTerminal(username: username.isEmpty ? nil : username, notice: notice)]
+                + [
+                    .askAtTerminal(
+                        username: username.isEmpty ? nil : username,
+                        takesBadge: request.takesBadge,
+                        notice: notice
+                    )
+                ]
         case .password:
             return timer(request, isFirst) + (isFirst ? openPage() : [])
         case .browser(let address):
@@ -232,6 +238,11 @@ package struct SignInPrompt: Sendable {
     private func openPage() -> [Effect] { place.map { [.openBrowser(address: $0.address)] } ?? [] }
 
     private mutating func complete(_ request: OpenRequest, _ answer: Answer, _ visitor: Visitor?) -> [Effect] {
+        badge = nil
+        if case .credentials(let credentials) = answer {
+            username = credentials.username ?? username
+            wrong = if case .badge = credentials { .wrongBadge } else { .wrongPassword }
+        }
         phase = .completing(request, visitor)
         return [.complete(request, answer)]
     }
@@ -255,7 +266,7 @@ package struct SignInPrompt: Sendable {
             defer { phase = .ended }
             return answers + cancelOpen() + [.finish(.failed(error))]
         }
-        notice = texts.text(of: error, isForPassword: true)
+        notice = texts.text(of: error, wrong: wrong)
         // The broker keeps the same request until the user is authenticated.
         guard let visitor else { return ask(request) }
         phase = .asking(request)
@@ -362,25 +373,27 @@ package struct SignInPrompt: Sendable {
             let page = Page.message(texts[.busyTitle], texts[.busy], texts)
             return [.respond(visitor, LoopbackResponse(.conflict, page))]
         }
-        let fields = FormFields.decode(form) ?? [:]
-        username = fields["username"] ?? ""
-        let password = fields["password"] ?? ""
-        guard !username.isEmpty, !password.isEmpty else {
-            notice = texts[.incomplete]
-            return [.respond(visitor, self.form())]
+        let fields = (FormFields.decode(form) ?? [:]).filter { !$0.value.isEmpty }
+        if let number = badge, let pin = fields["pin"] {
+            return complete(open, .credentials(.badge(number: number, pin: Secret(pin))), visitor)
         }
-        return complete(
-            open,
-            .credentials(Credentials(username: username, password: Secret(password))),
-            visitor
-        )
+        if let name = fields["username"], let password = fields["password"] {
+            return complete(open, .credentials(Credentials(username: name, password: Secret(password))), visitor)
+        }
+        // The number of the badge is on no page, so that the next visitor cannot read it.
+        badge = open.takesBadge ? fields["badge"].map { Secret($0) } : nil
+        username = fields["username"] ?? username
+        let isOtherWay = fields["otherWay"] != nil
+        notice = badge == nil && !isOtherWay ? texts[.incomplete] : nil
+        return [.respond(visitor, self.form())]
     }
 
     private func form() -> LoopbackResponse {
-        let action = place?.path ?? ""
+        let content: Page.Form =
+            badge == nil ? .name(username, takesBadge: openRequest?.takesBadge ?? false) : .pin
         return LoopbackResponse(
             .ok,
-            .form(action: action, username: username, notice: notice, timeLeft: timeLeft, texts)
+            .form(content, action: place?.path ?? "", notice: notice, timeLeft: timeLeft, texts)
         )
     }
 }

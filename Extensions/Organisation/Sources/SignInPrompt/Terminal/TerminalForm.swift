@@ -5,7 +5,7 @@ import Glibc
 import Identity
 import Synchronization
 
-/// Asks for name and password at the controlling terminal, even if standard input and output are redirected. The caller
+/// Asks for name and password, or for a badge and PIN, at the controlling terminal, even if standard input and output are redirected. The caller
 /// handles signals: ``stop()`` ends a prompt and restores the terminal's echo.
 package final class TerminalForm: Sendable {
     private let descriptor: CInt
@@ -42,15 +42,18 @@ package final class TerminalForm: Sendable {
 
     package func say(_ line: String) { try? QuietTerminal.write(line + "\n", to: descriptor) }
 
-    /// Asks for name and password on a separate thread, and calls `typed` there. An empty name is asked for again. The
-    /// value is `nil` at the end of input, after ``stop()`` and after a failure. If no thread can be started, `typed`
+    /// Asks for name and password on a separate thread, and calls `typed` there. An empty name is asked for again. A
+    /// badge is asked for first, without echo: its reader types a number and Return. The value is `nil` at the end of input, after ``stop()`` and after a failure. If no thread can be started, `typed`
     /// is called with `nil` on this thread.
     package func ask(
         username: String?,
+        takesBadge: Bool,
         notice: String?,
         typed: @escaping @Sendable (SignInPrompt.Credentials?) -> Void
     ) {
-        let started = QuietThread.start("sign-in") { [self] in typed(try? answer(username: username, notice: notice)) }
+        let started = QuietThread.start("sign-in") { [self] in
+            typed(try? answer(username: username, takesBadge: takesBadge, notice: notice))
+        }
         if started == nil { typed(nil) }
     }
 
@@ -61,19 +64,32 @@ package final class TerminalForm: Sendable {
         quiet.restore()
     }
 
-    private func answer(username: String?, notice: String?) throws -> SignInPrompt.Credentials? {
+    private func answer(
+        username: String?,
+        takesBadge: Bool,
+        notice: String?
+    ) throws -> SignInPrompt.Credentials? {
         if let notice { say(notice) }
+        defer { quiet.restore() }
+        if takesBadge {
+            guard let number = try secret(texts[.terminalBadge]) else { return nil }
+            if number.count > 0 { return try secret(texts[.pin]).map { .badge(number: number, pin: $0) } }
+            quiet.restore()
+        }
         var name = ""
         while name.isEmpty {
             try QuietTerminal.write("\(texts[.userName])\(username.map { " [\($0)]" } ?? ""): ", to: descriptor)
             guard let line = try line() else { return nil }
             name = line.count > 0 ? line.text : username ?? ""
         }
-        defer { quiet.restore() }
+        return try secret(texts[.password]).map { .password(username: name, $0) }
+    }
+
+    /// Asks without echo.
+    private func secret(_ question: String) throws -> Secret? {
         try quiet.silence()
-        try QuietTerminal.write("\(texts[.password]): ", to: descriptor)
-        guard let password = try self.line() else { return nil }
-        return SignInPrompt.Credentials(username: name, password: password)
+        try QuietTerminal.write("\(question): ", to: descriptor)
+        return try line()
     }
 
     private func line() throws -> Secret? {
