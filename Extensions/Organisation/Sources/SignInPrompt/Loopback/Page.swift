@@ -7,8 +7,8 @@ package struct Page: Sendable, Hashable {
 
     /// What the form asks for.
     package enum Form: Sendable, Hashable {
-        /// A name, which may be known already, and a password; or a badge.
-        case name(String, takesBadge: Bool)
+        /// A name and a password, or a badge. `isKnown` says that only the password of this name is missing.
+        case name(String, isKnown: Bool, takesBadge: Bool)
         /// The PIN of a badge that was read.
         case pin
     }
@@ -44,17 +44,16 @@ package struct Page: Sendable, Hashable {
         }
         let forms: [String]
         switch content {
-        case .name(let username, let takesBadge):
-            // A reader types into the field that has the focus. After a mistake with a name only the password is missing.
-            let isNamed = !username.isEmpty && (!takesBadge || notice != nil)
+        case .name(let username, let isKnown, let takesBadge):
+            // A reader types into the field that has the focus.
             let name = """
                 <label for="username">\(texts[.userName].markup)</label>
                 <input id="username" name="username" value="\(username.markup)" autocomplete="off" autocapitalize="none" \
-                spellcheck="false" maxlength="256" required\(isNamed || takesBadge ? "" : " autofocus")>
+                spellcheck="false" maxlength="256" required\(isKnown || takesBadge ? "" : " autofocus")>
 
                 """
-            let password = secret("password", .password, 1024, described + (isNamed ? " autofocus" : ""))
-            let badge = secret("badge", .badge, 128, isNamed ? "" : " autofocus")
+            let password = secret("password", .password, 1024, described + (isKnown ? " autofocus" : ""))
+            let badge = secret("badge", .badge, 128, isKnown ? "" : described + " autofocus")
             forms = (takesBadge ? [form(badge, .goOn)] : []) + [form(name + password)]
         case .pin:
             let pin = secret("pin", .pin, 12, #" inputmode="numeric"\#(described) autofocus"#)

@@ -383,14 +383,15 @@ package struct SignInPrompt: Sendable {
         // The number of the badge is on no page, so that the next visitor cannot read it.
         badge = open.takesBadge ? fields["badge"].map { Secret($0) } : nil
         username = fields["username"] ?? username
-        let isOtherWay = fields["otherWay"] != nil
-        notice = badge == nil && !isOtherWay ? texts[.incomplete] : nil
+        notice = badge == nil && fields["otherWay"] == nil ? texts[.incomplete] : nil
         return [.respond(visitor, self.form())]
     }
 
     private func form() -> LoopbackResponse {
-        let content: Page.Form =
-            badge == nil ? .name(username, takesBadge: openRequest?.takesBadge ?? false) : .pin
+        let takesBadge = openRequest?.takesBadge ?? false
+        // A person whom an app has named may still show a badge.
+        let isKnown = !username.isEmpty && (!takesBadge || notice != nil && wrong == .wrongPassword)
+        let content: Page.Form = badge == nil ? .name(username, isKnown: isKnown, takesBadge: takesBadge) : .pin
         return LoopbackResponse(
             .ok,
             .form(content, action: place?.path ?? "", notice: notice, timeLeft: timeLeft, texts)

@@ -5,8 +5,8 @@ import Glibc
 import Identity
 import Synchronization
 
-/// Asks for name and password, or for a badge and PIN, at the controlling terminal, even if standard input and output are redirected. The caller
-/// handles signals: ``stop()`` ends a prompt and restores the terminal's echo.
+/// Asks for name and password, or for a badge and its PIN, at the controlling terminal, even if standard input and
+/// output are redirected. The caller handles signals: ``stop()`` ends a prompt and restores the terminal's echo.
 package final class TerminalForm: Sendable {
     private let descriptor: CInt
     private let texts: PromptTexts
@@ -43,8 +43,9 @@ package final class TerminalForm: Sendable {
     package func say(_ line: String) { try? QuietTerminal.write(line + "\n", to: descriptor) }
 
     /// Asks for name and password on a separate thread, and calls `typed` there. An empty name is asked for again. A
-    /// badge is asked for first, without echo: its reader types a number and Return. The value is `nil` at the end of input, after ``stop()`` and after a failure. If no thread can be started, `typed`
-    /// is called with `nil` on this thread.
+    /// badge is asked for first, without echo: its reader types a number and Return. The value is `nil` at the end of
+    /// input, after ``stop()`` and after a failure. If no thread can be started, `typed` is called with `nil` on this
+    /// thread.
     package func ask(
         username: String?,
         takesBadge: Bool,
