@@ -70,6 +70,8 @@ package struct Request: Sendable {
             isAdministration: Bool = false
         )
         case activity
+        /// `shows` is what is on the screen now. The response comes as soon as its revision differs from `known`.
+        case screen(shows: ScreenContent, known: UInt64?, patience: Duration)
         case providerEvents([ProviderEvent])
         case join(Credentials)
         case leave(Credentials)

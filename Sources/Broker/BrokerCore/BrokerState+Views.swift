@@ -54,6 +54,21 @@ extension BrokerState {
         )
     }
 
+    /// What should be on the screen. Its revision is not set.
+    var screenContent: ScreenAnswer {
+        var content = ScreenAnswer(revision: 0, show: .nothing)
+        guard device.mode == .shared, policy.isConfigured else { return content }
+        if let account = device.account {
+            guard let end = sessionEnd, end.isSoon else { return content }
+            content.show = .warning
+            (content.end, content.username, content.displayName) = (end, account.username, account.displayName)
+        } else if facts.signInMethods.contains(.password) {
+            content.show = .signIn
+            content.signInMethods = facts.signInMethods
+        }
+        return content
+    }
+
     // MARK: Administrators
 
     var runningApps: RunningApps {

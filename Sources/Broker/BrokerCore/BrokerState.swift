@@ -26,6 +26,7 @@ package struct BrokerState: Sendable {
     var enforcement = Enforcement()
     var logQuota = LogQuota()
     var provider: ProviderLink
+    var screen = ScreenLock()
     var seat = SeatWatch()
     var signIns = SignIns()
     var wakeups = Wakeups()
@@ -188,6 +189,7 @@ package struct BrokerState: Sendable {
             finishSignIn()
             writeIfDue()
             noteProblems()
+            noteScreen()
             answerWaiting()
             apply(provider.ask(during: signIns.firstBegan(facts), facts))
         } while isTouched || isWriteDue
@@ -313,6 +315,9 @@ package struct BrokerState: Sendable {
         problems = next
         touch()
     }
+
+    /// Counts a change of what should be on the screen. It follows from the facts, so it has no change of its own.
+    private mutating func noteScreen() { if screen.show(screenContent) { isTouched = true } }
 
     // MARK: Time
 

@@ -94,10 +94,22 @@ extension Facts {
         }
     }
 
-    /// Restricts the prompt and the reporter of input to calls that give them neither account nor token. For that
-    /// reason their manifests need no cleanup.
+    /// Whether the app is the screen program. Only an administrator's manifest makes a program that: the response names
+    /// the person, and a lock relies on it.
+    func isScreen(_ participant: Participant) -> Bool { eligibility.manifest(of: participant.app)?.isScreen == true }
+
+    /// Restricts the prompt, the screen program and the reporter of input to calls that give them neither account nor
+    /// token. For that reason their manifests need no cleanup.
     func checkPurpose(_ participant: Participant, _ call: Request.Call) throws(Refusal) {
-        guard let manifest = eligibility.manifest(of: participant.app), manifest.holdsNothing else { return }
+        let manifest = eligibility.manifest(of: participant.app)
+        if case .screen = call, manifest?.isScreen != true { throw .onlyScreen }
+        guard let manifest, manifest.holdsNothing else { return }
+        if manifest.isScreen {
+            switch call {
+            case .screen, .signIn, .cancelSignIn, .activity: return
+            default: throw .screenHoldsNothing
+            }
+        }
         switch call {
         case .beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn: if !manifest.isPrompt { throw .onlyActivity }
         case .activity: if manifest.isPrompt { throw .onlyPrompts }

@@ -146,6 +146,18 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .notPermitted,
         "the program that reports input gets neither account nor token, and signs no person in or out; let an app ask"
     )
+    package static let onlyScreen = Refusal(
+        .notPermitted,
+        "only \(BrokerProtocol.screenIdentifier) may ask what the screen shows; give that program a manifest with this id"
+    )
+    package static let otherScreen = Refusal(
+        .notPermitted,
+        "another connection of the screen program has asked since; let one such program run per device"
+    )
+    package static let screenHoldsNothing = Refusal(
+        .notPermitted,
+        "the screen program gets neither account nor token, and may not sign the user out; let an app ask"
+    )
     package static let promptIsAnswered = Refusal(
         .invalidRequest,
         "this sign-in is being completed already; wait for the response"

@@ -24,6 +24,7 @@ package enum Response: Sendable {
     indirect case status(DeviceStatus)
     case log([AuditLine])
     case overdue([OverdueApp])
+    indirect case screen(ScreenAnswer)
     /// The processes of an app that are still connected after its enforced cleanup.
     case stillConnected([String])
 }

@@ -15,6 +15,8 @@ struct WaitingRequest: Sendable {
         case round
         /// The device has to change.
         case status
+        /// The content of the screen has to change.
+        case screen
         /// The log has to receive an entry after this number of writes.
         case log(writes: UInt64)
     }
@@ -86,7 +88,7 @@ extension WaitingRequest.Reason {
     fileprivate var isOfDisk: Bool {
         switch self {
         case .account, .token, .stored: true
-        case .signIn, .overdue, .round, .status, .log: false
+        case .signIn, .overdue, .round, .status, .screen, .log: false
         }
     }
 }

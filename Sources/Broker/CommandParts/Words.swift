@@ -43,6 +43,7 @@ package enum Words {
         case .inactivity: "at \(clock(end.at)) if the device is not used"
         case .shiftEnd: "at \(clock(end.at)), the end of the shift"
         case .longestSession: "at \(clock(end.at)), after the longest time of a session"
+        case .lock: "at \(clock(end.at)) if the screen stays locked"
         case .other: "at \(clock(end.at))"
         }
     }

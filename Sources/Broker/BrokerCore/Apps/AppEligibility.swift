@@ -17,8 +17,8 @@ package import DeviceConfiguration
 /// 7. The remaining apps take part, unless enrolment is required, or there is an allow list or a prefix list.
 ///
 /// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: for other apps the enforcement
-/// program would not know what to stop and delete. The prompt and the reporter of input need no `cleanup`, because they
-/// receive neither account nor token.
+/// program would not know what to stop and delete. The prompt, the screen program and the reporter of input need no
+/// `cleanup`, because they receive neither account nor token.
 ///
 /// A process in a sandbox that does not name its Flatpak does not take part, because its app is unknown.
 ///
@@ -324,8 +324,11 @@ extension AppManifest {
     /// Whether it is the prompt that comes with the broker.
     var isPrompt: Bool { identifier == BrokerProtocol.promptIdentifier }
 
+    /// Whether it is the program that locks the screen, which comes with the broker as well.
+    var isScreen: Bool { identifier == BrokerProtocol.screenIdentifier }
+
     /// Whether it is a program of this project that receives neither account nor token.
-    var holdsNothing: Bool { isPrompt || identifier == BrokerProtocol.activityIdentifier }
+    var holdsNothing: Bool { isPrompt || isScreen || identifier == BrokerProtocol.activityIdentifier }
 
     /// Whether the app is known only by the unit of its adapter.
     fileprivate var isKnownByAdapter: Bool { adapter != nil && identity.unit == AppCleanup.unit(of: identifier) }

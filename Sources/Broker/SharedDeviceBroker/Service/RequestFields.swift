@@ -281,6 +281,12 @@ extension Request.Call {
                 isAdministration: fields.flag("administration")
             )
         case .reportActivity: self = .activity
+        case .getScreen:
+            self = .screen(
+                shows: try fields.word("shows", ScreenContent.allCases),
+                known: try fields.number("revision"),
+                patience: try fields.patience()
+            )
         case .reportProviderEvents: self = .providerEvents(try fields.providerEvents())
         case .join: self = .join(try fields.passwordCredentials())
         case .leave: self = .leave(try fields.passwordCredentials())

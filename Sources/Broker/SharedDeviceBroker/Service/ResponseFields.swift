@@ -27,6 +27,7 @@ extension Response {
         case .status(let status): status.fields
         case .log(let lines): ["entries": .array(lines.map { .fields($0.fields) }, of: "a{sv}")]
         case .overdue(let apps): ["overdue": .array(apps.map { .fields($0.fields) }, of: "a{sv}")]
+        case .screen(let answer): answer.fields
         case .stillConnected(let connections): ["connections": .strings(connections)]
         }
     }

@@ -11,7 +11,7 @@ import FoundationEssentials
     @_spi(Extensions) public static let path = "/org/notifycenter/SharedDevice"
     @_spi(Extensions) public static let interface = "org.notifycenter.SharedDevice1"
     /// Grows by one with each added method, field or error. An incompatible change gets an interface with a new name.
-    @_spi(Extensions) public static let version: UInt32 = 6
+    @_spi(Extensions) public static let version: UInt32 = 7
     @_spi(Extensions) public static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
     @_spi(Extensions) public enum Method: String, Sendable, CaseIterable {
@@ -29,6 +29,9 @@ import FoundationEssentials
         /// The state of a cleanup round. The response comes when the state has changed, or after a while.
         case getRound = "GetRound"
         case reportActivity = "ReportActivity"
+        /// For the screen program: what should be on the screen. The response comes when it has changed, or after a
+        /// while.
+        case getScreen = "GetScreen"
         /// For the service that talks to the organisation's provider: sessions that have ended at the provider.
         case reportProviderEvents = "ReportProviderEvents"
         /// For administrators: signs out the current account, whichever it is.
@@ -63,6 +66,8 @@ import FoundationEssentials
     @_spi(Extensions) public static let promptIdentifier = "org.notifycenter.shared-device-sign-in"
     /// The program that reports the input of a graphical session.
     @_spi(Extensions) public static let activityIdentifier = "org.notifycenter.shared-device-activity"
+    /// The program that shows warnings, the lock and the sign-in on the screen.
+    @_spi(Extensions) public static let screenIdentifier = "org.notifycenter.shared-device-screen"
 
     /// The Darwin notification of a change of the device's mode. It is posted together with the broadcast of every
     /// change, for apps that do not follow the account.

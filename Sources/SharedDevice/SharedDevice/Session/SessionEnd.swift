@@ -11,6 +11,8 @@ public struct SessionEnd: Sendable, Hashable, Codable {
         case shiftEnd
         /// The longest time of a session.
         case longestSession
+        /// The session is locked, and its person has not come back. Only this person's sign-in moves this end.
+        case lock
         /// A reason that this version does not know.
         case other
     }
