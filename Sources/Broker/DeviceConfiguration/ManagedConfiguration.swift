@@ -32,6 +32,10 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var requiresJoin = false
     /// How long the device may be unused; more than zero.
     public var inactivityTimeout: Seconds?
+    /// What happens when the device was unused for that long.
+    public var inactivityAction = InactivityAction.signOut
+    /// How long a session may stay locked; more than zero.
+    public var lockedTime = Self.usualLockedTime
     /// The local times at which the device signs its user out each day.
     public var shiftEnds: [TimeOfDay] = []
     /// How long a session may last, even if the device is in use; more than zero.
@@ -58,6 +62,9 @@ public struct ManagedConfiguration: Sendable, Equatable {
 
     /// Time enough to save a form, and short enough that people do not learn to ignore it.
     public static let usualWarning = Seconds(60)
+
+    /// Time enough for a break, and short enough that a forgotten session does not wait until the end of the day.
+    public static let usualLockedTime = Seconds(900)
 
     /// The names of all keys, in display order.
     public static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
@@ -90,6 +97,13 @@ public struct ManagedConfiguration: Sendable, Equatable {
             let message = "has no effect: under \"identity\": \"\(identity.rawValue)\" there are no passwords"
             warnings.append(KeyWarning(key: Key.passwordSignIn.rawValue, message: message))
         }
+        if inactivityAction == .lock, identity != .embedded || inactivityTimeout == nil {
+            let message =
+                identity == .embedded
+                ? "has no effect: inactivityTimeout is absent"
+                : "is lock, and the user is signed out: only under \"identity\": \"embedded\" people come back at a lock"
+            warnings.append(KeyWarning(key: Key.inactivityAction.rawValue, message: message))
+        }
         if let warning = allowedUsers?.warning(identity) { warnings.append(warning) }
         if microsoftBroker, identity != .oidc {
             let message = "is true, and Microsoft's clients get no token: they need those of a provider"
@@ -116,7 +130,7 @@ extension ManagedConfiguration: Codable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
         case tenantIdentifier, allowedUsers, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
-        case inactivityTimeout, shiftEnds, longestSession, signOutWarning, signOutOnScreenLock, signOutOnLogout
+        case inactivityTimeout, inactivityAction, lockedTime, shiftEnds, longestSession, signOutWarning, signOutOnScreenLock, signOutOnLogout
         case endSessionURL
         case enableSSOOnAllManagedApps = "Enable_SSO_On_All_ManagedApps"
         case appAllowList = "AppAllowList"
@@ -147,6 +161,8 @@ extension ManagedConfiguration: Codable {
         requiresEnrolment = try values.optional(.requiresEnrolment)
         requiresJoin = try values.optional(.requiresJoin) ?? false
         inactivityTimeout = try Self.limit(.inactivityTimeout, in: values)
+        inactivityAction = try values.word(.inactivityAction) ?? .signOut
+        lockedTime = try Self.limit(.lockedTime, in: values) ?? Self.usualLockedTime
         shiftEnds = try values.optional(.shiftEnds) ?? []
         longestSession = try Self.limit(.longestSession, in: values)
         signOutWarning = try values.optional(.signOutWarning) ?? Self.usualWarning
@@ -205,6 +221,8 @@ extension ManagedConfiguration: Codable {
         try values.encodeIfPresent(requiresEnrolment, forKey: .requiresEnrolment)
         try values.encode(requiresJoin, forKey: .requiresJoin)
         try values.encodeIfPresent(inactivityTimeout, forKey: .inactivityTimeout)
+        try values.encode(inactivityAction, forKey: .inactivityAction)
+        try values.encode(lockedTime, forKey: .lockedTime)
         try values.encode(shiftEnds, forKey: .shiftEnds)
         try values.encodeIfPresent(longestSession, forKey: .longestSession)
         try values.encode(signOutWarning, forKey: .signOutWarning)
@@ -254,6 +272,13 @@ extension ManagedConfiguration: Codable {
         return ["<", "bplist", "-----BEGIN "].contains { bytes.starts(with: $0.utf8) }
             || bytes.starts(with: [0x30]) && bytes.dropFirst().first.map { $0 >= 0x80 } == true
     }
+}
+
+/// What happens after a time of inactivity. The raw values are in files.
+public enum InactivityAction: String, Sendable, Codable, CaseIterable {
+    case signOut
+    /// The session stays open, and its person has to authenticate before the screen shows it again.
+    case lock
 }
 
 /// How the configuration manages this device. The broker always knows the mode; for a client it may be unknown.
@@ -391,8 +416,17 @@ extension ManagedConfiguration {
                 ? "Users can sign in after an administrator has joined the device to its organisation: shared-device join."
                 : "People sign in whether or not the device is joined to an organisation."
         case .inactivityTimeout:
-            inactivityTimeout.map { "The user is signed out after \($0.text) without activity at the device." }
-                ?? "Inactivity does not sign the user out."
+            inactivityTimeout.map {
+                "The \(inactivityAction == .lock ? "session is locked" : "user is signed out") after \($0.text) "
+                    + "without activity at the device."
+            } ?? "Inactivity does not sign the user out."
+        case .inactivityAction:
+            inactivityAction == .lock
+                ? "Inactivity locks the screen; without shared-device-screen, it signs the user out."
+                : "Inactivity signs the user out."
+        case .lockedTime:
+            inactivityAction == .lock
+                ? "The user is signed out \(lockedTime.text) after the screen was locked." : "No screen is locked."
         case .shiftEnds:
             shiftEnds.isEmpty
                 ? "The user is not signed out at a set time of day."
