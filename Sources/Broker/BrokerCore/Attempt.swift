@@ -61,6 +61,9 @@ struct Attempt: Sendable {
     /// The prompt; `nil` if there is none, or if it ended during the check of the password. The request then still gets
     /// the result of the check.
     var prompt: Prompt?
+    /// The locked session during which the credentials are checked. They can continue it or, if they are another
+    /// person's, end it; they begin no session.
+    var lockedSession: UInt64?
     /// The key in the password throttle.
     var throttleName = ""
     /// The groups of the person, who is identified.

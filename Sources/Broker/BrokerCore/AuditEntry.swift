@@ -7,6 +7,9 @@ package struct AuditEntry: Sendable, Equatable {
     package enum Event: String, Sendable, CaseIterable {
         case signedIn = "signed-in"
         case signedOut = "signed-out"
+        /// The screen was locked: only the session's person can continue.
+        case locked
+        case unlocked
         case modeChanged = "mode-changed"
         /// All apps were told to ask for the state.
         case announced

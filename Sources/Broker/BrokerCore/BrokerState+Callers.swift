@@ -99,7 +99,7 @@ extension BrokerState {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
         abandonRequests(of: connection)
         apply(enforcement.leave(connection, facts))
-        screen.leave(connection, facts)
+        apply(screen.leave(connection, facts))
         facts.connected[connection] = nil
         for (session, participant) in facts.ledger.connectionEnded(connection, mark: mark) {
             enterRepeatable(.interrupted, "interrupted", session, participant)

@@ -155,7 +155,12 @@ extension BrokerState {
             // result.
             if let problem = disk.problem, !request.call.isSignOut { throw .failed(problem) }
             waiting[request.number] = entry
-        case .signIn(let participant): try startSignIn(request, participant)
+        case .signIn(let participant):
+            if case .completeSignIn = request.call, facts.isSignInHeld, !isLate {
+                waiting[request.number] = entry
+            } else {
+                try startSignIn(request, participant)
+            }
         case .overdue: apply(try enforcement.checkAgain(request, facts))
         case .round: return round(request)
         case .status: return status(request)

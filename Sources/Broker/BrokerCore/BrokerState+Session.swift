@@ -13,7 +13,8 @@ extension BrokerState {
         let before = device
         if let account = before.account, next.account == nil {
             facts.ledger.end(before.epoch, at: now)
-            enterLog(.signedOut, session: before.epoch, account: account, detail: cause)
+            let detail = facts.lock?.isShown == true ? "\(cause), while the session was locked" : cause
+            enterLog(.signedOut, session: before.epoch, account: account, detail: detail)
             noteCompletion(before.epoch, detail: "no app held any data")
             if next.mode == .shared { seat.sessionEnded(before.epoch, facts) }
         }
@@ -21,7 +22,7 @@ extension BrokerState {
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
         facts.device = next
         unsaved.insert(.device)
-        facts.authenticatedAt = nil
+        (facts.authenticatedAt, facts.lock) = (nil, nil)
         directoryTokens.drop()
         if next.account == nil { apply(provider.close(facts)) }
         prune()
@@ -51,9 +52,30 @@ extension BrokerState {
         effects.append(.note(.notice, "signed out automatically", ["reason": reason, "epoch": "\(device.epoch)"]))
     }
 
+    // MARK: Locking
+
+    /// Locks the session, or adapts its lock. Apps are told when the screen shows it.
+    mutating func use(_ lock: SessionLock) {
+        let before = facts.lock
+        facts.lock = lock
+        if lock.isShown, before?.isShown != true {
+            enterLog(.locked, session: device.epoch, detail: lock.cause)
+            effects.append(.note(.notice, "locked", ["reason": lock.cause, "epoch": "\(device.epoch)"]))
+            announce(modeChanged: false)
+            touch()
+        } else if before == nil {
+            apply(automaticSignOut.look(facts))
+            touch()
+        }
+    }
+
     // MARK: Sign-ins
 
     mutating func startSignIn(_ request: Request, _ participant: Participant) throws(Refusal) {
+        // It waited for the cleanup of the locked session that it has ended.
+        if case .completeSignIn = request.call {
+            return apply(try signIns.continueSignIn(request, participant, facts))
+        }
         if case .signIn = request.call { return apply(try signIns.signIn(request, participant, facts)) }
         guard case .beginSignIn(let wish) = request.call else { return }
         // For an app that may not have the account, an account is signed in, and it cannot continue the session.
@@ -76,8 +98,9 @@ extension BrokerState {
         }
         // The person may have been identified by a directory that is no longer configured.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
-        if let session = attempt.prompt?.session { return try goOn(session, attempt, account) }
+        if let session = attempt.prompt?.session { return try goOn(session, attempt, account, nil) }
         if let request = attempt.request, hasCallerGivenUp(request) { throw .requestAbandoned }
+        if let session = attempt.lockedSession { return try goOn(session, attempt, account, token) }
         try facts.checkSignIn()
         try checkCleanups(attempt)
         noteUnknownGroups(attempt.groups)
@@ -92,7 +115,15 @@ extension BrokerState {
         effects.append(.note(.warning, "the provider does not give the user's groups", ["reason": flaw.rawValue]))
     }
 
-    private mutating func goOn(_ session: UInt64, _ attempt: Attempt, _ person: Account) throws(Refusal) {
+    /// Continues the session whose person has authenticated again, and unlocks it.
+    ///
+    /// - Parameter token: The token of an app that asks for one; a prompt gets none.
+    private mutating func goOn(
+        _ session: UInt64,
+        _ attempt: Attempt,
+        _ person: Account,
+        _ token: AccessToken?
+    ) throws(Refusal) {
         guard session == device.epoch, let account = device.account, let request = attempt.request else {
             throw .noSuchPrompt
         }
@@ -101,7 +132,7 @@ extension BrokerState {
         let provided = attempt.provided
         let isSame = provided.flatMap { provided in providerRecord.map { $0.person == provided.record.person } } ?? true
         guard isSame, account.hasIdentifier(person.identifier) else { throw .otherPerson }
-        let next = device.authenticated(attempt.groups.names)
+        let (before, next) = (device, device.authenticated(attempt.groups.names))
         noteUnknownGroups(attempt.groups)
         do throws(Refusal) {
             try facts.rules.check(person, attempt.groups)
@@ -111,7 +142,9 @@ extension BrokerState {
             throw error
         }
         if let provided { apply(provider.replace(with: provided, since: attempt.beganAt, facts)) }
-        facts.authenticatedAt = now.uptime
+        let wasLocked = facts.isLocked
+        (facts.authenticatedAt, facts.lock) = (now.uptime, nil)
+        if wasLocked { enterLog(.unlocked, session: session, participant: attempt.participant) }
         apply(automaticSignOut.noteActivity(facts))
         // The clock may have been set, so that the session is over.
         guard device.epoch == session else { return refuse(request, facts.sessionIsOver(account.identifier)) }
@@ -121,10 +154,14 @@ extension BrokerState {
             unsaved.insert(.device)
             needsDisk(within: .zero)
             holdForAdapters(next)
-            // Apps may have the account now that could not have it before.
-            announce(modeChanged: false)
         }
-        if facts.mayUse(attempt, in: device) {
+        // Apps may have the account now that could not have it before.
+        if next != before || wasLocked { announce(modeChanged: false) }
+        if let token, case .app(let scopes) = attempt.kind {
+            directoryTokens.keep(token, for: attempt.participant, scopes, facts)
+            let grant = Grant(account: account, epoch: session, token: token)
+            respond(to: request) { state throws(Refusal) in try state.handOver(request, attempt.participant, grant) }
+        } else if facts.mayUse(attempt, in: device) {
             wait(request, for: .stored(.signedIn(username: account.username, epoch: session), nil))
         } else {
             refuse(request, .appNotForUser)

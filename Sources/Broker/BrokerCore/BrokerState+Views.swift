@@ -40,6 +40,7 @@ extension BrokerState {
             keyProblem: keyProblem,
             loginProblem: seat.problem,
             sessionEnd: sessionEnd,
+            isLocked: facts.lock?.isShown == true,
             signInMethods: facts.signInMethods,
             passwordSignIn: policy.passwordSignIn,
             provider: policy.organisation.map { settings in
@@ -59,9 +60,11 @@ extension BrokerState {
         var content = ScreenAnswer(revision: 0, show: .nothing)
         guard device.mode == .shared, policy.isConfigured else { return content }
         if let account = device.account {
-            guard let end = sessionEnd, end.isSoon else { return content }
-            content.show = .warning
-            (content.end, content.username, content.displayName) = (end, account.username, account.displayName)
+            guard facts.isLocked || sessionEnd?.isSoon == true else { return content }
+            content.show = facts.isLocked ? .lock : .warning
+            (content.username, content.displayName) = (account.username, account.displayName)
+            content.end = sessionEnd
+            if facts.isLocked { content.signInMethods = facts.signInMethods }
         } else if facts.signInMethods.contains(.password) {
             content.show = .signIn
             content.signInMethods = facts.signInMethods

@@ -26,7 +26,7 @@ package struct BrokerState: Sendable {
     var enforcement = Enforcement()
     var logQuota = LogQuota()
     var provider: ProviderLink
-    var screen = ScreenLock()
+    var screen: ScreenLock
     var seat = SeatWatch()
     var signIns = SignIns()
     var wakeups = Wakeups()
@@ -88,6 +88,7 @@ package struct BrokerState: Sendable {
         )
         provider = ProviderLink(content, isSignedIn: content.device.account != nil, at: now)
         automaticSignOut = AutomaticSignOut(lastActivity: lastActivity, localTime: localTime)
+        screen = ScreenLock(resuming: content.device.account == nil ? nil : content.device.epoch)
         // Without a session in the ledger, the apps that hold the account's data would not be recorded.
         if let account = device.account, ledger.sessions[device.epoch] == nil {
             facts.ledger.begin(device.epoch, account: account, at: now)
@@ -207,6 +208,9 @@ package struct BrokerState: Sendable {
                 let change = needsDisk(within: delay)
                 if row == .provider, delay == .zero { provider.change = change }
             case .end(let cause): signOutAutomatically(because: cause)
+            case .lockScreen(let cause): apply(screen.lock(because: cause, facts))
+            case .lock(let lock): use(lock)
+            case .failedAtLock: apply(screen.failed(facts))
             case .log(let event, let session, let participant, let app, let detail):
                 enterLog(event, session: session, participant: participant, app: app, detail: detail)
             case .logRepeatable(let event, let kind, let session, let participant, let detail):
@@ -288,6 +292,7 @@ package struct BrokerState: Sendable {
         }
         checkPendingSignIn()
         seat.configure(facts)
+        apply(screen.configure(facts))
         apply(provider.configure(facts))
         apply(seat.checkKindOfAccount(facts))
         let isBarred = device.refusal(facts.rules)?.code == .userNotAllowed
@@ -330,6 +335,7 @@ package struct BrokerState: Sendable {
         consider(automaticSignOut.next)
         consider(wakeups.next)
         consider(logQuota.next)
+        consider(screen.next(facts))
         consider(seat.next(facts))
         consider(signIns.next)
         consider(provider.next(facts))
@@ -350,6 +356,7 @@ package struct BrokerState: Sendable {
             }
         }
         apply(automaticSignOut.passTime(facts))
+        apply(screen.passTime(facts))
         if let look = seat.next(facts), look <= now.uptime { followSeat() }
         apply(signIns.passTime(facts))
         apply(provider.passTime(facts))

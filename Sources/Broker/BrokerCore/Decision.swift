@@ -14,6 +14,12 @@ enum Decision: Sendable {
 
     /// Signs the person out, and ends a sign-in whose session is being committed.
     case end(cause: String)
+    /// Locks the session, or ends it if no screen program can show a lock.
+    case lockScreen(because: String)
+    /// The session is locked, or how its lock has changed.
+    case lock(SessionLock)
+    /// A password or PIN of the locked session's person was wrong.
+    case failedAtLock
     /// Starts to commit the session of a person who is logged in at the seat.
     case beginSession(DeviceState, detail: String)
     /// Begins the session of a person whom the directory or the provider has identified, or continues it.

@@ -18,6 +18,8 @@ struct Facts: Sendable {
     var connected: [String: Connected] = [:]
     /// The session that is being committed.
     var pending: PendingSession?
+    /// The lock of the present session; `nil` if it is not locked.
+    var lock: SessionLock?
     /// When the signed-in person last authenticated; `nil` if that was before the broker's start.
     var authenticatedAt: Duration?
     /// The organisation's last report on the compliance of this device.
@@ -169,15 +171,18 @@ extension Facts {
     }
 
     /// Whether the session is open, and waits for its person to authenticate.
-    var isLocked: Bool { false }
+    var isLocked: Bool { lock != nil }
 
-    /// Checks the conditions of a sign-in that depend on neither the person nor the caller.
+    /// Checks the conditions of a sign-in that depend on neither the person nor the caller. At a locked session, the
+    /// conditions of a new session count when another person has authenticated.
     func checkSignIn() throws(Refusal) {
         guard policy.isConfigured else { throw .neverConfigured }
         guard policy.identity != .loginSession else { throw .signedInByLogin }
         if let problem = complianceProblem { throw problem }
-        try device.checkSignIn(rules)
-        try checkManifests()
+        if !isLocked {
+            try device.checkSignIn(rules)
+            try checkManifests()
+        }
         guard pending == nil else { throw .signInUnderWay }
     }
 

@@ -46,6 +46,8 @@ package struct DeviceSummary: Sendable {
     package let loginProblem: String?
     /// When the session ends by itself; `nil` if no session is open, or if it does not.
     package let sessionEnd: SessionEnd?
+    /// Whether the session is open and the screen locked.
+    package let isLocked: Bool
     package let signInMethods: [BrokerProtocol.SignInMethod]
     package let passwordSignIn: Bool
     package let provider: ProviderSummary?

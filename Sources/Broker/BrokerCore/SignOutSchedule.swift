@@ -2,17 +2,20 @@ package import DeviceConfiguration
 package import FoundationEssentials
 package import SharedDevice
 
-/// Decides when a session ends automatically: after a time of inactivity, at the end of a shift, or after the longest
-/// time of a session. Before the end there is a warning.
+/// Decides when a session ends automatically: after a time of inactivity, at the end of a shift, after the longest time
+/// of a session, or when it was locked for too long. Before the end there is a warning.
 ///
 /// Pure: the caller passes the time, and calls ``look(at:)`` again at the returned time.
 ///
 /// Shifts end by the wall clock. The other two are measured by the wall clock across a restart, and otherwise by the
-/// monotonic clock. The longer result counts, so that setting the wall clock back does not extend a session.
+/// monotonic clock. The longer result counts, so that setting the wall clock back does not extend a session. A lock is
+/// measured by the monotonic clock alone.
 package struct SignOutSchedule: Sendable {
     package struct Settings: Sendable, Equatable {
         /// How long the device may be unused; `nil` means no limit.
         package var inactivity: Duration?
+        /// How long a session may stay locked; `nil` means that inactivity signs out and does not lock.
+        package var locked: Duration?
         /// When shifts end, in minutes of the local day: 0 to 1439.
         package var shiftEnds: Set<Int> = []
         /// How long a session may last; `nil` means no limit.
@@ -25,6 +28,8 @@ package struct SignOutSchedule: Sendable {
     package enum Decision: Sendable, Equatable {
         /// Sign out. The reason is written to the log, such as `inactivity for 900 s` or `shift end 14:00`.
         case signOut(String)
+        /// Lock the session, or sign out if that is not possible. The reason is the one of a sign-out.
+        case lock(String)
         /// Check again at this time; `nil` means never.
         case look(at: Date?)
     }
@@ -55,7 +60,10 @@ package struct SignOutSchedule: Sendable {
     package mutating func noteActivity(at moment: Moment) { (lastActivity, lastUptime) = (moment.wall, moment.uptime) }
 
     /// Decides what to do at this time.
-    package mutating func look(at moment: Moment) -> Decision {
+    ///
+    /// - Parameter lockedAt: When the session was locked, by the monotonic clock; `nil` if it is not locked. A locked
+    ///   session does not end by inactivity.
+    package mutating func look(at moment: Moment, lockedAt: Duration? = nil) -> Decision {
         let now = moment.wall
         // Times in the future mean that the clock was set back.
         startedAt = min(startedAt, now)
@@ -72,16 +80,21 @@ package struct SignOutSchedule: Sendable {
         }
         let limits: [(Duration?, Double, SessionEnd.Reason, String)] = [
             (settings.longest, age, .longestSession, "longest session of"),
-            (settings.inactivity, unused, .inactivity, "inactivity for"),
+            lockedAt.map { (settings.locked, (moment.uptime - $0) / .seconds(1), .lock, "locked for") }
+                ?? (settings.inactivity, unused, .inactivity, "inactivity for"),
         ]
         for (limit, time, reason, cause) in limits {
             guard let seconds = limit.map({ $0 / .seconds(1) }) else { continue }
             let text = seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)"
             let end = now.addingTimeInterval(seconds - time)
-            ends.append((end, reason, "\(cause) \(text) s", min(warning, seconds / 2)))
+            // The person of a locked session is not there to be warned.
+            let warned = reason == .lock ? 0 : min(warning, seconds / 2)
+            ends.append((end, reason, "\(cause) \(text) s", warned))
         }
         end = nil
-        if let past = ends.first(where: { $0.at <= now }) { return .signOut(past.cause) }
+        if let past = ends.first(where: { $0.at <= now }) {
+            return past.reason == .inactivity && settings.locked != nil ? .lock(past.cause) : .signOut(past.cause)
+        }
         guard let first = ends.min(by: { $0.at < $1.at }) else { return .look(at: nil) }
         let warned = ends.filter { $0.warning > 0 }
         // An end whose own warning has not begun may come first. Each activity moves it, and with it the warning.

@@ -2,8 +2,8 @@ import DeviceConfiguration
 import FoundationEssentials
 import SharedDevice
 
-/// Signs the person out after a time of inactivity, at the end of a shift, and after the longest time of a session.
-/// Tells apps before.
+/// Signs the person out after a time of inactivity, at the end of a shift, after the longest time of a session, and
+/// after the longest time of a lock. Tells apps before.
 struct AutomaticSignOut: Sendable {
     private var schedule: (epoch: UInt64, value: SignOutSchedule)?
     /// When to look again; `nil` means never.
@@ -21,7 +21,8 @@ struct AutomaticSignOut: Sendable {
     }
 
     mutating func noteActivity(_ facts: Facts) -> [Decision] {
-        guard schedule != nil else { return [] }
+        // Input at a locked screen is not the person's before the person has authenticated.
+        guard schedule != nil, facts.lock == nil else { return [] }
         schedule?.value.noteActivity(at: facts.now)
         // Stored at most once a second, which is enough for timeouts of minutes.
         guard abs(facts.now.wall.timeIntervalSince(lastActivity ?? .distantPast)) >= 1 else { return look(facts) }
@@ -56,7 +57,7 @@ struct AutomaticSignOut: Sendable {
                 lastActivity: lastActivity ?? facts.now.wall
             )
         value.settings = facts.policy.schedule
-        let decision = value.look(at: facts.now)
+        let decision = value.look(at: facts.now, lockedAt: facts.lock?.began)
         schedule = (facts.device.epoch, value)
         switch decision {
         case .look(let date):
@@ -68,6 +69,7 @@ struct AutomaticSignOut: Sendable {
             let isNews = end != before && (end?.isSoon == true || before?.isSoon == true)
             return isNews && !isAnnounced ? [.perform(.announce(modeChanged: false)), .touch] : []
         case .signOut(let reason): return [.end(cause: reason)]
+        case .lock(let reason): return [.lockScreen(because: reason)]
         }
     }
 }

@@ -2,9 +2,23 @@ import DeviceConfiguration
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
-/// The screen program: it shows the warning before the end of a session, and the sign-in.
+/// The lock of the present session: its person has to authenticate before the screen shows the session again.
+struct SessionLock: Sendable, Equatable {
+    let began: Duration
+    /// Why the session is locked. It is also why the session ends if no screen program shows the lock.
+    let cause: String
+    /// Whether a screen program has shown the lock.
+    var isShown = false
+    /// Since when no screen program shows the lock; `nil` while one does.
+    var missingSince: Duration?
+    /// How often a password or PIN of the session's person was wrong.
+    var failures = 0
+}
+
+/// The screen program: it shows the warning before the end of a session, the lock, and the sign-in.
 ///
-/// The newest connection of the program is the screen.
+/// The newest connection of the program is the screen. A session is locked only while this connection shows the lock;
+/// otherwise the session ends, so that it never stays open on a screen that anyone can use.
 struct ScreenLock: Sendable {
     /// The connection of the screen program; `nil` if there is none.
     private var screen: String?
@@ -14,6 +28,71 @@ struct ScreenLock: Sendable {
     private var open: UInt64?
     /// What should be on the screen.
     private(set) var content = ScreenAnswer(revision: 0, show: .nothing)
+    /// The session of an earlier run of the broker, until the configuration says whether it is locked.
+    private var resumed: UInt64?
+
+    /// How long the screen program may take to show a new lock.
+    static let showPatience = Duration.seconds(5)
+    /// How long no screen program may show the lock: while one restarts, or does not ask.
+    static let lossPatience = Duration.seconds(10)
+    /// How long a request waits at most while the session is locked. A program that hangs is noticed after it.
+    static let lockedWait = Duration.seconds(10)
+    /// How many wrong passwords and PINs of the session's person end the session.
+    static let mostFailures = 5
+
+    /// - Parameter session: The open session of an earlier run of the broker; `nil` if there is none.
+    init(resuming session: UInt64?) { resumed = session }
+
+    // MARK: The lock
+
+    /// Locks a session that was not in use, if a screen program is connected.
+    ///
+    /// - Parameter cause: The reason of the sign-out that the lock replaces.
+    func lock(because cause: String, _ facts: Facts) -> [Decision] {
+        guard screen != nil else { return [.end(cause: "\(cause), and no screen program is there to lock it")] }
+        return [.lock(SessionLock(began: facts.now.uptime, cause: cause, missingSince: facts.now.uptime))]
+    }
+
+    /// Adapts to a new configuration. A session of an earlier run of the broker begins as locked: nothing on the disk
+    /// says whether it was.
+    mutating func configure(_ facts: Facts) -> [Decision] {
+        guard facts.policy.isConfigured else { return [] }
+        let session = resumed
+        resumed = nil
+        guard facts.policy.schedule.locked != nil else {
+            return facts.isLocked ? [.end(cause: "the managed configuration")] : []
+        }
+        guard session == facts.device.epoch, facts.device.account != nil, !facts.isLocked else { return [] }
+        let now = facts.now.uptime
+        return [.lock(SessionLock(began: now, cause: "the start of the broker", isShown: true, missingSince: now))]
+    }
+
+    /// Counts a wrong password or PIN of the session's person.
+    func failed(_ facts: Facts) -> [Decision] {
+        guard var lock = facts.lock else { return [] }
+        lock.failures += 1
+        guard lock.failures < Self.mostFailures else {
+            return [.end(cause: "\(Self.mostFailures) wrong passwords or PINs")]
+        }
+        return [.lock(lock)]
+    }
+
+    /// When a session ends whose lock no screen program shows.
+    func next(_ facts: Facts) -> Duration? {
+        guard let lock = facts.lock, let since = lock.missingSince else { return nil }
+        return since + (lock.isShown ? Self.lossPatience : Self.showPatience)
+    }
+
+    func passTime(_ facts: Facts) -> [Decision] {
+        guard let lock = facts.lock, let next = next(facts), next <= facts.now.uptime else { return [] }
+        return [
+            .end(
+                cause: lock.isShown ? "no screen program shows the lock" : "\(lock.cause), and the screen was not locked"
+            )
+        ]
+    }
+
+    // MARK: The screen
 
     /// Adapts to a new content, other than its revision.
     ///
@@ -29,30 +108,47 @@ struct ScreenLock: Sendable {
 
     /// Handles a request of the screen program. A connection has one request at a time.
     mutating func ask(_ request: Request, _ facts: Facts) throws(Refusal) -> [Decision] {
+        guard case .screen(let shows, _, _) = request.call else { return [] }
         let connection = request.connection
         guard !replaced.contains(connection) else { throw .otherScreen }
         if let screen, screen != connection { replaced.insert(screen) }
         screen = connection
         let earlier = open.map { [Decision.abandon($0)] } ?? []
         open = nil
-        return earlier + answer(request, facts)
-    }
-
-    /// Answers the request if its caller does not know the content, or has waited for long enough.
-    mutating func answer(_ request: Request, _ facts: Facts) -> [Decision] {
-        guard case .screen(_, let known, let patience) = request.call else { return [] }
-        let deadline = request.askedAt + patience
-        guard content.revision == known, deadline > facts.now.uptime else {
-            if open == request.number { open = nil }
-            return [.respond(request.number, .screen(content))]
+        var lock = facts.lock
+        if shows == .lock {
+            lock?.isShown = true
+            lock?.missingSince = nil
+        } else if lock?.missingSince == nil {
+            lock?.missingSince = facts.now.uptime
         }
-        open = request.number
-        return [.wait(request, until: deadline, for: .screen)]
+        return earlier + answer(request, lock, facts)
     }
 
-    mutating func leave(_ connection: String, _ facts: Facts) {
+    /// Answers a request that has waited, if its caller does not know the content, or has waited for long enough.
+    mutating func answer(_ request: Request, _ facts: Facts) -> [Decision] { answer(request, facts.lock, facts) }
+
+    /// - Parameter lock: The lock as the request has changed it.
+    private mutating func answer(_ request: Request, _ lock: SessionLock?, _ facts: Facts) -> [Decision] {
+        guard case .screen(_, let known, let patience) = request.call else { return [] }
+        var lock = lock
+        let deadline = request.askedAt + (lock == nil ? patience : min(patience, Self.lockedWait))
+        let waits = content.revision == known && deadline > facts.now.uptime
+        open = waits ? request.number : nil
+        // Until the next request, nothing says that the program still shows the lock.
+        if !waits, lock?.missingSince == nil { lock?.missingSince = facts.now.uptime }
+        let change = lock.flatMap { $0 == facts.lock ? nil : [Decision.lock($0)] } ?? []
+        let response: Decision =
+            waits ? .wait(request, until: deadline, for: .screen) : .respond(request.number, .screen(content))
+        return change + [response]
+    }
+
+    mutating func leave(_ connection: String, _ facts: Facts) -> [Decision] {
         replaced.remove(connection)
-        guard connection == screen else { return }
+        guard connection == screen else { return [] }
         (screen, open, replaced) = (nil, nil, [])
+        guard var lock = facts.lock, lock.missingSince == nil else { return [] }
+        lock.missingSince = facts.now.uptime
+        return [.lock(lock)]
     }
 }

@@ -13,6 +13,8 @@ struct SignIns: Sendable {
 
     /// How many password checks of one user may wait at a time.
     static let checksOfUser = 4
+    /// How long a prompt's sign-in waits for the cleanup of the locked session that it has ended.
+    static let promptPatience = Duration.seconds(20)
     /// The limit for a lifetime that the provider chooses.
     static let longestLifetime = Duration.seconds(900)
     /// How many prompted sign-ins may be in progress: on the device, and by one user's programs.
@@ -38,7 +40,11 @@ struct SignIns: Sendable {
         guard case .signIn(let credentials, let scopes, let patience, _) = request.call else { return [] }
         // A device where people sign in by login is excluded: a prompt does not help there, and the checks below throw
         // the reason.
-        guard facts.policy.passwordSignIn || facts.policy.identity == .loginSession else {
+        let isScreen = facts.isScreen(participant)
+        guard
+            facts.policy.passwordSignIn || facts.policy.identity == .loginSession
+                || isScreen && facts.policy.identity == .embedded
+        else {
             // If no sign-in is possible at all, the refusal says so instead of naming the prompt.
             try facts.checkIdentity(request, participant)
             try facts.checkSignIn()
@@ -46,8 +52,8 @@ struct SignIns: Sendable {
         }
         // All checks precede the password check: a refusal must not reveal whether the password was right.
         if let wait = try admit(request, participant, until: request.askedAt + patience, facts) { return [wait] }
-        try facts.checkScopes(scopes, of: participant)
-        let attempt = Attempt(.app(scopes: scopes), request, participant, at: facts.now)
+        if !isScreen { try facts.checkScopes(scopes, of: participant) }
+        let attempt = Attempt(isScreen ? .prompt : .app(scopes: scopes), request, participant, at: facts.now)
         return [try check(credentials, request, attempt, facts)]
     }
 
@@ -74,7 +80,7 @@ struct SignIns: Sendable {
     ) throws(Refusal) -> Decision? {
         try facts.checkIdentity(request, participant)
         try facts.checkSignIn()
-        if facts.isSignInHeld {
+        if !facts.isLocked, facts.isSignInHeld {
             guard deadline > facts.now.uptime else { throw .cleanupPending(facts.awaited) }
             return .wait(request, until: deadline, for: .signIn(participant))
         }
@@ -110,6 +116,7 @@ struct SignIns: Sendable {
             throw .otherPerson
         }
         attempt.stage = .password(request)
+        attempt.lockedSession = facts.isLocked ? facts.device.epoch : nil
         attempts[attempt.number] = attempt
         return .perform(.authenticate(request.number, credentials))
     }
@@ -265,14 +272,21 @@ struct SignIns: Sendable {
         case .failure: break
         }
         attempts[key] = nil
-        guard case .password(let request) = attempt.stage else { return [] }
+        var failures: [Decision] = []
+        if case .failure(let error) = result, error.code == .invalidGrant, facts.isLocked,
+            let account = facts.device.account, name == usernameKey(account.username)
+        {
+            failures = [.failedAtLock]
+        }
+        guard case .password(let request) = attempt.stage else { return failures }
         switch result {
         case .failure(let error):
             reopen(attempt)
-            return [.refuse(request, Refusal(error))]
+            return [.refuse(request, Refusal(error))] + failures
         case .success(let identity):
             var attempt = attempt
             attempt.groups = identity.groups
+            if let decisions = takeOver(attempt, request, identity, facts) { return decisions }
             switch attempt.kind {
             case .app(let scopes):
                 do throws(Refusal) {
@@ -295,6 +309,38 @@ struct SignIns: Sendable {
                 return [.administer(request, as: identity.account)]
             }
         }
+    }
+
+    /// Ends a locked session if another person has authenticated. That person's sign-in then begins anew, and waits for
+    /// the cleanup like any other.
+    ///
+    /// - Returns: `nil` if it is not another person at a locked session.
+    private mutating func takeOver(
+        _ attempt: Attempt,
+        _ request: Request,
+        _ identity: AuthenticatedIdentity,
+        _ facts: Facts
+    ) -> [Decision]? {
+        guard facts.isLocked, attempt.lockedSession == facts.device.epoch, attempt.prompt?.session == nil,
+            let present = facts.device.account, !present.hasIdentifier(identity.account.identifier)
+        else { return nil }
+        if case .membership = attempt.kind { return nil }
+        reopen(attempt)
+        do throws(Refusal) {
+            // A person who may not sign in ends no session.
+            try facts.rules.check(identity.account, identity.groups)
+            try facts.checkManifests()
+            let (device, groups) = (facts.device, identity.groups.names)
+            let next = device.next(mode: device.mode, account: identity.account, groups: groups)
+            guard facts.mayUse(attempt, in: next) else { throw .appNotForUser }
+        } catch {
+            return [.refuse(request, error)]
+        }
+        let deadline = request.askedAt + (request.call.cleanupPatience ?? Self.promptPatience)
+        return [
+            .end(cause: "another person signed in"),
+            .wait(request, until: deadline, for: .signIn(attempt.participant)),
+        ]
     }
 
     mutating func issued(_ number: UInt64, _ result: Result<AccessToken, IdentityError>) -> [Decision] {
@@ -493,6 +539,9 @@ extension Request.Call {
         default: nil
         }
     }
+
+    /// How long the sign-in may wait for earlier cleanups; `nil` if the request does not say so.
+    fileprivate var cleanupPatience: Duration? { if case .signIn(_, _, let patience, _) = self { patience } else { nil } }
 
     /// The label by which ``cancelSignIn(label:)`` identifies the sign-in.
     var signInLabel: String? { if case .signIn(_, _, _, let label) = self { label } else { promptName } }

@@ -58,6 +58,7 @@ extension DeviceSummary {
             "loginProblem": loginProblem, "issuer": provider?.issuer, "providerProblem": provider?.problem,
         ]
         for case (let key, let text?) in texts { fields[key] = .string(text) }
+        if isLocked { fields["locked"] = .boolean(true) }
         if let sessionEnd { fields.merge(sessionEnd.fields) { $1 } }
         guard let provider else { return fields }
         fields["loopbackPorts"] = .array(provider.loopbackPorts.map { .uint16($0) }, of: "q")
