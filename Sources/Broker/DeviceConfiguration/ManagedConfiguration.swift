@@ -130,7 +130,8 @@ extension ManagedConfiguration: Codable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
         case tenantIdentifier, allowedUsers, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
-        case inactivityTimeout, inactivityAction, lockedTime, shiftEnds, longestSession, signOutWarning, signOutOnScreenLock, signOutOnLogout
+        case inactivityTimeout, inactivityAction, lockedTime, shiftEnds, longestSession, signOutWarning,
+            signOutOnScreenLock, signOutOnLogout
         case endSessionURL
         case enableSSOOnAllManagedApps = "Enable_SSO_On_All_ManagedApps"
         case appAllowList = "AppAllowList"

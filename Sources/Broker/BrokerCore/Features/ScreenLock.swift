@@ -87,7 +87,8 @@ struct ScreenLock: Sendable {
         guard let lock = facts.lock, let next = next(facts), next <= facts.now.uptime else { return [] }
         return [
             .end(
-                cause: lock.isShown ? "no screen program shows the lock" : "\(lock.cause), and the screen was not locked"
+                cause: lock.isShown
+                    ? "no screen program shows the lock" : "\(lock.cause), and the screen was not locked"
             )
         ]
     }

@@ -541,7 +541,9 @@ extension Request.Call {
     }
 
     /// How long the sign-in may wait for earlier cleanups; `nil` if the request does not say so.
-    fileprivate var cleanupPatience: Duration? { if case .signIn(_, _, let patience, _) = self { patience } else { nil } }
+    fileprivate var cleanupPatience: Duration? {
+        if case .signIn(_, _, let patience, _) = self { patience } else { nil }
+    }
 
     /// The label by which ``cancelSignIn(label:)`` identifies the sign-in.
     var signInLabel: String? { if case .signIn(_, _, _, let label) = self { label } else { promptName } }

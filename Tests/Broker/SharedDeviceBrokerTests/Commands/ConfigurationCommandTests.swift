@@ -42,6 +42,7 @@ struct ConfigurationCommandTests {
         let lines = [
             "sharedDeviceMode true", "cleanupPolicy strict", "requiresEnrolment -", "shiftEnds 06:00, 14:00",
             "organization -", "Enable_SSO_On_All_ManagedApps 0", "longestSession -", "signOutWarning 60",
+            "inactivityAction signOut", "lockedTime 900",
             "warning: \"AppList\" means nothing",
             "At most one account is signed in on this device, for all of its apps.",
             "Only apps with a manifest take part, because the cleanup policy is strict.",

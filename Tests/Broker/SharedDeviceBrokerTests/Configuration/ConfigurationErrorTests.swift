@@ -13,7 +13,9 @@ struct ConfigurationErrorTests {
         "organization", "tenantIdentifier", "cleanupPolicy", "endSessionURL", "AppAllowList", "AppBlockList",
         "AppPrefixAllowList",
     ]
-    private static let numbers = ["cleanupTimeout", "inactivityTimeout", "longestSession", "signOutWarning"]
+    private static let numbers = [
+        "cleanupTimeout", "inactivityTimeout", "lockedTime", "longestSession", "signOutWarning",
+    ]
 
     private static let wrongTypes: [Mistakes] = [
         (booleans, ["1", "0", #""true""#, "null", "[true]"], "true or false"),
@@ -27,7 +29,7 @@ struct ConfigurationErrorTests {
         (["Enable_SSO_On_All_ManagedApps"], ["2", "-1"], "0 or 1"),
         (["tenantIdentifier", "AppAllowList"], [#""  ""#], "leave the key out"),
         (numbers, ["-1"], "a number of seconds"), (numbers, ["1e300", "9223372036854775807"], "at most a year"),
-        (["inactivityTimeout", "longestSession"], ["0"], "more than 0"),
+        (["inactivityTimeout", "lockedTime", "longestSession"], ["0"], "more than 0"),
         (["shiftEnds"], [#"["6:00"]"#, #"["24:00"]"#], "HH:MM"),
         (["shiftEnds"], [#"["12:60"]"#, #"["0600"]"#, #"["-1:00"]"#, #"[""]"#, #"["06:00:00"]"#], "HH:MM"),
         (["AppPrefixAllowList"], [#""a,,b""#, #""com.a.b,""#, #"",com.a.b""#], "one comma between each two"),
@@ -41,6 +43,7 @@ struct ConfigurationErrorTests {
             "at most"
         ),
         (["cleanupPolicy"], [#""Strict""#], "advisory, strict or enforced"),
+        (["inactivityAction"], [#""Lock""#], "signOut or lock"),
     ]
 
     private static func tooLong(_ key: String, _ length: Int) -> String {

@@ -14,7 +14,8 @@ struct ConfigurationKeyTests {
             "tenantIdentifier": "contoso.example",
             "allowedUsers": {"users": ["ada@contoso.example"], "groups": ["nurses", "ward 7"]},
             "cleanupPolicy": "strict", "cleanupTimeout": 90.5, "requiresEnrolment": false, "requiresJoin": true,
-            "inactivityTimeout": 600, "shiftEnds": ["22:00", "06:00", "14:00", "06:00"], "longestSession": 28800,
+            "inactivityTimeout": 600, "inactivityAction": "lock", "lockedTime": 300,
+            "shiftEnds": ["22:00", "06:00", "14:00", "06:00"], "longestSession": 28800,
             "signOutWarning": 90, "signOutOnScreenLock": true, "signOutOnLogout": true,
             "endSessionURL": "http://localhost:8080/logout",
             "Enable_SSO_On_All_ManagedApps": 1, "AppAllowList": " com.example.a ,\\n com.example.b",
@@ -42,6 +43,7 @@ struct ConfigurationKeyTests {
         wanted.requiresEnrolment = false
         wanted.requiresJoin = true
         wanted.schedule.inactivity = .seconds(600)
+        wanted.schedule.locked = .seconds(300)
         wanted.schedule.shiftEnds = [6 * 60, 14 * 60, 22 * 60]
         wanted.schedule.longest = .seconds(28_800)
         wanted.schedule.warning = .seconds(90)
