@@ -108,7 +108,13 @@ package struct DeviceScreen {
             )
         case (.responds, let device?) where device.mode != "shared": [ScreenLine("This device is personal", .strong)]
         case (.responds, let device):
-            [ScreenLine(device?.account.map { "● \($0)" } ?? "○ No account is signed in", .strong)]
+            [
+                ScreenLine(
+                    device?.account.map { "● \($0)\(device?.isLocked == true ? ", locked" : "")" }
+                        ?? "○ No account is signed in",
+                    .strong
+                )
+            ]
         }
     }
 

@@ -44,6 +44,8 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
     package let signedInAt: Date?
     /// When the session ends by itself, at the time of the response; `nil` if it does not.
     package let sessionEnd: SessionEnd?
+    /// Whether the screen is locked.
+    package let isLocked: Bool
     package let cleanupPolicy: String
     /// In seconds.
     package let cleanupTimeout: Double?
@@ -67,6 +69,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
             (names?["displayName"]?.stringValue).flatMap { $0.isEmpty ? nil : $0 } ?? names?["username"]?.stringValue
         signedInAt = fields["signedInAt"]?.date
         sessionEnd = SessionEnd(fields)
+        isLocked = fields["locked"]?.booleanValue ?? false
         cleanupPolicy = fields["cleanupPolicy"]?.stringValue ?? ""
         cleanupTimeout = fields["cleanupTimeout"]?.seconds
         signInHeldFor = fields["signInHeldFor"]?.stringsValue ?? []

@@ -58,6 +58,8 @@ struct DeviceStatus: Encodable {
     let signedInAt: Date?
     /// When the session ends by itself; `nil` if it does not, or if no broker responds.
     let sessionEnd: SessionEnd?
+    /// Whether the screen is locked; `nil` if no broker responds.
+    let isLocked: Bool?
     let broker: Broker
     /// The apps whose cleanup the next sign-in waits for; `nil` if no broker responds.
     let signInHeldFor: [String]?
@@ -80,6 +82,7 @@ struct DeviceStatus: Encodable {
         account = state.account?.username
         signedInAt = state.account.flatMap { _ in ledger.sessions[state.epoch]?.startedAt }
         sessionEnd = broker.information.flatMap { SessionEnd($0) }
+        isLocked = broker.information.map { $0["locked"]?.booleanValue ?? false }
         joined = broker.information?["joined"]?.booleanValue
         organization = broker.information?["organization"]?.stringValue
         self.broker = Broker(
@@ -108,7 +111,8 @@ struct DeviceStatus: Encodable {
         if let organization { facts.append(("organization", organization)) }
         if let joined { facts.append(("joined", joined ? "yes" : "no")) }
         let since = signedInAt.map { ", since \(Form.time($0))" } ?? ""
-        facts.append(("signed in", account.map { $0 + since } ?? "no account"))
+        let locked = isLocked == true ? ", locked" : ""
+        facts.append(("signed in", account.map { $0 + since + locked } ?? "no account"))
         if let sessionEnd {
             facts.append((sessionEnd.isSoon ? "ends soon" : "ends", Words.end(sessionEnd, clock: Form.time)))
         }

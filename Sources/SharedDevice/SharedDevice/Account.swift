@@ -62,6 +62,8 @@ public struct DeviceInformation: Sendable {
     /// When the present session ends by itself; `nil` if no account is signed in, if the session does not end by
     /// itself, or if the broker does not respond. ``SharedDeviceApplication/sessionWarnings`` tells when it is near.
     public let sessionEnd: SessionEnd?
+    /// Whether the screen is locked, and waits for the person of the open session.
+    public let isLocked: Bool
     /// Why the mode is unknown; `nil` if it is known.
     public let problem: SharedDeviceError?
 }

@@ -81,6 +81,7 @@ public final class SharedDeviceApplication: Sendable {
                     .contains(BrokerProtocol.SignInMethod.badge.rawValue) ?? false,
                 brokerVersion: fields["brokerVersion"]?.stringValue,
                 sessionEnd: SessionEnd(fields),
+                isLocked: fields["locked"]?.booleanValue ?? false,
                 problem: nil
             )
         } catch {
@@ -92,6 +93,7 @@ public final class SharedDeviceApplication: Sendable {
                 takesBadges: false,
                 brokerVersion: nil,
                 sessionEnd: nil,
+                isLocked: false,
                 problem: error
             )
         }
