@@ -93,7 +93,9 @@ package struct SignOutSchedule: Sendable {
         }
         end = nil
         if let past = ends.first(where: { $0.at <= now }) {
-            return past.reason == .inactivity && settings.locked != nil ? .lock(past.cause) : .signOut(past.cause)
+            // A device that has slept through the time of the lock as well would not be locked any more.
+            let rest = settings.locked.map { past.at.addingTimeInterval($0 / .seconds(1)) > now } ?? false
+            return past.reason == .inactivity && rest ? .lock(past.cause) : .signOut(past.cause)
         }
         guard let first = ends.min(by: { $0.at < $1.at }) else { return .look(at: nil) }
         let warned = ends.filter { $0.warning > 0 }

@@ -365,6 +365,15 @@ struct ScreenLockTests {
         device.expectPerson(nil, signedOutBy: ["the managed configuration, while the session was locked"])
     }
 
+    @Test("a device that wakes after the locked time ends the session, and otherwise locks it", arguments: [800, 1600])
+    func sleeps(seconds: Int) {
+        send(.nothing)
+        device.sleep(for: .seconds(seconds))
+        device.feed(.time)
+        #expect(device.state.facts.isLocked == (seconds == 800))
+        #expect((device.state.device.account == nil) == (seconds == 1600))
+    }
+
     // MARK: Connections
 
     @Test("the newest connection is the screen, until it ends")

@@ -78,6 +78,8 @@ extension Oracle {
 
     /// The limit that has ended the session; `nil` if no such limit has.
     private func limit(of entry: AuditEntry) -> Duration? {
+        // The warning was over when the screen was asked to lock.
+        if entry.detail?.hasSuffix("the screen was not locked") == true { return nil }
         if entry.detail?.hasPrefix("inactivity") == true { return policy.schedule.inactivity }
         return entry.detail?.hasPrefix("longest session") == true ? policy.schedule.longest : nil
     }

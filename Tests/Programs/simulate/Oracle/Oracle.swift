@@ -57,6 +57,7 @@ struct Oracle {
     var spent = SpentLogins()
     var use: LastUse?
     var ends = SessionEndTruth()
+    var lock = LockTruth()
 
     mutating func fail(_ kind: String, _ text: String) {
         guard violation == nil else { return }
@@ -120,6 +121,7 @@ struct Oracle {
         roundsDoubtfulUntil = clockSetAt
         defer { startedProvider(state, world) }
         startedEnds(state)
+        startedLock(state, world)
         use = state.device.account.map { _ in
             LastUse(session: state.device.epoch, at: world.now.uptime, isKnown: false)
         }
@@ -324,7 +326,12 @@ struct Oracle {
             if let value = fields["token"]?.fieldsValue?["value"]?.stringValue { gaveToken(value, world) }
             switch request.call {
             case .activity:
-                if use?.session == state.device.epoch {
+                // Input after the limit does not count where the screen is then locked.
+                let isLate = use.map { use in
+                    policy.schedule.locked != nil
+                        && policy.schedule.inactivity.map { world.now.uptime >= use.at + $0 } ?? false
+                }
+                if use?.session == state.device.epoch, isLate != true {
                     use?.at = world.now.uptime
                     use?.isKnown = true
                 }
@@ -421,7 +428,12 @@ struct Oracle {
             return
         }
         if use?.session != state.device.epoch { use = LastUse(session: state.device.epoch, at: now) }
-        guard let use, let most = policy.schedule.inactivity, now > use.at + most + Self.moment else { return }
+        guard lock.locked == nil else { return }
+        guard let use, let most = policy.schedule.inactivity else { return }
+        var end = use.at + most
+        // The screen is asked to lock at the first event after a sleep.
+        if policy.schedule.locked != nil { end = max(end, ends.disturbedAt) + LockTruth.showPatience }
+        guard now > end + Self.moment else { return }
         fail("an idle session goes on", "\(use.session), \(now - use.at) after its last use")
     }
 

@@ -32,6 +32,7 @@ enum Action: Hashable {
     /// A process misses the next broadcast of a sign-out.
     case loseBroadcast(Int)
     case atSeat(World.SeatDeed)
+    case atScreen(World.ScreenDeed)
     case waive(Int)
     case signOutAnyone
     case stranger(Stranger)
@@ -70,7 +71,10 @@ package struct SimulatedSchedule: Hashable, Sendable {
         ])
         file = random.below(25) == 0 ? random.pick([.broken, .missing]) : .valid(configuration)
         hasManyUsers = random.chance(25)
-        var maker = StepMaker(random: random, isAtSeat: file == .valid(Setting.seat))
+        // Not drawn: this keeps the other schedules.
+        let locks = seed % 11 == 9
+        if locks { file = .valid(Setting.lock) }
+        var maker = StepMaker(random: random, isAtSeat: file == .valid(Setting.seat), locks: locks)
         steps = maker.steps(count: 20 + random.below(40))
     }
 }
@@ -81,7 +85,7 @@ private struct StepMaker {
         case signIn, signOut, token, work, cancel, again
         case startApp, killApp, drop, stepFails, hang, enforcer
         case broker, killBrokerAfter, power, powerAfter, bus, disk, provider, revoke, service
-        case configure, pass, sleep, clock, loseBroadcast, seat, administrator, stranger, settle
+        case configure, pass, sleep, clock, loseBroadcast, seat, screen, administrator, stranger, settle
     }
 
     var random: SplitMix64
@@ -94,10 +98,13 @@ private struct StepMaker {
 
     /// Whether the first configuration uses the login at the seat as the sign-in.
     private let isAtSeat: Bool
+    /// Whether the first configuration locks after inactivity.
+    private let locks: Bool
     private var isLogindUp = true
 
-    init(random: SplitMix64, isAtSeat: Bool) {
+    init(random: SplitMix64, isAtSeat: Bool, locks: Bool) {
         self.random = random
+        self.locks = locks
         self.isAtSeat = isAtSeat
     }
 
@@ -105,6 +112,7 @@ private struct StepMaker {
         var steps: [ScheduledStep] = []
         // An unused device would exercise nothing.
         if isAtSeat { steps.append(step(.atSeat(.logIn(1000)))) }
+        if locks { steps.append(step(.atScreen(.start))) }
         steps.append(step(.signIn(random.below(4), person: random.below(2), isRight: true, patience: 0)))
         if random.chance(80) { steps.append(step(.settle)) }
         while steps.count < count { steps.append(step(action())) }
@@ -124,6 +132,7 @@ private struct StepMaker {
             (2, .hang), (isEnforcerUp ? 2 : 6, .enforcer),
             (isBrokerUp ? 3 : 14, .broker), (isBrokerUp ? 4 : 0, .killBrokerAfter), (1, .power),
             (isBrokerUp ? 1 : 0, .powerAfter), (3, .sleep), (2, .loseBroadcast), (isAtSeat ? 24 : 0, .seat),
+            (locks ? 30 : 0, .screen),
             (isBusUp ? 1 : 12, .bus),
             (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider), (3, .revoke),
             (2, .service),
@@ -143,6 +152,14 @@ private struct StepMaker {
         ])
         if deed == .logindGoes { isLogindUp = false }
         return deed
+    }
+
+    private mutating func screenDeed() -> World.ScreenDeed {
+        let person = random.pick(weighted: [(6, 0), (5, 1), (1, 2)])
+        return random.pick(weighted: [
+            (4, World.ScreenDeed.start), (1, .kill), (1, .hang), (1, .lag), (5, .idles),
+            (6, .types(person: person, isRight: !random.chance(20))),
+        ])
     }
 
     private mutating func action() -> Action {
@@ -197,13 +214,15 @@ private struct StepMaker {
                 random.pick(weighted: [
                     (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)),
                     (3, .valid(Setting.enforced)), (2, .valid(Setting.organisation)),
-                    (1, .valid(Setting.shortGrace)), (isAtSeat ? 4 : 0, .valid(Setting.seat)), (6, .broken),
+                    (1, .valid(Setting.shortGrace)), (isAtSeat ? 4 : 0, .valid(Setting.seat)),
+                    (locks ? 4 : 0, .valid(Setting.lock)), (6, .broken),
                     (1, .missing),
                 ])
             )
         case .pass: return .pass(random.pick([1, 1, 3, 31, 61, 950]))
         case .sleep: return .sleep(random.pick([61, 590, 3700, 8 * 3600]))
         case .seat: return .atSeat(seatDeed())
+        case .screen: return .atScreen(screenDeed())
         case .loseBroadcast: return .loseBroadcast(app)
         case .clock: return .setClock(random.pick([-86400, -600, 600, 86400, 40 * 86400]))
         case .administrator: return random.chance(50) ? .waive(random.below(3)) : .signOutAnyone

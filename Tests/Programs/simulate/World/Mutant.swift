@@ -14,6 +14,7 @@ package enum Mutant: String, CaseIterable, Sendable {
     case lostAnswerIsNoUse, everyTokenIsUnused, providerRecordIsNotWritten
     case sleepIsUnseen, clockMovesWaits, nobodyIsProven, remindsNobody, neverConfiguredIsDefaults
     case loginsAreForgotten
+    case anyoneUnlocks, everyScreenLocks, startForgetsLock
     case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst, claimsAreNotWritten
 
     /// A seed whose schedule detects the mistake. A change of the broker or of the simulation may move it: then
@@ -44,6 +45,13 @@ extension World {
         if mutant == .lostAnswerIsNoUse, case .renewed(let number, .unavailable(let error, mayBeUsed: true)) = event {
             return .renewed(number, .unavailable(error, mayBeUsed: false))
         }
+        // The broker with this mistake takes each person for the one who is signed in.
+        if mutant == .anyoneUnlocks, case .authenticated(let number, .success(let identity)) = event,
+            let account = state.device.account
+        {
+            let mistaken = AuthenticatedIdentity(account: account, isAdministrator: identity.isAdministrator)
+            return .authenticated(number, .success(mistaken))
+        }
         guard let mutant, case .request(let request) = event else { return event }
         var (call, connection, claimed) = (request.call, request.connection, request.claimed)
         switch (mutant, call) {
@@ -55,6 +63,8 @@ extension World {
             (connection, claimed) = other
         case (.signOutNamesNoSession, .signOut(let identifier, _)):
             call = .signOut(identifier: identifier, session: nil)
+        case (.everyScreenLocks, .screen(_, let known, let patience)):
+            call = .screen(shows: .lock, known: known, patience: patience)
         case (.eventsAreNotHeeded, .providerEvents): call = .providerEvents([])
         // While signed out, the broker with this mistake ignores the events.
         case (.eventsOfStrangersAreForgotten, .providerEvents) where state.device.account == nil:

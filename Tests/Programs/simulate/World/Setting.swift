@@ -63,6 +63,10 @@ enum Setting {
             manifest("org.example.mail", busName: "org.example.mail"),
             manifest("org.example.notes", allowed: AllowedUsers(users: [people[0]])),
             AppManifest(identifier: BrokerProtocol.promptIdentifier, identity: prompter),
+            AppManifest(
+                identifier: BrokerProtocol.screenIdentifier,
+                identity: AppManifest.Identity(executable: screenPath, user: areProven ? prompt.user : nil)
+            ),
         ]
     }
 
@@ -74,6 +78,8 @@ enum Setting {
 
     /// The program that prompts for sign-in on behalf of the apps.
     static let prompt = (path: "/usr/bin/shared-device-sign-in", user: UInt32(1000))
+
+    static let screenPath = "/usr/bin/shared-device-screen"
 
     /// The same apps with the manifests that an enforced cleanup policy needs, run by the first user.
     static let enforcedManifests = ["org.example.mail", "org.example.notes"].map { app in
@@ -120,11 +126,19 @@ enum Setting {
             $0.passwordSignIn = nil
             $0.signOutOnScreenLock = true
         },
+        configuration(.strict) {
+            $0.cleanupTimeout = Seconds(60)
+            $0.inactivityTimeout = Seconds(300)
+            $0.inactivityAction = .lock
+            $0.lockedTime = Seconds(1200)
+        },
     ]
     /// The indices of the first configuration with the organisation's provider, and of the one with a short grace.
     static let (organisation, shortGrace) = (6, 8)
     /// The index of the configuration in which the login at the seat is the sign-in.
     static let seat = 9
+    /// The index of the configuration that locks after inactivity.
+    static let lock = 10
     static let issuer = "https://login.example"
     /// The user whose apps take part under an enforced policy.
     static let enforcedUser: UInt32 = 1000

@@ -47,6 +47,7 @@ extension World {
         case .sleep(let seconds): sleep(for: .seconds(seconds))
         case .setClock(let seconds): setClock(by: seconds)
         case .atSeat(let deed): atSeat(deed)
+        case .atScreen(let deed): atScreen(deed)
         case .loseBroadcast(let app): slots[app].lostBroadcasts += 1
         case .waive(let home):
             let participant = Setting.homes[home]

@@ -107,6 +107,7 @@ extension World {
         }
         known = []
         starts = []
+        screen = SimulatedScreen()
         feed(.busLost(mark: CleanupLedger.newMark()))
     }
 

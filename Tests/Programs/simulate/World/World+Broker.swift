@@ -117,6 +117,7 @@ extension World {
         let before = oracle.before(state)
         let effects = state.reduce(rewritten(event, state), at: moment)
         deadline = state.nextDeadline.map { $0 - waitShift }
+        oracle.judgeLock(event, effects, state, self)
         oracle.after(event, effects, before, state, self)
         oracle.judgeProvider(event, effects, state, self)
         oracle.judgeSeat(event, effects, before, self)
@@ -207,6 +208,7 @@ extension World {
         }
         if index == Self.service { return serviceHears(number, result) }
         if index == Self.prompt { return promptHears(number, result) }
+        if index == Self.screen { return screenHears(result) }
         slots[index].toApp.append(.reply(number, result))
         if slots[index].process == nil, index != Self.enforcer { slots[index].toApp = [] }
     }
@@ -292,6 +294,11 @@ extension World {
         oracle.configured(latest, kept: kept, at: now.uptime)
         note("in force: \(policy.mode), \(policy.cleanup)\(policy.isConfigured ? "" : ", never configured")")
         if mutant == .policyIsAdvisory { policy.cleanup = .advisory }
+        if mutant == .startForgetsLock {
+            var other = policy
+            other.schedule.locked = nil
+            feed(.configured(other))
+        }
         feed(.configured(policy))
     }
 }

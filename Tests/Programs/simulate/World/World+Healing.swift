@@ -24,6 +24,7 @@ extension World {
         providerMode = .answers
         networkIsBack()
         atSeat(.logindComes)
+        endScreen()
         restoreBus()
         startBroker()
         startEnforcer()

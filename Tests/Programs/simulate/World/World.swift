@@ -48,6 +48,7 @@ final class World {
     static let enforcer = administrator + 1
     /// The identity service, and the prompt.
     static let (service, prompt) = (enforcer + 1, enforcer + 2)
+    static let screen = prompt + 1
 
     /// Ends the broker while it performs effects.
     struct Stop {
@@ -82,6 +83,7 @@ final class World {
     /// The organisation's provider, for configurations that name it.
     var organisation = SimulatedProvider()
     var seat = SimulatedSeat()
+    var screen = SimulatedScreen()
     var starts: [(app: String, name: String)] = []
     var isBusUp = true
     var file = Setting.File.valid(0)
@@ -116,6 +118,9 @@ final class World {
         slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device-identity", name: nil))
         slots.append(
             Slot(home: nil, user: 1000, executable: Setting.prompt.path, name: BrokerProtocol.promptIdentifier)
+        )
+        slots.append(
+            Slot(home: nil, user: 1000, executable: Setting.screenPath, name: BrokerProtocol.screenIdentifier)
         )
         for index in slots.indices { connect(index) }
     }
@@ -194,11 +199,13 @@ final class World {
     func advance(by duration: Duration) {
         if hasSlept { feed(.time) }
         while broker != nil, !seat.events.isEmpty { seatTells() }
+        deliverFromScreen()
         let end = now.uptime + duration
         var wakes = 0
         while violation == nil, let deadline, deadline <= end {
             pass(to: max(deadline, now.uptime))
             feed(.time)
+            deliverFromScreen()
             oracle.check(self)
             wakes += 1
             if wakes > 10_000 { return oracle.fail("bounds", "the broker wants to be woken without end") }
