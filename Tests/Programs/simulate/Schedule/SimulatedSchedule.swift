@@ -157,8 +157,8 @@ private struct StepMaker {
     private mutating func screenDeed() -> World.ScreenDeed {
         let person = random.pick(weighted: [(6, 0), (5, 1), (1, 2)])
         return random.pick(weighted: [
-            (4, World.ScreenDeed.start), (1, .kill), (1, .hang), (1, .lag), (5, .idles),
-            (6, .types(person: person, isRight: !random.chance(20))),
+            (6, World.ScreenDeed.start), (1, .kill), (1, .hang), (1, .lag), (3, .idles),
+            (9, .types(person: person, isRight: !random.chance(20), afterIdling: random.chance(70))),
         ])
     }
 

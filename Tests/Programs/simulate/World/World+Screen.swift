@@ -19,33 +19,38 @@ extension World {
     /// What a person does at the screen, or a fault of its program.
     enum ScreenDeed: Hashable {
         case start, kill, hang, lag
-        /// A person types a name and a password.
-        case types(person: Int, isRight: Bool)
         /// The device stays unused until its screen is locked.
         case idles
+        /// A person types a name and a password, perhaps after the device was not used for a while.
+        case types(person: Int, isRight: Bool, afterIdling: Bool)
     }
 
     func atScreen(_ deed: ScreenDeed) {
         switch deed {
         case .start:
-            guard !screen.isRunning, isBusUp else { return }
+            guard isBusUp, !screen.isRunning || screen.isHung || screen.lags else { return }
+            endScreen()
             connect(Self.screen)
             screen = SimulatedScreen(isRunning: true)
             askForScreen()
         case .kill: endScreen()
         case .hang: screen.isHung = true
         case .lag: screen.lags = true
-        case .types(let person, let isRight):
+        case .types(let person, let isRight, let afterIdling):
+            if afterIdling { idle() }
             guard screen.isRunning, isBusUp else { return }
             let credentials = Request.Credentials(
                 username: Setting.people[person],
                 password: Secret(isRight ? Setting.rightPassword : Setting.wrongPassword)
             )
             sendFromScreen(.signIn(credentials, scopes: [], patience: .seconds(20), label: nil))
-        case .idles:
-            settle(20)
-            advance(by: .seconds(310))
+        case .idles: idle()
         }
+    }
+
+    private func idle() {
+        settle(20)
+        advance(by: .seconds(310))
     }
 
     func endScreen() {
