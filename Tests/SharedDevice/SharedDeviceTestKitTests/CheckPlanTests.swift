@@ -93,8 +93,8 @@ struct CheckPlanTests {
             {"do": "waitForLine", "app": "a", "containing": "c"}, {"do": "waitForMarker", "app": "a", "marker": "m"},
             {"do": "pause", "milliseconds": 1.5}, {"do": "start", "app": "a"}, {"do": "stop", "app": "a"},
             {"do": "continue", "app": "a"}, {"do": "kill", "app": "a"}, {"do": "slowCleanup", "app": "a", "milliseconds": 2},
-            {"do": "killBroker"}, {"do": "startBroker"}, {"do": "restartBus"}, {"do": "spoofBroadcast"}, {"do": "signOut"},
-            {"do": "warn"},
+            {"do": "killBroker"}, {"do": "startBroker"}, {"do": "restartBus"}, {"do": "spoofBroadcast"},
+            {"do": "warn"}, {"do": "lock"}, {"do": "unlock", "user": "ada"}, {"do": "signOut"},
             {"do": "expect", "apps": ["a"], "heardWithin": 1, "cleanedWithin": 2, "absent": ["m"]}
             """
         let apps = #"[{\#(Self.sh), "allowedUsers": {"users": ["ada"], "groups": ["nurses"]}}]"#
@@ -103,7 +103,7 @@ struct CheckPlanTests {
         let plan = try CheckPlan(json: Self.plan(steps, apps: apps, more: more))
         #expect(plan.apps[0].allowedUsers == AllowedPeople(users: ["ada"], groups: ["nurses"]))
         #expect(plan.groups == ["nurses": ["ada"]] && plan.allowedUsers == AllowedPeople(groups: ["nurses"]))
-        #expect(plan.steps.count == 19 && plan.cleanup == CleanupRule(.strict, timeout: 30))
+        #expect(plan.steps.count == 21 && plan.cleanup == CleanupRule(.strict, timeout: 30))
         #expect(try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan)) == plan)
     }
 

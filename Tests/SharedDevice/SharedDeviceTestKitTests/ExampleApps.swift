@@ -16,8 +16,8 @@ enum ExampleApps {
     }
 
     /// A device with this app, which holds data of Ada, who is signed in.
-    static func deviceAtWork(_ name: String) async throws -> (TestDevice, DeviceApp) {
-        let device = try await TestDevice(apps: [app(name)], users: ["ada"])
+    static func deviceAtWork(_ name: String, users: [String] = ["ada"]) async throws -> (TestDevice, DeviceApp) {
+        let device = try await TestDevice(apps: [app(name)], users: users)
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(identifier(name))

@@ -137,6 +137,23 @@ struct TestDeviceTests {
         }
     }
 
+    @Test("the person of a locked session continues it with its data, and another person ends it")
+    func lock() async throws {
+        let (device, app) = try await ExampleApps.deviceAtWork("field-service", users: ["ada", "grace"])
+        let account = try await device.application("org.example.other").getCurrentAccount().current
+        try await device.lock()
+        try await device.unlock("ada")
+        let other = try await device.application("org.example.other").getCurrentAccount()
+        #expect(other.current == account && account != nil)
+        #expect(try !app.findings(of: ["Ada <ada>"]).isEmpty)
+        try await device.lock()
+        try await device.signIn("grace")
+        #expect(try await device.application("org.example.other").getCurrentAccount().current?.username == "grace")
+        try await eventually("nothing of the locked session is left", within: .seconds(60)) {
+            try app.findings(of: ["Ada <ada>"]).isEmpty
+        }
+    }
+
     @Test("a search leaves a stopped app stopped and a running app running")
     func searchLeavesState() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])

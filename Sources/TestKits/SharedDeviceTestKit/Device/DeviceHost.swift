@@ -118,6 +118,28 @@ final class DeviceHost: Sendable {
         }
     }
 
+    /// Configures a lock after inactivity, and a manifest that makes this process the screen program.
+    ///
+    /// - Parameter seconds: The time without activity; `nil` means that no session is locked any more. A locked session
+    ///   stays locked.
+    func configureLock(after seconds: Double?) throws(TestDeviceError) {
+        let identifier = BrokerProtocol.screenIdentifier
+        let settings = settings.withLock { settings in
+            settings["inactivityAction"] = .string("lock")
+            settings["lockedTime"] = .number(86_400)
+            settings["inactivityTimeout"] = seconds.map { .number($0) }
+            return settings
+        }
+        do {
+            let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+            let path = "\(configurationDirectory)/apps/\(Self.fileName(identifier)).json"
+            try write(["id": .string(identifier), "executable": .string(program)], to: path)
+            try write(settings, to: configuration)
+        } catch {
+            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
+        }
+    }
+
     private func write(_ object: [String: JSONValue], to path: String) throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]

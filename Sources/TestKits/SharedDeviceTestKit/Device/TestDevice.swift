@@ -36,6 +36,10 @@ public final class TestDevice: Sendable {
         /// The directory of the copies, which the next sign-out removes.
         var copyDirectory: TemporaryDirectory?
         var slowCleanups: [String: Duration] = [:]
+        /// The screen program, once the plan has locked a session.
+        var screen: TestScreen?
+        /// The number of the locked session.
+        var locked: UInt64?
     }
 
     /// The apps, in the order of the initialiser's argument.
@@ -460,6 +464,52 @@ extension TestDevice {
         } catch {
             throw TestDeviceError(.deviceFailed, "the broker does not warn; is an account signed in? \(error)")
         }
+    }
+
+    /// Has the broker lock the session, as after a time of inactivity. On return the session is locked. This process
+    /// stands in for the screen program, and shows the lock.
+    ///
+    /// - Throws: ``TestDeviceError/Code/filesFailed``; ``TestDeviceError/Code/deviceFailed`` if no account is signed in,
+    ///   or if the session is not locked within 30 seconds.
+    public func lock() async throws(TestDeviceError) {
+        try host.configureLock(after: nil)
+        do {
+            let screen = try state.withLock { $0.screen } ?? TestScreen(bus: bus.bus)
+            state.withLock { $0.screen = screen }
+            try await eventually("the broker takes this process for the screen", within: .seconds(30)) {
+                screen.isScreen
+            }
+            try host.configureLock(after: 0.5)
+            try await eventually("the session is locked", within: .seconds(30)) {
+                await control.application.getDeviceInformation().isLocked
+            }
+            try host.configureLock(after: nil)
+            let session = try await screen.session()
+            state.withLock { $0.locked = session }
+        } catch let error as TestDeviceError {
+            throw error
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the session is not locked; is an account signed in? \(error)")
+        }
+        host.log.add(DeviceEvent.deviceLane, .locked, "the session is locked")
+    }
+
+    /// Has the person of the locked session come back, with the password. The session goes on.
+    ///
+    /// - Throws: ``TestDeviceError/Code/notThere`` if ``lock()`` was not called; ``TestDeviceError/Code/deviceFailed`` if
+    ///   another session is open afterwards; `SharedDeviceError` if the broker refuses.
+    public func unlock(_ user: String) async throws {
+        guard let (screen, session) = state.withLock({ state in state.screen.map { ($0, state.locked) } }),
+            session != nil
+        else {
+            throw TestDeviceError(.notThere, "no session was locked")
+        }
+        let now = try await screen.signIn(user)
+        let isLocked = await control.application.getDeviceInformation().isLocked
+        guard now == session, !isLocked else {
+            throw TestDeviceError(.deviceFailed, "the session of \(user) does not go on after the lock")
+        }
+        host.log.add(DeviceEvent.deviceLane, .unlocked, "\(user) is back")
     }
 
     /// Makes the app's next cleanup take at least `pause`: stops the app as soon as the broker's ledger says that it

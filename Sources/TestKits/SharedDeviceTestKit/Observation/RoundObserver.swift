@@ -80,6 +80,8 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     public enum Kind: String, Sendable, Codable, CaseIterable {
         /// A sign-in or sign-out through the kit.
         case signIn, signOut
+        /// The session was locked or unlocked.
+        case locked, unlocked
         /// From the ledger: the app was told; it reported that it began, failed or finished; it was waived or enforced.
         case told, begun, failed, finished, waived, enforced
         /// A process started, or ended.

@@ -278,6 +278,8 @@ extension CheckPlan {
 /// The state before each step of a plan, as far as it is known without running the plan.
 private struct Course {
     private var isSignedIn = false
+    private var user: String?
+    private var isLocked = false
     private var hasSignedOut = false
     /// The markers of each app in the current or last session.
     private var seen: [String: Set<String>] = [:]
@@ -291,7 +293,20 @@ private struct Course {
             guard !isSignedIn else {
                 throw CheckPlanError(path, "a user is already signed in; a shared device has one user")
             }
-            isSignedIn = true
+            (isSignedIn, self.user) = (true, user)
+        case .lock:
+            guard isSignedIn, !isLocked else {
+                throw CheckPlanError(
+                    path,
+                    isLocked ? "the session is locked already" : "no earlier step signs a user in"
+                )
+            }
+            isLocked = true
+        case .unlock(let user):
+            guard isLocked, user == self.user else {
+                throw CheckPlanError("\(path).user", "no earlier step locks the session of “\(user.printable)”")
+            }
+            isLocked = false
         case .refuseSignIn(let user):
             guard plan.users.contains(user) else {
                 throw CheckPlanError("\(path).user", "there is no user “\(user.printable)” in $.users")
@@ -304,7 +319,7 @@ private struct Course {
             }
         case .signOut:
             guard isSignedIn else { throw CheckPlanError(path, "no earlier step signs a user in") }
-            (isSignedIn, hasSignedOut) = (false, true)
+            (isSignedIn, hasSignedOut, isLocked) = (false, true, false)
         case .waitForMarker(let app, let marker, _):
             seen[app, default: []].insert(marker)
         case .expect(let expectation):

@@ -124,6 +124,8 @@ final class CheckCourse {
         case .restartBus: try device.restartBus()
         case .spoofBroadcast: try await device.spoofBroadcast()
         case .warn: try await device.warn()
+        case .lock: try await device.lock()
+        case .unlock(let user): try await device.unlock(user)
         case .expect(let expectation): try await check(expectation, at: number)
         }
     }

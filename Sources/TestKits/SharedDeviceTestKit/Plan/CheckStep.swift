@@ -39,6 +39,10 @@ public enum CheckStep: Sendable, Hashable {
     case spoofBroadcast
     /// Warns of the end of the session.
     case warn
+    /// Locks the session, as after a time of inactivity.
+    case lock
+    /// Has the person of the locked session come back.
+    case unlock(user: String)
     /// Checks an expectation. Waits until it holds, or until its times are over.
     case expect(CheckExpectation)
 
@@ -46,13 +50,13 @@ public enum CheckStep: Sendable, Hashable {
     enum Action: String, CaseIterable {
         case signIn, refuseSignIn, signOut, waitUntilRunning, send, waitForLine, waitForMarker, pause, start, stop
         case resume = "continue"
-        case kill, slowCleanup, killBroker, startBroker, restartBus, spoofBroadcast, warn, expect
+        case kill, slowCleanup, killBroker, startBroker, restartBus, spoofBroadcast, warn, lock, unlock, expect
 
         /// The keys in addition to `do`.
         var keys: [String] {
             switch self {
-            case .signIn, .refuseSignIn: ["user"]
-            case .signOut, .killBroker, .startBroker, .restartBus, .spoofBroadcast, .warn: []
+            case .signIn, .refuseSignIn, .unlock: ["user"]
+            case .signOut, .killBroker, .startBroker, .restartBus, .spoofBroadcast, .warn, .lock: []
             case .waitUntilRunning: ["within"]
             case .send: ["app", "line"]
             case .waitForLine: ["app", "containing", "within"]
@@ -97,6 +101,8 @@ public enum CheckStep: Sendable, Hashable {
         case .restartBus: self = .restartBus
         case .spoofBroadcast: self = .spoofBroadcast
         case .warn: self = .warn
+        case .lock: self = .lock
+        case .unlock: self = .unlock(user: try members.required("user").string())
         case .expect: self = .expect(try CheckExpectation(members))
         }
     }
@@ -125,6 +131,8 @@ public enum CheckStep: Sendable, Hashable {
             case .restartBus: (.restartBus, [:])
             case .spoofBroadcast: (.spoofBroadcast, [:])
             case .warn: (.warn, [:])
+            case .lock: (.lock, [:])
+            case .unlock(let user): (.unlock, ["user": .string(user)])
             case .expect(let expectation): (.expect, expectation.members)
             }
         return .object(members.merging(["do": .string(action.rawValue)]) { $1 })
@@ -207,6 +215,8 @@ extension CheckStep {
         case .restartBus: "restart the bus"
         case .spoofBroadcast: "post a broadcast that is not the broker's"
         case .warn: "warn of the end of the session"
+        case .lock: "lock the session"
+        case .unlock(let user): "\(user.printable) unlocks the session"
         case .expect(let expectation): expectation.text(names)
         }
     }
