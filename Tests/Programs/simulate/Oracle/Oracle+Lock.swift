@@ -111,9 +111,9 @@ extension Oracle {
         case .authenticated(let request, .success), .issued(let request, .success): number = request
         default: return nil
         }
-        guard case .signIn(let credentials, _, _, _)? = requests[number]?.call,
-            credentials.password?.isEqual(to: .init(Setting.rightPassword)) == true
+        guard case .signIn(.password(let username, let password?), _, _, _)? = requests[number]?.call,
+            password.isEqual(to: .init(Setting.rightPassword))
         else { return nil }
-        return Setting.account(credentials.username).identifier
+        return Setting.account(username).identifier
     }
 }
