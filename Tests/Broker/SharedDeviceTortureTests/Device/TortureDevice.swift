@@ -1,3 +1,4 @@
+import BrokerCore
 import DBus
 import DeviceStorage
 import EmbeddedIdentity

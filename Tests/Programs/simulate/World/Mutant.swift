@@ -23,12 +23,13 @@ package enum Mutant: String, CaseIterable, Sendable {
 
     private static let exampleSeeds: [Mutant: UInt64] = [
         .transactionIsNotSynced: 16, .noteIsNotWritten: 17, .noteIsNotRead: 17, .noteAfterBroadcast: 14,
-        .noBroadcastAtStart: 95, .endSettles: 13, .throttleByName: 694, .signOutNamesNoSession: 446,
-        .brokenConfigurationIsDefaults: 24, .eventsLoseTheirTime: 325, .eventsAreNotHeeded: 8,
-        .eventsOfStrangersAreForgotten: 63, .lostAnswerIsNoUse: 415, .everyTokenIsUnused: 66,
-        .providerRecordIsNotWritten: 35, .sleepIsUnseen: 49, .clockMovesWaits: 59, .nobodyIsProven: 8,
-        .remindsNobody: 10, .neverConfiguredIsDefaults: 24, .loginsAreForgotten: 326, .reportsBeforeDeletion: 3_227,
-        .claimsAreNotWritten: 1_168, .anyoneUnlocks: 64, .everyScreenLocks: 438, .startForgetsLock: 119,
+        .noBroadcastAtStart: 171, .receiptOfAnotherApp: 6, .endSettles: 13, .debtByApp: 2, .throttleByName: 694,
+        .signOutNamesNoSession: 1_921, .policyIsAdvisory: 3, .brokenConfigurationIsDefaults: 24,
+        .eventsLoseTheirTime: 950, .eventsAreNotHeeded: 8, .eventsOfStrangersAreForgotten: 63, .lostAnswerIsNoUse: 415,
+        .everyTokenIsUnused: 66, .providerRecordIsNotWritten: 35, .sleepIsUnseen: 49, .clockMovesWaits: 59,
+        .nobodyIsProven: 8, .remindsNobody: 10, .neverConfiguredIsDefaults: 24, .loginsAreForgotten: 326,
+        .anyoneUnlocks: 64, .everyScreenLocks: 438, .startForgetsLock: 119, .reportsBeforeDeletion: 6_759,
+        .deletesWithoutSync: 9, .enforcementReportsFirst: 3, .claimsAreNotWritten: 1_168,
     ]
 }
 
