@@ -37,6 +37,8 @@ struct ScreenLock: Sendable {
     static let lossPatience = Duration.seconds(10)
     /// How long a request waits at most while the session is locked. A program that hangs is noticed after it.
     static let lockedWait = Duration.seconds(10)
+    /// The same for a request that does not show the lock, so that its program can soon say that it does.
+    static let unshownWait = Duration.milliseconds(500)
     /// How many wrong passwords and PINs of the session's person end the session.
     static let mostFailures = 5
 
@@ -131,9 +133,10 @@ struct ScreenLock: Sendable {
 
     /// - Parameter lock: The lock as the request has changed it.
     private mutating func answer(_ request: Request, _ lock: SessionLock?, _ facts: Facts) -> [Decision] {
-        guard case .screen(_, let known, let patience) = request.call else { return [] }
+        guard case .screen(let shows, let known, let patience) = request.call else { return [] }
         var lock = lock
-        let deadline = request.askedAt + (lock == nil ? patience : min(patience, Self.lockedWait))
+        let lockedWait = shows == .lock ? Self.lockedWait : Self.unshownWait
+        let deadline = request.askedAt + (lock == nil ? patience : min(patience, lockedWait))
         let waits = content.revision == known && deadline > facts.now.uptime
         open = waits ? request.number : nil
         // Until the next request, nothing says that the program still shows the lock.

@@ -73,7 +73,8 @@ extension BrokerAdministration {
     /// - Parameters:
     ///   - shows: What is on the screen now. `lock` confirms the lock.
     ///   - revision: The revision of the last response; `nil` if there is none.
-    ///   - wait: How long to wait for a change: at most 60 seconds, and 10 seconds while the session is locked.
+    ///   - wait: How long to wait for a change: at most 60 seconds. At a locked session it is at most 10 seconds, and
+    ///     half a second if `shows` is not `lock`.
     /// - Throws: ``SharedDeviceError``: the broker's refusal, or `brokerUnavailable`. The screen keeps its content.
     @_spi(Extensions) public func screen(
         shows: ScreenContent,

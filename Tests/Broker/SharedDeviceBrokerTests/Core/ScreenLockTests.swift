@@ -169,6 +169,18 @@ struct ScreenLockTests {
         device.expectRefused(device.send(screen, .signOut(identifier: "ada.t", session: nil)), .screenHoldsNothing)
     }
 
+    @Test("a screen program that needs a moment to show the lock may soon say that it does")
+    func slowScreen() throws {
+        send(.nothing)
+        device.advance(by: .seconds(601))
+        let early = send(.nothing)
+        device.expectUnanswered(early)
+        device.advance(by: .milliseconds(500))
+        #expect(try content(early).show == .lock)
+        send(.lock)
+        #expect(try isLocked)
+    }
+
     // MARK: Unlocking
 
     @Test("the same person unlocks, and the session stays open with its number")
