@@ -165,6 +165,16 @@ struct ConfigurationWarningTests {
         #expect(try warnings("{\"sharedDeviceMode\": true, \(many)}").count == 20, "only the first twenty")
     }
 
+    @Test("a lock that cannot happen causes a warning")
+    func idleLock() throws {
+        let lock = #""sharedDeviceMode": true, "inactivityAction": "lock""#
+        #expect(try warnings("{\(lock), \"inactivityTimeout\": 60}") == [])
+        #expect(try warnings("{\(lock)}") == [#""inactivityAction" has no effect: inactivityTimeout is absent"#])
+        let login = try configuration(#"{\#(lock), "inactivityTimeout": 60, "identity": "login-session"}"#)
+        #expect(login.warnings.map(\.key) == ["inactivityAction"])
+        #expect(DevicePolicy(login, hasManyUsers: false).schedule.locked == nil)
+    }
+
     @Test("an absent mode and an app that is both allowed and blocked cause warnings")
     func doubtful() throws {
         for (text, expected) in [

@@ -13,6 +13,8 @@ struct LockTruth {
     var isShown = false
     /// Since when no request of a screen that shows the lock waits at the broker.
     var missingSince: Duration? = .zero
+    /// Who has really authenticated, by the number of the request.
+    var people: [UInt64: String] = [:]
     /// The session that this run of the broker has found on the disk, until a configuration is in force.
     var resumed: UInt64?
 
@@ -34,6 +36,9 @@ extension Oracle {
     mutating func judgeLock(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
         let now = world.now.uptime
         heardOfScreen(event, at: now)
+        if case .authenticated(let number, .success(let identity)) = event {
+            lock.people[number] = identity.account.identifier
+        }
         for effect in effects {
             switch effect {
             case .reply(_, .success(.screen)): lock.missingSince = lock.missingSince ?? now
@@ -104,16 +109,11 @@ extension Oracle {
         }
     }
 
-    /// The account of the person who has authenticated with the right password; `nil` if it is no such event.
+    /// The account of the person who has really authenticated; `nil` if it is no such event.
     private func person(of event: Event) -> String? {
-        let number: UInt64
         switch event {
-        case .authenticated(let request, .success), .issued(let request, .success): number = request
-        default: return nil
+        case .authenticated(let number, .success), .issued(let number, .success): lock.people[number]
+        default: nil
         }
-        guard case .signIn(.password(let username, let password?), _, _, _)? = requests[number]?.call,
-            password.isEqual(to: .init(Setting.rightPassword))
-        else { return nil }
-        return Setting.account(username).identifier
     }
 }
