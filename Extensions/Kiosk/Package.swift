@@ -7,7 +7,7 @@ func root(_ name: String) -> Target.Dependency { .product(name: name, package: "
 
 let package = Package(
     name: "kiosk",
-    products: [.executable(name: "shared-device-activity", targets: ["shared-device-activity"])],
+    products: ["shared-device-activity", "shared-device-screen"].map { .executable(name: $0, targets: [$0]) },
     dependencies: [
         .package(name: "notify-center", path: "../.."),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -40,11 +40,38 @@ let package = Package(
             dependencies: ["SeatInput", .product(name: "ArgumentParser", package: "swift-argument-parser")],
             path: "Sources/shared-device-activity"
         ),
+        // Text in each script that a person may read.
+        .systemLibrary(
+            name: "CPangoCairo",
+            path: "Sources/CPangoCairo",
+            pkgConfig: "pangocairo",
+            providers: [.apt(["libpango1.0-dev"])]
+        ),
+        // What a key means, by the keyboard's layout.
+        .systemLibrary(
+            name: "CXKBCommon",
+            path: "Sources/CXKBCommon",
+            pkgConfig: "xkbcommon",
+            providers: [.apt(["libxkbcommon-dev"])]
+        ),
+        // Pictures and input on a Wayland compositor. In C for the same reason as CSeatInput.
+        .target(name: "CScreen", dependencies: ["CWaylandClient", "CXKBCommon"], path: "Sources/CScreen"),
+        // What the person sees at a warning, a lock and a sign-in, and what the keys mean there.
+        .target(
+            name: "KioskScreen",
+            dependencies: ["CScreen", "CPangoCairo", root("CommandParts")],
+            path: "Sources/KioskScreen"
+        ),
+        .executableTarget(
+            name: "shared-device-screen",
+            dependencies: ["KioskScreen", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+            path: "Sources/shared-device-screen"
+        ),
         .testTarget(
             name: "KioskTests",
             dependencies: [
-                "SeatInput", "shared-device-activity", root("SharedDeviceTestKit"), root("shared-device"),
-                root("shared-device-broker"),
+                "KioskScreen", "SeatInput", "shared-device-activity", "shared-device-screen",
+                root("SharedDeviceTestKit"), root("shared-device"), root("shared-device-broker"),
             ],
             path: "Tests/KioskTests"
         ),
