@@ -1,0 +1,210 @@
+import CommandParts
+import DBus
+import Foundation
+@_spi(Extensions) import SharedDevice
+import Testing
+
+@testable import KioskScreen
+
+@Suite("What the screen shows, and what keys mean")
+struct ScreenStateTests {
+    private let texts = Texts(.english)
+    private let now = ContinuousClock.now
+    private let time = Date()
+
+    private func state(
+        _ show: ScreenContent,
+        reason: SessionEnd.Reason? = nil,
+        methods: [BrokerProtocol.SignInMethod] = [.password, .badge],
+        asksForBadge: Bool = true
+    ) -> ScreenState {
+        var state = ScreenState(asksForBadge: asksForBadge)
+        state.take(answer(show, reason: reason, methods: methods), time: time, now: now)
+        return state
+    }
+
+    private func answer(
+        _ show: ScreenContent,
+        reason: SessionEnd.Reason? = nil,
+        methods: [BrokerProtocol.SignInMethod] = [.password, .badge]
+    ) -> ScreenAnswer {
+        ScreenAnswer(
+            revision: 1,
+            show: show,
+            end: reason.map { SessionEnd(at: time.addingTimeInterval(75), reason: $0, isSoon: true) },
+            username: "ada",
+            displayName: "Ada Lovelace",
+            signInMethods: methods
+        )
+    }
+
+    /// Types a text and Return, with this many milliseconds between the keys.
+    private func type(_ text: String, every pause: UInt32, _ state: inout ScreenState) -> ScreenRequest? {
+        var time = UInt32.max - 100
+        for character in text {
+            time &+= pause
+            #expect(state.press(.text(String(character)), at: time, now: now) == nil)
+        }
+        return state.press(.enter, at: time &+ pause, now: now)
+    }
+
+    private func lines(_ state: ScreenState, after wait: Duration = .zero) -> [String] {
+        state.picture(texts, now: now + wait).lines.map(\.text)
+    }
+
+    private func fields(_ request: ScreenRequest?) -> [String: String]? {
+        guard case .signIn(let credentials)? = request else { return nil }
+        return credentials.fields.compactMapValues(\.stringValue)
+    }
+
+    @Test("a warning of inactivity counts down, and a key keeps the person signed in")
+    func warning() {
+        var state = state(.warning, reason: .inactivity)
+        #expect(lines(state) == ["This device is not in use. Time left: 1:15", "Stay signed in"])
+        #expect(lines(state, after: .milliseconds(70_500)).first?.hasSuffix("0:05") == true)
+        #expect(lines(state, after: .seconds(100)).first?.hasSuffix("0:00") == true)
+        guard case .stay? = state.press(.text("x"), at: 1, now: now) else {
+            Issue.record("the key has no effect")
+            return
+        }
+        #expect(state.press(.text("x"), at: 2, now: now) == nil, "one request at a time")
+        state.finish(nil)
+        #expect(state.press(.text("x"), at: 3, now: now) != nil)
+    }
+
+    @Test("a warning that no activity averts has no button")
+    func shiftEnd() {
+        var state = state(.warning, reason: .shiftEnd)
+        #expect(lines(state) == ["The shift ends: you will be signed out in 1:15. Save your work."])
+        #expect(state.press(.enter, at: 1, now: now) == nil)
+    }
+
+    @Test(
+        "slow digits are a PIN, other text is a password",
+        arguments: [
+            "2468": "pin", "123456789012": "pin", "123": "password", "1234567890123": "password", "a5": "password",
+        ]
+    )
+    func locked(_ text: String, _ kind: String) {
+        var state = state(.lock)
+        #expect(fields(type(text, every: 150, &state)) == ["username": "ada", kind: text])
+    }
+
+    @Test("quick text with a Return is a badge, and then a PIN is asked for")
+    func badge() {
+        var state = state(.lock)
+        // What was typed before is dropped.
+        _ = state.press(.text("9"), at: 0, now: now)
+        #expect(type("04A1B2C3", every: 20, &state) == nil)
+        #expect(lines(state).prefix(2) == ["Badge read", "Type in your PIN."])
+        #expect(fields(type("2468", every: 150, &state)) == ["badge": "04A1B2C3", "pin": "2468"])
+        #expect(lines(state).contains("One moment, please."))
+    }
+
+    @Test("another badge replaces the one whose PIN is asked for")
+    func secondBadge() {
+        var state = state(.signIn)
+        _ = type("04A1B2C3", every: 20, &state)
+        #expect(type("99999999", every: 20, &state) == nil)
+        #expect(fields(type("2468", every: 150, &state)) == ["badge": "99999999", "pin": "2468"])
+    }
+
+    @Test("on a device without badges, quick digits are a PIN")
+    func noBadges() {
+        var state = state(.lock, methods: [.password])
+        #expect(!lines(state).contains { $0.contains("badge") })
+        #expect(fields(type("2468", every: 20, &state)) == ["username": "ada", "pin": "2468"])
+    }
+
+    @Test("touched digits are never a badge")
+    func touches() {
+        var state = state(.lock)
+        for digit in ["2", "4", "6", "8"] { _ = state.press(.text(digit), at: nil, now: now) }
+        #expect(fields(state.press(.enter, at: nil, now: now)) == ["username": "ada", "pin": "2468"])
+    }
+
+    @Test("a number may be typed by hand on the sign-in screen, and Escape goes back")
+    func typedBadge() {
+        var state = state(.signIn)
+        #expect(lines(state) == ["Sign in", "Hold your badge to the reader."])
+        #expect(type("04A1B2C3", every: 200, &state) == nil)
+        #expect(lines(state).first == "Badge read")
+        _ = state.press(.escape, at: 9, now: now)
+        #expect(lines(state).first == "Sign in")
+    }
+
+    @Test("what was typed is never on the screen")
+    func secrets() {
+        var state = state(.lock)
+        for digit in ["7", "3", "ß"] { _ = state.press(.text(digit), at: nil, now: now) }
+        let picture = state.picture(texts, now: now)
+        #expect(picture.lines.contains { $0.dots == 3 })
+        #expect(!picture.lines.contains { $0.text.contains("7") || $0.text.contains("ß") })
+    }
+
+    @Test("erasing removes one character, and control characters do not count")
+    func erasing() {
+        var state = state(.lock)
+        for text in ["ş", "\u{1b}", "é"] { _ = state.press(.text(text), at: nil, now: now) }
+        _ = state.press(.erase, at: nil, now: now)
+        #expect(fields(state.press(.enter, at: nil, now: now)) == ["username": "ada", "password": "ş"])
+    }
+
+    @Test("text that was left behind is forgotten")
+    func leftText() {
+        var state = state(.signIn)
+        _ = type("04A1B2C3", every: 20, &state)
+        state.tick(now + .seconds(29))
+        #expect(lines(state).first == "Badge read")
+        state.tick(now + .seconds(31))
+        #expect(lines(state).first == "Sign in")
+    }
+
+    @Test("text of another person's screen is forgotten")
+    func otherPerson() {
+        var state = state(.lock)
+        _ = state.press(.text("2468"), at: nil, now: now)
+        state.take(answer(.signIn), time: time, now: now)
+        #expect(state.press(.enter, at: nil, now: now) == nil)
+    }
+
+    @Test("a refusal is shown until the next key, and input waits for the broker's response")
+    func refusal() {
+        var state = state(.lock)
+        _ = type("2468", every: 150, &state)
+        #expect(type("1357", every: 150, &state) == nil)
+        state.finish(SharedDeviceError(.authenticationFailed, attempted: "sign in", message: "secret detail"))
+        #expect(lines(state).contains("That was not correct. Please try again."))
+        state.take(answer(.lock), time: time, now: now)
+        #expect(lines(state).contains("That was not correct. Please try again."))
+        _ = state.press(.text("1"), at: nil, now: now)
+        #expect(!lines(state).contains("That was not correct. Please try again."))
+    }
+
+    @Test("without the broker a lock stays, and a warning goes")
+    func lost() {
+        var (lock, warning) = (state(.lock), state(.warning, reason: .inactivity))
+        lock.lose()
+        warning.lose()
+        #expect(lock.shown == .lock && lines(lock).contains { $0.contains("does not respond") })
+        #expect(warning.shown == .nothing)
+    }
+
+    @Test(
+        "the sign-in is shown only if it is wanted and the device takes badges",
+        arguments: [true, false],
+        [false, true]
+    )
+    func signIn(_ isWanted: Bool, _ takesBadges: Bool) {
+        let state = state(.signIn, methods: takesBadges ? [.badge] : [.password], asksForBadge: isWanted)
+        #expect((state.shown == .signIn) == (isWanted && takesBadges))
+        #expect((state.picture(texts, now: now).kind == .cover) == (isWanted && takesBadges))
+    }
+
+    @Test("an endless text is bounded")
+    func endless() {
+        var state = state(.lock)
+        for _ in 0..<3000 { _ = state.press(.text("x"), at: nil, now: now) }
+        #expect(fields(state.press(.enter, at: nil, now: now))?["password"]?.count == 1024)
+    }
+}
