@@ -17,9 +17,10 @@ need = @SUDO='$(SUDO)' Packaging/setup '$(1)' $(2)
 NOTIFY_PACKAGES := libdbus-1-dev dbus-daemon dbus-bin pkg-config gcc g++
 # The broker of a shared device: its database, password hashes and signatures.
 DEVICE_PACKAGES := libsqlite3-dev libcrypt-dev libssl-dev
-# All programs: the organisation's provider, the sign-in prompt's QR code, MQTT, a session's input.
+# All programs: the organisation's provider, the sign-in prompt's QR code, MQTT, a session's input, text and keyboard
+# layouts on its screen.
 PROGRAM_PACKAGES := $(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libcurl4-openssl-dev libqrencode-dev libmosquitto-dev
-PROGRAM_PACKAGES += libwayland-dev libxcb-screensaver0-dev
+PROGRAM_PACKAGES += libwayland-dev libxcb-screensaver0-dev libpango1.0-dev libxkbcommon-dev
 FLEET_PACKAGES := mosquitto mosquitto-clients openssl
 # The tests' own providers and clients are in Python, and a test cuts its own network.
 TEST_PACKAGES := $(PROGRAM_PACKAGES) $(FLEET_PACKAGES) python3 python3-cryptography python3-jwt python3-jeepney iproute2 curl
@@ -28,8 +29,8 @@ ALL_TEST_PACKAGES := $(TEST_PACKAGES) python3-dbusmock python3-pydbus python3-pr
 ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tools bubblewrap xdg-dbus-proxy glewlwyd gnome-keyring
 ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd sway wtype xvfb xdotool
 
-.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-pages test-api test-packages torture demo demo-fleet demo-identity demo-live bench fuzz
-.PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet shared-device-activity library static-libs install install-notify install-broker install-console install-fleet install-kiosk install-strip
+.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-pages test-api test-packages torture demo demo-fleet demo-identity demo-live demo-kiosk bench fuzz
+.PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet shared-device-activity shared-device-screen library static-libs install install-notify install-broker install-console install-fleet install-kiosk install-strip
 .PHONY: uninstall fleet kiosk install-fleet-strip install-kiosk-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler builds each module on one
@@ -43,6 +44,7 @@ help:
 	@echo 'make demo       shows a global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
 	@echo 'make demo-fleet sends an order to three devices by a real MQTT server with TLS, and shows the operator’s view and the receipts'
 	@echo 'make demo-identity  shows sign-in at a real provider (glewlwyd, which it installs), sign-out by its administrator, and an outage of it'
+	@echo 'make demo-kiosk  shows a day at a screen: badge and PIN, a warning, the lock, the next person; with seconds and pictures'
 	@echo 'make demo-live  starts the parts of the demo in one terminal each, to play with (tmux)'
 	@echo 'make check      tests the bus, the centers and notify(3) in seconds, for every save; FILTER=SUITE/TEST: only these, of any target'
 	@echo 'make test       runs all quick tests after one debug build, before a commit'
@@ -57,7 +59,7 @@ help:
 	@echo 'make test-pages  runs the code blocks of README and guides, as a reader would paste them; PAGES=: only these'
 	@echo 'make test-api   lists the breaking changes of the libraries’ interfaces; BASE=origin/main'
 	@echo 'make test-booted  tests in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
-	@echo 'make test-kiosk  tests the session of Examples/Kiosk without a screen: cage, Chromium'
+	@echo 'make test-kiosk  tests the session of Examples/Kiosk without a screen: sway, Chromium'
 	@echo 'make test-session  tests with real programs, which it installs: clipboards, keyrings, printing, LibreOffice, Firefox, Flatpak, kiosk'
 	@echo 'make test-console  tests the console in a browser, with Cockpit and the broker (root, pip); make demo-console opens it; PORT=9097'
 	@echo 'make test-msal  tests shared-device-microsoft-broker with Microsoft’s own library, from PyPI'
@@ -70,7 +72,7 @@ help:
 	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
 	@echo 'make install-notify, install-broker, install-console  copies one part: notify(3), the broker of a shared device, its page for Cockpit'
 	@echo 'make fleet      builds agent, controller and command of a fleet, which `make` leaves out; make install-fleet copies them'
-	@echo 'make kiosk      builds the program that reports a graphical session’s input, which `make` leaves out; make install-kiosk copies it'
+	@echo 'make kiosk      builds the programs of a graphical session, which `make` leaves out: its input, warnings and lock; make install-kiosk copies them'
 	@echo 'make install-strip  the same as install, without symbols for debuggers'
 	@echo 'make uninstall  removes the installed files; takes the same folders as install'
 	@echo 'make deb        builds Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
@@ -205,7 +207,7 @@ test-booted: build
 		BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; \
 	done
 
-KIOSK := cage xwayland xvfb xdotool
+KIOSK := sway xvfb xdotool chromium
 test-kiosk: build
 	$(call need,`make test-kiosk`,$(KIOSK))
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-check
@@ -307,6 +309,13 @@ demo-identity:
 	@$(call debug_extension,Organisation)
 	@$$($(SWIFT) build --show-bin-path)/demo-identity $(if $(VERBOSE),--verbose)
 
+# The pictures need grim, and fonts for Chinese.
+demo-kiosk:
+	$(call need,`make demo-kiosk`,$(PROGRAM_PACKAGES) sway wtype grim chromium fonts-noto-cjk)
+	@for product in shared-device-broker shared-device; do $(DEBUG_BUILD) --product $$product || exit 1; done
+	@$(call debug_extension,Kiosk)
+	@BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-demo
+
 demo-live: setup
 	$(call need,`make demo-live`,$(PROGRAM_PACKAGES) tmux)
 	$(DEBUG_BUILD)
@@ -361,8 +370,8 @@ notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-s
 notify-center shared-device shared-device-fleet: COMPLETIONS := yes
 shared-device-identity shared-device-sign-in shared-device-microsoft-broker: PACKAGE := --package-path Extensions/Organisation
 shared-device-agent shared-device-controller shared-device-fleet: PACKAGE := --package-path Extensions/Fleet
-shared-device-activity: PACKAGE := --package-path Extensions/Kiosk
-notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet shared-device-activity: static-libs
+shared-device-activity shared-device-screen: PACKAGE := --package-path Extensions/Kiosk
+notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller shared-device-fleet shared-device-activity shared-device-screen: static-libs
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
 	$(RELEASE) $(PACKAGE) --product $@ $$flags
@@ -412,7 +421,7 @@ install-fleet:
 	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install fleet
 
 # Not part of `all` and `install`: a device without a screen needs neither Wayland nor X.
-kiosk: shared-device-activity
+kiosk: shared-device-activity shared-device-screen
 
 install-kiosk:
 	STATIC_SCRATCH='$(STATIC_SCRATCH)' Packaging/install kiosk
