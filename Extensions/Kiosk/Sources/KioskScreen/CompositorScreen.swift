@@ -22,7 +22,6 @@ package final class CompositorScreen: Sendable {
         var shown = ScreenContent.nothing
         var drawn = ScreenPicture()
         var needsRelease = true
-        var hasOrder = false
     }
 
     private let state: Locked<State>
@@ -31,7 +30,6 @@ package final class CompositorScreen: Sendable {
     private let connection: UInt
     private let request: @Sendable (ScreenRequest) -> Void
     private let start = SuspendingClock.now
-    private let changes = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
     private var screen: OpaquePointer? { OpaquePointer(bitPattern: connection) }
 
@@ -86,10 +84,7 @@ package final class CompositorScreen: Sendable {
 
     /// Changes the state, and then what is shown.
     package func change(_ body: @Sendable (inout ScreenState) -> Void) {
-        state.withLock {
-            body(&$0.screen)
-            $0.hasOrder = true
-        }
+        state.withLock { body(&$0.screen) }
         CScreen_wake(screen)
     }
 
@@ -98,16 +93,9 @@ package final class CompositorScreen: Sendable {
 
     /// Waits until the compositor shows what it should, at most for this time.
     package func settle(within time: Duration) async {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { [self] in
-                var iterator = changes.stream.makeAsyncIterator()
-                while !state.withLock({ $0.shown == $0.screen.shown }), !Task.isCancelled {
-                    await iterator.next()
-                }
-            }
-            group.addTask { try? await Task.sleep(for: time) }
-            await group.next()
-            group.cancelAll()
+        let end = ContinuousClock.now + time
+        while !state.withLock({ $0.shown == $0.screen.shown }), ContinuousClock.now < end, !Task.isCancelled {
+            try? await Task.sleep(for: .milliseconds(10))
         }
     }
 
@@ -154,9 +142,9 @@ package final class CompositorScreen: Sendable {
             let picture = state.screen.picture(texts, now: .now)
             let isNew = picture != state.drawn
             state.drawn = picture
-            // A lock of this program's last run is unknown to the new one.
-            let releases = state.hasOrder && state.needsRelease
-            if state.hasOrder { state.needsRelease = false }
+            // This program does not know whether a lock of its last run is there. Only the broker may end that lock.
+            let releases = state.screen.hasAnswer && state.needsRelease
+            if releases { state.needsRelease = false }
             return (picture.kind, isNew, releases)
         }
         let kind = wanted == .cover ? CScreen_cover : wanted == .panel ? CScreen_panel : CScreen_nothing
@@ -164,12 +152,7 @@ package final class CompositorScreen: Sendable {
         CScreen_show(screen, kind)
         if isNew { CScreen_redraw(screen) }
         let isShown = CScreen_shown(screen) == kind
-        let hasChanged = state.withLock { state in
-            let shown = isShown ? state.screen.shown : .nothing
-            defer { state.shown = shown }
-            return shown != state.shown
-        }
-        if hasChanged { changes.continuation.yield() }
+        state.withLock { $0.shown = isShown ? $0.screen.shown : .nothing }
         // For the countdown, and for the next attempt after a refusal.
         return wanted == .nothing ? -1 : 500
     }

@@ -21,6 +21,8 @@ package struct ScreenState: Sendable, Hashable {
 
     /// Whether to ask for a badge while nobody is signed in.
     package let asksForBadge: Bool
+    /// Whether the broker has said what to show.
+    package private(set) var hasAnswer = false
     private var order = ScreenAnswer(revision: 0, show: .nothing)
     /// When the session ends or is locked, by a clock that nobody sets.
     private var end: ContinuousClock.Instant?
@@ -41,6 +43,7 @@ package struct ScreenState: Sendable, Hashable {
     ///   - time: The device's clock.
     ///   - now: The same moment.
     package mutating func take(_ order: ScreenAnswer, time: Date, now: ContinuousClock.Instant) {
+        hasAnswer = true
         isReachable = true
         // A day is more than any countdown.
         end = order.end.map { now + .seconds(min(max($0.at.timeIntervalSince(time), 0), 86400)) }

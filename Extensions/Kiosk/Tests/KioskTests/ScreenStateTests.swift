@@ -188,6 +188,10 @@ struct ScreenStateTests {
         warning.lose()
         #expect(lock.shown == .lock && lines(lock).contains { $0.contains("does not respond") })
         #expect(warning.shown == .nothing)
+        // A lock of the program's last run must not end because the broker is away.
+        var first = ScreenState(asksForBadge: true)
+        first.lose()
+        #expect(!first.hasAnswer && lock.hasAnswer)
     }
 
     @Test(
