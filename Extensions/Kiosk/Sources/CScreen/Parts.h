@@ -43,6 +43,8 @@ typedef struct Surface {
     struct wl_proxy *toplevel;
     int width, height;
     bool isConfigured, isDrawn, isOutdated;
+    /// Whether a window has the keyboard.
+    bool isActive;
     Buffer buffers[2];
 } Surface;
 

@@ -21,6 +21,7 @@ static const struct wl_message toplevelRequests[] = {
     {"set_fullscreen", "?o", (const struct wl_interface *[]){&wl_output_interface}},
 };
 enum { toplevelTitle = 2, toplevelIdentifier, toplevelFullscreen = 11 };
+enum { isActivated = 4 };
 static const struct wl_message toplevelEvents[] = {{"configure", "iia", (const struct wl_interface *[3]){}}, {"close", "", NULL}};
 static const struct wl_interface toplevelInterface = {"xdg_toplevel", 1, 12, toplevelRequests, 2, toplevelEvents};
 
@@ -172,7 +173,12 @@ static void lockConfigured(void *data, struct wl_proxy *role, uint32_t serial, u
 }
 
 static void toplevelConfigured(void *data, struct wl_proxy *role, int32_t width, int32_t height, struct wl_array *states) {
-    resize(data, width, height);
+    Surface *surface = data;
+    resize(surface, width, height);
+    surface->isActive = false;
+    const uint32_t *state = states->data;
+    for (size_t index = 0; index < states->size / sizeof *state; index++)
+        if (state[index] == isActivated) surface->isActive = true;
 }
 
 static void windowConfigured(void *data, struct wl_proxy *role, uint32_t serial) {
@@ -308,7 +314,8 @@ void CScreen_redraw(CScreen *screen) {
 CScreen_Kind CScreen_shown(const CScreen *screen) {
     if (screen->lock) return screen->isLocked ? CScreen_cover : CScreen_nothing;
     for (const Surface *surface = screen->surfaces; surface; surface = surface->next)
-        if (!surface->isDrawn) return CScreen_nothing;
+        // Another window may be above a window that lacks the keyboard.
+        if (!surface->isDrawn || (surface->toplevel && !surface->isActive)) return CScreen_nothing;
     return screen->surfaces ? screen->kind : CScreen_nothing;
 }
 
