@@ -169,6 +169,15 @@ struct DeviceScreenTests {
         #expect(lines(.shiftEnd, isSoon: false) == ["The session ends at 13:48:20, the end of the shift."])
         let longest = "The session ends at 13:48:20, after the longest time of a session."
         #expect(lines(.longestSession, isSoon: true) == [longest])
+        #expect(lines(.lock, isSoon: false) == ["The session ends at 13:48:20 if the screen stays locked."])
+    }
+
+    @Test("a locked session is named with its person")
+    func locked() {
+        func person(_ fields: BrokerProtocol.Fields) -> Bool {
+            text(view(fields.merging(["account": account("ada")]) { $1 })).contains { $0.hasSuffix("ada, locked") }
+        }
+        #expect(person(["locked": .boolean(true)]) && !person([:]))
     }
 
     @Test("each problem has its own line")

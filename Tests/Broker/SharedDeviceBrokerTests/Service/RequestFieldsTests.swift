@@ -78,19 +78,6 @@ struct RequestFieldsTests {
         #expect(kind(.join, nil, SecretFields(badge: badge, pin: pin)) == "refused")
     }
 
-    @Test("the screen says what it shows, with one of the known words")
-    func screen() throws {
-        let call = try Request.Call(.getScreen, RequestFields(["shows": .string("lock"), "wait": .double(3600)], nil))
-        guard case .screen(.lock, nil, .seconds(60)) = call else {
-            Issue.record("\(call)")
-            return
-        }
-        for fields in [[:], ["shows": .string("locked")], ["shows": .uint32(1)]] as [BrokerProtocol.Fields] {
-            let refusal = #expect(throws: Refusal.self) { try Request.Call(.getScreen, RequestFields(fields, nil)) }
-            #expect(refusal?.code == .invalidRequest)
-        }
-    }
-
     @Test("a redirect to another machine is refused")
     func redirect() throws {
         for address in [
@@ -101,6 +88,19 @@ struct RequestFieldsTests {
             let fields = RequestFields(["redirectURI": .string(address)], nil)
             let refusal = #expect(throws: Refusal.self, "\(address)") { try fields.promptWish() }
             #expect(refusal?.code == .invalidRequest, "\(address)")
+        }
+    }
+
+    @Test("the screen says what it shows, with one of the known words")
+    func screen() throws {
+        let call = try Request.Call(.getScreen, RequestFields(["shows": .string("lock"), "wait": .double(3600)], nil))
+        guard case .screen(.lock, nil, .seconds(60)) = call else {
+            Issue.record("\(call)")
+            return
+        }
+        for fields in [[:], ["shows": .string("locked")], ["shows": .uint32(1)]] as [BrokerProtocol.Fields] {
+            let refusal = #expect(throws: Refusal.self) { try Request.Call(.getScreen, RequestFields(fields, nil)) }
+            #expect(refusal?.code == .invalidRequest)
         }
     }
 
