@@ -96,8 +96,8 @@ extension Facts {
         }
     }
 
-    /// Whether the app is the screen program. Only an administrator's manifest makes a program that: the response names
-    /// the person, and a lock relies on it.
+    /// Whether the app is the screen program. It needs a manifest, because it learns the person's name, and because a
+    /// lock relies on it.
     func isScreen(_ participant: Participant) -> Bool { eligibility.manifest(of: participant.app)?.isScreen == true }
 
     /// Restricts the prompt, the screen program and the reporter of input to calls that give them neither account nor

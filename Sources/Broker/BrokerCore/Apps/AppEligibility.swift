@@ -324,7 +324,7 @@ extension AppManifest {
     /// Whether it is the prompt that comes with the broker.
     var isPrompt: Bool { identifier == BrokerProtocol.promptIdentifier }
 
-    /// Whether it is the program that locks the screen, which comes with the broker as well.
+    /// Whether it is the screen program of this project.
     var isScreen: Bool { identifier == BrokerProtocol.screenIdentifier }
 
     /// Whether it is a program of this project that receives neither account nor token.
