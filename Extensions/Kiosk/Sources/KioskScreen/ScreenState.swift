@@ -19,12 +19,12 @@ package struct ScreenState: Sendable, Hashable {
     /// How long entered text stays without a further key.
     static let patience = Duration.seconds(30)
 
-    /// Whether to ask for a badge while nobody is signed in.
+    /// Whether to ask for a badge while no person is signed in.
     package let asksForBadge: Bool
     /// Whether the broker has said what to show.
     package private(set) var hasAnswer = false
     private var order = ScreenAnswer(revision: 0, show: .nothing)
-    /// When the session ends or is locked, by a clock that nobody sets.
+    /// When the session ends or is locked, by a clock that is never set.
     private var end: ContinuousClock.Instant?
     private var isReachable = true
     private var entry = ScreenEntry()
@@ -39,6 +39,8 @@ package struct ScreenState: Sendable, Hashable {
 
     // MARK: The broker
 
+    /// Adopts what the broker wants to be on the screen.
+    ///
     /// - Parameters:
     ///   - time: The device's clock.
     ///   - now: The same moment.
@@ -55,13 +57,13 @@ package struct ScreenState: Sendable, Hashable {
         self.order = order
     }
 
-    /// A cover stays, because the broker counts the session as locked.
+    /// Notes that the broker does not respond. A cover stays, because the session may still be locked.
     package mutating func lose() {
         isReachable = false
         if order.show == .warning { order.show = .nothing }
     }
 
-    /// The broker has done what the person asked for, or refused it.
+    /// Ends the wait for the broker's response to a request, and shows its refusal.
     package mutating func finish(_ refusal: SharedDeviceError?) {
         isBusy = false
         problem = refusal
@@ -69,6 +71,8 @@ package struct ScreenState: Sendable, Hashable {
 
     // MARK: The person
 
+    /// Handles a key, and returns what the person wants of the broker.
+    ///
     /// - Parameter time: When a key was pressed, by the compositor's clock; `nil` for a touch.
     package mutating func press(_ key: Key, at time: UInt32?, now: ContinuousClock.Instant) -> ScreenRequest? {
         tick(now)
@@ -115,7 +119,7 @@ package struct ScreenState: Sendable, Hashable {
         )
     }
 
-    /// Forgets text that was left behind.
+    /// Forgets text whose person has left.
     package mutating func tick(_ now: ContinuousClock.Instant) {
         if now - lastKey > Self.patience { forget() }
     }

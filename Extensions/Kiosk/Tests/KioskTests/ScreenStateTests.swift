@@ -93,7 +93,7 @@ struct ScreenStateTests {
     @Test("quick text with a Return is a badge, and then a PIN is asked for")
     func badge() {
         var state = state(.lock)
-        // What was typed before is dropped.
+        // The number replaces the text before it.
         _ = state.press(.text("9"), at: 0, now: now)
         #expect(type("04A1B2C3", every: 20, &state) == nil)
         #expect(lines(state).prefix(2) == ["Badge read", "Type in your PIN."])
