@@ -107,7 +107,7 @@ extension BrokerState {
             return try signOut(request, identifier, session, cause: participant.app)
         case .report: return report(request, participant)
         case .round: return round(request)
-        case .screen: apply(try screen.ask(request, facts))
+        case .screen: apply(try screen.ask(request, participant, facts))
         case .activity:
             apply(automaticSignOut.noteActivity(facts))
             return .done
@@ -164,7 +164,14 @@ extension BrokerState {
         case .overdue: apply(try enforcement.checkAgain(request, facts))
         case .round: return round(request)
         case .status: return status(request)
-        case .screen: apply(screen.answer(request, facts))
+        case .screen(let participant):
+            do throws(Refusal) {
+                try facts.checkIdentity(request, participant)
+            } catch {
+                apply(screen.leave(request.connection, facts))
+                throw error
+            }
+            apply(screen.answer(request, participant, facts))
         case .log where isLate: return .log([])
         case .log(let writes) where writes == disk.logWrites: waiting[request.number] = entry
         case .log: apply(try administration.readLog(request, facts))

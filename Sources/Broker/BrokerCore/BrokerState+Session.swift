@@ -99,7 +99,7 @@ extension BrokerState {
         // The person may have been identified by a directory that is no longer configured.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
         if let session = attempt.prompt?.session { return try goOn(session, attempt, account, nil) }
-        if let request = attempt.request, hasCallerGivenUp(request) { throw .requestAbandoned }
+        if let request = attempt.request, facts.hasCallerGivenUp(request) { throw .requestAbandoned }
         if let session = attempt.lockedSession { return try goOn(session, attempt, account, token) }
         try facts.checkSignIn()
         try checkCleanups(attempt)
@@ -142,9 +142,10 @@ extension BrokerState {
             throw error
         }
         if let provided { apply(provider.replace(with: provided, since: attempt.beganAt, facts)) }
-        let wasLocked = facts.isLocked
+        let lock = facts.lock
         (facts.authenticatedAt, facts.lock) = (now.uptime, nil)
-        if wasLocked { enterLog(.unlocked, session: session, participant: attempt.participant) }
+        if lock != nil { lastSignIn = request.call.signInLabel.map { ($0, request.connection, session) } }
+        if lock?.isShown == true { enterLog(.unlocked, session: session, participant: attempt.participant) }
         apply(automaticSignOut.noteActivity(facts))
         // The clock may have been set, so that the session is over.
         guard device.epoch == session else { return refuse(request, facts.sessionIsOver(account.identifier)) }
@@ -156,7 +157,7 @@ extension BrokerState {
             holdForAdapters(next)
         }
         // Apps may have the account now that could not have it before.
-        if next != before || wasLocked { announce(modeChanged: false) }
+        if next != before || lock != nil { announce(modeChanged: false) }
         if let token, case .app(let scopes) = attempt.kind {
             directoryTokens.keep(token, for: attempt.participant, scopes, facts)
             let grant = Grant(account: account, epoch: session, token: token)
@@ -232,7 +233,7 @@ extension BrokerState {
         guard let pending, disk.committed >= pending.change, let account = pending.next.account else { return }
         let attempt = pending.attempt
         // The disk may have stalled. The person was told that the sign-in failed, and may have left the device.
-        if let request = attempt?.request, hasCallerGivenUp(request) {
+        if let request = attempt?.request, facts.hasCallerGivenUp(request) {
             return dropPendingSignIn(because: .requestAbandoned)
         }
         facts.pending = nil
@@ -299,11 +300,6 @@ extension BrokerState {
     }
 
     // MARK: Cancelling
-
-    /// Whether the caller of a sign-in has stopped waiting for the response.
-    private func hasCallerGivenUp(_ request: Request) -> Bool {
-        request.call.signInPatience.map { now.uptime >= request.askedAt + $0 } ?? false
-    }
 
     /// Cancels the sign-in that this connection began under this label or name. If the sign-in has already succeeded,
     /// signs the account out again.

@@ -58,6 +58,8 @@ extension BrokerState {
     /// What should be on the screen. Its revision is not set.
     var screenContent: ScreenAnswer {
         var content = ScreenAnswer(revision: 0, show: .nothing)
+        // The program may still show the lock of an earlier run of the broker.
+        if screen.isUndecided(facts) { content.show = .lock }
         guard device.mode == .shared, policy.isConfigured else { return content }
         if let account = device.account {
             guard facts.isLocked || sessionEnd?.isSoon == true else { return content }
@@ -65,6 +67,8 @@ extension BrokerState {
             (content.username, content.displayName) = (account.username, account.displayName)
             content.end = sessionEnd
             if facts.isLocked { content.signInMethods = facts.signInMethods }
+        } else if policy.identity != .loginSession, facts.isSignInHeld {
+            content.show = .cleanup
         } else if facts.signInMethods.contains(.password) {
             content.show = .signIn
             content.signInMethods = facts.signInMethods

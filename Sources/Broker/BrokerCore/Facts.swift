@@ -186,6 +186,11 @@ extension Facts {
         guard pending == nil else { throw .signInUnderWay }
     }
 
+    /// Whether the caller of a sign-in has stopped waiting for the response.
+    func hasCallerGivenUp(_ request: Request) -> Bool {
+        request.call.signInPatience.map { now.uptime >= request.askedAt + $0 } ?? false
+    }
+
     /// Why compliance prevents sign-ins; `nil` if the device complies, or if no events about the device are configured.
     var complianceProblem: Refusal? {
         guard let word = compliance, !word.isCompliant, policy.organisation?.sharedSignals?.device != nil,

@@ -101,7 +101,8 @@ package struct SignOutSchedule: Sendable {
         let warned = ends.filter { $0.warning > 0 }
         // An end whose own warning has not begun may come first. Each activity moves it, and with it the warning.
         let soon = warned.filter { $0.at.addingTimeInterval(-$0.warning) <= now }.min { $0.at < $1.at }
-        end = SessionEnd(at: (soon ?? first).at, reason: (soon ?? first).reason, isSoon: soon != nil)
+        let shown = lockedAt == nil ? soon ?? first : first
+        end = SessionEnd(at: shown.at, reason: shown.reason, isSoon: soon != nil)
         let warnings = warned.map { $0.at.addingTimeInterval(-$0.warning) }
         return .look(at: warnings.filter { $0 > now }.min().map { min($0, first.at) } ?? first.at)
     }

@@ -16,7 +16,7 @@ struct WaitingRequest: Sendable {
         /// The device has to change.
         case status
         /// The content of the screen has to change.
-        case screen
+        case screen(Participant)
         /// The log has to receive an entry after this number of writes.
         case log(writes: UInt64)
     }

@@ -9,8 +9,8 @@ public import SharedDevice
 /// database.
 ///
 /// Every call blocks its thread for the database; `add`, `setPassword` and `setPIN` also for the scrypt hash, which is
-/// computed outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other processes
-/// take effect at once.
+/// computed outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other
+/// processes take effect at once.
 public final class UserDirectory: Sendable {
     /// The minimum number of characters in a password (NIST SP 800-63B).
     public static let minimumPasswordLength = 8

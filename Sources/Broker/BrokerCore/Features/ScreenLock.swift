@@ -64,10 +64,15 @@ struct ScreenLock: Sendable {
         guard facts.policy.schedule.locked != nil else {
             return facts.isLocked ? [.end(cause: "the managed configuration")] : []
         }
-        guard session == facts.device.epoch, facts.device.account != nil, !facts.isLocked else { return [] }
+        guard session == facts.device.epoch, facts.device.account != nil, !facts.isLocked,
+            facts.policy.schedule.inactivity != nil
+        else { return [] }
         let now = facts.now.uptime
         return [.lock(SessionLock(began: now, cause: "the start of the broker", isShown: true, missingSince: now))]
     }
+
+    /// Whether a session of an earlier run is open, and no configuration says yet whether it is locked.
+    func isUndecided(_ facts: Facts) -> Bool { resumed == facts.device.epoch && facts.device.account != nil }
 
     /// Counts a wrong password or PIN of the session's person.
     func failed(_ facts: Facts) -> [Decision] {
@@ -110,7 +115,11 @@ struct ScreenLock: Sendable {
     }
 
     /// Handles a request of the screen program. A connection has one request at a time.
-    mutating func ask(_ request: Request, _ facts: Facts) throws(Refusal) -> [Decision] {
+    mutating func ask(
+        _ request: Request,
+        _ participant: Participant,
+        _ facts: Facts
+    ) throws(Refusal) -> [Decision] {
         guard case .screen(let shows, _, _) = request.call else { return [] }
         let connection = request.connection
         guard !replaced.contains(connection) else { throw .otherScreen }
@@ -125,14 +134,21 @@ struct ScreenLock: Sendable {
         } else if lock?.missingSince == nil {
             lock?.missingSince = facts.now.uptime
         }
-        return earlier + answer(request, lock, facts)
+        return earlier + answer(request, participant, lock, facts)
     }
 
     /// Answers a request that has waited, if its caller does not know the content, or has waited for long enough.
-    mutating func answer(_ request: Request, _ facts: Facts) -> [Decision] { answer(request, facts.lock, facts) }
+    mutating func answer(_ request: Request, _ participant: Participant, _ facts: Facts) -> [Decision] {
+        answer(request, participant, facts.lock, facts)
+    }
 
     /// - Parameter lock: The lock as the request has changed it.
-    private mutating func answer(_ request: Request, _ lock: SessionLock?, _ facts: Facts) -> [Decision] {
+    private mutating func answer(
+        _ request: Request,
+        _ participant: Participant,
+        _ lock: SessionLock?,
+        _ facts: Facts
+    ) -> [Decision] {
         guard case .screen(let shows, let known, let patience) = request.call else { return [] }
         var lock = lock
         let lockedWait = shows == .lock ? Self.lockedWait : Self.unshownWait
@@ -143,7 +159,9 @@ struct ScreenLock: Sendable {
         if !waits, lock?.missingSince == nil { lock?.missingSince = facts.now.uptime }
         let change = lock.flatMap { $0 == facts.lock ? nil : [Decision.lock($0)] } ?? []
         let response: Decision =
-            waits ? .wait(request, until: deadline, for: .screen) : .respond(request.number, .screen(content))
+            waits
+            ? .wait(request, until: deadline, for: .screen(participant))
+            : .respond(request.number, .screen(content))
         return change + [response]
     }
 

@@ -103,11 +103,12 @@ struct SignIns: Sendable {
         }
         guard checks < Self.checksOfUser else { throw .tooManyQuestions }
         var attempt = attempt
-        try Self.checkKind(credentials, lockedFor: facts.isLocked ? facts.device.account : nil)
         attempt.throttleName = credentials.throttleName
         if let wait = throttle.admit(attempt.throttleName, of: user, at: facts.now.uptime) {
             throw Refusal(.slowDown(wait))
         }
+        // After the throttle, because the refusal tells whether the name is that of the locked session.
+        try Self.checkKind(credentials, lockedFor: facts.isLocked ? facts.device.account : nil)
         // Another person's password is not even checked. It counts as a failure: the names could be tried out.
         // A badge names no person before it is checked.
         if attempt.prompt?.session != nil, let account = facts.device.account, let name = credentials.username,
@@ -161,7 +162,7 @@ struct SignIns: Sendable {
         }
         let wanted = wish.methods.isEmpty ? possible : wish.methods.filter(possible.contains)
         guard let method = wanted.first else {
-            throw .otherMethod(wish.claims == nil ? facts.signInMethods : [.browser])
+            throw .otherMethod(wish.claims == nil ? facts.signInMethods.filter { $0 != .badge } : [.browser])
         }
         let open = prompts + [facts.pending?.attempt].compactMap(\.self).filter { $0.prompt != nil }
         guard open.count < Self.prompts,
@@ -327,7 +328,9 @@ struct SignIns: Sendable {
         if case .membership = attempt.kind { return nil }
         reopen(attempt)
         do throws(Refusal) {
-            // A person who may not sign in ends no session.
+            // A person who may not or cannot sign in ends no session.
+            if facts.hasCallerGivenUp(request) { throw .requestAbandoned }
+            if let problem = facts.disk.problem { throw .failed(problem) }
             try facts.rules.check(identity.account, identity.groups)
             try facts.checkManifests()
             let (device, groups) = (facts.device, identity.groups.names)

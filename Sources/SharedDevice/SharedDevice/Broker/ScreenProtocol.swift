@@ -10,6 +10,8 @@ import FoundationEssentials
     case warning
     /// Only the person of the session may go on.
     case lock
+    /// Nobody is signed in, and the last person's data is still being deleted.
+    case cleanup
     /// No person is signed in.
     case signIn
 }

@@ -41,12 +41,8 @@ final class TestScreen: Sendable {
     /// Signs in at the screen.
     ///
     /// - Returns: The number of the session.
-    func signIn(_ user: String) async throws(SharedDeviceError) -> UInt64? {
-        let request: BrokerProtocol.Fields = [
-            "application": .string(BrokerProtocol.screenIdentifier), "username": .string(user),
-            "password": .string(DeviceHost.password(of: user)), "wait": .double(15),
-        ]
-        return try await broker.call(.signIn, request, attempted: "unlock", timeout: .seconds(45))["epoch"]?
-            .unsignedValue
+    func signIn(_ user: String) async throws(SharedDeviceError) -> UInt64 {
+        let credentials = PersonalCredentials.password(username: user, password: DeviceHost.password(of: user))
+        return try await broker.signIn(credentials, as: BrokerProtocol.screenIdentifier, wait: .seconds(15)).epoch
     }
 }

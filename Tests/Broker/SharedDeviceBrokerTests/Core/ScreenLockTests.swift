@@ -230,6 +230,72 @@ struct ScreenLockTests {
         device.expectPerson(nil, signedOutBy: ["5 wrong passwords or PINs, while the session was locked"])
     }
 
+    private func signIn(_ credentials: Request.Credentials) -> UInt64 {
+        device.send(screen, VirtualDevice.signIn(credentials))
+    }
+
+    @Test("the PIN of the session's person unlocks, another person's does not, and five wrong ones end the session")
+    func pins() throws {
+        func pin(_ name: String, _ pin: String) -> UInt64 { signIn(.pin(username: name, Secret(pin))) }
+        device.expectRefused(pin("ada", "1234"), .accountAlreadySignedIn)
+        try lock()
+        device.expectRefused(pin("ada", "4321"), code: .authenticationFailed)
+        device.expectRefused(pin("grace", "1234"), .onlyPIN)
+        #expect(try device.answer(pin("Ada", "1234"))["epoch"] == .uint64(session))
+        #expect(try !isLocked)
+        try lock()
+        for _ in 0..<4 { device.expectRefused(pin("ada", "4321"), code: .authenticationFailed) }
+        #expect(try isLocked)
+        device.expectRefused(pin("ada", "4321"), code: .authenticationFailed)
+        device.expectPerson(nil, signedOutBy: ["5 wrong passwords or PINs, while the session was locked"])
+    }
+
+    @Test("wrong passwords of several users end the session together, though none of them is throttled")
+    func severalUsers() throws {
+        try lock()
+        let guests = [device.app("a", user: 1001), device.app("b", user: 1002)]
+        for guess in 0..<5 {
+            let number = device.send(guests[guess % 2], VirtualDevice.signIn("ada", password: "wrong"))
+            device.expectRefused(number, code: .authenticationFailed)
+        }
+        device.expectSignedOut()
+    }
+
+    @Test("the badge of the session's person unlocks, and another person's badge ends the session")
+    func badges() throws {
+        device.badges = ["0041": "ada", "0042": "grace"]
+        try lock()
+        #expect(try device.answer(signIn(VirtualDevice.badge("0041")))["epoch"] == .uint64(session))
+        try lock()
+        device.expectRefused(signIn(VirtualDevice.badge("0042", pin: "4321")), code: .authenticationFailed)
+        #expect(try isLocked)
+        #expect(try device.answer(signIn(VirtualDevice.badge("0042")))["username"] == .string("grace"))
+        device.expectPerson("grace", signedOutBy: ["another person signed in, while the session was locked"])
+    }
+
+    @Test("a prompt that asks for the same person ends no locked session by another person's badge")
+    func otherBadgeAtPrompt() throws {
+        device.badges = ["0042": "grace"]
+        try lock()
+        var wish = Request.PromptWish()
+        wish.asksAgain = true
+        let name = try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
+        let badge = Request.PromptAnswer.password(VirtualDevice.badge("0042"))
+        device.expectRefused(device.send(device.prompt, .completeSignIn(name: name, badge)), .otherPerson)
+        #expect(try isLocked)
+    }
+
+    @Test("a cancelled sign-in that has just unlocked the session signs out")
+    func cancelled() throws {
+        try lock()
+        let password = Request.Credentials(username: "ada", password: Secret("right"))
+        let call = Request.Call.signIn(password, scopes: [], patience: .zero, label: "one")
+        _ = try device.answer(device.send(screen, call))
+        device.expectSignedIn()
+        try device.ask(screen, .cancelSignIn(label: "one"))
+        device.expectSignedOut()
+    }
+
     @Test("a person who authenticates after the locked session's end does not begin a session by that")
     func lateUnlock() throws {
         try lock()
@@ -270,6 +336,15 @@ struct ScreenLockTests {
         #expect(try isLocked)
     }
 
+    @Test("on a disk that fails, another person's sign-in ends no locked session")
+    func diskFails() throws {
+        device.diskMode = .fails("no space")
+        try lock()
+        device.advance(by: .seconds(1))
+        device.expectRefused(signIn("grace"), code: .brokerFailed)
+        device.expectPerson("ada", signedOutBy: [])
+    }
+
     @Test("another person's sign-in waits for the cleanup of the locked session", arguments: [false, true])
     func waitsForCleanup(isPrompt: Bool) throws {
         let device = VirtualDevice(.strict)
@@ -286,6 +361,7 @@ struct ScreenLockTests {
         }
         device.expectUnanswered(number)
         device.expectSignedOut()
+        #expect(device.state.screen.content.show == .cleanup, "the screen stays covered until the data is gone")
         try device.expectOwed([session], by: desk)
         try device.finish(desk)
         #expect(try device.answer(number)["username"] == .string("grace"))
@@ -358,6 +434,14 @@ struct ScreenLockTests {
         device.expectSignedOut(after: .seconds(2))
     }
 
+    @Test("without a time of inactivity, a restarted broker locks nothing")
+    func restartWithoutTime() {
+        device.configure { $0.schedule.inactivity = nil }
+        device.restart(afterPowerCut: false)
+        device.expectSignedIn(after: .seconds(20))
+        #expect(device.state.facts.lock == nil)
+    }
+
     @Test("after a restart of the broker the screen program keeps the session, and its person unlocks it")
     func restartWithScreen() throws {
         device.restart(afterPowerCut: false)
@@ -387,6 +471,15 @@ struct ScreenLockTests {
     }
 
     // MARK: Connections
+
+    @Test("a request that waits is refused when the program's manifest is removed, and the locked session ends")
+    func manifestIsRemoved() throws {
+        try lock()
+        let waiting = send(.lock)
+        device.use()
+        device.expectRefused(waiting, code: .appNotEligible)
+        device.expectSignedOut(after: .seconds(11))
+    }
 
     @Test("the newest connection is the screen, until it ends")
     func newest() throws {

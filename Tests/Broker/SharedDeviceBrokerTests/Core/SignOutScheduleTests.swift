@@ -49,6 +49,16 @@ struct SignOutScheduleTests {
         )
     }
 
+    @Test("the end of a lock is named if it comes before the end of a shift, of which the person would be warned")
+    func lockBeforeShift() throws {
+        var schedule = schedule(inactivity: 600, shiftEnds: [9], warning: 60, from: try date("2026-01-05 08:00"))
+        schedule.settings.locked = .seconds(30)
+        let now = try moment("2026-01-05 08:59:20")
+        _ = schedule.look(at: now, lockedAt: now.uptime - .seconds(20))
+        #expect(schedule.end?.reason == .lock)
+        #expect(schedule.end?.at == now.wall.addingTimeInterval(10))
+    }
+
     @Test("each case of the table ends the session or gives the next time to look")
     func table() throws {
         // Inactivity in seconds, the hours at which shifts end, when the session began and was last used, and now.
