@@ -43,8 +43,8 @@ typedef struct Surface {
     struct wl_proxy *toplevel;
     int width, height;
     bool isConfigured, isDrawn, isOutdated;
-    /// Whether a window has the keyboard.
-    bool isActive;
+    /// Of a window.
+    CScreen_Window window;
     Buffer buffers[2];
 } Surface;
 

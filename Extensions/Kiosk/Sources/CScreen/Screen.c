@@ -21,7 +21,7 @@ static const struct wl_message toplevelRequests[] = {
     {"set_fullscreen", "?o", (const struct wl_interface *[]){&wl_output_interface}},
 };
 enum { toplevelTitle = 2, toplevelIdentifier, toplevelFullscreen = 11 };
-enum { isActivated = 4 };
+enum { isMaximized = 1, isFullscreen = 2, isActivated = 4 };
 static const struct wl_message toplevelEvents[] = {{"configure", "iia", (const struct wl_interface *[3]){}}, {"close", "", NULL}};
 static const struct wl_interface toplevelInterface = {"xdg_toplevel", 1, 12, toplevelRequests, 2, toplevelEvents};
 
@@ -116,7 +116,7 @@ static bool fit(Buffer *buffer, struct wl_shm *memory, int width, int height) {
         buffer->height = height;
         struct wl_shm_pool *pool = wl_shm_create_pool(memory, file, buffer->size);
         if (pool) {
-            buffer->buffer = wl_shm_pool_create_buffer(pool, 0, width, height, width * 4, WL_SHM_FORMAT_ARGB8888);
+            buffer->buffer = wl_shm_pool_create_buffer(pool, 0, width, height, width * 4, WL_SHM_FORMAT_XRGB8888);
             wl_shm_pool_destroy(pool);
         }
         if (buffer->buffer) wl_buffer_add_listener(buffer->buffer, &bufferListener, buffer);
@@ -172,13 +172,21 @@ static void lockConfigured(void *data, struct wl_proxy *role, uint32_t serial, u
     configure(data, width, height);
 }
 
+void CScreen_adapt(CScreen_Window *window, const uint32_t *states, size_t count) {
+    bool isFull = false, wasCover = window->isCover;
+    window->isActive = false;
+    for (size_t index = 0; index < count; index++) {
+        if (states[index] == isActivated) window->isActive = true;
+        if (states[index] == isFullscreen || states[index] == isMaximized) isFull = true;
+    }
+    window->isCover = window->isActive && isFull;
+    if (wasCover && !window->isCover) window->hasFailed = true;
+}
+
 static void toplevelConfigured(void *data, struct wl_proxy *role, int32_t width, int32_t height, struct wl_array *states) {
     Surface *surface = data;
     resize(surface, width, height);
-    surface->isActive = false;
-    const uint32_t *state = states->data;
-    for (size_t index = 0; index < states->size / sizeof *state; index++)
-        if (state[index] == isActivated) surface->isActive = true;
+    CScreen_adapt(&surface->window, states->data, states->size / sizeof(uint32_t));
 }
 
 static void windowConfigured(void *data, struct wl_proxy *role, uint32_t serial) {
@@ -199,22 +207,26 @@ static void removeSurface(Surface **list) {
     free(surface);
 }
 
-/// The compositor or the person has closed a picture. It comes again while it is wanted.
+/// The compositor has closed a picture. It comes again while it is wanted; those on other outputs stay.
 static void closed(void *data, struct wl_proxy *role) {
     CScreen *screen = ((Surface *)data)->screen;
     Surface **list = &screen->surfaces;
     while (*list && *list != data) list = &(*list)->next;
     if (*list) removeSurface(list);
-    if (screen->surfaces) return;
-    screen->kind = CScreen_nothing;
     screen->retryAt = now() + 1000;
+    if (!screen->surfaces) screen->kind = CScreen_nothing;
+}
+
+/// The person wants to close a window. That ends no lock and no sign-in.
+static void closeWanted(void *data, struct wl_proxy *role) {
+    if (((Surface *)data)->screen->kind != CScreen_cover) closed(data, role);
 }
 
 // The listeners' functions, in the order of the events.
 static void (*const layerListener[])(void) = {(void (*)(void))layerConfigured, (void (*)(void))closed};
 static void (*const lockedListener[])(void) = {(void (*)(void))lockConfigured};
 static void (*const windowListener[])(void) = {(void (*)(void))windowConfigured};
-static void (*const toplevelListener[])(void) = {(void (*)(void))toplevelConfigured, (void (*)(void))closed};
+static void (*const toplevelListener[])(void) = {(void (*)(void))toplevelConfigured, (void (*)(void))closeWanted};
 #define LISTEN(object, listener, data) wl_proxy_add_listener(object, (void (**)(void))listener, data)
 
 /// Shows a picture on an output; on the output that the compositor chooses if it is NULL.
@@ -285,8 +297,26 @@ static bool beginLock(CScreen *screen) {
     return screen->lock != NULL;
 }
 
+static bool isShownOn(const CScreen *screen, const Global *output) {
+    const Surface *surface = screen->surfaces;
+    while (surface && surface->output != output) surface = surface->next;
+    return surface != NULL;
+}
+
+/// Covers the outputs that have no cover yet.
+static void cover(CScreen *screen) {
+    if (!screen->lock && !screen->layers && !screen->surfaces) add(screen, NULL);
+    if (!screen->lock && !screen->layers) return;
+    for (Global *output = screen->outputs; output; output = output->next)
+        if (!isShownOn(screen, output)) add(screen, output);
+}
+
 void CScreen_show(CScreen *screen, CScreen_Kind kind) {
-    if (kind == screen->kind || (kind != CScreen_nothing && now() < screen->retryAt)) return;
+    if (kind != CScreen_nothing && now() < screen->retryAt) return;
+    if (kind == screen->kind) {
+        if (kind == CScreen_cover) cover(screen);
+        return;
+    }
     // Until the compositor has confirmed a lock, it cannot be ended.
     if (screen->lock && !screen->isLocked && kind != CScreen_cover) return;
     bool wasLocked = screen->lock != NULL;
@@ -296,11 +326,8 @@ void CScreen_show(CScreen *screen, CScreen_Kind kind) {
     if (kind == CScreen_nothing) return;
     if (kind == CScreen_cover && screen->locks && !wasLocked && !beginLock(screen)) return;
     screen->isRelease = false;
-    if (kind == CScreen_cover && (screen->lock || screen->layers)) {
-        for (Global *output = screen->outputs; output; output = output->next) add(screen, output);
-    } else {
-        add(screen, NULL);
-    }
+    if (kind == CScreen_cover) cover(screen);
+    else add(screen, NULL);
 }
 
 void CScreen_release(CScreen *screen) {
@@ -313,9 +340,17 @@ void CScreen_redraw(CScreen *screen) {
 
 CScreen_Kind CScreen_shown(const CScreen *screen) {
     if (screen->lock) return screen->isLocked ? CScreen_cover : CScreen_nothing;
-    for (const Surface *surface = screen->surfaces; surface; surface = surface->next)
+    bool isCover = screen->kind == CScreen_cover;
+    for (const Surface *surface = screen->surfaces; surface; surface = surface->next) {
+        const CScreen_Window *window = &surface->window;
         // Another window may be above a window that lacks the keyboard.
-        if (!surface->isDrawn || (surface->toplevel && !surface->isActive)) return CScreen_nothing;
+        bool isAbove = isCover ? window->isCover && !window->hasFailed : window->isActive;
+        if (!surface->isDrawn || (surface->toplevel && !isAbove)) return CScreen_nothing;
+    }
+    // A window covers one output, and a layer's picture may be closed on one of them.
+    if (isCover && !screen->layers && screen->outputs && screen->outputs->next) return CScreen_nothing;
+    for (const Global *output = screen->outputs; isCover && screen->layers && output; output = output->next)
+        if (!isShownOn(screen, output)) return CScreen_nothing;
     return screen->surfaces ? screen->kind : CScreen_nothing;
 }
 

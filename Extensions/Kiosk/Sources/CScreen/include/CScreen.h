@@ -2,6 +2,7 @@
 #define CSCREEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /// A connection to a Wayland compositor that shows pictures to the person at the device, and gets the person's input.
@@ -18,13 +19,24 @@ typedef enum {
 /// The height of a panel, in units of length.
 enum { CScreen_panelHeight = 120 };
 
+/// How a window of xdg-shell stands to those of other programs.
+typedef struct {
+    /// Whether it has the keyboard; and whether it also fills its output.
+    bool isActive, isCover;
+    /// Whether it was such a cover and then was none. The windows below may have been seen, so it never counts again.
+    bool hasFailed;
+} CScreen_Window;
+
+/// Adopts the states of xdg_toplevel that the compositor has sent.
+void CScreen_adapt(CScreen_Window *window, const uint32_t *states, size_t count);
+
 /// Called on the thread of `CScreen_run`.
 typedef struct {
     void *context;
     /// Calls `CScreen_show` and `CScreen_redraw` as needed. Returns the milliseconds until the next call without an
     /// event; -1 for none.
     int (*update)(void *context);
-    /// Draws a picture of `width` × `height` pixels (ARGB32), with `scale` pixels per unit of length.
+    /// Draws a picture of `width` × `height` pixels (RGB24 of Cairo), with `scale` pixels per unit of length.
     void (*draw)(void *context, unsigned char *pixels, int width, int height, int stride, int scale);
     /// A key was pressed: its symbol by xkbcommon, its text in UTF-8, and the time in milliseconds of the compositor's
     /// clock; 0 if unknown.
