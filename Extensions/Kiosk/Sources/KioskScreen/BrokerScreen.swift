@@ -1,4 +1,5 @@
 import Basics
+import CLinux
 package import DBus
 import FoundationEssentials
 @_spi(Extensions) package import SharedDevice
@@ -23,6 +24,8 @@ package struct BrokerScreen: Sendable {
     }
 
     /// Follows the broker until the task is cancelled.
+    ///
+    /// - Throws: ``SharedDeviceError`` if the broker refuses this program, because another one shows the screen.
     package func follow(_ screen: CompositorScreen) async throws {
         var backoff = Backoff(first: .milliseconds(250), longest: .seconds(2))
         var problem: String?
@@ -34,6 +37,9 @@ package struct BrokerScreen: Sendable {
             do throws(SharedDeviceError) {
                 let wait = shows == .lock ? Self.lockedWait : Self.wait
                 let next = try await broker.screen(shows: shows, revision: revision, wait: wait)
+                // Not earlier: a broker of the same user, on a session bus, can identify the calling program only while
+                // other processes may inspect it.
+                CLinux_keepMemoryPrivate()
                 if problem != nil { log("the broker responds again") }
                 problem = nil
                 backoff.reset()
@@ -44,6 +50,8 @@ package struct BrokerScreen: Sendable {
                 // Limits the rate of requests to a broker that responds at once.
                 if isSame, screen.shown == shows { try? await Task.sleep(until: begin + Self.settleTime) }
             } catch {
+                // Two programs that ask again and again would replace each other for ever.
+                if error.code == .notPermitted { throw error }
                 if problem != "\(error)" { log("\(error); trying again") }
                 problem = "\(error)"
                 revision = nil
@@ -53,7 +61,7 @@ package struct BrokerScreen: Sendable {
         }
     }
 
-    /// Does what the person wants. A refusal is shown.
+    /// Does what the person wants. The refusal of a sign-in is shown.
     package func carryOut(_ request: ScreenRequest, on screen: CompositorScreen) async {
         let application = BrokerProtocol.screenIdentifier
         var refusal: SharedDeviceError?
@@ -69,6 +77,11 @@ package struct BrokerScreen: Sendable {
             refusal = error
             log("\(error)")
         }
-        screen.change { [refusal] in $0.finish(refusal) }
+        screen.change { [refusal] in
+            switch request {
+            case .stay: $0.finishStay()
+            case .signIn: $0.finish(refusal, now: .now)
+            }
+        }
     }
 }

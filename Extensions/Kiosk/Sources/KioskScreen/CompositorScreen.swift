@@ -137,7 +137,7 @@ package final class CompositorScreen: Sendable {
 
     /// Returns the milliseconds until the next call.
     private func update() -> CInt {
-        let (wanted, isNew, releases) = state.withLock { state in
+        let (wanted, content, isTimed, isNew, releases) = state.withLock { state in
             state.screen.tick(.now)
             let picture = state.screen.picture(texts, now: .now)
             let isNew = picture != state.drawn
@@ -145,16 +145,17 @@ package final class CompositorScreen: Sendable {
             // This program does not know whether a lock of its last run is there. Only the broker may end that lock.
             let releases = state.screen.hasAnswer && state.needsRelease
             if releases { state.needsRelease = false }
-            return (picture.kind, isNew, releases)
+            return (picture.kind, state.screen.shown, state.screen.isTimed, isNew, releases)
         }
         let kind = wanted == .cover ? CScreen_cover : wanted == .panel ? CScreen_panel : CScreen_nothing
         if releases, kind != CScreen_cover { CScreen_release(screen) }
         CScreen_show(screen, kind)
         if isNew { CScreen_redraw(screen) }
         let isShown = CScreen_shown(screen) == kind
-        state.withLock { $0.shown = isShown ? $0.screen.shown : .nothing }
+        // Not the content of the present state, which the compositor may not show yet.
+        state.withLock { $0.shown = isShown ? content : .nothing }
         // For the countdown, and for the next attempt after a refusal.
-        return wanted == .nothing ? -1 : 500
+        return isTimed ? 500 : -1
     }
 
     private func draw(_ pixels: UnsafeMutablePointer<UInt8>, _ width: Int, _ height: Int, stride: Int, scale: Int) {

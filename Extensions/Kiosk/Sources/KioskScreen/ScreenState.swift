@@ -18,6 +18,8 @@ package struct ScreenState: Sendable, Hashable {
 
     /// How long entered text stays without a further key.
     static let patience = Duration.seconds(30)
+    /// How long the sign-in makes room for the person's app.
+    static let roomForApp = Duration.seconds(60)
 
     /// Whether to ask for a badge while no person is signed in.
     package let asksForBadge: Bool
@@ -31,9 +33,14 @@ package struct ScreenState: Sendable, Hashable {
     /// The number of the badge whose PIN is asked for.
     private var badge: String?
     private var lastKey = ContinuousClock.now
-    /// Whether the broker checks what was entered.
-    private var isBusy = false
+    /// What was shown when the person entered what the broker checks now.
+    private var cover: ScreenContent?
+    /// Whether the broker is being told that the person stays.
+    private var isStaying = false
     private var problem: SharedDeviceError?
+    private var problemSince = ContinuousClock.now
+    /// Until when the person does not want to see what the broker shows.
+    private var hiddenUntil: ContinuousClock.Instant?
 
     package init(asksForBadge: Bool) { self.asksForBadge = asksForBadge }
 
@@ -49,10 +56,12 @@ package struct ScreenState: Sendable, Hashable {
         isReachable = true
         // A day is more than any countdown.
         end = order.end.map { now + .seconds(min(max($0.at.timeIntervalSince(time), 0), 86400)) }
-        if order.show != self.order.show || order.username != self.order.username {
+        let isOther = order.show != self.order.show || order.username != self.order.username
+        if isOther || order.end?.reason != self.order.end?.reason { hiddenUntil = nil }
+        if isOther {
             forget()
             // A refusal may come just after the end of the session that it is about.
-            if !isBusy, order.show != .signIn { problem = nil }
+            if !isBusy, order.show != .signIn, order.show != .cleanup { problem = nil }
         }
         self.order = order
     }
@@ -63,11 +72,15 @@ package struct ScreenState: Sendable, Hashable {
         if order.show == .warning { order.show = .nothing }
     }
 
-    /// Ends the wait for the broker's response to a request, and shows its refusal.
-    package mutating func finish(_ refusal: SharedDeviceError?) {
-        isBusy = false
+    /// Ends the wait for the broker's response to a sign-in, and shows its refusal.
+    package mutating func finish(_ refusal: SharedDeviceError?, now: ContinuousClock.Instant) {
+        cover = nil
         problem = refusal
+        problemSince = now
     }
+
+    /// Ends the wait for the broker's response to ``ScreenRequest/stay``. The warning says whether it was refused.
+    package mutating func finishStay() { isStaying = false }
 
     // MARK: The person
 
@@ -78,10 +91,15 @@ package struct ScreenState: Sendable, Hashable {
         tick(now)
         lastKey = now
         switch shown {
-        case .nothing: return nil
+        case .nothing, .cleanup: return nil
         case .warning:
-            guard canStay, !isBusy else { return nil }
-            isBusy = true
+            // A warning in a window covers the person's work.
+            guard canStay else {
+                hiddenUntil = now + .seconds(86400)
+                return nil
+            }
+            guard !isStaying else { return nil }
+            isStaying = true
             return .stay
         case .lock, .signIn: break
         }
@@ -92,6 +110,7 @@ package struct ScreenState: Sendable, Hashable {
             // A badge reader types no control characters, and a password has none.
             if text.unicodeScalars.allSatisfy(\.isPrintable) { entry.append(text, at: time) }
         case .erase where !entry.isEmpty: entry.erase()
+        case .escape where canHide: hiddenUntil = now + Self.roomForApp
         case .erase, .escape: forget()
         case .enter: return enter(at: time)
         }
@@ -102,27 +121,32 @@ package struct ScreenState: Sendable, Hashable {
         guard !entry.isEmpty else { return nil }
         let (text, isBadge) = entry.take(at: time)
         problem = nil
-        // On the sign-in screen, a person may also type the number.
-        if isBadge && takesBadges || shown == .signIn && badge == nil {
+        // Where the broker names no person, a person may also type the number.
+        if isBadge && takesBadges || badge == nil && person == nil {
             badge = text
             return nil
         }
-        isBusy = true
+        cover = shown
         if let badge {
             self.badge = nil
             return .signIn(.badge(number: badge, pin: text))
         }
         let isPIN = (4...12).contains(text.utf8.count) && text.utf8.allSatisfy { (0x30...0x39).contains($0) }
-        let username = order.username ?? ""
+        let username = person ?? ""
         return .signIn(
             isPIN ? .pin(username: username, pin: text) : .password(username: username, password: text)
         )
     }
 
-    /// Forgets text whose person has left.
+    /// Forgets the text and the refusal of a person who has left.
     package mutating func tick(_ now: ContinuousClock.Instant) {
         if now - lastKey > Self.patience { forget() }
+        if now - problemSince > Self.patience { problem = nil }
+        if let hiddenUntil, now >= hiddenUntil { self.hiddenUntil = nil }
     }
+
+    /// Whether time alone changes what is shown.
+    package var isTimed: Bool { hiddenUntil != nil || shown != .nothing }
 
     private mutating func forget() {
         entry.clear()
@@ -133,9 +157,17 @@ package struct ScreenState: Sendable, Hashable {
 
     /// What is shown; the sign-in only if it is wanted.
     package var shown: ScreenContent {
-        order.show == .signIn && !(asksForBadge && takesBadges) ? .nothing : order.show
+        let isHidden = hiddenUntil != nil || order.show == .signIn && !(asksForBadge && takesBadges)
+        let show = isHidden ? .nothing : order.show
+        // While the broker checks what was entered, the apps may still show the data of the person before.
+        return show == .nothing || show == .warning ? cover ?? show : show
     }
 
+    private var isBusy: Bool { cover != nil }
+    /// The person who may come back.
+    private var person: String? { order.show == .lock ? order.username : nil }
+    /// Whether a person without a badge may go on to the app.
+    private var canHide: Bool { shown == .signIn && entry.isEmpty && badge == nil }
     private var canStay: Bool { order.end?.reason == .inactivity }
     private var takesBadges: Bool { order.signInMethods.contains(.badge) }
     /// The person's name, of a length that fits.
@@ -151,22 +183,26 @@ package struct ScreenState: Sendable, Hashable {
             picture.add(.text, texts["screen.ending.\(reason.rawValue)", ["time": countdown(now)]])
             if canStay { picture.add(.button, texts["ending.stay"]) }
             return picture
-        case .lock: picture.add(.title, badge == nil ? name : texts["screen.badge.read"])
-        case .signIn: picture.add(.title, texts[badge == nil ? "signIn" : "screen.badge.read"])
+        case .cleanup: break
+        case .lock where badge == nil: if person != nil { picture.add(.title, name) }
+        case .lock, .signIn: picture.add(.title, texts[badge == nil ? "signIn" : "screen.badge.read"])
         }
         picture.kind = .cover
-        let isPIN = badge != nil || shown == .lock
-        picture.hasKeys = isPIN && !isBusy
+        let isPIN = !isBusy && (badge != nil || person != nil)
+        picture.hasKeys = isPIN
         if isBusy {
             picture.add(.text, texts["screen.busy"])
+        } else if shown == .cleanup {
+            picture.add(.text, texts["screen.cleanup"])
         } else {
-            let sentence = badge != nil ? "screen.pin" : shown == .lock ? "screen.return" : "screen.badge"
-            picture.add(.text, texts[sentence])
+            let sentence = badge != nil ? "screen.pin" : person != nil ? "screen.return" : "screen.badge"
+            picture.add(.text, texts[takesBadges || isPIN ? sentence : "screen.busy"])
             if isPIN || !entry.isEmpty { picture.lines.append(.init(.field, "", dots: min(entry.count, 16))) }
         }
         if let problem, isReachable { picture.add(.problem, words(problem, texts)) }
         if !isReachable { picture.add(.problem, texts["screen.unreachable"]) }
-        guard shown == .lock, badge == nil else { return picture }
+        if canHide, !isBusy { picture.add(.hint, texts["screen.escape"]) }
+        guard person != nil, badge == nil else { return picture }
         if end != nil { picture.add(.hint, texts["screen.ending.lock", ["time": countdown(now)]]) }
         if takesBadges { picture.add(.hint, texts["screen.other", ["name": name]]) }
         return picture

@@ -12,7 +12,7 @@ struct ScreenDrawingTests {
     /// The pictures with the most text.
     private func pictures(_ language: Language) -> [ScreenPicture] {
         let texts = Texts(language)
-        return [ScreenContent.warning, .lock, .signIn].flatMap { show in
+        return [ScreenContent.warning, .lock, .signIn, .cleanup].flatMap { show in
             [SessionEnd.Reason.inactivity, .longestSession].map { reason in
                 var state = ScreenState(asksForBadge: true)
                 let answer = ScreenAnswer(
@@ -26,7 +26,7 @@ struct ScreenDrawingTests {
                 state.take(answer, time: Date(), now: now)
                 if reason == .inactivity {
                     _ = state.press(.text("1234"), at: nil, now: now)
-                    state.finish(SharedDeviceError(.userNotAllowed, attempted: "sign in", message: ""))
+                    state.finish(SharedDeviceError(.userNotAllowed, attempted: "sign in", message: ""), now: now)
                 }
                 return state.picture(texts, now: now)
             }

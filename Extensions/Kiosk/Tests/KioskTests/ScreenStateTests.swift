@@ -68,7 +68,11 @@ struct ScreenStateTests {
             return
         }
         #expect(state.press(.text("x"), at: 2, now: now) == nil, "one request at a time")
-        state.finish(nil)
+        // The wait for that response hinders no sign-in.
+        var lock = state
+        lock.take(answer(.lock), time: time, now: now)
+        #expect(type("2468", every: 150, &lock) != nil)
+        state.finishStay()
         #expect(state.press(.text("x"), at: 3, now: now) != nil)
     }
 
@@ -77,6 +81,13 @@ struct ScreenStateTests {
         var state = state(.warning, reason: .shiftEnd)
         #expect(lines(state) == ["The shift ends: you will be signed out in 1:15. Save your work."])
         #expect(state.press(.enter, at: 1, now: now) == nil)
+        // Where it is a window, it is above the person's work.
+        #expect(state.shown == .nothing, "any key hides it")
+        state.tick(now + .seconds(100))
+        state.take(answer(.warning, reason: .shiftEnd), time: time, now: now)
+        #expect(state.shown == .nothing)
+        state.take(answer(.warning, reason: .longestSession), time: time, now: now)
+        #expect(state.shown == .warning)
     }
 
     @Test(
@@ -126,11 +137,60 @@ struct ScreenStateTests {
     @Test("a number may be typed by hand on the sign-in screen, and Escape goes back")
     func typedBadge() {
         var state = state(.signIn)
-        #expect(lines(state) == ["Sign in", "Hold your badge to the reader."])
+        #expect(lines(state) == ["Sign in", "Hold your badge to the reader.", "Esc: sign in in the app"])
         #expect(type("04A1B2C3", every: 200, &state) == nil)
         #expect(lines(state).first == "Badge read")
         _ = state.press(.escape, at: 9, now: now)
         #expect(lines(state).first == "Sign in")
+    }
+
+    @Test("Escape on the empty sign-in makes room for the app for a minute, or until something else is shown")
+    func roomForApp() {
+        var state = state(.signIn)
+        #expect(state.press(.escape, at: 1, now: now) == nil)
+        #expect(state.shown == .nothing && state.isTimed)
+        state.tick(now + .seconds(59))
+        #expect(state.shown == .nothing)
+        state.tick(now + .seconds(61))
+        #expect(state.shown == .signIn)
+        _ = state.press(.escape, at: 2, now: now)
+        state.take(answer(.lock), time: time, now: now)
+        #expect(state.shown == .lock)
+        _ = state.press(.escape, at: 3, now: now)
+        #expect(state.shown == .lock, "Escape hides no lock")
+    }
+
+    @Test("during a cleanup the screen is covered, and takes no text")
+    func cleanup() {
+        var state = state(.cleanup, asksForBadge: false)
+        #expect(state.shown == .cleanup && state.picture(texts, now: now).kind == .cover)
+        #expect(lines(state) == ["One moment: the last person's data is being deleted."])
+        #expect(type("04A1B2C3", every: 20, &state) == nil)
+        state.take(answer(.lock), time: time, now: now)
+        #expect(lines(state).first == "Ada Lovelace")
+    }
+
+    @Test("the cover stays until the broker has responded to another person's sign-in")
+    func coverDuringSignIn() {
+        var state = state(.lock, asksForBadge: false)
+        _ = type("04A1B2C3", every: 20, &state)
+        _ = type("2468", every: 150, &state)
+        for show in [ScreenContent.cleanup, .signIn, .nothing] {
+            state.take(answer(show), time: time, now: now)
+            #expect(state.picture(texts, now: now).kind == .cover, "\(show)")
+            #expect(lines(state).contains("One moment, please.") && !lines(state).contains("Ada Lovelace"), "\(show)")
+        }
+        state.finish(nil, now: now)
+        #expect(state.shown == .nothing)
+    }
+
+    @Test("a lock without a name asks for a badge only")
+    func unnamedLock() {
+        var state = ScreenState(asksForBadge: false)
+        state.take(ScreenAnswer(revision: 1, show: .lock, signInMethods: [.badge]), time: time, now: now)
+        #expect(lines(state) == ["Hold your badge to the reader."])
+        #expect(type("04A1B2C3", every: 200, &state) == nil)
+        #expect(fields(type("2468", every: 150, &state)) == ["badge": "04A1B2C3", "pin": "2468"])
     }
 
     @Test("what was typed is never on the screen")
@@ -168,15 +228,18 @@ struct ScreenStateTests {
         #expect(state.press(.enter, at: nil, now: now) == nil)
     }
 
-    @Test("a refusal is shown until the next key, and input waits for the broker's response")
+    @Test("a refusal is shown until the next key or 30 seconds, and input waits for the broker's response")
     func refusal() {
         var state = state(.lock)
         _ = type("2468", every: 150, &state)
         #expect(type("1357", every: 150, &state) == nil)
-        state.finish(SharedDeviceError(.authenticationFailed, attempted: "sign in", message: "secret detail"))
+        state.finish(SharedDeviceError(.authenticationFailed, attempted: "sign in", message: "secret detail"), now: now)
         #expect(lines(state).contains("That was not correct. Please try again."))
         state.take(answer(.lock), time: time, now: now)
         #expect(lines(state).contains("That was not correct. Please try again."))
+        var later = state
+        later.tick(now + .seconds(31))
+        #expect(!lines(later).contains("That was not correct. Please try again."))
         _ = state.press(.text("1"), at: nil, now: now)
         #expect(!lines(state).contains("That was not correct. Please try again."))
     }
