@@ -15,6 +15,7 @@ struct ScreenSessionTests {
             var signIns: [[String: String]] = []
             var reports = 0
             var refusal: String?
+            var isReplaced = false
         }
 
         private final class Shared: Sendable { let state = Mutex(State()) }
@@ -31,7 +32,10 @@ struct ScreenSessionTests {
             )
             let screen = DBusInterface.Method("GetScreen", in: [request], out: [response]) {
                 let fields = $0.arguments.first?.fieldsValue ?? [:]
-                return shared.state.withLock { state in
+                return try shared.state.withLock { state in
+                    if state.isReplaced {
+                        throw MethodFailure(name: BrokerProtocol.errorPrefix + "not_permitted", message: "another one")
+                    }
                     state.shows.append(fields["shows"]?.stringValue ?? "")
                     return [.fields(state.answer.fields)]
                 }
@@ -70,6 +74,8 @@ struct ScreenSessionTests {
                 state.refusal = refusal
             }
         }
+
+        func replace() { shared.state.withLock { $0.isReplaced = true } }
 
         func close() { connection.close() }
     }
@@ -138,6 +144,16 @@ struct ScreenSessionTests {
         let next = try await StandInBroker(bus)
         next.show(.lock)
         try await eventually("it still shows the lock") { next.state.shows.first == "lock" }
+    }
+
+    @Test("a program that another one has replaced ends with a status of its own")
+    func replaced() async throws {
+        let program = try await start()
+        broker.show(.lock)
+        try await confirmed(.lock)
+        broker.replace()
+        #expect(await program.exitStatus() == EX_NOPERM)
+        #expect(program.errorText.contains("another one"), "\(program.errorText)")
     }
 
     @Test("a warning takes no keys from the person's program, and the sign-in is shown if it is wanted")
