@@ -70,7 +70,7 @@ let package = Package(
         .testTarget(
             name: "KioskTests",
             dependencies: [
-                "KioskScreen", "SeatInput", "shared-device-activity", "shared-device-screen",
+                "CScreen", "KioskScreen", "SeatInput", "shared-device-activity", "shared-device-screen",
                 root("SharedDeviceTestKit"), root("shared-device"), root("shared-device-broker"),
             ],
             path: "Tests/KioskTests"
