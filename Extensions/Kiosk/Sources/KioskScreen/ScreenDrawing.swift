@@ -19,7 +19,7 @@ package enum ScreenDrawing {
     /// The smallest factor of text that does not fit otherwise.
     private static let leastFactor = 0.6
 
-    /// Draws into memory of ARGB32 pixels.
+    /// Draws into memory of pixels without transparency, of 32 bits each.
     ///
     /// - Returns: whether all text fits.
     @discardableResult package static func draw(
@@ -32,7 +32,7 @@ package enum ScreenDrawing {
     ) -> Bool {
         let surface = cairo_image_surface_create_for_data(
             pixels,
-            CAIRO_FORMAT_ARGB32,
+            CAIRO_FORMAT_RGB24,
             CInt(width),
             CInt(height),
             CInt(stride)
