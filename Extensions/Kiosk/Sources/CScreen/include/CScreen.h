@@ -36,7 +36,8 @@ typedef struct {
     /// Calls `CScreen_show` and `CScreen_redraw` as needed. Returns the milliseconds until the next call without an
     /// event; -1 for none.
     int (*update)(void *context);
-    /// Draws a picture of `width` × `height` pixels of 32 bits without transparency, with `scale` pixels per unit of length.
+    /// Draws a picture of `width` × `height` pixels of 32 bits without transparency, with `scale` pixels per unit of
+    /// length.
     void (*draw)(void *context, unsigned char *pixels, int width, int height, int stride, int scale);
     /// A key was pressed: its symbol by xkbcommon, its text in UTF-8, and the time in milliseconds of the compositor's
     /// clock; 0 if unknown.
