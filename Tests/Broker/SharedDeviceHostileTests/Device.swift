@@ -153,6 +153,14 @@ final class Device {
         _ = try await control.signout(with: account)
     }
 
+    /// Reports the cleanup of the last session. Without it, the record of this app would grow with each session, and
+    /// with it the time of each request.
+    func cleanUp() async throws {
+        var changes = control.accountChanges.makeAsyncIterator()
+        guard let change = await changes.next(), change.current == nil else { return }
+        try await control.cleanupDone(change)
+    }
+
     /// Whether the sign-out is committed. While the disk hangs, a sign-out is answered before that.
     func isSignOutWritten() async throws -> Bool {
         let arguments = ["status", "--json", "--state", state, "--bus", bus.address]

@@ -142,7 +142,9 @@ struct BrokerHostileTests {
                 signIns.append(.now - start)
                 let middle = ContinuousClock.now
                 try await device.signOut()
-                return .now - middle
+                let took = ContinuousClock.now - middle
+                try await device.cleanUp()
+                return took
             }
         } while .now < end
         signOuts.sort()
