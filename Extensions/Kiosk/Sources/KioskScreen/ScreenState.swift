@@ -33,13 +33,13 @@ package struct ScreenState: Sendable, Hashable {
     /// The number of the badge whose PIN is asked for.
     private var badge: String?
     private var lastKey = ContinuousClock.now
-    /// What was shown when the person entered what the broker checks now.
+    /// While the broker checks a sign-in: the content on which the person entered it.
     private var cover: ScreenContent?
     /// Whether the broker is being told that the person stays.
     private var isStaying = false
     private var problem: SharedDeviceError?
     private var problemSince = ContinuousClock.now
-    /// Until when the person does not want to see what the broker shows.
+    /// How long the person has hidden the content.
     private var hiddenUntil: ContinuousClock.Instant?
 
     package init(asksForBadge: Bool) { self.asksForBadge = asksForBadge }

@@ -10,7 +10,7 @@ import FoundationEssentials
     case warning
     /// Only the person of the session may go on.
     case lock
-    /// Nobody is signed in, and the last person's data is still being deleted.
+    /// No person is signed in, and the next sign-in waits for a cleanup.
     case cleanup
     /// No person is signed in.
     case signIn
