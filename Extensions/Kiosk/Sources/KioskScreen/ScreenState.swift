@@ -39,7 +39,7 @@ package struct ScreenState: Sendable, Hashable {
     private var isStaying = false
     private var problem: SharedDeviceError?
     private var problemSince = ContinuousClock.now
-    /// How long the person has hidden the content.
+    /// Until when the person has hidden the content.
     private var hiddenUntil: ContinuousClock.Instant?
 
     package init(asksForBadge: Bool) { self.asksForBadge = asksForBadge }

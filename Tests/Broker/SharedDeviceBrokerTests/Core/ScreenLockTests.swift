@@ -442,6 +442,25 @@ struct ScreenLockTests {
         #expect(device.state.facts.lock == nil)
     }
 
+    @Test("while a restarted broker has no valid configuration, the screen keeps its lock")
+    func restartWithoutConfiguration() {
+        device.configure { $0.isConfigured = false }
+        device.restart(afterPowerCut: false)
+        device.expectSignedIn()
+        #expect(device.state.screen.content.show == .lock)
+    }
+
+    @Test("a sign-in of another person that took too long to check ends no locked session")
+    func anotherPersonIsLate() throws {
+        try lock()
+        device.holdsProvider = true
+        let number = signIn("grace")
+        stayLocked(for: 30)
+        device.letProviderAnswer()
+        device.expectRefused(number, .requestAbandoned)
+        device.expectPerson("ada", signedOutBy: [])
+    }
+
     @Test("after a restart of the broker the screen program keeps the session, and its person unlocks it")
     func restartWithScreen() throws {
         device.restart(afterPowerCut: false)
