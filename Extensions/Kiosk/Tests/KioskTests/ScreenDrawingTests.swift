@@ -51,7 +51,8 @@ struct ScreenDrawingTests {
                 scale: size.scale
             )
             #expect(fits, "\(language), \(size): \(picture.lines.map(\.text))")
-            #expect(Set(pixels).count > 4, "nothing is drawn")
+            let values = Set(stride(from: 0, to: pixels.count, by: 101).map { pixels[$0] })
+            #expect(values.count > 4, "nothing is drawn")
         }
     }
 

@@ -116,7 +116,7 @@ struct ScreenSessionTests {
     @Test("a lock is confirmed, takes a badge and a PIN, and goes")
     func lock() async throws {
         let program = try await start()
-        #expect(program.errorText.contains("the lock by "), "\(program.errorText)")
+        try await eventually("the ways to show are named") { program.errorText.contains("the lock by ") }
         broker.show(.lock, refusal: "authentication_failed")
         try await confirmed(.lock)
         try await type("1357")
@@ -159,7 +159,7 @@ struct ScreenSessionTests {
     @Test("a warning takes no keys from the person's program, and the sign-in is shown if it is wanted")
     func panels() async throws {
         let program = try await start("--sign-in")
-        #expect(program.errorText.contains("warnings by zwlr_layer_shell_v1"), "\(program.errorText)")
+        try await eventually("the way to warn is named") { program.errorText.contains("warnings by zwlr_layer_shell_v1") }
         broker.show(.warning)
         try await confirmed(.warning)
         try await type("1")
