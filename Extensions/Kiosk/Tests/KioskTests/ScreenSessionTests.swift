@@ -159,7 +159,9 @@ struct ScreenSessionTests {
     @Test("a warning takes no keys from the person's program, and the sign-in is shown if it is wanted")
     func panels() async throws {
         let program = try await start("--sign-in")
-        try await eventually("the way to warn is named") { program.errorText.contains("warnings by zwlr_layer_shell_v1") }
+        try await eventually("the way to warn is named") {
+            program.errorText.contains("warnings by zwlr_layer_shell_v1")
+        }
         broker.show(.warning)
         try await confirmed(.warning)
         try await type("1")
