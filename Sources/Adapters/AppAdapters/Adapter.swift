@@ -10,8 +10,9 @@ import Synchronization
 /// lets the program run again.
 ///
 /// All of it is one step of the cleanup, and each part is idempotent: after a crash the whole step runs again.
-/// ``SharedDeviceApplication`` keeps the record of pending cleanups, and the broker counts the app from each sign-in
-/// on.
+/// ``SharedDeviceApplication`` keeps the record of pending cleanups. The broker counts an app with an adapter's manifest
+/// from each sign-in on. It counts `shared-device run` from its request for the account; after a session without such a
+/// request, the data is deleted as well, and nothing is reported.
 package final class Adapter: Sendable {
     /// A point at which tests intervene.
     package enum Checkpoint: Sendable, Equatable {
@@ -70,7 +71,9 @@ package final class Adapter: Sendable {
     package func follow(_ application: SharedDeviceApplication) async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
         try cleanup.register("adapter") { _ in try await self.cleanUp() }
-        await application.follow(cleanup) { try await self.show($0) }
+        await application.follow(cleanup, afterMissedSession: { _ = try await self.cleanUp() }) {
+            try await self.show($0)
+        }
     }
 
     /// Restarts a program that exited by itself, if it may run now. It may not while a cleanup is pending, nor before

@@ -63,6 +63,27 @@ struct RunCommandTests {
         try await waitUntilRunning(app, times: 2)
     }
 
+    @Test("a session that begins and ends while the command hangs leaves no data")
+    func missedSession() async throws {
+        let (device, app) = try await device(
+            #"echo running; while :; do [ -e {home}/go ] && echo marker-of-ada >"$HOME/secret"; sleep 0.05; done"#,
+            ["--start", "always"]
+        )
+        try await waitUntilRunning(app)
+        let command = try #require(app.processIdentifier)
+        kill(command, SIGSTOP)
+        defer { kill(command, SIGCONT) }
+        try await device.signIn("ada")
+        try writeFile("", to: "\(app.home)/go")
+        try await eventually("Ada's data is stored") { exists("\(app.home)/private/home/secret") }
+        try FileManager.default.removeItem(atPath: "\(app.home)/go")
+        // Ends at the deadline, because the command does not respond.
+        _ = try await device.signOut(deadline: .seconds(1))
+        kill(command, SIGCONT)
+        try await waitUntilRunning(app, times: 2)
+        #expect(try app.findings(of: ["marker-of-ada"]).isEmpty)
+    }
+
     @Test("after a kill, the next start ends a program with an overwritten environment")
     func overwrittenVariables() async throws {
         let directory = try TemporaryDirectory("overwritten-variables")

@@ -96,7 +96,19 @@ extension SharedDeviceApplication {
         _ cleanup: CleanupCoordinator,
         _ handler: @escaping (AccountState) async throws -> Void
     ) async {
-        var follower = AccountFollower(self, cleanup, handler)
+        await follow(cleanup, afterMissedSession: nil, handler)
+    }
+
+    /// As ``follow(_:_:)``, for a program that stores data of the person who works without asking for the account.
+    ///
+    /// - Parameter afterMissedSession: removes the data of sessions that began and ended between two responses of the
+    ///   broker, so that this app never learned of them. While it throws, the screen stays hidden.
+    @_spi(Extensions) public func follow(
+        _ cleanup: CleanupCoordinator,
+        afterMissedSession: (@Sendable () async throws -> Void)?,
+        _ handler: @escaping (AccountState) async throws -> Void
+    ) async {
+        var follower = AccountFollower(self, cleanup, afterMissedSession, handler)
         await follower.run()
     }
 }
@@ -108,8 +120,11 @@ extension SharedDeviceApplication {
 struct AccountFollower {
     private let application: SharedDeviceApplication
     private let cleanup: CleanupCoordinator
+    private let afterMissedSession: (@Sendable () async throws -> Void)?
     private let handler: (AccountState) async throws -> Void
     private var backoff: Backoff
+    /// The last change after which no data of an ended session is left; `nil` before the first response.
+    private var epoch: UInt64?
     /// The last state that the handler accepted; `nil` if the handler failed.
     private var told: AccountState?
     /// The error of the last attempt to hide the screen; `nil` if it succeeded.
@@ -118,10 +133,12 @@ struct AccountFollower {
     init(
         _ application: SharedDeviceApplication,
         _ cleanup: CleanupCoordinator,
+        _ afterMissedSession: (@Sendable () async throws -> Void)?,
         _ handler: @escaping (AccountState) async throws -> Void
     ) {
         self.application = application
         self.cleanup = cleanup
+        self.afterMissedSession = afterMissedSession
         self.handler = handler
         backoff = Backoff(first: cleanup.options.firstWait, longest: cleanup.options.longestWait)
     }
@@ -136,9 +153,10 @@ struct AccountFollower {
                 continue
             case .success(let change) where change.previousAccounts.isEmpty:
                 await cleanup.discardJournal(application)
-                if await show(change.current) { continue }
+                if await cleanMissedSessions(before: change.epoch), await show(change.current) { continue }
             case .success(let change):
                 if await clean(change) {
+                    epoch = change.epoch
                     changes.askAgain()
                     continue
                 }
@@ -161,6 +179,21 @@ struct AccountFollower {
             await hide(.cleanupFailed(error))
             return false
         }
+    }
+
+    /// Each change of the account has the next number, so a gap is a session of which this app was not told.
+    private mutating func cleanMissedSessions(before epoch: UInt64) async -> Bool {
+        if let afterMissedSession, let known = self.epoch, epoch != known, epoch != known + 1 {
+            await hide(.changing)
+            do {
+                try await afterMissedSession()
+            } catch {
+                await hide(.appFailed("\(error)"))
+                return false
+            }
+        }
+        self.epoch = epoch
+        return true
     }
 
     private mutating func show(_ account: Account?) async -> Bool {
