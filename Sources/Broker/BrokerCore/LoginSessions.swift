@@ -199,8 +199,7 @@ package struct SeatLogin: Sendable, Equatable {
 
     /// The user of an account that comes from a login; `nil` for an account of an identity provider.
     package static func user(of account: Account) -> UInt32? {
-        let parts = account.identifier.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let first = parts.first, first.hasPrefix(prefix) else { return nil }
-        return UInt32(first.dropFirst(prefix.count))
+        guard account.identifier.hasPrefix(prefix) else { return nil }
+        return UInt32(account.identifier.dropFirst(prefix.count).prefix { $0 != "." })
     }
 }

@@ -30,6 +30,8 @@ package struct AppEligibility: Sendable {
     private let lists: AppLists
     private let requiresEnrolment: Bool
     private let manifests: [AppManifest]
+    /// The manifests by identifier.
+    private let known: [String: AppManifest]
     private let requiresProof: Bool
     private let requiresCleanup: Bool
 
@@ -49,6 +51,7 @@ package struct AppEligibility: Sendable {
         self.requiresEnrolment = requiresEnrolment
         self.requiresProof = requiresProof
         self.manifests = manifests
+        known = Dictionary(manifests.map { ($0.identifier, $0) }) { first, _ in first }
     }
 
     /// Combinations of lists and manifests that are probably mistakes, one per line.
@@ -113,7 +116,7 @@ package struct AppEligibility: Sendable {
             .map { Self.key(credentials, $0) }
     }
 
-    func manifest(of identifier: String) -> AppManifest? { manifests.first { $0.identifier == identifier } }
+    func manifest(of identifier: String) -> AppManifest? { known[identifier] }
 
     /// The app of a caller. Without a manifest, each program and user is a separate app.
     private func identity(

@@ -33,7 +33,11 @@ struct Wakeups: Sendable {
         var decisions = remindIfDue(facts)
         guard !starts.isEmpty else { return decisions }
         let due = starts.filter { $0.value.next.map { $0 <= facts.now.uptime } ?? false }
-        for app in due.keys.sorted() { decisions += start(app, facts) }
+        guard !due.isEmpty else { return decisions }
+        let debtors = Set(facts.ledger.debtors.map(\.app))
+        for app in due.keys.sorted() {
+            if debtors.contains(app) { decisions += start(app, facts) } else { starts[app] = nil }
+        }
         return decisions
     }
 
@@ -75,7 +79,7 @@ struct Wakeups: Sendable {
         Set(facts.ledger.debtors.map(\.app)).sorted().flatMap { startDebtor($0, facts) }
     }
 
-    /// Starts the app by its bus name. An app without a bus name has to start by itself.
+    /// Starts the app, which owes a cleanup, by its bus name. An app without a bus name has to start by itself.
     mutating func startDebtor(_ app: String, _ facts: Facts) -> [Decision] {
         guard starts[app] == nil, busName(of: app, facts) != nil else { return [] }
         starts[app] = Start()
@@ -83,7 +87,7 @@ struct Wakeups: Sendable {
     }
 
     private mutating func start(_ app: String, _ facts: Facts) -> [Decision] {
-        guard facts.ledger.debtors.contains(where: { $0.app == app }), let name = busName(of: app, facts) else {
+        guard let name = busName(of: app, facts) else {
             starts[app] = nil
             return []
         }
@@ -121,6 +125,6 @@ struct Wakeups: Sendable {
     }
 
     private func busName(of app: String, _ facts: Facts) -> String? {
-        facts.manifests.first { $0.identifier == app }?.busName
+        facts.eligibility.manifest(of: app)?.busName
     }
 }
