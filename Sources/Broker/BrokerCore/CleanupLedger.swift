@@ -474,12 +474,27 @@ extension CleanupLedger {
     /// app owes: an app that was given a later account is not late because of an earlier one alone.
     package func deadlines(_ deadline: Duration, at now: Moment) -> [Participant: Overdue] {
         var overdue: [Participant: Overdue] = [:]
-        for participant in debtors {
-            let owed = Set(owed(by: participant).map(\.epoch))
-            let ends = owed.map { sessions[$0]?.endedUptime ?? now.uptime }
-            overdue[participant] = Overdue(sessions: owed, due: (ends.max() ?? now.uptime) + deadline)
+        for number in unfinished {
+            let due = end(of: number, at: now) + deadline
+            for (participant, part) in parts[number] ?? [:] where part.progress?.isSettled == false {
+                let others = overdue[participant]
+                overdue[participant] = Overdue(
+                    sessions: (others?.sessions ?? []).union([number]),
+                    due: max(others?.due ?? due, due)
+                )
+            }
         }
         return overdue
+    }
+
+    /// When the earliest of the sessions with debts ended; `nil` if there is none. No deadline of ``deadlines(_:at:)``
+    /// counts from an earlier time.
+    func firstEnd(at now: Moment) -> Duration? {
+        unfinished.lazy.filter { sessions[$0]?.endedAt != nil }.map { end(of: $0, at: now) }.min()
+    }
+
+    private func end(of number: UInt64, at now: Moment) -> Duration {
+        sessions[number]?.endedUptime ?? now.uptime
     }
 
     /// Records that the program starts to clean up for the app.

@@ -31,10 +31,17 @@ struct Enforcement: Sendable {
     /// The apps that owe an enforceable cleanup, with their deadlines. Empty during a session or a sign-in, because
     /// enforcement would delete the present user's data with the earlier data.
     private func deadlines(_ facts: Facts) -> [Participant: CleanupLedger.Overdue] {
-        guard let deadline = facts.policy.cleanup.deadline else { return [:] }
-        guard facts.device.account == nil, facts.pending == nil else { return [:] }
+        guard let deadline = facts.policy.cleanup.deadline, isPossible(facts) else { return [:] }
         return facts.ledger.deadlines(deadline, at: facts.now).filter { isEnforceable($0.key, facts) }
     }
+
+    /// A time before which no app is late; `nil` if none can be. It is found without a search of the apps.
+    private func firstDeadline(_ facts: Facts) -> Duration? {
+        guard let deadline = facts.policy.cleanup.deadline, isPossible(facts) else { return nil }
+        return facts.ledger.firstEnd(at: facts.now).map { $0 + deadline }
+    }
+
+    private func isPossible(_ facts: Facts) -> Bool { facts.device.account == nil && facts.pending == nil }
 
     private func isEnforceable(_ participant: Participant, _ facts: Facts) -> Bool {
         facts.eligibility.manifest(of: participant.app)?.cleanup?.user.number == participant.user
@@ -42,12 +49,18 @@ struct Enforcement: Sendable {
 
     /// When the next app becomes late or is tried again.
     func next(_ facts: Facts) -> Duration? {
+        guard let first = firstDeadline(facts) else { return nil }
+        if first > facts.now.uptime { return first }
         let times = deadlines(facts).values.map(\.due) + failures.values.map(\.next)
         return times.filter { $0 > facts.now.uptime }.min()
     }
 
     /// Logs the apps that have become late, and has the waiting requests of enforcement programs checked.
     mutating func passTime(_ facts: Facts) -> [Decision] {
+        guard let first = firstDeadline(facts), first <= facts.now.uptime else {
+            (late, failures) = ([], [:])
+            return []
+        }
         let deadlines = deadlines(facts)
         let late = Set(deadlines.filter { $0.value.due <= facts.now.uptime }.keys)
         var decisions: [Decision] = late.isEmpty ? [] : [.checkWaiting]
