@@ -107,7 +107,9 @@ extension BrokerState {
             return try signOut(request, identifier, session, cause: participant.app)
         case .report: return report(request, participant)
         case .round: return round(request)
-        case .screen: apply(try screen.ask(request, participant, facts))
+        case .screen:
+            noteScreen()
+            apply(try screen.ask(request, participant, facts))
         case .activity:
             apply(automaticSignOut.noteActivity(facts))
             return .done
@@ -203,6 +205,7 @@ extension BrokerState {
     /// Returns the status at once if the caller's revision is out of date. Otherwise the request waits for a change.
     mutating func status(_ request: Request) -> Response? {
         guard case .status(let known, let patience) = request.call else { return .done }
+        noteProblems()
         let deadline = request.askedAt + patience
         if revision != known || deadline <= now.uptime { return .status(status) }
         wait(request, until: deadline, for: .status)

@@ -189,8 +189,8 @@ package struct BrokerState: Sendable {
             followSeat()
             finishSignIn()
             writeIfDue()
-            noteProblems()
-            noteScreen()
+            if waiting.isStatusAwaited { noteProblems() }
+            if screen.isConnected { noteScreen() }
             answerWaiting()
             apply(provider.ask(during: signIns.firstBegan(facts), facts))
         } while isTouched || isWriteDue
@@ -313,8 +313,8 @@ package struct BrokerState: Sendable {
     }
 
     /// Counts a change of the problems. The status contains them, and they appear and disappear without any other change
-    /// that would wake up the requests for the status.
-    private mutating func noteProblems() {
+    /// that would wake up the requests for the status. Called only while such a request waits, and for each new one.
+    mutating func noteProblems() {
         let next = presentProblems
         guard next != problems else { return }
         problems = next
@@ -322,7 +322,7 @@ package struct BrokerState: Sendable {
     }
 
     /// Counts a change of what should be on the screen. It follows from the facts, so it has no change of its own.
-    private mutating func noteScreen() { if screen.show(screenContent) { isTouched = true } }
+    mutating func noteScreen() { if screen.show(screenContent) { isTouched = true } }
 
     // MARK: Time
 

@@ -59,6 +59,8 @@ struct WaitingRequests: Sendable {
 
     var requests: [WaitingRequest] { [onDisk, others].flatMap(\.values) }
 
+    var isStatusAwaited: Bool { others.values.contains { if case .status = $0.reason { true } else { false } } }
+
     /// Removes the requests for which the condition holds, and returns them in the order of their numbers.
     mutating func remove(where condition: (WaitingRequest) -> Bool) -> [WaitingRequest] {
         let removed = requests.filter(condition).sorted { $0.request.number < $1.request.number }

@@ -447,7 +447,7 @@ struct ScreenLockTests {
         device.configure { $0.isConfigured = false }
         device.restart(afterPowerCut: false)
         device.expectSignedIn()
-        #expect(device.state.screen.content.show == .lock)
+        #expect(device.state.screenContent.show == .lock)
     }
 
     @Test("a sign-in of another person that took too long to check ends no locked session")
