@@ -27,12 +27,7 @@ extension BrokerState {
         return participant
     }
 
-    /// The app behind a refused caller, if it may no longer take part. Such an app still gets responses about its
-    /// debts, because it could never settle them otherwise.
-    func debtor(_ request: Request, _ caller: Caller) -> Participant? {
-        eligibility.identityOfRefused(caller.credentials, claiming: request.claimed)?.participant(of: caller.user)
-    }
-
+    /// Answers an app that may no longer take part about its debts, because it could never settle them otherwise.
     mutating func answerDebtor(
         _ request: Request,
         _ debtor: Participant,

@@ -72,7 +72,10 @@ extension BrokerState {
         do throws(Refusal) {
             participant = try identify(request, caller)
         } catch {
-            guard error.code == .appNotEligible, let debtor = debtor(request, caller) else { throw error }
+            guard error.code == .appNotEligible,
+                let app = eligibility.identityOfRefused(caller.credentials, claiming: request.claimed)
+            else { throw error }
+            let debtor = app.participant(of: caller.user)
             try facts.checkNotEnforced(debtor)
             return try answerDebtor(request, debtor, error)
         }
@@ -173,7 +176,7 @@ extension BrokerState {
                 apply(screen.leave(request.connection, facts))
                 throw error
             }
-            apply(screen.answer(request, participant, facts))
+            apply(screen.answer(request, participant, facts.lock, facts))
         case .log where isLate: return .log([])
         case .log(let writes) where writes == disk.logWrites: waiting[request.number] = entry
         case .log: apply(try administration.readLog(request, facts))

@@ -92,12 +92,9 @@ extension BrokerState {
     ///
     /// - Parameter token: The first token of the app that asks; a prompt gets none.
     mutating func begin(_ attempt: Attempt, _ account: Account, _ token: AccessToken?) throws(Refusal) {
-        if let signIn = attempt.provided {
-            guard policy.organisation != nil else { throw .noSuchPrompt }
-            try provider.checkLasts(signIn.record, since: attempt.beganAt, facts)
-        }
-        // The person may have been identified by a directory that is no longer configured.
+        // The person may have been identified by a directory or a provider that is no longer configured.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
+        if let signIn = attempt.provided { try provider.checkLasts(signIn.record, since: attempt.beganAt, facts) }
         if let session = attempt.prompt?.session { return try goOn(session, attempt, account, nil) }
         if let request = attempt.request, facts.hasCallerGivenUp(request) { throw .requestAbandoned }
         if let session = attempt.lockedSession { return try goOn(session, attempt, account, token) }
@@ -173,8 +170,7 @@ extension BrokerState {
 
     /// Acts on the provider's events about a sign-in whose session is now open.
     private mutating func heedHeard(since began: Duration) {
-        provider.askIfEventsWereLost(since: began, facts)
-        for event in provider.heardEvents(since: began) { apply(provider.heedHeard(event, facts)) }
+        for event in provider.heardEvents(since: began, facts) { apply(provider.heedHeard(event, facts)) }
     }
 
     /// Starts to commit the session of the account that signs in.

@@ -255,7 +255,7 @@ package struct BrokerState: Sendable {
             case .release(let participants):
                 guard !participants.isEmpty else { continue }
                 for participant in participants {
-                    facts.ledger.release(participant)
+                    facts.ledger.claim(participant, nil)
                     wakeups.claimEnded(of: participant.app, facts)
                 }
                 effects.append(.announce(modeChanged: false))

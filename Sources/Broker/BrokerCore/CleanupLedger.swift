@@ -167,11 +167,8 @@ package struct CleanupLedger: Sendable, Equatable {
     /// - Returns: Whether the ledger has changed.
     package mutating func hold(_ number: UInt64, by participant: Participant, on connection: String?) -> Bool {
         guard let session = sessions[number], session.outcome == nil else { return false }
-        let before = parts[number]?[participant]
-        var part = before ?? Part()
-        if let connection { part.connections.insert(connection) }
-        guard part != before else { return false }
-        change(number, participant) { $0 = part }
+        if let part = parts[number]?[participant], connection.map(part.connections.contains) ?? true { return false }
+        change(number, participant) { part in if let connection { part.connections.insert(connection) } }
         return true
     }
 
@@ -389,7 +386,7 @@ package struct CleanupLedger: Sendable, Equatable {
     }
 
     @discardableResult
-    mutating func completeIfSettled(_ number: UInt64) -> Bool {
+    private mutating func completeIfSettled(_ number: UInt64) -> Bool {
         guard let session = sessions[number], session.endedAt != nil, session.outcome != .complete,
             (parts[number] ?? [:]).values.allSatisfy({ $0.progress?.isSettled == true })
         else { return false }
@@ -413,7 +410,7 @@ package struct CleanupLedger: Sendable, Equatable {
         setSession(number, session)
     }
 
-    mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
+    private mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
         var part = parts[number]?[participant] ?? Part()
         body(&part)
         setPart(part, number, participant)
@@ -435,11 +432,6 @@ package struct CleanupLedger: Sendable, Equatable {
             listings[connection]?.remove(listing)
             if listings[connection]?.isEmpty == true { listings[connection] = nil }
         }
-    }
-
-    mutating func setClaim(_ participant: Participant, _ claim: Claim?) {
-        claims[participant] = claim
-        unsaved.insert(.claim(participant))
     }
 }
 
@@ -497,11 +489,12 @@ extension CleanupLedger {
         sessions[number]?.endedUptime ?? now.uptime
     }
 
-    /// Records that the program starts to clean up for the app.
-    package mutating func claim(_ participant: Participant, _ claim: Claim) { setClaim(participant, claim) }
-
-    /// Ends the claim. The app or the next enforcement program does the rest of the cleanup.
-    package mutating func release(_ participant: Participant) { setClaim(participant, nil) }
+    /// Records that the program starts to clean up for the app, or with `nil` that the claim ends: the app or the next
+    /// enforcement program does the rest of the cleanup.
+    package mutating func claim(_ participant: Participant, _ claim: Claim?) {
+        claims[participant] = claim
+        unsaved.insert(.claim(participant))
+    }
 
     /// The connections of the app's processes that may still hold the deleted data in memory.
     package func connections(of participant: Participant, in owed: Set<UInt64>) -> Set<String> {
@@ -525,7 +518,7 @@ extension CleanupLedger {
             }
             completeIfSettled(number)
         }
-        release(participant)
+        claim(participant, nil)
         return open
     }
 }

@@ -720,14 +720,11 @@ struct ProviderLink: Sendable {
     }
 
     /// The events that were buffered for a sign-in whose session is now open. Only events that did not end the sign-in
-    /// are left.
-    func heardEvents(since began: Duration) -> [ProviderEvent] {
-        session?.record.map { heard.about($0, since: began) } ?? []
-    }
-
-    /// Asks the provider if events since then were lost: one may have concerned the session that is now open.
-    mutating func askIfEventsWereLost(since began: Duration, _ facts: Facts) {
-        if session?.record != nil, !heard.isComplete(since: began) { askSoon(facts) }
+    /// are left. If events were lost, asks the provider: one may have concerned this session.
+    mutating func heardEvents(since began: Duration, _ facts: Facts) -> [ProviderEvent] {
+        guard let record = session?.record else { return [] }
+        if !heard.isComplete(since: began) { askSoon(facts) }
+        return heard.about(record, since: began)
     }
 
     /// Acts on a buffered event.

@@ -139,13 +139,10 @@ struct ScreenLock: Sendable {
         return earlier + answer(request, participant, lock, facts)
     }
 
-    /// Answers a request that has waited, if its caller does not know the content, or has waited for long enough.
-    mutating func answer(_ request: Request, _ participant: Participant, _ facts: Facts) -> [Decision] {
-        answer(request, participant, facts.lock, facts)
-    }
-
+    /// Answers a request if its caller does not know the content, or has waited for long enough.
+    ///
     /// - Parameter lock: The lock as the request has changed it.
-    private mutating func answer(
+    mutating func answer(
         _ request: Request,
         _ participant: Participant,
         _ lock: SessionLock?,

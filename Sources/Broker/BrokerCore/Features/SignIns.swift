@@ -292,10 +292,7 @@ struct SignIns: Sendable {
             case .app(let scopes):
                 do throws(Refusal) {
                     // Otherwise the directory would issue a token for nothing.
-                    try facts.rules.check(identity.account, identity.groups)
-                    let (device, groups) = (facts.device, identity.groups.names)
-                    let next = device.next(mode: device.mode, account: identity.account, groups: groups)
-                    guard facts.mayUse(attempt, in: next) else { throw .appNotForUser }
+                    try facts.checkPerson(attempt, identity)
                 } catch {
                     return [.refuse(request, error)]
                 }
@@ -331,11 +328,8 @@ struct SignIns: Sendable {
             // A person who may not or cannot sign in ends no session.
             if facts.hasCallerGivenUp(request) { throw .requestAbandoned }
             if let problem = facts.disk.problem { throw .failed(problem) }
-            try facts.rules.check(identity.account, identity.groups)
             try facts.checkManifests()
-            let (device, groups) = (facts.device, identity.groups.names)
-            let next = device.next(mode: device.mode, account: identity.account, groups: groups)
-            guard facts.mayUse(attempt, in: next) else { throw .appNotForUser }
+            try facts.checkPerson(attempt, identity)
         } catch {
             return [.refuse(request, error)]
         }
@@ -504,6 +498,15 @@ struct SignIns: Sendable {
             }
         }
         return decisions
+    }
+}
+
+extension Facts {
+    /// Checks that the person may sign in, and that the person's apps may have the account.
+    fileprivate func checkPerson(_ attempt: Attempt, _ identity: AuthenticatedIdentity) throws(Refusal) {
+        try rules.check(identity.account, identity.groups)
+        let next = device.next(mode: device.mode, account: identity.account, groups: identity.groups.names)
+        guard mayUse(attempt, in: next) else { throw .appNotForUser }
     }
 }
 

@@ -186,7 +186,7 @@ struct DeviceStoreTests {
         #expect(try content().ledger == stored(ledger))
         #expect(ledger.claims.values.map(\.sessions) == [[2, 6]])
         #expect(Set(ledger.sessions.values.map(\.outcome)) == [nil, .open, .complete, .expired])
-        ledger.release(Participant(app: "owed", user: 1))
+        ledger.claim(Participant(app: "owed", user: 1), nil)
         try store.save(&ledger)
         #expect(try content().ledger == stored(ledger) && content().ledger.claims.isEmpty)
     }
