@@ -215,6 +215,18 @@ extension BrokerState {
         return nil
     }
 
+    /// Counts a change of the problems. The status contains them, and they appear and disappear without any other change
+    /// that would wake up the requests for the status. Called only while such a request waits, and for each new one.
+    mutating func noteProblems() {
+        let next = presentProblems
+        guard next != problems else { return }
+        problems = next
+        touch()
+    }
+
+    /// Counts a change of what should be on the screen. It follows from the facts, so it has no change of its own.
+    mutating func noteScreen() { if screen.show(screenContent) { isTouched = true } }
+
     /// Forgets the account of a user who was removed from the directory.
     ///
     /// The directory does not remove a user who is signed in. A sign-in that was in progress at that time ends here.

@@ -38,6 +38,14 @@ struct ProblemTests {
         #expect(mended["storeProblem"] == nil)
     }
 
+    @Test("a problem that appeared while no request waited answers the next status request at once")
+    func unawaitedProblem() throws {
+        let known = try device.status()["revision"]?.unsignedValue
+        device.feed(.keys(["there is no space; free some space and try again"]))
+        let status = try device.ask(device.administrator, .status(known: known, patience: .seconds(50)))
+        #expect(status["keyProblem"] != nil)
+    }
+
     @Test("a key problem that appears or is solved ends a status poll")
     func keyProblem() throws {
         let trouble = "the keys of tokens: there is no space; free some space and try again"
