@@ -37,7 +37,7 @@ public final class PrivateBus: Sendable {
         /// The maximum number of match rules of one connection; `nil` means the daemon's own limit.
         public var matchRulesPerConnection: Int?
         /// The number of bytes that dbus-daemon buffers for one sender or receiver; `nil` means its own limits.
-        /// dbus-broker ignores it.
+        /// dbus-broker keeps up to 64 times as many for all receivers of one user together.
         public var bytesPerConnection: Int?
         /// Additional policy lines after “everything is allowed”, for instance `<deny send_interface="…"/>`.
         public var denials: [String]

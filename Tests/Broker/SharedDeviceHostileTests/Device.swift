@@ -44,13 +44,15 @@ final class Device {
         disk: Disk = .ordinary,
         configuration: String = #"{"sharedDeviceMode": true, "passwordSignIn": true}"#,
         policy: BusPolicy? = nil,
-        extraUsers: Range<UInt32> = 0..<0
+        extraUsers: Range<UInt32> = 0..<0,
+        bytesPerConnection: Int? = nil
     ) async throws {
         directory = try TemporaryDirectory("hostile-test")
         chmod(directory.path, 0o755)
         let installed = "org.notifycenter.SharedDevice1.conf"
         var options = PrivateBus.Options.likeSystemBus(policies: [installed], standIns: ["shared-device": "daemon"])
         options.extraUsers = extraUsers
+        options.bytesPerConnection = bytesPerConnection
         if let policy {
             let file = "\(directory.path)/callers.conf"
             try policy.xml.write(toFile: file, atomically: true, encoding: .utf8)
