@@ -100,7 +100,7 @@ public struct ManagedConfiguration: Sendable, Equatable {
         if inactivityAction == .lock, identity != .embedded || inactivityTimeout == nil {
             let message =
                 identity == .embedded
-                ? "has no effect: inactivityTimeout is absent"
+                ? "is lock, and a session is locked only when the broker starts: inactivityTimeout is absent"
                 : "is lock, and the user is signed out: only under \"identity\": \"embedded\" people come back at a lock"
             warnings.append(KeyWarning(key: Key.inactivityAction.rawValue, message: message))
         }

@@ -137,11 +137,12 @@ struct TestDeviceTests {
         }
     }
 
-    @Test("the person of a locked session continues it with its data, and another person ends it")
+    @Test("a locked session continues after a restart of the broker, and another person ends it")
     func lock() async throws {
         let (device, app) = try await ExampleApps.deviceAtWork("field-service", users: ["ada", "grace"])
         let account = try await device.application("org.example.other").getCurrentAccount().current
         try await device.lock()
+        try await device.restartBroker()
         try await device.unlock("ada")
         let other = try await device.application("org.example.other").getCurrentAccount()
         #expect(other.current == account && account != nil)

@@ -55,8 +55,8 @@ struct ScreenLock: Sendable {
         return [.lock(SessionLock(began: facts.now.uptime, cause: cause, missingSince: facts.now.uptime))]
     }
 
-    /// Adapts to a new configuration. A session of an earlier run of the broker begins as locked: nothing on the disk
-    /// says whether it was.
+    /// Adapts to a new configuration. If the first one locks sessions, a session of an earlier run of the broker begins
+    /// as locked, even if inactivity has no limit any more: nothing on the disk says whether the session was locked.
     mutating func configure(_ facts: Facts) -> [Decision] {
         guard facts.policy.isConfigured else { return [] }
         let session = resumed
@@ -64,9 +64,7 @@ struct ScreenLock: Sendable {
         guard facts.policy.schedule.locked != nil else {
             return facts.isLocked ? [.end(cause: "the managed configuration")] : []
         }
-        guard session == facts.device.epoch, facts.device.account != nil, !facts.isLocked,
-            facts.policy.schedule.inactivity != nil
-        else { return [] }
+        guard session == facts.device.epoch, facts.device.account != nil, !facts.isLocked else { return [] }
         let now = facts.now.uptime
         return [.lock(SessionLock(began: now, cause: "the start of the broker", isShown: true, missingSince: now))]
     }

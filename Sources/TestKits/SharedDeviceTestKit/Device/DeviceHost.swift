@@ -121,7 +121,7 @@ final class DeviceHost: Sendable {
     /// Configures a lock after inactivity, and a manifest that makes this process the screen program.
     ///
     /// - Parameter seconds: The time without activity; `nil` means that no session is locked any more. A locked session
-    ///   stays locked.
+    ///   stays locked, over a restart of the broker as well.
     func configureLock(after seconds: Double?) throws(TestDeviceError) {
         let identifier = BrokerProtocol.screenIdentifier
         let settings = settings.withLock { settings in

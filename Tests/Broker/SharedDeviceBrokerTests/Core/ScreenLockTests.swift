@@ -434,9 +434,18 @@ struct ScreenLockTests {
         device.expectSignedOut(after: .seconds(2))
     }
 
-    @Test("without a time of inactivity, a restarted broker locks nothing")
-    func restartWithoutTime() {
+    @Test("a session stays locked over a restart even if inactivity has no limit any more")
+    func restartWithoutTime() throws {
+        try lock()
         device.configure { $0.schedule.inactivity = nil }
+        #expect(try isLocked)
+        device.restart(afterPowerCut: false)
+        #expect(device.state.facts.isLocked)
+    }
+
+    @Test("a restarted broker whose configuration does not lock keeps the session open")
+    func restartWithoutLock() {
+        device.configure { $0.schedule.locked = nil }
         device.restart(afterPowerCut: false)
         device.expectSignedIn(after: .seconds(20))
         #expect(device.state.facts.lock == nil)
