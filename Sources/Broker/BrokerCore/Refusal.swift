@@ -147,9 +147,10 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "the program that reports input gets neither account nor token, and signs no person in or out; let an app ask"
     )
     package static let onlyScreen = Refusal(
-        .notPermitted,
+        .appNotEligible,
         "only \(BrokerProtocol.screenIdentifier) may ask what the screen shows; give that program a manifest with this id"
     )
+    /// After this refusal, its only one with this code, the screen program ends. After others it tries again.
     package static let otherScreen = Refusal(
         .notPermitted,
         "another connection of the screen program has asked since; let one such program run per device"

@@ -50,7 +50,8 @@ package struct BrokerScreen: Sendable {
                 // Limits the rate of requests to a broker that responds at once.
                 if isSame, screen.shown == shows { try? await Task.sleep(until: begin + Self.settleTime) }
             } catch {
-                // Two programs that ask again and again would replace each other for ever.
+                // Another one shows the screen: two programs that ask again and again would replace each other for ever.
+                // A program that lacks its manifest is refused by another code, and may get the manifest later.
                 if error.code == .notPermitted { throw error }
                 if problem != "\(error)" { log("\(error); trying again") }
                 problem = "\(error)"

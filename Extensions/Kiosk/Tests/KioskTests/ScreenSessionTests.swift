@@ -15,7 +15,8 @@ struct ScreenSessionTests {
             var signIns: [[String: String]] = []
             var reports = 0
             var refusal: String?
-            var isReplaced = false
+            /// The code of the refusal of each request for what to show.
+            var screenRefusal: String?
         }
 
         private final class Shared: Sendable { let state = Mutex(State()) }
@@ -33,8 +34,8 @@ struct ScreenSessionTests {
             let screen = DBusInterface.Method("GetScreen", in: [request], out: [response]) {
                 let fields = $0.arguments.first?.fieldsValue ?? [:]
                 return try shared.state.withLock { state in
-                    if state.isReplaced {
-                        throw MethodFailure(name: BrokerProtocol.errorPrefix + "not_permitted", message: "another one")
+                    if let code = state.screenRefusal {
+                        throw MethodFailure(name: BrokerProtocol.errorPrefix + code, message: "not this one")
                     }
                     state.shows.append(fields["shows"]?.stringValue ?? "")
                     return [.fields(state.answer.fields)]
@@ -75,7 +76,7 @@ struct ScreenSessionTests {
             }
         }
 
-        func replace() { shared.state.withLock { $0.isReplaced = true } }
+        func refuseScreen(_ code: String?) { shared.state.withLock { $0.screenRefusal = code } }
 
         func close() { connection.close() }
     }
@@ -151,9 +152,20 @@ struct ScreenSessionTests {
         let program = try await start()
         broker.show(.lock)
         try await confirmed(.lock)
-        broker.replace()
+        broker.refuseScreen("not_permitted")
         #expect(await program.exitStatus() == EX_NOPERM)
-        #expect(program.errorText.contains("another one"), "\(program.errorText)")
+        #expect(program.errorText.contains("not this one"), "\(program.errorText)")
+    }
+
+    @Test("a program whose manifest is missing says so once, and works when the manifest is there")
+    func noManifest() async throws {
+        broker.refuseScreen("not_eligible_to_use_broker")
+        let program = try await start()
+        try await eventually("the refusal is told") { program.errorText.contains("not this one") }
+        broker.refuseScreen(nil)
+        broker.show(.lock)
+        try await confirmed(.lock)
+        #expect(program.errorText.components(separatedBy: "trying again").count == 2, "\(program.errorText)")
     }
 
     @Test("a warning takes no keys from the person's program, and the sign-in is shown if it is wanted")

@@ -237,10 +237,13 @@ package struct AppEligibility: Sendable {
             )
         }
         guard identity.isEnrolled || !requiresEnrolment else {
+            // The screen program needs its manifest under each setting.
+            let isScreen = identifier == BrokerProtocol.screenIdentifier
             throw EligibilityRefusal(
                 .notEnrolled,
                 "\(identity.identifier) has no manifest",
-                remedy: "\(Self.enrolment(identifier, credentials)), or set requiresEnrolment to false"
+                remedy: Self.enrolment(identifier, credentials)
+                    + (isScreen ? "" : ", or set requiresEnrolment to false")
             )
         }
         if let identifier {

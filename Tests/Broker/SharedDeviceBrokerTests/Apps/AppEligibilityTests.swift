@@ -1,6 +1,6 @@
 import DeviceConfiguration
 import Foundation
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Testing
 
 @testable import BrokerCore
@@ -143,6 +143,10 @@ struct AppEligibilityTests {
             #"{"id": "org.example.a", "executable": "/opt/a"}"#,
         ] {
             #expect(text.contains(words), "\(text)")
+        }
+        // The screen program needs a manifest in any case.
+        for (name, isOffered) in [("org.example.a", true), (BrokerProtocol.screenIdentifier, false)] {
+            #expect(try refusal(name, "/opt/a").contains("requiresEnrolment to false") == isOffered)
         }
         // If the caller's path or name is unsafe for a shell, the refusal names no command.
         for (name, program) in [
