@@ -418,10 +418,7 @@ extension DevicePolicy {
         allowedUsers = configuration.allowedUsers
         cleanup = configuration.cleanup
         schedule.inactivity = configuration.inactivityTimeout?.duration
-        // Another identity has no credentials that a locked screen could take.
-        schedule.locked =
-            configuration.inactivityAction == .lock && configuration.identity == .embedded
-            ? configuration.lockedTime.duration : nil
+        schedule.locked = configuration.locksSessions ? configuration.lockedTime.duration : nil
         schedule.shiftEnds = Set(configuration.shiftEnds.map(\.minutes))
         schedule.longest = configuration.longestSession?.duration
         schedule.warning = configuration.signOutWarning.duration

@@ -70,6 +70,8 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
 
     public var mode: ManagedMode { sharedDeviceMode == true ? .shared : .personal }
+    /// Whether sessions can be locked. Another identity has no credentials that a locked screen could take.
+    public var locksSessions: Bool { inactivityAction == .lock && identity == .embedded }
     public var cleanup: CleanupPolicy {
         CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration)
     }
@@ -103,6 +105,13 @@ public struct ManagedConfiguration: Sendable, Equatable {
                 ? "is lock, and a session is locked only when the broker starts: inactivityTimeout is absent"
                 : "is lock, and the user is signed out: only under \"identity\": \"embedded\" people come back at a lock"
             warnings.append(KeyWarning(key: Key.inactivityAction.rawValue, message: message))
+        }
+        if !locksSessions, lockedTime != Self.usualLockedTime {
+            warnings.append(KeyWarning(key: Key.lockedTime.rawValue, message: "has no effect: no session is locked"))
+        }
+        if let inactivityTimeout, inactivityTimeout.value <= 10 {
+            let message = "is \(inactivityTimeout.text), and reports of input are seconds apart; write well above 10"
+            warnings.append(KeyWarning(key: Key.inactivityTimeout.rawValue, message: message))
         }
         if let warning = allowedUsers?.warning(identity) { warnings.append(warning) }
         if microsoftBroker, identity != .oidc {
@@ -383,7 +392,7 @@ extension ManagedConfiguration {
                 ?? "People are not told which organisation the device belongs to."
         case .identity:
             switch identity {
-            case .embedded: "People sign in by a password that the device's own directory knows."
+            case .embedded: "People sign in by a password, or by a badge and a PIN, that the device's own directory knows."
             case .oidc: "People sign in with the organisation's own provider, on its page; the device sees no password."
             case .loginSession:
                 "The user whom logind reports at the machine's seat is signed in; a logout there is the sign-out."
@@ -391,8 +400,9 @@ extension ManagedConfiguration {
         case .passwordSignIn:
             switch identity {
             case .embedded where passwordSignIn == true:
-                "An app may take people's passwords, and hand them over to sign in."
-            case .embedded: "People type their passwords into the device's own page alone; no app may hand one over."
+                "An app may take people's passwords, badges and PINs, and hand them over to sign in."
+            case .embedded:
+                "Only shared-device-sign-in and shared-device-screen take passwords, badges and PINs; no app may hand one over."
             case .oidc, .loginSession: "No app takes a password: the device has none."
             }
         case .microsoftBroker:
@@ -418,15 +428,18 @@ extension ManagedConfiguration {
                 : "People sign in whether or not the device is joined to an organisation."
         case .inactivityTimeout:
             inactivityTimeout.map {
-                "The \(inactivityAction == .lock ? "session is locked" : "user is signed out") after \($0.text) "
+                "The \(locksSessions ? "session is locked" : "user is signed out") after \($0.text) "
                     + "without activity at the device."
             } ?? "Inactivity does not sign the user out."
         case .inactivityAction:
-            inactivityAction == .lock
-                ? "Inactivity locks the screen; without shared-device-screen, it signs the user out."
-                : "Inactivity signs the user out."
+            switch (locksSessions, inactivityTimeout) {
+            case (true, _?): "Inactivity locks the screen; without shared-device-screen, it signs the user out."
+            case (true, nil): "An open session is locked when the broker starts, and by nothing else."
+            case (false, _?): "Inactivity signs the user out."
+            case (false, nil): "Inactivity has no effect."
+            }
         case .lockedTime:
-            inactivityAction == .lock
+            locksSessions
                 ? "The user is signed out \(lockedTime.text) after the screen was locked." : "No screen is locked."
         case .shiftEnds:
             shiftEnds.isEmpty
@@ -438,7 +451,8 @@ extension ManagedConfiguration {
         case .signOutWarning:
             signOutWarning.value == 0
                 ? "Apps are not told before a session ends by itself."
-                : "Apps are told \(signOutWarning.text) before a session ends by itself, to warn the user."
+                : "Apps are told \(signOutWarning.text) before a session ends by itself\(shorterWarnings), "
+                    + "to warn the user."
         case .signOutOnScreenLock:
             signOutOnScreenLock
                 ? "The user is signed out when the screen is locked." : "A locked screen does not sign the user out."
@@ -471,6 +485,17 @@ extension ManagedConfiguration {
                 ? "Only administrators see the device and sign others out."
                 : "\(Self.list(operators.names)) may see the device and sign out, and change nothing else."
         }
+    }
+
+    /// The warnings that a limit shortens to half of it, in brackets.
+    private var shorterWarnings: String {
+        let limits: [(Key, Seconds?)] = [(.inactivityTimeout, inactivityTimeout), (.longestSession, longestSession)]
+        let times = limits.compactMap { key, limit in
+            limit.map { $0.value / 2 }.flatMap { half in
+                half < signOutWarning.value ? "\(Seconds(half).text) by \(key.rawValue)" : nil
+            }
+        }
+        return times.isEmpty ? "" : " (\(Self.list(times)))"
     }
 
     private var meaningOfCleanupPolicy: String {

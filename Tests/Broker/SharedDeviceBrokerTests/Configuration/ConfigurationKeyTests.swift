@@ -173,6 +173,25 @@ struct ConfigurationWarningTests {
         let login = try configuration(#"{\#(lock), "inactivityTimeout": 60, "identity": "login-session"}"#)
         #expect(login.warnings.map(\.key) == ["inactivityAction"])
         #expect(DevicePolicy(login, hasManyUsers: false).schedule.locked == nil)
+        #expect(try configuration("{\(lock)}").meaning(of: .inactivityAction).contains("broker starts"))
+        #expect(
+            try warnings(#"{"sharedDeviceMode": true, "lockedTime": 60}"#)
+                == [#""lockedTime" has no effect: no session is locked"#]
+        )
+    }
+
+    @Test("a time without input that reports cannot keep up with causes a warning")
+    func shortTime() throws {
+        for (seconds, count) in [(5, 1), (10, 1), (11, 0)] {
+            #expect(try warnings("{\"sharedDeviceMode\": true, \"inactivityTimeout\": \(seconds)}").count == count)
+        }
+    }
+
+    @Test("the meaning of the warning before the end names the times that a short limit shortens")
+    func shortWarnings() throws {
+        let short = try configuration(#"{"signOutWarning": 60, "longestSession": 30, "inactivityTimeout": 120}"#)
+        let text = short.meaning(of: .signOutWarning)
+        #expect(text.contains("60 seconds before a session ends by itself (15 seconds by longestSession), to"))
     }
 
     @Test("an absent mode and an app that is both allowed and blocked cause warnings")
