@@ -6,6 +6,7 @@ import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 import Identity
+@_spi(Extensions) import SharedDevice
 
 struct ConfigurationCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -148,7 +149,25 @@ struct ConfigurationReport {
             requiresCleanup: configuration.cleanup.deadline != nil
         ).warnings
         return configuration.warnings.map { ReportedWarning(key: $0.key, message: $0.message) } + ofManifests
-            + ofScopes + ofLists.map { ReportedWarning(key: nil, message: $0) }
+            + [ofScreen].compactMap(\.self) + ofScopes + ofLists.map { ReportedWarning(key: nil, message: $0) }
+    }
+
+    /// The warning that no program can show the lock. Inactivity then signs the user out.
+    private var ofScreen: ReportedWarning? {
+        let identifier = BrokerProtocol.screenIdentifier
+        guard configuration.locksSessions else { return nil }
+        let cause: String
+        switch manifests.manifests.first(where: { $0.identifier == identifier }) {
+        case nil: cause = "\(identifier) has no manifest, or it is masked"
+        case let manifest? where !manifest.identity.isProof:
+            cause = "on the system bus the manifest of \(identifier) does not count without \"user\""
+        case _?: return nil
+        }
+        return ReportedWarning(
+            key: ManagedConfiguration.Key.inactivityAction.rawValue,
+            message: "is lock, and the user is signed out instead: \(cause); "
+                + "run: shared-device apps enrol shared-device-screen --force --id \(identifier) --user USER"
+        )
     }
 
     /// Warnings about ID tokens: an app receives the provider's ID token only if its manifest contains each scope about

@@ -123,6 +123,21 @@ struct ConfigurationCommandTests {
         #expect(settings["cleanupPolicy"] as? String == "advisory" && settings["organization"] is NSNull)
     }
 
+    @Test("a lock without a manifest of the screen program that counts causes a warning")
+    func screenOfLock() async throws {
+        let lock = #"{"sharedDeviceMode": true, "inactivityTimeout": 60, "inactivityAction": "lock"}"#
+        let missing = try await check(lock)
+        let remedy = "run: shared-device apps enrol"
+        #expect(missing.output.contains("has no manifest") && missing.output.contains(remedy), "\(missing.output)")
+        mkdir(directory.file("apps"), 0o755)
+        for (user, keys) in [("", ["inactivityAction"]), (#", "user": "root""#, [])] {
+            let screen = #"{"id": "org.notifycenter.shared-device-screen", "executable": "/no/screen"\#(user)}"#
+            try directory.write(screen, to: "apps/screen.json")
+            let warnings = try object(try await check(["--json"]))["warnings"] as? [[String: Any]]
+            #expect(warnings?.map { $0["key"] as? String } == keys)
+        }
+    }
+
     @Test("masks are listed")
     func masks() async throws {
         mkdir(directory.file("apps"), 0o755)
