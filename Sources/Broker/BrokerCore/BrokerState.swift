@@ -57,7 +57,12 @@ package struct BrokerState: Sendable {
     package var membership: Membership? { facts.membership }
     package var policy: DevicePolicy { facts.policy }
     /// When the session ends by itself; `nil` if no session is open, or if it does not.
-    package var sessionEnd: SessionEnd? { automaticSignOut.end }
+    package var sessionEnd: SessionEnd? {
+        automaticSignOut.end.map { end in
+            let locks = end.reason == .inactivity && policy.schedule.locked != nil && screen.isThere
+            return SessionEnd(at: end.at, reason: end.reason, isSoon: end.isSoon, locks: locks)
+        }
+    }
     package var ledger: CleanupLedger { facts.ledger }
     var now: Moment { facts.now }
     var manifests: [AppManifest] { facts.manifests }

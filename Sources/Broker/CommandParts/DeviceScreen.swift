@@ -83,7 +83,8 @@ package struct DeviceScreen {
             lines += wrapped(detail(device), .plain)
             // Activity moves the end after inactivity without a response, so that end is shown as a warning only.
             if let end = device.sessionEnd, end.isSoon || end.reason != .inactivity {
-                lines += wrapped("The session ends \(Words.end(end, clock: clock)).", end.isSoon ? .waits : .plain)
+                let verb = end.locks ? "is locked" : "ends"
+                lines += wrapped("The session \(verb) \(Words.end(end, clock: clock)).", end.isSoon ? .waits : .plain)
             }
         }
         lines += wrapped(Words.policy(of: device), .dim)

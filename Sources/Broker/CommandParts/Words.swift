@@ -35,7 +35,7 @@ package enum Words {
         }
     }
 
-    /// When and why the session ends by itself.
+    /// When and why the session ends by itself, or is locked.
     ///
     /// - Parameter clock: Formats a time by the local clock.
     package static func end(_ end: SessionEnd, clock: (Date) -> String) -> String {

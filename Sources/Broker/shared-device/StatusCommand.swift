@@ -114,7 +114,8 @@ struct DeviceStatus: Encodable {
         let locked = isLocked == true ? ", locked" : ""
         facts.append(("signed in", account.map { $0 + since + locked } ?? "no account"))
         if let sessionEnd {
-            facts.append((sessionEnd.isSoon ? "ends soon" : "ends", Words.end(sessionEnd, clock: Form.time)))
+            let verb = sessionEnd.locks ? "locks" : "ends"
+            facts.append((verb + (sessionEnd.isSoon ? " soon" : ""), Words.end(sessionEnd, clock: Form.time)))
         }
         facts.append(("epoch", "\(epoch)"))
         let version = broker.version.map { " (\($0))" } ?? ""

@@ -169,6 +169,9 @@ struct DeviceScreenTests {
         #expect(lines(.shiftEnd, isSoon: false) == ["The session ends at 13:48:20, the end of the shift."])
         let longest = "The session ends at 13:48:20, after the longest time of a session."
         #expect(lines(.longestSession, isSoon: true) == [longest])
+        let lock = SessionEnd(at: ended + 100, reason: .inactivity, isSoon: true, locks: true)
+        let locking = text(view(["account": account("ada")].merging(lock.fields) { $1 }))
+        #expect(locking.contains("The session is locked at 13:48:20 if the device is not used."))
         #expect(lines(.lock, isSoon: false) == ["The session ends at 13:48:20 if the screen stays locked."])
     }
 

@@ -45,13 +45,16 @@ struct ScreenLock: Sendable {
     /// - Parameter session: The open session of an earlier run of the broker; `nil` if there is none.
     init(resuming session: UInt64?) { resumed = session }
 
+    /// Whether a screen program is connected.
+    var isThere: Bool { screen != nil }
+
     // MARK: The lock
 
     /// Locks a session that was not in use, if a screen program is connected.
     ///
     /// - Parameter cause: The reason of the sign-out that the lock replaces.
     func lock(because cause: String, _ facts: Facts) -> [Decision] {
-        guard screen != nil else { return [.end(cause: "\(cause), and no screen program is there to lock it")] }
+        guard isThere else { return [.end(cause: "\(cause), and no screen program is there to lock it")] }
         return [.lock(SessionLock(began: facts.now.uptime, cause: cause, missingSince: facts.now.uptime))]
     }
 

@@ -23,10 +23,12 @@ public struct SessionEnd: Sendable, Hashable, Codable {
     public let reason: Reason
     /// Whether the end is so near that the person should be warned.
     public let isSoon: Bool
+    /// Whether the screen is locked at this time instead, and the session goes on for its person.
+    public let locks: Bool
 
     /// Creates a value, for instance for tests.
-    public init(at: Date, reason: Reason, isSoon: Bool) {
-        (self.at, self.reason, self.isSoon) = (at, reason, isSoon)
+    public init(at: Date, reason: Reason, isSoon: Bool, locks: Bool = false) {
+        (self.at, self.reason, self.isSoon, self.locks) = (at, reason, isSoon, locks)
     }
 }
 
@@ -36,6 +38,7 @@ extension SessionEnd {
             "endsAt": .double(at.timeIntervalSince1970), "endReason": .string(reason.rawValue),
         ]
         if isSoon { fields["endingSoon"] = .boolean(true) }
+        if locks { fields["endLocks"] = .boolean(true) }
         return fields
     }
 
@@ -48,7 +51,8 @@ extension SessionEnd {
         self.init(
             at: Date(timeIntervalSince1970: at),
             reason: Reason(rawValue: reason) ?? .other,
-            isSoon: fields["endingSoon"]?.booleanValue ?? false
+            isSoon: fields["endingSoon"]?.booleanValue ?? false,
+            locks: fields["endLocks"]?.booleanValue ?? false
         )
     }
 }

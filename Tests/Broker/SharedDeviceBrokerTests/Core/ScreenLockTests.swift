@@ -94,6 +94,7 @@ struct ScreenLockTests {
         device.advance(by: .seconds(541))
         let warning = try content(warned)
         #expect(warning.show == .warning && warning.username == "ada" && warning.end?.reason == .inactivity)
+        #expect(warning.end?.locks == true)
         let locked = send(.warning, patience: .seconds(3600))
         device.advance(by: .seconds(60))
         let lock = try content(locked)
@@ -136,6 +137,7 @@ struct ScreenLockTests {
     func noScreen() {
         device.advance(by: .seconds(599))
         device.expectSignedIn()
+        #expect(device.state.sessionEnd?.locks == false)
         device.expectSignedOut(after: .seconds(1.5))
         #expect(causes == ["inactivity for 600 s, and no screen program is there to lock it"])
     }
