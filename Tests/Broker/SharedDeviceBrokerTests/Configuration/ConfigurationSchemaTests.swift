@@ -29,6 +29,14 @@ struct ConfigurationSchemaTests {
         #expect(try AppManifest(json: Data(manifest.utf8), file: "a.json").unknownKeys == [])
     }
 
+    @Test("the schema of a manifest permits a mask")
+    func mask() throws {
+        let schema = try Self.schema("app-manifest")
+        #expect(schema["required"] == nil)
+        let masks = schema["anyOf"]?.array?.filter { $0["properties"]?["masked"]?["const"] == .boolean(true) }
+        #expect(masks?.count == 1 && masks?.first?["maxProperties"] == .number(1))
+    }
+
     @Test("each schema lists the words that the broker takes")
     func words() throws {
         let properties = try #require(Self.schema("managed-configuration")["properties"])
