@@ -234,14 +234,14 @@ struct ScreenStateTests {
         _ = type("2468", every: 150, &state)
         #expect(type("1357", every: 150, &state) == nil)
         state.finish(SharedDeviceError(.authenticationFailed, attempted: "sign in", message: "secret detail"), now: now)
-        #expect(lines(state).contains("That was not correct. Please try again."))
+        #expect(lines(state).contains("That was not correct, or you may not sign in here."))
         state.take(answer(.lock), time: time, now: now)
-        #expect(lines(state).contains("That was not correct. Please try again."))
+        #expect(lines(state).contains("That was not correct, or you may not sign in here."))
         var later = state
         later.tick(now + .seconds(31))
-        #expect(!lines(later).contains("That was not correct. Please try again."))
+        #expect(!lines(later).contains("That was not correct, or you may not sign in here."))
         _ = state.press(.text("1"), at: nil, now: now)
-        #expect(!lines(state).contains("That was not correct. Please try again."))
+        #expect(!lines(state).contains("That was not correct, or you may not sign in here."))
     }
 
     @Test("without the broker a lock stays, and a warning goes")
