@@ -104,14 +104,14 @@ package struct DeviceScreen {
         case (.gone, let device?):
             wrapped(
                 "? Unknown: the broker does not respond. At its last response, \(clock(device.time)), "
-                    + "\(device.account ?? "no account") was signed in.",
+                    + "\(device.person ?? "no account") was signed in.",
                 .bad
             )
         case (.responds, let device?) where device.mode != "shared": [ScreenLine("This device is personal", .strong)]
         case (.responds, let device):
             [
                 ScreenLine(
-                    device?.account.map { "● \($0)\(device?.isLocked == true ? ", locked" : "")" }
+                    device?.person.map { "● \($0)\(device?.isLocked == true ? ", locked" : "")" }
                         ?? "○ No account is signed in",
                     .strong
                 )
@@ -230,10 +230,10 @@ package struct DeviceScreen {
         case .keys:
             return [ScreenLine(), ScreenLine(view.openSession != nil ? "s sign out   q quit" : "q quit", .dim)]
         case .question(let session):
-            guard view.openSession == session, let device = view.device, let account = device.account else {
+            guard view.openSession == session, let device = view.device, let person = device.person else {
                 return self.footer(.keys)
             }
-            let question = wrapped("Sign \(account) out? \(Words.consequence(of: device))", .bad)
+            let question = wrapped("Sign \(person) out? \(Words.consequence(of: device))", .bad)
             return [ScreenLine()] + question + [ScreenLine("y yes   n no", .strong)]
         case .message(let text): return [ScreenLine()] + wrapped(text, .bad)
         }

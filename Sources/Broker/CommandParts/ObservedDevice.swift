@@ -39,8 +39,11 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
     package let mode: String
     package let epoch: UInt64
     package let organization: String?
-    /// The name of the signed-in account; `nil` if no account is signed in.
+    /// The username of the signed-in account; `nil` if no account is signed in.
     package let account: String?
+    package let displayName: String?
+    /// The name of the signed-in account for people.
+    package var person: String? { displayName ?? account }
     package let signedInAt: Date?
     /// When the session ends by itself, at the time of the response; `nil` if it does not.
     package let sessionEnd: SessionEnd?
@@ -65,8 +68,8 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
         epoch = fields["epoch"]?.unsignedValue ?? 0
         organization = fields["organization"]?.stringValue
         let names = fields["account"]?.fieldsValue
-        account =
-            (names?["displayName"]?.stringValue).flatMap { $0.isEmpty ? nil : $0 } ?? names?["username"]?.stringValue
+        account = names?["username"]?.stringValue
+        displayName = (names?["displayName"]?.stringValue).flatMap { $0.isEmpty ? nil : $0 }
         signedInAt = fields["signedInAt"]?.date
         sessionEnd = SessionEnd(fields)
         isLocked = fields["locked"]?.booleanValue ?? false

@@ -136,6 +136,7 @@ struct WatchCommandTests {
     private struct Line: Decodable {
         struct Device: Decodable {
             let account: String?
+            let displayName: String?
             let revision: UInt64
         }
         struct Round: Decodable {
@@ -161,7 +162,8 @@ struct WatchCommandTests {
         try await watch.line { _ in true }
         let app = device.application("desk")
         try await app.signIn("ada")
-        try await eventually("ada is in a line") { try lines().last?.device?.account == "Ada" }
+        try await eventually("ada is in a line") { try lines().last?.device?.account == "ada" }
+        #expect(try lines().last?.device?.displayName == "Ada")
         try await app.signOutCurrent()
         try await eventually("her round is in a line") { try lines().contains { $0.round?.outcome == "open" } }
         device.killBroker()
