@@ -81,7 +81,7 @@ enum PasswordInput: ~Copyable {
         case .standardInput:
             return try Self.fromStandardInput()
         case .terminal(let prompt):
-            let pin = try prompt.ask("PIN for \(name): ")
+            let pin = try prompt.ask("PIN for \(name) (4 to 12 digits): ")
             // The directory refuses it, too, but only after it was typed twice.
             guard pin.isPIN else { throw UserDirectoryError.invalidPIN }
             guard try prompt.ask("The same again: ").isEqual(to: pin) else {

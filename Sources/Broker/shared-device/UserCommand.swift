@@ -233,7 +233,7 @@ struct UserBadgeCommand: ParsableCommand {
             let username = user.account.username
             let number = try input.take()?.readBadge(of: username)
             try directory.setBadge(number, ofUserNamed: name)
-            print(number == nil ? "\(username) has no badge now" : "\(username) has another badge now")
+            print(number == nil ? "\(username) has no badge now" : "set the badge of \(username)")
             if number != nil, !user.hasPIN {
                 warn("\(username) cannot sign in with it without a PIN; set one: shared-device user pin \(username)")
             }
@@ -260,7 +260,7 @@ struct UserPINCommand: ParsableCommand {
             let username = try directory.existingUser(named: name).account.username
             let secret = try input.take()?.readNewPIN(of: username)
             try directory.setPIN(secret, ofUserNamed: name)
-            print("\(username) has \(secret == nil ? "no" : "another") PIN now")
+            print(secret == nil ? "\(username) has no PIN now" : "set the PIN of \(username)")
         }
     }
 }
