@@ -195,7 +195,7 @@ package struct BrokerState: Sendable {
             finishSignIn()
             writeIfDue()
             if waiting.isStatusAwaited { noteProblems() }
-            if screen.isConnected { noteScreen() }
+            if screen.isThere { noteScreen() }
             answerWaiting()
             apply(provider.ask(during: signIns.firstBegan(facts), facts))
         } while isTouched || isWriteDue

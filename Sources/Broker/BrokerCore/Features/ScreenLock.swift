@@ -103,8 +103,6 @@ struct ScreenLock: Sendable {
 
     // MARK: The screen
 
-    var isConnected: Bool { screen != nil }
-
     /// Adapts to a new content, other than its revision.
     ///
     /// - Returns: Whether it differs.
