@@ -71,9 +71,8 @@ package final class Adapter: Sendable {
     package func follow(_ application: SharedDeviceApplication) async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
         try cleanup.register("adapter") { _ in try await self.cleanUp() }
-        await application.follow(cleanup, afterMissedSession: { _ = try await self.cleanUp() }) {
-            try await self.show($0)
-        }
+        let afterMissedSession: @Sendable () async throws -> Void = { _ = try await self.cleanUp() }
+        await application.follow(cleanup, afterMissedSession: afterMissedSession) { try await self.show($0) }
     }
 
     /// Restarts a program that exited by itself, if it may run now. It may not while a cleanup is pending, nor before

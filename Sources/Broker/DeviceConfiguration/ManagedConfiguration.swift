@@ -392,7 +392,7 @@ extension ManagedConfiguration {
                 ?? "People are not told which organisation the device belongs to."
         case .identity:
             switch identity {
-            case .embedded: "People sign in by a password, or by a badge and a PIN, that the device's own directory knows."
+            case .embedded: "People sign in by a password, or a badge and a PIN, that the device's own directory knows."
             case .oidc: "People sign in with the organisation's own provider, on its page; the device sees no password."
             case .loginSession:
                 "The user whom logind reports at the machine's seat is signed in; a logout there is the sign-out."
