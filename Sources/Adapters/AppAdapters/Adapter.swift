@@ -68,10 +68,17 @@ package final class Adapter: Sendable {
 
     /// Follows the device's account until the task is cancelled. A unit then keeps running; the owner of an owned
     /// command must stop it.
-    package func follow(_ application: SharedDeviceApplication) async throws(SharedDeviceError) {
+    ///
+    /// - Parameter cleansMissedSessions: whether to clean up after sessions of which the app was not told, too: for an
+    ///   app whose manifest does not make the broker count it from each sign-in on.
+    package func follow(
+        _ application: SharedDeviceApplication,
+        cleansMissedSessions: Bool = false
+    ) async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
         try cleanup.register("adapter") { _ in try await self.cleanUp() }
-        let afterMissedSession: @Sendable () async throws -> Void = { _ = try await self.cleanUp() }
+        let clean: @Sendable () async throws -> Void = { _ = try await self.cleanUp() }
+        let afterMissedSession = cleansMissedSessions ? clean : nil
         await application.follow(cleanup, afterMissedSession: afterMissedSession) { try await self.show($0) }
     }
 

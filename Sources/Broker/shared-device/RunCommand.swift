@@ -100,7 +100,7 @@ struct RunCommand: ParsableCommand {
                 }
             }
         }
-        let following = Task { try await adapter.follow(application) }
+        let following = Task { try await adapter.follow(application, cleansMissedSessions: true) }
         let ending = Task {
             await end.first()
             continuation.yield(0)

@@ -123,8 +123,9 @@ struct AccountFollower {
     private let afterMissedSession: (@Sendable () async throws -> Void)?
     private let handler: (AccountState) async throws -> Void
     private var backoff: Backoff
-    /// The last change after which no data of an ended session is left; `nil` before the first response.
-    private var epoch: UInt64?
+    /// The last change after which no data of an ended session is left, and whether an account was signed in; `nil`
+    /// before the first response.
+    private var clean: (epoch: UInt64, isSignedIn: Bool)?
     /// The last state that the handler accepted; `nil` if the handler failed.
     private var told: AccountState?
     /// The error of the last attempt to hide the screen; `nil` if it succeeded.
@@ -153,10 +154,19 @@ struct AccountFollower {
                 continue
             case .success(let change) where change.previousAccounts.isEmpty:
                 await cleanup.discardJournal(application)
-                if await cleanMissedSessions(before: change.epoch), await show(change.current) { continue }
+                if hasMissedSession(before: change) {
+                    if await cleanMissedSessions() {
+                        clean = (change.epoch, change.current != nil)
+                        changes.askAgain()
+                        continue
+                    }
+                } else {
+                    clean = (change.epoch, change.current != nil)
+                    if await show(change.current) { continue }
+                }
             case .success(let change):
-                if await clean(change) {
-                    epoch = change.epoch
+                if await cleanUp(change) {
+                    clean = (change.epoch, change.current != nil)
                     changes.askAgain()
                     continue
                 }
@@ -167,7 +177,7 @@ struct AccountFollower {
         await hide(.stopped)
     }
 
-    private mutating func clean(_ change: AccountChange) async -> Bool {
+    private mutating func cleanUp(_ change: AccountChange) async -> Bool {
         // The screen keeps showing the failure during the next attempt.
         if case .hidden(.cleanupFailed) = told {} else { await hide(.changing) }
         let unhidden = hidingFailure.map { [CleanupFailure.Step(name: CleanupFailure.screenName, reason: $0)] } ?? []
@@ -181,19 +191,23 @@ struct AccountFollower {
         }
     }
 
-    /// Each change of the account has the next number, so a gap is a session of which this app was not told.
-    private mutating func cleanMissedSessions(before epoch: UInt64) async -> Bool {
-        if let afterMissedSession, let known = self.epoch, epoch != known, epoch != known + 1 {
-            await hide(.changing)
-            do {
-                try await afterMissedSession()
-            } catch {
-                await hide(.appFailed("\(error)"))
-                return false
-            }
+    /// Whether a session of which this app was not told has ended or is open. Each change of the account has the next
+    /// number; an app from which the person's account is hidden is told twice in a row that there is none.
+    private func hasMissedSession(before change: AccountChange) -> Bool {
+        guard afterMissedSession != nil, let clean, change.epoch != clean.epoch else { return false }
+        return change.epoch != clean.epoch + 1 || (change.current == nil && !clean.isSignedIn)
+    }
+
+    private mutating func cleanMissedSessions() async -> Bool {
+        // The screen keeps showing the failure during the next attempt.
+        if case .hidden(.appFailed) = told {} else { await hide(.changing) }
+        do {
+            try await afterMissedSession?()
+            return true
+        } catch {
+            await hide(.appFailed("\(error)"))
+            return false
         }
-        self.epoch = epoch
-        return true
     }
 
     private mutating func show(_ account: Account?) async -> Bool {
