@@ -351,6 +351,8 @@ package struct DevicePolicy: Sendable, Equatable {
     package var problem: String?
     /// Whether there was ever a valid configuration. Without one, sign-in is not possible.
     package var isConfigured = true
+    /// Whether the configuration before the start locked sessions.
+    package var lockedBefore = false
     /// The source of people's identities.
     package var identity = IdentitySource.embedded
     /// The organisation's provider. Set if and only if ``identity`` is `oidc`.
@@ -404,6 +406,7 @@ extension DevicePolicy {
             isConfigured = false
             cleanup = .strict
         }
+        lockedBefore = kept?.locksSessions == true
     }
 
     package init(_ configuration: ManagedConfiguration, hasManyUsers: Bool) {

@@ -59,15 +59,18 @@ struct ScreenLock: Sendable {
     }
 
     /// Adapts to a new configuration. If the first one locks sessions, a session of an earlier run of the broker begins
-    /// as locked, even if inactivity has no limit any more: nothing on the disk says whether the session was locked.
+    /// as locked, even if inactivity has no limit any more: nothing on the disk says whether the session was locked. If
+    /// only the configuration before the start locked sessions, the session ends, as it does while the broker runs.
     mutating func configure(_ facts: Facts) -> [Decision] {
         guard facts.policy.isConfigured else { return [] }
         let session = resumed
         resumed = nil
+        let isResumed = session == facts.device.epoch && facts.device.account != nil
         guard facts.policy.schedule.locked != nil else {
-            return facts.isLocked ? [.end(cause: "the managed configuration")] : []
+            let isLocked = facts.isLocked || (isResumed && facts.policy.lockedBefore)
+            return isLocked ? [.end(cause: "the managed configuration")] : []
         }
-        guard session == facts.device.epoch, facts.device.account != nil, !facts.isLocked else { return [] }
+        guard isResumed, !facts.isLocked else { return [] }
         let now = facts.now.uptime
         return [.lock(SessionLock(began: now, cause: "the start of the broker", isShown: true, missingSince: now))]
     }

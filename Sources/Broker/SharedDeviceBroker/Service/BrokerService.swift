@@ -210,11 +210,9 @@ package final class BrokerService: Sendable {
             keep(ManagedConfiguration())
         case nil: break
         }
-        // The stored configuration counts only until the file has been valid once in this run.
-        let last = update.inForce == nil ? kept : nil
         var policy = DevicePolicy(
             inForce: update.inForce,
-            kept: last.flatMap { try? JSONDecoder().decode(ManagedConfiguration.self, from: $0) },
+            kept: kept.flatMap { try? JSONDecoder().decode(ManagedConfiguration.self, from: $0) },
             hasManyUsers: options.hasManyUsers
         )
         if !policy.isConfigured {

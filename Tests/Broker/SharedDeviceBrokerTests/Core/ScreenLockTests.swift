@@ -454,6 +454,13 @@ struct ScreenLockTests {
         #expect(device.state.facts.lock == nil)
     }
 
+    @Test("if sessions are no longer locked since the broker ended, its next start ends the session")
+    func restartAfterLock() {
+        device.configure { ($0.schedule.locked, $0.lockedBefore) = (nil, true) }
+        device.restart(afterPowerCut: false)
+        device.expectSignedOut()
+    }
+
     @Test("while a restarted broker has no valid configuration, the screen keeps its lock")
     func restartWithoutConfiguration() {
         device.configure { $0.isConfigured = false }

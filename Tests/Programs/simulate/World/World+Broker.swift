@@ -296,7 +296,7 @@ extension World {
         if mutant == .policyIsAdvisory { policy.cleanup = .advisory }
         if mutant == .startForgetsLock {
             var other = policy
-            other.schedule.locked = nil
+            (other.schedule.locked, other.lockedBefore) = (nil, false)
             feed(.configured(other))
         }
         feed(.configured(policy))

@@ -165,7 +165,7 @@ extension World {
 
     private func checkPolicy(_ broker: BrokerState) {
         var policy = oracle.policy
-        policy.problem = broker.policy.problem
+        (policy.problem, policy.lockedBefore) = (broker.policy.problem, broker.policy.lockedBefore)
         if broker.policy != policy {
             oracle.fail("another configuration is in force than the last valid one", "\(broker.policy.cleanup)")
         }
