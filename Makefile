@@ -10,7 +10,7 @@ DEBUG_BUILD := $(SWIFT) build -debug-info-format $(DEBUG_INFO)
 # all packages, so the extension's plan is removed: otherwise the next `swift build` would build the extension again.
 # The records of earlier compilations are removed as well: by them, Swift 6.3 keeps files that were compiled for an older
 # layout of a type, if the type is in a module that their module does not import itself.
-forget_compilations = rm -f $(foreach module,$(notdir $(wildcard Extensions/*/Sources/*)),.build/debug/$(subst -,_,$(module)).build/*.priors)
+forget_compilations = rm -f $(shell grep -ho 'name: "[^"]*"' Extensions/*/Package.swift | cut -d'"' -f2 | tr - _ | sort -u | sed 's|.*|.build/debug/&.build/*.priors|')
 extension = $(forget_compilations); $(SWIFT) build --package-path Extensions/$(1) --scratch-path .build --disable-build-manifest-caching $(2); status=$$?; rm -f .build/*.yaml; [ $$status = 0 ]
 debug_extension = $(call extension,$(1),-debug-info-format $(DEBUG_INFO) $(2))
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
