@@ -205,8 +205,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let requestAbandoned = Refusal(
         .invalidRequest,
-        "the app has cancelled this request, has sent another one instead, has left the bus or no longer waits; the request "
-            + "was dropped"
+        "the app has cancelled this request, has sent another one instead, has left the bus or no longer waits, or the "
+            + "device was configured anew or signed out meanwhile; the request was dropped"
     )
     package static let tenantMismatch = Refusal(
         .tenantMismatch,

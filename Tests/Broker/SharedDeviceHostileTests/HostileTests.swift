@@ -93,7 +93,7 @@ struct BrokerHostileTests {
             if users > 1 { return .seconds(1) }
             guard PrivateBus.Daemon.chosen == .broker else { return .milliseconds(100) }
             if !isBusSmall { return .seconds(10) }
-            return bytes == 1 ? .seconds(1) : .milliseconds(300)
+            return bytes == 1 ? .seconds(1) : .milliseconds(500)
         }
 
         var testDescription: String {

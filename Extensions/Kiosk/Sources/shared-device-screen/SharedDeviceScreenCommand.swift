@@ -15,7 +15,7 @@ struct SharedDeviceScreenCommand: AsyncParsableCommand {
         discussion: """
             Runs in the graphical session of a Wayland compositor, as the session's user. The broker says what to show: a warning with a countdown; \
             a lock, from which the person returns with a PIN, a password or a badge; with --sign-in, the sign-in with badge and PIN while \
-            no person is signed in. A compositor with ext-session-lock-v1, such as sway 1.8, hides all other programs meanwhile. With \
+            no person is signed in. A compositor with ext-session-lock-v1, such as sway 1.8 or later, hides all other programs meanwhile. With \
             wlr-layer-shell the cover is above all windows; with neither it is a window in full screen of a single output. Prints “ready” when it is \
             connected to the compositor. Ends with SIGTERM or SIGINT; a lock of ext-session-lock-v1 then stays.
             Exit status: 0 ended as asked; 64 wrong usage; 69 there is no bus, or the compositor has ended; 77 another such program shows \
