@@ -19,6 +19,15 @@ struct CryptographyTests {
         }
     }
 
+    @Test("a thread can compute a digest while the process exits")
+    func exitingProcess() async {
+        await #expect(processExitsWith: .success) {
+            // It runs after the handler that OpenSSL would register at its first digest.
+            atexit { _ = Digest.sha256.hash([1]) }
+            _ = Digest.sha256.hash([1])
+        }
+    }
+
     @Test("a keyed hash is HMAC-SHA-256 (RFC 4231, test case 2)")
     func keyedHash() {
         let hash = Array("what do ya want for nothing?".utf8).withUnsafeBufferPointer {

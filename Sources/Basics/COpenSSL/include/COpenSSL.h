@@ -1,5 +1,5 @@
-#ifndef COPENSSL_SHIM_H
-#define COPENSSL_SHIM_H
+#ifndef COPENSSL_H
+#define COPENSSL_H
 
 #include <openssl/crypto.h>
 #include <openssl/ecdsa.h>
