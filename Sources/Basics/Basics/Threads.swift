@@ -118,17 +118,21 @@ public struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
 
 // MARK: - Threads
 
-/// Starts threads with all signals blocked, so that signals to the process reach the app's own threads (architecture,
-/// D3).
+/// Starts threads with signals blocked, so that signals to the process reach the app's own threads (architecture, D3).
+/// The signals of a crash are not blocked: the kernel would end the process without calling the handler that reports
+/// the crash.
 public enum QuietThread {
+    private static let crashSignals = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS]
+
     /// Runs `body` on a detached thread with this name.
     ///
     /// - Returns: the thread; `nil`, with `errno` set, if the system grants none. Then `body` is not called.
     public static func start(_ name: StaticString, _ body: @escaping @Sendable () -> Void) -> UInt? {
-        var all = sigset_t()
+        var blocked = sigset_t()
         var previous = sigset_t()
-        sigfillset(&all)
-        pthread_sigmask(SIG_SETMASK, &all, &previous)
+        sigfillset(&blocked)
+        for signal in crashSignals { sigdelset(&blocked, signal) }
+        pthread_sigmask(SIG_SETMASK, &blocked, &previous)
         defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
         let work = Unmanaged.passRetained(Work(name, body))
         var thread = pthread_t()
