@@ -328,6 +328,7 @@ demo-live: setup
 # ROWS='round-trip memory' runs only these two; Benchmarks/run --list lists all rows.
 ROWS ?=
 bench:
+	$(call need,`make bench`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libsystemd-dev libglib2.0-dev valgrind)
 	Benchmarks/run $(ROWS)
 
 # Uses a separate build with instrumented modules. A crash prints the command that replays it.
