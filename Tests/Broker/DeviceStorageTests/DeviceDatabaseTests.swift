@@ -145,7 +145,13 @@ struct DeviceDatabaseTests {
         #expect(try content == bytes)
     }
 
-    private let withoutBadges = """
+    /// Removes what both versions below lack.
+    private let downgrade = """
+        DROP TABLE device_compliance;
+        DROP TABLE manifest;
+        DROP TABLE claim;
+        ALTER TABLE user DROP COLUMN member_of;
+        ALTER TABLE device DROP COLUMN account_groups;
         DROP INDEX user_badge;
         ALTER TABLE user DROP COLUMN badge_hash;
         ALTER TABLE user DROP COLUMN pin_hash;
@@ -162,12 +168,7 @@ struct DeviceDatabaseTests {
             DROP TABLE signing_key;
             DROP TABLE provider_session;
             DROP TABLE provider_end;
-            DROP TABLE device_compliance;
-            DROP TABLE manifest;
-            DROP TABLE claim;
-            ALTER TABLE user DROP COLUMN member_of;
-            ALTER TABLE device DROP COLUMN account_groups;
-            \(withoutBadges)
+            \(downgrade)
             PRAGMA user_version = 0;
             """
         )
@@ -188,12 +189,7 @@ struct DeviceDatabaseTests {
             ALTER TABLE provider_session DROP COLUMN began_at;
             ALTER TABLE provider_end DROP COLUMN keeps_session;
             INSERT INTO provider_end (number, record, added_at, tries) VALUES (1, x'00', 1, 0);
-            DROP TABLE device_compliance;
-            DROP TABLE manifest;
-            DROP TABLE claim;
-            ALTER TABLE user DROP COLUMN member_of;
-            ALTER TABLE device DROP COLUMN account_groups;
-            \(withoutBadges)
+            \(downgrade)
             INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (2, 'https://login.example', 'device', x'00', 1);
             PRAGMA user_version = 3;
             """

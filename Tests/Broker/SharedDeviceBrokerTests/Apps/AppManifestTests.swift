@@ -322,43 +322,35 @@ struct AppManifestDirectoryTests {
         #expect(try await firstUpdate(kept) == AppManifests(), "a removed manifest does not keep its content")
     }
 
-    @Test("a directory is read again without events while the reader asks for it")
-    func readAgain() async throws {
+    /// Yields the number at the directory's reading of that number. Until then it is also read again after each pause.
+    private func reading(_ number: Int, pause: Duration? = nil) async throws -> AsyncStream<Int> {
         let reads = Shared(0)
-        let updates = try await onceInotifyIsFree {
+        return try await onceInotifyIsFree {
             do throws(Problem) {
                 return try DirectoryWatcher.updates(of: [directory.path], quietPeriod: .milliseconds(10)) {
                     reads.withLock { reads -> Int? in
                         reads += 1
-                        return reads == 3 ? reads : nil
+                        return reads == number ? reads : nil
                     }
                 } again: {
-                    reads.withLock { $0 } < 3 ? .milliseconds(10) : nil
+                    reads.withLock { $0 } < number ? pause : nil
                 }
             } catch {
                 throw ManagedConfigurationError.cannotWatch(directory.path, error)
             }
         }
-        var iterator = updates.makeAsyncIterator()
+    }
+
+    @Test("a directory is read again without events while the reader asks for it")
+    func readAgain() async throws {
+        var iterator = try await reading(3, pause: .milliseconds(10)).makeAsyncIterator()
         #expect(await iterator.next() == 3)
     }
 
     @Test("a directory is read again after a program has closed a file of it")
     func readAfterClosing() async throws {
         try directory.write("", to: "file")
-        let reads = Shared(0)
-        let updates = try await onceInotifyIsFree {
-            do throws(Problem) {
-                return try DirectoryWatcher.updates(of: [directory.path], quietPeriod: .milliseconds(10)) {
-                    reads.withLock { reads -> Int? in
-                        reads += 1
-                        return reads == 2 ? reads : nil
-                    }
-                }
-            } catch {
-                throw ManagedConfigurationError.cannotWatch(directory.path, error)
-            }
-        }
+        let updates = try await reading(2)
         let file = open(directory.file("file"), O_RDWR | O_CLOEXEC)
         try #require(file >= 0)
         close(file)

@@ -41,14 +41,9 @@ struct AllowedUsersTests {
 
     @Test("after a refusal another user may sign in at the same prompt")
     func prompt() throws {
-        let begun = try device.ask(desk, .beginSignIn(Request.PromptWish()))
-        let name = try #require(begun["request"]?.stringValue)
-        func complete(_ user: String) -> UInt64 {
-            let credentials = Request.Credentials(username: user, password: Secret("right"))
-            return device.send(desk, .completeSignIn(name: name, .password(credentials)))
-        }
-        device.expectRefused(complete("eve"), .userNotAllowed())
-        try device.expectAnswer(complete("ada"), "username", .string("ada"))
+        let name = try device.begin(by: desk)
+        device.expectRefused(device.complete(name, "eve", by: desk), .userNotAllowed())
+        try device.expectAnswer(device.complete(name, by: desk), "username", .string("ada"))
     }
 
     @Test("a configuration that no longer allows the user signs out, and the apps have to clean up")
@@ -207,11 +202,7 @@ struct AppUsersTests {
     @Test("an app cannot sign in a user whom it is not for, and is not told the name")
     func signsIn() throws {
         device.expectRefused(device.send(ward, VirtualDevice.signIn("ada")), .appNotForUser)
-        let begun = try device.ask(ward, .beginSignIn(Request.PromptWish()))
-        let name = try #require(begun["request"]?.stringValue)
-        let credentials = Request.Credentials(username: "ada", password: Secret("right"))
-        let request = device.send(ward, .completeSignIn(name: name, .password(credentials)))
-        device.expectRefused(request, .appNotForUser)
+        device.expectRefused(device.complete(try device.begin(by: ward), by: ward), .appNotForUser)
         device.expectSignedOutOnDisk()
         #expect(!Refusal.appNotForUser.description.contains("ada"))
     }
@@ -220,12 +211,7 @@ struct AppUsersTests {
     func signsInAtPrompt() throws {
         var wish = Request.PromptWish()
         wish.app = "org.example.ward"
-        func complete(_ name: String) -> UInt64 {
-            let credentials = Request.Credentials(username: "ada", password: Secret("right"))
-            return device.send(device.prompt, .completeSignIn(name: name, .password(credentials)))
-        }
-        let begun = try device.ask(device.prompt, .beginSignIn(wish))
-        device.expectRefused(complete(try #require(begun["request"]?.stringValue)), .appNotForUser)
+        device.expectRefused(device.complete(try device.begin(wish)), .appNotForUser)
         device.expectSignedOutOnDisk()
         // Nor does the app learn by a reauthentication who is signed in.
         try device.signIn("ada", by: desk)
@@ -238,15 +224,12 @@ struct AppUsersTests {
         useWard(for: nil)
         var wish = Request.PromptWish()
         wish.app = "org.example.ward"
-        let begun = try device.ask(device.prompt, .beginSignIn(wish))
+        let name = try device.begin(wish)
         device.diskMode = .holds
-        let credentials = Request.Credentials(username: "ada", password: Secret("right"))
-        let name = try #require(begun["request"]?.stringValue)
-        let request = device.send(device.prompt, .completeSignIn(name: name, .password(credentials)))
+        let request = device.complete(name)
         useWard(for: AllowedUsers(users: ["grace"]))
         device.expectRefused(request, .appNotForUser)
-        device.diskMode = .commits
-        device.finishWriting()
+        device.resumeDisk()
         device.expectSignedOut()
     }
 

@@ -73,8 +73,7 @@ struct EndDuringSignInTests {
 
     @Test("an end during a device-code sign-in prevents the sign-in", arguments: [true, false])
     func deviceCode(isPolled: Bool) throws {
-        let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
-        let name = try #require(begun["request"]?.stringValue)
+        let name = try device.begin(by: prompt)
         let number = device.send(prompt, .awaitSignIn(name: name, patience: .seconds(60)))
         if isPolled {
             device.holdsProvider = true

@@ -183,13 +183,10 @@ struct OrganisationTests {
         var wish = VirtualDevice.pageWish
         (wish.asksAgain, wish.loginHint) = (true, "ada")
         wish.claims = #"{"access_token":{"acrs":{"value":"c1"}}}"#
-        func begin() throws -> String {
-            try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
-        }
         device.provider.session = "second"
-        device.expectRefused(device.sendPage(try begin(), "grace"), .otherPerson)
+        device.expectRefused(device.sendPage(try device.begin(wish), "grace"), .otherPerson)
         #expect(device.state.providerRecord == old)
-        try device.expectAnswer(device.sendPage(try begin(), "ada"), "epoch", .uint64(epoch))
+        try device.expectAnswer(device.sendPage(try device.begin(wish), "ada"), "epoch", .uint64(epoch))
         let start = device.provider.starts.last
         #expect(start?.claims == wish.claims && start?.only?.subject == "ada" && start?.loginHint == "ada")
         #expect(device.state.providerRecord?.session == "second")

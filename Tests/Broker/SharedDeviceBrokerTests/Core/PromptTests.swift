@@ -67,12 +67,7 @@ struct PromptTests {
         let app = device.app("app")
         try device.signIn("ada", by: app)
         let epoch = device.state.device.epoch
-        var wish = Request.PromptWish()
-        wish.asksAgain = true
-        func begin() throws -> String {
-            try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
-        }
-        let name = try begin()
+        let name = try device.begin(.again)
         let checks = device.passwordChecks
         device.expectRefused(device.complete(name, "grace"), .otherPerson)
         device.expectPasswordChecks(checks)
@@ -83,11 +78,11 @@ struct PromptTests {
         #expect(try device.answer(device.complete(name)) == ["username": .string("ada"), "epoch": .uint64(epoch)])
         #expect(device.state.device.epoch == epoch)
         // The session can end while the user is asked.
-        let late = try begin()
+        let late = try device.begin(.again)
         try device.signOut(by: app)
         device.expectRefused(device.complete(late), .noSuchPrompt)
         // Without a session it is a sign-in like any other.
-        device.complete(try begin(), "grace")
+        device.complete(try device.begin(.again), "grace")
         device.expectPerson("grace")
     }
 
@@ -95,26 +90,19 @@ struct PromptTests {
     func maximumAge() throws {
         let app = device.app("app")
         try device.signIn("ada", by: app)
+        let identifier = Account.named("ada").identifier
         func request(by app: VirtualDevice.App) -> UInt64 {
-            device.send(
+            let age = Duration.seconds(60)
+            return device.send(
                 app,
-                .acquireToken(
-                    identifier: Account.named("ada").identifier,
-                    scopes: ["s"],
-                    refresh: false,
-                    session: nil,
-                    maximumAge: .seconds(60)
-                )
+                .acquireToken(identifier: identifier, scopes: ["s"], refresh: false, session: nil, maximumAge: age)
             )
         }
         device.advance(by: .seconds(60))
         #expect(try device.answer(request(by: app))["token"] != nil)
         device.advance(by: .seconds(1))
         device.expectRefused(request(by: app), .authenticatedTooEarly)
-        var wish = Request.PromptWish()
-        wish.asksAgain = true
-        let name = try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
-        device.complete(name)
+        device.complete(try device.begin(.again))
         #expect(try device.answer(request(by: app))["token"] != nil)
         device.restart()
         device.expectRefused(request(by: device.app("app")), .authenticatedTooEarly)
@@ -131,7 +119,7 @@ struct PromptTests {
     func limits() throws {
         for user: UInt32 in 1000...1003 {
             let prompt = device.app("prompt", user: user)
-            for _ in 0..<2 { _ = try device.begin(prompt) }
+            for _ in 0..<2 { _ = try device.begin(by: prompt) }
             let third = device.send(prompt, .beginSignIn(Request.PromptWish()))
             device.expectRefused(third, .tooManyPrompts)
         }
@@ -139,7 +127,7 @@ struct PromptTests {
         device.expectRefused(device.send(late, .beginSignIn(Request.PromptWish())), .tooManyPrompts)
         device.advance(by: .seconds(600))
         #expect(device.state.signIns.prompts.isEmpty)
-        _ = try device.begin(late)
+        _ = try device.begin(by: late)
     }
 
     @Test("a pending cleanup delays the start and is checked again at completion")
@@ -182,10 +170,9 @@ struct PromptTests {
         device.expectRefused(device.send(app, VirtualDevice.signIn("ada")), code: .interactionRequired)
         device.expectPasswordChecks(0)
         // The app cannot get around this by beginning a prompt itself.
-        #expect(throws: Refusal.otherMethod([.password])) { try device.begin(app) }
+        #expect(throws: Refusal.otherMethod([.password])) { try device.begin(by: app) }
         let prompt = device.app(BrokerProtocol.promptIdentifier)
-        let name = try device.begin(prompt)
-        device.complete(name, by: prompt)
+        device.complete(try device.begin(by: prompt), by: prompt)
         device.expectSignedIn()
     }
 
@@ -211,9 +198,7 @@ struct PromptTests {
     func otherBadge() throws {
         device.badges = ["0041": "ada", "0042": "grace"]
         try device.signIn("ada", by: device.app("desk"))
-        var wish = Request.PromptWish()
-        wish.asksAgain = true
-        let name = try #require(try device.ask(device.prompt, .beginSignIn(wish))["request"]?.stringValue)
+        let name = try device.begin(.again)
         func complete(_ number: String) -> UInt64 {
             device.send(device.prompt, .completeSignIn(name: name, .password(VirtualDevice.badge(number))))
         }
@@ -243,15 +228,25 @@ struct PromptTests {
         let refused = device.send(prompt, .beginSignIn(Request.PromptWish()))
         device.expectRefused(refused, code: .appNotEligible)
         device.use(manifest)
-        device.complete(try device.begin(prompt), by: prompt)
+        device.complete(try device.begin(by: prompt), by: prompt)
         device.expectSignedIn()
         #expect(device.state.eligibility.warnings.isEmpty)
     }
 }
 
+extension Request.PromptWish {
+    /// The signed-in person is asked again.
+    static var again: Request.PromptWish {
+        var wish = Request.PromptWish()
+        wish.asksAgain = true
+        return wish
+    }
+}
+
 extension VirtualDevice {
-    func begin(_ prompt: App? = nil) throws -> String {
-        let fields = try ask(prompt ?? self.prompt, .beginSignIn(Request.PromptWish()))
+    /// Begins a sign-in at a prompt. Returns the name of the request.
+    func begin(_ wish: Request.PromptWish = Request.PromptWish(), by prompt: App? = nil) throws -> String {
+        let fields = try ask(prompt ?? self.prompt, .beginSignIn(wish))
         return try #require(fields["request"]?.stringValue)
     }
 

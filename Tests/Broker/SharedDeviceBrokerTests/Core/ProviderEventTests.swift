@@ -58,8 +58,7 @@ struct ProviderEventTests {
         let number = device.send(device.identityService, .providerEvents([change]))
         #expect(device.state.provider.needsPerson)
         device.expectUnanswered(number)
-        device.diskMode = .commits
-        device.finishWriting()
+        device.resumeDisk()
         #expect(try device.answer(number).isEmpty)
         device.restart(afterPowerCut: true)
         #expect(device.state.provider.needsPerson && device.state.providerRecord != nil)

@@ -47,8 +47,7 @@ struct ProviderWordTests {
         let request = device.send(other, device.acquireToken(for: "ada", []))
         device.expectUnanswered(request)
         device.send(device.identityService, .providerEvents([.of(.reauthenticate, "ada", at: device.now.wall)]))
-        device.diskMode = .commits
-        device.finishWriting()
+        device.resumeDisk()
         device.expectRefused(request, code: .interactionRequired)
     }
 
@@ -260,8 +259,7 @@ struct ProviderWordTests {
         device.requestToken()
         device.expectRenewals(0)
         #expect(device.held?.provider??.isSettled == false)
-        device.diskMode = .commits
-        device.finishWriting()
+        device.resumeDisk()
         device.expectRenewals(1)
     }
 

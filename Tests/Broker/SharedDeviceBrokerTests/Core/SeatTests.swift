@@ -94,8 +94,7 @@ struct SeatTests {
         device.sit()
         device.finishWriting()
         device.expectPerson(nil)
-        device.diskMode = .commits
-        device.finishWriting()
+        device.resumeDisk()
         device.sit(.of(1000, "2"), expecting: "ada")
     }
 
@@ -208,8 +207,7 @@ struct SeatTests {
         let second = LoginSessions.Session.of(1000, "2", isLocked: true)
         device.sit(Self.background, second)
         device.feed(.login(.locked(second.name)))
-        device.diskMode = .commits
-        device.finishWriting()
+        device.resumeDisk()
         device.expectPerson(nil)
     }
 
