@@ -25,11 +25,6 @@ struct AutomaticSignOutTests {
         try await eventually("“\(text)” is told") { broker.errorText.components(separatedBy: text).count > count }
     }
 
-    private func lastActivity(_ device: DeviceOnPrivateBus) throws -> Date {
-        let attributes = try FileManager.default.attributesOfItem(atPath: "\(device.state)/last-activity")
-        return try #require(attributes[.modificationDate] as? Date)
-    }
-
     @Test("inactivity signs the user out, all apps are told, and the log has the reason")
     func inactivity() async throws {
         let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900"#)
@@ -43,33 +38,6 @@ struct AutomaticSignOutTests {
         // The same for a session that starts under this setting, and may end before its app has the response.
         _ = try? await device.application().signIn("grace")
         try await device.expectAudit("signed-out", ["inactivity for 0.3 s", "inactivity for 0.3 s"])
-    }
-
-    // S11
-    @Test("sign-ins and reported activity count; account and token requests do not")
-    func activity() async throws {
-        let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900"#)
-        let application = device.application()
-        let account = try await application.signIn("ada").account
-        var signedIn = Date.distantPast
-        try await eventually("the time is kept") {
-            // The file is created first, and its time is set a moment later.
-            var status = stat()
-            guard stat("\(device.state)/last-activity", &status) == 0 else { return false }
-            signedIn = try lastActivity(device)
-            return (status.st_mtim.tv_sec, status.st_mtim.tv_nsec) != (status.st_ctim.tv_sec, status.st_ctim.tv_nsec)
-        }
-        let parameters = SilentTokenParameters(scopes: [], account: account)
-        // Longer than the minimum of one second between two writes.
-        try await eventually("time passes") {
-            _ = try await application.getCurrentAccount()
-            _ = try await application.acquireTokenSilent(with: parameters)
-            return Date().timeIntervalSince(signedIn) > 1.5
-        }
-        #expect(try lastActivity(device) == signedIn)
-        application.noteActivity()
-        try await eventually("the report counts") { try lastActivity(device) > signedIn }
-        #expect(try await application.getCurrentAccount().current == account)
     }
 
     @Test("an app hears the warning before the end after inactivity, and activity takes it back")
@@ -93,34 +61,6 @@ struct AutomaticSignOutTests {
         try await eventually("the warning is taken back") { heard.withLock { $0.last } == .noWarning }
         let next = try #require(await application.getDeviceInformation().sessionEnd)
         #expect(!next.isSoon && next.at > end.at)
-    }
-
-    @Test("a broker that was down when a session should have ended ends it when it starts")
-    func whileDown() async throws {
-        // The shift ends in twelve hours, so that none ends during this test. A session from two days ago is older than
-        // the last shift end.
-        let time = Calendar.current.dateComponents([.hour, .minute], from: Date(timeIntervalSinceNow: 12 * 3600))
-        let end = String(format: "%02d:%02d", try #require(time.hour), try #require(time.minute))
-        for (setting, reason) in [
-            (#""inactivityTimeout": 900"#, "inactivity for 900 s"), (#""shiftEnds": ["\#(end)"]"#, "shift end \(end)"),
-        ] {
-            let device = try await DeviceOnPrivateBus(configuration: setting)
-            let application = device.application()
-            try await application.signIn("ada")
-            try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
-            // A restart alone does not sign out.
-            try await device.restartBroker()
-            #expect(try await application.getCurrentAccount().current?.username == "ada", "\(reason)")
-            device.killBroker()
-            let twoDaysAgo = Date(timeIntervalSinceNow: -48 * 3600)
-            try device.backdate(to: twoDaysAgo)
-            let attributes: [FileAttributeKey: Any] = [.modificationDate: twoDaysAgo]
-            try FileManager.default.setAttributes(attributes, ofItemAtPath: "\(device.state)/last-activity")
-            try await device.startBroker()
-            try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
-            try await device.expectAudit("signed-out", [reason])
-            try await application.signIn("grace")
-        }
     }
 
     @Test("a screen lock signs out, also on request or if it happened unseen")

@@ -228,25 +228,4 @@ struct CleanupEdgeCaseTests {
         #expect(report.apps.filter { $0.identifier.hasPrefix(app.identifier) }.map(\.identifier) == [app.identifier])
         try await control.wait(for: app, in: session, .finished)
     }
-
-    // E25
-    @Test("without manifests two programs with the same identifier are separate apps")
-    func namesakes() async throws {
-        let (device, control, app) = try await deviceWithListener(showing: "ada")
-        app.suspend()
-        let mark = app.mark
-        let namesake = ControlApp(on: device, name: "listener")
-        #expect(try await namesake.application.getCurrentAccount().current?.username == "ada")
-        let session = try await control.signOut()
-        try await eventually("the namesake has cleaned up") {
-            let report = try await control.report(session)
-            let namesakes = report?.apps.filter { $0.identifier.hasPrefix(app.identifier) } ?? []
-            return namesakes.count == 2 && namesakes.contains { $0.progress == .finished }
-        }
-        try await control.wait(forAllBut: app, in: session)
-        #expect(app.files.count == 3)
-        app.resume()
-        try await app.expectCleanup(after: mark)
-        try await control.wait(for: app, in: session, .finished)
-    }
 }
