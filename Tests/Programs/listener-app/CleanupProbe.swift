@@ -1,21 +1,18 @@
 import Basics
 import Glibc
-import NotifyCenter
 @_spi(Extensions) import SharedDevice
 
 /// An app that cleans up, for tests that need a process to crash. It kills itself with SIGKILL at POINT.
 ///
 ///     steps DIRECTORY [POINT]         three steps over the files in DIRECTORY/data, without a broker
-///     probe BUS DIRECTORY [POINT]     follows the account of a device
 ///     remove BASE IDENTIFIER [POINT] [UID]  removes an account's directory, as another user if UID is given
 ///     list PATH                       lists a directory until it is gone
 ///
 /// Returns if the arguments are none of these.
-func runCleanupProbe(_ arguments: [String]) async throws {
+func runCleanupProbe(_ arguments: [String]) async {
     func argument(_ index: Int) -> String { index < arguments.count ? arguments[index] : "" }
     switch argument(0) {
     case "steps": await runSteps(in: argument(1), deadlyPoint: argument(2))
-    case "probe": try await follow(bus: argument(1), directory: argument(2), deadlyPoint: argument(3))
     case "remove": await remove(base: argument(1), identifier: argument(2), deadlyPoint: argument(3), user: argument(4))
     case "list": list(argument(1))
     default: break
@@ -57,37 +54,6 @@ func list(_ path: String) {
             fstat(dirfd(directory), &listed) == 0 && stat(path, &there) == 0 && listed.st_ino == there.st_ino
         closedir(directory)
         if isThere, seen.insert(count).inserted { say("\(count)") }
-    }
-}
-
-/// Follows the account of the device and prints the state. Stores one note for each user that it opens.
-func follow(bus: String, directory: String, deadlyPoint: String) async throws {
-    let application = SharedDeviceApplication(
-        identifier: "org.example.probe",
-        bus: .address(bus),
-        stateDirectory: "\(directory)/state"
-    )
-    let notes = try UserDataDirectory(path: "\(directory)/data") { checkpoint in
-        pass("\(checkpoint)", deadlyPoint: deadlyPoint)
-    }
-    let cleanup = CleanupCoordinator(stateDirectory: "\(directory)/state")
-    try cleanup.register("first") { _ in
-        pass("first", deadlyPoint: deadlyPoint)
-        say("first")
-    }
-    try cleanup.register("notes") { try await notes.remove($0.accounts) }
-    try cleanup.register("last") { _ in
-        pass("last", deadlyPoint: deadlyPoint)
-        say("last")
-    }
-    await application.follow(cleanup) { state in
-        switch state {
-        case .hidden: say("hidden")
-        case .nobody: say("nobody")
-        case .open(let account):
-            log("a note of \(account.username)", "\(try notes.open(for: account))/note")
-            say("open \(account.username)")
-        }
     }
 }
 

@@ -2,7 +2,7 @@ import Basics
 import DBus
 import FoundationEssentials
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 import Synchronization
 
 struct Event: Encodable {
@@ -73,15 +73,8 @@ final class Desk: Sendable {
     }
 
     func epoch(of account: Account) throws -> UInt64? {
-        struct Record: Decodable {
-            struct Session: Decodable {
-                let account: Account
-                let epoch: UInt64
-            }
-            let mayHoldData: [Session]
-        }
         let record = try Data(contentsOf: URL(filePath: "\(directory)/state/shared-device-sessions.json"))
-        return try JSONDecoder().decode(Record.self, from: record).mayHoldData.last { $0.account == account }?.epoch
+        return try JSONDecoder().decode(SessionRecord.self, from: record).session(of: account)
     }
 
     func finishRequests() async {

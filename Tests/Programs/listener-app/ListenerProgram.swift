@@ -21,7 +21,7 @@ struct ListenerProgram: AsyncParsableCommand {
     @Flag(help: "End when everything is cleaned up and no account is signed in.") var untilNobody = false
 
     static func main() async {
-        do { try await runCleanupProbe(Array(CommandLine.arguments.dropFirst())) } catch { exit(withError: error) }
+        await runCleanupProbe(Array(CommandLine.arguments.dropFirst()))
         await main(nil)
     }
 
