@@ -18,7 +18,7 @@ struct ScheduleTests {
 
     @Test("different seeds give different schedules, with both policies and all steps")
     func variety() {
-        let schedules = (1...200).map { Schedule(seed: UInt64($0)) }
+        let schedules = (UInt64(1)...200).map { Schedule(seed: $0) }
         #expect(Set(schedules.map(\.steps)).count == 200)
         #expect(Set(schedules.map(\.isStrict)) == [true, false])
         let kinds: Set<String> = [

@@ -30,8 +30,8 @@ struct AuditLogTests {
     // Any caller can cause any number of refusals.
     @Test("refusals do not displace other entries from a log that waits for the disk")
     func bounded() {
-        let others = (0..<3700).map { AuditEntry(event: .finished, at: at(Double($0)), session: UInt64($0)) }
-        let refusals = (0..<3000).map { AuditEntry(event: .refused, at: at(Double($0)), session: UInt64($0)) }
+        let others = (UInt64(0)..<3700).map { AuditEntry(event: .finished, at: at(Double($0)), session: $0) }
+        let refusals = (UInt64(0)..<3000).map { AuditEntry(event: .refused, at: at(Double($0)), session: $0) }
         for log in [others + refusals, refusals + others] {
             let kept = BrokerState.bounded(log)
             let (keptOthers, last) = (kept.filter { $0.event == .finished }, kept.last { $0.event == .refused })
