@@ -117,6 +117,15 @@ public func reportingFailure(_ body: () throws -> Void) throws {
     }
 }
 
+/// A command whose errors end it as ``reportingFailure(_:)`` describes.
+public protocol ReportingCommand: ParsableCommand {
+    func execute() throws
+}
+
+extension ReportingCommand {
+    public func run() throws { try reportingFailure(execute) }
+}
+
 /// Replaces a file in one step. Only the owner may write the new file, and everyone may read it.
 ///
 /// - Parameter remedy: The end of the message, after a semicolon.

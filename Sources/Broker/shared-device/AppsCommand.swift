@@ -19,7 +19,7 @@ struct AppsCommand: ParsableCommand {
     )
 }
 
-struct AppsListCommand: ParsableCommand {
+struct AppsListCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "Lists the apps, in the order of their identifiers, with the cleanups that they owe.",
@@ -33,19 +33,17 @@ struct AppsListCommand: ParsableCommand {
     @OptionGroup var state: StateOptions
     @OptionGroup var bus: BusOptions
 
-    func run() throws {
-        try reportingFailure {
-            let database = try state.openDatabase(.existing)
-            let running = BrokerView(bus).running
-            let apps = KnownApp.all(in: try DeviceStore.read(database).ledger, running: running)
-            let known = AppNames(apps.map(\.identifier))
-            let table = KnownApp.table(apps) { names.name($0, known) }
-            try emit(json ? Form.json(apps) : table.lines.joined(separator: "\n"))
-        }
+    func execute() throws {
+        let database = try state.openDatabase(.existing)
+        let running = BrokerView(bus).running
+        let apps = KnownApp.all(in: try DeviceStore.read(database).ledger, running: running)
+        let known = AppNames(apps.map(\.identifier))
+        let table = KnownApp.table(apps) { names.name($0, known) }
+        try emit(json ? Form.json(apps) : table.lines.joined(separator: "\n"))
     }
 }
 
-struct AppsWaiveCommand: ParsableCommand {
+struct AppsWaiveCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "waive",
         abstract: "Waives the cleanup that an app owes, by an administrator's decision.",
@@ -76,32 +74,30 @@ struct AppsWaiveCommand: ParsableCommand {
         let sessions: [UInt64]
     }
 
-    func run() throws {
-        try reportingFailure {
-            let names = knownNames()
-            let key = try names?.key(for: app)
-            let shown = (key.flatMap { names?[$0] } ?? app).printable
-            var request: BrokerProtocol.Fields = ["app": .string(key ?? app), "reason": .string(reason)]
-            if let session { request["session"] = .uint64(session) }
-            let answer = try bus.connect()
-                .callAndWait(.waive, request, attempted: "waive the cleanup of \(shown)")
-            let sessions = (answer["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)
-            if json {
-                try emit(Form.json(Waived(app: key ?? app, sessions: sessions)))
-            } else if !sessions.isEmpty {
-                let list = sessions.map { "session \($0)" }.joined(separator: ", ")
-                try emit("waived what \(shown) owed of \(list)")
-            }
-            guard sessions.isEmpty else { return }
-            let scope = session.map { " of session \($0)" } ?? ""
-            let isUnknown = names != nil && key == nil
-            throw CommandFailure(
-                EX_NOINPUT,
-                isUnknown
-                    ? "there is no app \(shown); “shared-device apps” lists all apps"
-                    : "\(shown) owes nothing\(scope); see “shared-device apps”"
-            )
+    func execute() throws {
+        let names = knownNames()
+        let key = try names?.key(for: app)
+        let shown = (key.flatMap { names?[$0] } ?? app).printable
+        var request: BrokerProtocol.Fields = ["app": .string(key ?? app), "reason": .string(reason)]
+        if let session { request["session"] = .uint64(session) }
+        let answer = try bus.connect()
+            .callAndWait(.waive, request, attempted: "waive the cleanup of \(shown)")
+        let sessions = (answer["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)
+        if json {
+            try emit(Form.json(Waived(app: key ?? app, sessions: sessions)))
+        } else if !sessions.isEmpty {
+            let list = sessions.map { "session \($0)" }.joined(separator: ", ")
+            try emit("waived what \(shown) owed of \(list)")
         }
+        guard sessions.isEmpty else { return }
+        let scope = session.map { " of session \($0)" } ?? ""
+        let isUnknown = names != nil && key == nil
+        throw CommandFailure(
+            EX_NOINPUT,
+            isUnknown
+                ? "there is no app \(shown); “shared-device apps” lists all apps"
+                : "\(shown) owes nothing\(scope); see “shared-device apps”"
+        )
     }
 
     /// The names of the device's apps; `nil` if its database cannot be read. The broker then interprets the typed name.

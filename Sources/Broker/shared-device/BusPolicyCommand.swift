@@ -7,7 +7,7 @@ import FoundationEssentials
 import Glibc
 @_spi(Extensions) import SharedDevice
 
-struct BusPolicyCommand: ParsableCommand {
+struct BusPolicyCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "bus-policy",
         abstract: "Writes which users the system bus lets call the broker.",
@@ -42,31 +42,29 @@ struct BusPolicyCommand: ParsableCommand {
         if output?.isEmpty == true { throw ValidationError("--output needs the name of a file") }
     }
 
-    func run() throws {
-        try reportingFailure {
-            var (policy, problem) = try policy()
-            guard let output else {
-                try emit(String(policy.xml.dropLast()))
-                if let problem { throw problem }
-                return
-            }
-            // A change during the run leads to a repetition, because it starts no second run of the service.
-            for repetition in 1...Self.mostRepetitions {
-                let former = try? String(contentsOfFile: output, encoding: .utf8)
-                let written =
-                    problem.map { policy.beside(badManifest: $0.file, former: former) }
-                    ?? (policy: policy, xml: policy.xml)
-                try replaceFile(output, by: written.xml)
-                try reload()
-                let next = try self.policy()
-                guard next != (policy, problem), repetition < Self.mostRepetitions else {
-                    try emit("\(written.policy)".printable)
-                    break
-                }
-                (policy, problem) = next
-            }
+    func execute() throws {
+        var (policy, problem) = try policy()
+        guard let output else {
+            try emit(String(policy.xml.dropLast()))
             if let problem { throw problem }
+            return
         }
+        // A change during the run leads to a repetition, because it starts no second run of the service.
+        for repetition in 1...Self.mostRepetitions {
+            let former = try? String(contentsOfFile: output, encoding: .utf8)
+            let written =
+                problem.map { policy.beside(badManifest: $0.file, former: former) }
+                ?? (policy: policy, xml: policy.xml)
+            try replaceFile(output, by: written.xml)
+            try reload()
+            let next = try self.policy()
+            guard next != (policy, problem), repetition < Self.mostRepetitions else {
+                try emit("\(written.policy)".printable)
+                break
+            }
+            (policy, problem) = next
+        }
+        if let problem { throw problem }
     }
 
     private static let mostRepetitions = 5

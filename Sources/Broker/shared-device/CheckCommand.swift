@@ -9,7 +9,7 @@ import Glibc
 @_spi(Extensions) import SharedDevice
 @_spi(Extensions) import SharedDeviceTestKit
 
-struct CheckCommand: ParsableCommand {
+struct CheckCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
         abstract: "Checks that apps clean up after a sign-out, on a private test device.",
@@ -43,24 +43,22 @@ struct CheckCommand: ParsableCommand {
     @Flag(help: "Keep the directory of the broker and the apps, and print its path.")
     var keep = false
 
-    func run() throws {
+    func execute() throws {
         Interruption.handle(by: "shared-device")
-        try reportingFailure {
-            let plan = try readPlan()
-            for file in files { try file.checkPlace() }
-            let directory = keep ? try keptDirectory() : nil
-            let progress = ProgressLine("shared-device")
-            let runner = CheckRunner(plan, directory: directory) { progress.show($0) }
-            defer { progress.clear() }
-            // Processes started by an app may outlive it, such as the program of an adapter.
-            defer { Interruption.endDescendants() }
-            let result = try Self.run(runner)
-            progress.clear()
-            if let directory { warn("all of it is in \(directory)") }
-            for file in files { try file.write(result) }
-            try write(result)
-            guard result.holds else { throw ExitCode.failure }
-        }
+        let plan = try readPlan()
+        for file in files { try file.checkPlace() }
+        let directory = keep ? try keptDirectory() : nil
+        let progress = ProgressLine("shared-device")
+        let runner = CheckRunner(plan, directory: directory) { progress.show($0) }
+        defer { progress.clear() }
+        // Processes started by an app may outlive it, such as the program of an adapter.
+        defer { Interruption.endDescendants() }
+        let result = try Self.run(runner)
+        progress.clear()
+        if let directory { warn("all of it is in \(directory)") }
+        for file in files { try file.write(result) }
+        try write(result)
+        guard result.holds else { throw ExitCode.failure }
     }
 
     // MARK: Input and output

@@ -16,7 +16,7 @@ struct ConfigurationCommand: ParsableCommand {
     )
 }
 
-struct ConfigurationCheckCommand: ParsableCommand {
+struct ConfigurationCheckCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
         abstract: "Explains a configuration file, without a broker.",
@@ -46,16 +46,14 @@ struct ConfigurationCheckCommand: ParsableCommand {
     @Flag(help: "As a JSON object, for programs.")
     var json = false
 
-    func run() throws {
-        try reportingFailure {
-            let source = ManagedConfigurationFile(path: file)
-            let directory = AppManifestDirectory(path: apps ?? source.appManifestDirectory)
-            guard let configuration = try configuration(source, directory) else { throw CommandFailure.noFile(file) }
-            let report = ConfigurationReport(configuration, directory.load())
-            print(json ? try report.json() : try report.text())
-            for problem in report.problems.flatMap({ [$0] + $0.further }) { warn("\(problem)") }
-            if !report.problems.isEmpty || strict && report.hasWarnings { throw ExitCode(EX_DATAERR) }
-        }
+    func execute() throws {
+        let source = ManagedConfigurationFile(path: file)
+        let directory = AppManifestDirectory(path: apps ?? source.appManifestDirectory)
+        guard let configuration = try configuration(source, directory) else { throw CommandFailure.noFile(file) }
+        let report = ConfigurationReport(configuration, directory.load())
+        print(json ? try report.json() : try report.text())
+        for problem in report.problems.flatMap({ [$0] + $0.further }) { warn("\(problem)") }
+        if !report.problems.isEmpty || strict && report.hasWarnings { throw ExitCode(EX_DATAERR) }
     }
 
     /// Loads the configuration. With `--json`, errors also go to standard output.
@@ -75,7 +73,7 @@ struct ConfigurationCheckCommand: ParsableCommand {
     }
 }
 
-struct ConfigurationConvertCommand: ParsableCommand {
+struct ConfigurationConvertCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "convert",
         abstract: "Makes a configuration file from a profile for iOS.",
@@ -90,21 +88,19 @@ struct ConfigurationConvertCommand: ParsableCommand {
     @Argument(help: ArgumentHelp("The profile.", valueName: "file"))
     var file: String
 
-    func run() throws {
-        try reportingFailure {
-            guard let content = try ManagedConfigurationFile(path: file).content() else {
-                throw CommandFailure.noFile(file)
-            }
-            let converted: ConvertedProfile
-            do throws(ManagedConfigurationError) {
-                converted = try ConvertedProfile(content, file: file)
-            } catch {
-                throw warnOfFurther(error)
-            }
-            try emit(String(decoding: converted.json, as: UTF8.self))
-            for omission in converted.omissions { warn("\(file): \(omission)") }
-            for warning in converted.configuration.warnings { warn("\(file): \(warning)") }
+    func execute() throws {
+        guard let content = try ManagedConfigurationFile(path: file).content() else {
+            throw CommandFailure.noFile(file)
         }
+        let converted: ConvertedProfile
+        do throws(ManagedConfigurationError) {
+            converted = try ConvertedProfile(content, file: file)
+        } catch {
+            throw warnOfFurther(error)
+        }
+        try emit(String(decoding: converted.json, as: UTF8.self))
+        for omission in converted.omissions { warn("\(file): \(omission)") }
+        for warning in converted.configuration.warnings { warn("\(file): \(warning)") }
     }
 }
 

@@ -10,7 +10,7 @@ import Glibc
 import SharedDeviceBroker
 import SharedDeviceTestKit
 
-struct AppsEnrolCommand: ParsableCommand {
+struct AppsEnrolCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "enrol",
         abstract: "Writes an app's manifest, by which the broker knows its program.",
@@ -52,28 +52,26 @@ struct AppsEnrolCommand: ParsableCommand {
 
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            let executable = try executable()
-            let directory = AppManifestDirectory(path: apps ?? AppManifestDirectory.defaultPath)
-            guard let identifier = id ?? knownIdentifier(of: executable) else {
-                let name = URL(fileURLWithPath: executable).lastPathComponent
-                throw CommandFailure(
-                    EX_USAGE,
-                    "the identifier of \(executable) is not known; give the app's own, for instance: "
-                        + "--id org.example.\(name)"
-                )
-            }
-            let file = "\(directory.path)/\(identifier).json"
-            let content = try Form.json(
-                Manifest(id: identifier, executable: executable, user: user, busName: busName)
+    func execute() throws {
+        let executable = try executable()
+        let directory = AppManifestDirectory(path: apps ?? AppManifestDirectory.defaultPath)
+        guard let identifier = id ?? knownIdentifier(of: executable) else {
+            let name = URL(fileURLWithPath: executable).lastPathComponent
+            throw CommandFailure(
+                EX_USAGE,
+                "the identifier of \(executable) is not known; give the app's own, for instance: "
+                    + "--id org.example.\(name)"
             )
-            // The same validation as the broker's.
-            _ = try AppManifest(json: Data(content.utf8), file: file)
-            try checkIsFree(identifier, file, directory)
-            try write(content + "\n", to: file)
-            try emit("wrote \(file)")
         }
+        let file = "\(directory.path)/\(identifier).json"
+        let content = try Form.json(
+            Manifest(id: identifier, executable: executable, user: user, busName: busName)
+        )
+        // The same validation as the broker's.
+        _ = try AppManifest(json: Data(content.utf8), file: file)
+        try checkIsFree(identifier, file, directory)
+        try write(content + "\n", to: file)
+        try emit("wrote \(file)")
     }
 
     /// The property names are the manifest's keys.

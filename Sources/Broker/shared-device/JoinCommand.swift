@@ -4,7 +4,7 @@ import DBus
 import Identity
 @_spi(Extensions) import SharedDevice
 
-struct JoinCommand: ParsableCommand {
+struct JoinCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "join",
         abstract: "Joins the device to the organisation of one of its administrators.",
@@ -14,16 +14,14 @@ struct JoinCommand: ParsableCommand {
     @OptionGroup var administrator: AdministratorOptions
     @OptionGroup var bus: BusOptions
 
-    func run() throws {
-        try reportingFailure {
-            let request = try administrator.request()
-            let answer = try bus.connect().callAndWait(.join, request, attempted: "join the device")
-            print("joined \(answer["tenant"]?.stringValue ?? "")")
-        }
+    func execute() throws {
+        let request = try administrator.request()
+        let answer = try bus.connect().callAndWait(.join, request, attempted: "join the device")
+        print("joined \(answer["tenant"]?.stringValue ?? "")")
     }
 }
 
-struct LeaveCommand: ParsableCommand {
+struct LeaveCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "leave",
         abstract: "Makes the device leave its organisation, and signs the user out.",
@@ -33,12 +31,10 @@ struct LeaveCommand: ParsableCommand {
     @OptionGroup var administrator: AdministratorOptions
     @OptionGroup var bus: BusOptions
 
-    func run() throws {
-        try reportingFailure {
-            let request = try administrator.request()
-            _ = try bus.connect().callAndWait(.leave, request, attempted: "have the device leave its organisation")
-            print("left")
-        }
+    func execute() throws {
+        let request = try administrator.request()
+        _ = try bus.connect().callAndWait(.leave, request, attempted: "have the device leave its organisation")
+        print("left")
     }
 }
 

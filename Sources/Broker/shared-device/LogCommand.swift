@@ -9,7 +9,7 @@ import Glibc
 @_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
-struct LogCommand: ParsableCommand {
+struct LogCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "log",
         abstract: "Shows the device's log: who signed in and out, and what each app did about it.",
@@ -61,32 +61,30 @@ struct LogCommand: ParsableCommand {
         if let last, last < 0 { throw ValidationError("--last needs a number that is not negative") }
     }
 
-    func run() throws {
-        try reportingFailure {
-            let database = try state.openDatabase(.existing)
-            let log = AuditLog(database: database)
-            let ledger = try DeviceStore.read(database).ledger
-            // Apps that have left the ledger are still in the log.
-            var apps = Set(app == nil ? [] : try log.lines().compactMap(\.entry.app))
-            let wanted = try app.map { try AppNames(ledger, and: apps).key(for: $0) ?? $0 }
-            var filter = AuditFilter(since: since?.date, session: session, app: wanted, event: event, last: last)
-            // Read first, so that an entry that is added between the two reads is not missed.
-            var newest = try log.lines(AuditFilter(last: 1)).last?.sequence ?? 0
-            var lines = try log.lines(filter)
-            filter.last = nil
-            while true {
-                apps.formUnion(lines.compactMap(\.entry.app))
-                let known = AppNames(ledger, and: apps)
-                for line in lines {
-                    let entry = LoggedEntry(line)
-                    try emit(json ? entry.json() : entry.text { names.name($0, known) })
-                }
-                guard follow else { return }
-                newest = max(newest, lines.last?.sequence ?? 0)
-                filter.after = newest
-                usleep(200_000)
-                lines = try log.lines(filter)
+    func execute() throws {
+        let database = try state.openDatabase(.existing)
+        let log = AuditLog(database: database)
+        let ledger = try DeviceStore.read(database).ledger
+        // Apps that have left the ledger are still in the log.
+        var apps = Set(app == nil ? [] : try log.lines().compactMap(\.entry.app))
+        let wanted = try app.map { try AppNames(ledger, and: apps).key(for: $0) ?? $0 }
+        var filter = AuditFilter(since: since?.date, session: session, app: wanted, event: event, last: last)
+        // Read first, so that an entry that is added between the two reads is not missed.
+        var newest = try log.lines(AuditFilter(last: 1)).last?.sequence ?? 0
+        var lines = try log.lines(filter)
+        filter.last = nil
+        while true {
+            apps.formUnion(lines.compactMap(\.entry.app))
+            let known = AppNames(ledger, and: apps)
+            for line in lines {
+                let entry = LoggedEntry(line)
+                try emit(json ? entry.json() : entry.text { names.name($0, known) })
             }
+            guard follow else { return }
+            newest = max(newest, lines.last?.sequence ?? 0)
+            filter.after = newest
+            usleep(200_000)
+            lines = try log.lines(filter)
         }
     }
 }

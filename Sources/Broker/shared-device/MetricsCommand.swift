@@ -6,7 +6,7 @@ import FoundationEssentials
 import Glibc
 @_spi(Extensions) import SharedDevice
 
-struct MetricsCommand: ParsableCommand {
+struct MetricsCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "metrics",
         abstract: "Writes the device as metrics, in the text form of OpenMetrics.",
@@ -21,7 +21,7 @@ struct MetricsCommand: ParsableCommand {
     @OptionGroup var state: NoStateOption
     @OptionGroup var bus: BusOptions
 
-    func run() throws { try reportingFailure { try output.write(try metrics()) } }
+    func execute() throws { try output.write(try metrics()) }
 
     /// - Throws: ``SharedDeviceError`` if the broker refuses the request. A missing broker is a metric, not an error.
     private func metrics() throws(SharedDeviceError) -> String {

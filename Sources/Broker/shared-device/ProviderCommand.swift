@@ -13,7 +13,7 @@ struct ProviderCommand: ParsableCommand {
     )
 }
 
-struct ProviderCheckCommand: ParsableCommand {
+struct ProviderCheckCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
         abstract: "Tests what this device needs from its provider, step by step, and names remedies.",
@@ -32,12 +32,10 @@ struct ProviderCheckCommand: ParsableCommand {
     /// A provider that hangs takes ten seconds for each step.
     private static let patience: Duration = .seconds(120)
 
-    func run() throws {
-        try reportingFailure {
-            let steps = try ask()
-            try emit(json ? Form.json(Report(steps)) : steps.map(\.line).joined(separator: "\n"))
-            if steps.contains(where: { $0.outcome == .fails }) { throw ExitCode(1) }
-        }
+    func execute() throws {
+        let steps = try ask()
+        try emit(json ? Form.json(Report(steps)) : steps.map(\.line).joined(separator: "\n"))
+        if steps.contains(where: { $0.outcome == .fails }) { throw ExitCode(1) }
     }
 
     private func ask() throws -> [ProviderCheckStep] {

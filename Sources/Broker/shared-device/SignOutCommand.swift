@@ -9,7 +9,7 @@ import Glibc
 @_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 
-struct SignOutCommand: ParsableCommand {
+struct SignOutCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "sign-out",
         abstract: "Signs the user out, for the whole device.",
@@ -53,41 +53,39 @@ struct SignOutCommand: ParsableCommand {
         }
     }
 
-    func run() throws {
-        try reportingFailure {
-            // Opened first, so that a sign-out whose round cannot be followed does not start.
-            let rounds = try wait.map { _ in try RoundWatch(database: state.openDatabase(.existing)) }
-            let attempted = "sign out"
-            let answer = try signOut(attempted)
-            guard let session = answer["session"]?.unsignedValue else {
-                throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its response lacks “session”")
+    func execute() throws {
+        // Opened first, so that a sign-out whose round cannot be followed does not start.
+        let rounds = try wait.map { _ in try RoundWatch(database: state.openDatabase(.existing)) }
+        let attempted = "sign out"
+        let answer = try signOut(attempted)
+        guard let session = answer["session"]?.unsignedValue else {
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its response lacks “session”")
+        }
+        if !json { try emit("signed out: session \(session) is over") }
+        let known = AppNames(try rounds.map { try DeviceStore.read($0.database).ledger } ?? CleanupLedger())
+        let name: (String) -> String = { names.name($0, known) }
+        var report: CleanupReport?
+        if let rounds, let wait {
+            report = try rounds.follow(session, within: .seconds(wait)) { app in
+                if !json { try emit(RoundWatch.line(app, name(app.identifier))) }
             }
-            if !json { try emit("signed out: session \(session) is over") }
-            let known = AppNames(try rounds.map { try DeviceStore.read($0.database).ledger } ?? CleanupLedger())
-            let name: (String) -> String = { names.name($0, known) }
-            var report: CleanupReport?
-            if let rounds, let wait {
-                report = try rounds.follow(session, within: .seconds(wait)) { app in
-                    if !json { try emit(RoundWatch.line(app, name(app.identifier))) }
-                }
-            }
-            let running = report != nil ? BrokerView(bus).running : nil
-            let round = report.map { Round($0) { running?.contains($0.identifier) } }
-            if json {
-                try emit(Form.json(Outcome(session: session, epoch: answer["epoch"]?.unsignedValue, round: round)))
-            } else if let round {
-                try emit(
-                    ([round.headline] + (round.apps.isEmpty ? [] : round.table(name).lines)).joined(separator: "\n")
-                )
-            }
-            guard wait != nil, report?.isComplete != true else { return }
-            let owing = report?.owing.map { name($0.identifier).printable }.joined(separator: ", ")
-            throw CommandFailure(
-                EX_TEMPFAIL,
-                owing.map { "not all data is gone yet; still owing: \($0)" }
-                    ?? "\(state.path) knows nothing of session \(session); see that it is this broker's state directory"
+        }
+        let running = report != nil ? BrokerView(bus).running : nil
+        let round = report.map { Round($0) { running?.contains($0.identifier) } }
+        if json {
+            try emit(Form.json(Outcome(session: session, epoch: answer["epoch"]?.unsignedValue, round: round)))
+        } else if let round {
+            try emit(
+                ([round.headline] + (round.apps.isEmpty ? [] : round.table(name).lines)).joined(separator: "\n")
             )
         }
+        guard wait != nil, report?.isComplete != true else { return }
+        let owing = report?.owing.map { name($0.identifier).printable }.joined(separator: ", ")
+        throw CommandFailure(
+            EX_TEMPFAIL,
+            owing.map { "not all data is gone yet; still owing: \($0)" }
+                ?? "\(state.path) knows nothing of session \(session); see that it is this broker's state directory"
+        )
     }
 }
 

@@ -10,7 +10,7 @@ import FoundationEssentials
 import SharedDeviceBroker
 import SharedDeviceTestKit
 
-struct StatusCommand: ParsableCommand {
+struct StatusCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Shows who is signed in, and the progress of the cleanup after the last session.",
@@ -27,13 +27,11 @@ struct StatusCommand: ParsableCommand {
     @OptionGroup var state: StateOptions
     @OptionGroup var bus: BusOptions
 
-    func run() throws {
-        try reportingFailure {
-            let database = try state.openDatabase(.existing)
-            let status = try DeviceStatus(database: database, broker: BrokerView(bus))
-            let known = AppNames(try DeviceStore.read(database).ledger)
-            try emit(json ? Form.json(status) : status.text { names.name($0, known) })
-        }
+    func execute() throws {
+        let database = try state.openDatabase(.existing)
+        let status = try DeviceStatus(database: database, broker: BrokerView(bus))
+        let known = AppNames(try DeviceStore.read(database).ledger)
+        try emit(json ? Form.json(status) : status.text { names.name($0, known) })
     }
 }
 

@@ -20,7 +20,7 @@ struct UserCommand: ParsableCommand {
     )
 }
 
-struct UserAddCommand: ParsableCommand {
+struct UserAddCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "add",
         abstract: "Adds a user. Asks for the password twice."
@@ -43,24 +43,22 @@ struct UserAddCommand: ParsableCommand {
     @OptionGroup var password: PasswordOptions
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            let input = try password.open()
-            let directory = UserDirectory(database: try state.openDatabase(.createIfMissing))
-            try directory.checkIsFree(username: name)
-            let user = try directory.add(
-                username: name,
-                displayName: displayName,
-                password: try input.readNewPassword(of: name),
-                role: role,
-                tenant: tenant
-            )
-            print("added \(user.account.username) (\(user.account.identifier))")
-        }
+    func execute() throws {
+        let input = try password.open()
+        let directory = UserDirectory(database: try state.openDatabase(.createIfMissing))
+        try directory.checkIsFree(username: name)
+        let user = try directory.add(
+            username: name,
+            displayName: displayName,
+            password: try input.readNewPassword(of: name),
+            role: role,
+            tenant: tenant
+        )
+        print("added \(user.account.username) (\(user.account.identifier))")
     }
 }
 
-struct UserListCommand: ParsableCommand {
+struct UserListCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "Lists the users, in the order of their names."
@@ -71,15 +69,13 @@ struct UserListCommand: ParsableCommand {
 
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            let database = try state.openDatabase(.existing)
-            let current = try DeviceStore.device(of: database).account
-            let users = try UserDirectory(database: database).users().map { user in
-                ListedUser(user, isSignedIn: current?.hasIdentifier(user.account.identifier) == true)
-            }
-            print(json ? try ListedUser.json(users) : ListedUser.table(users))
+    func execute() throws {
+        let database = try state.openDatabase(.existing)
+        let current = try DeviceStore.device(of: database).account
+        let users = try UserDirectory(database: database).users().map { user in
+            ListedUser(user, isSignedIn: current?.hasIdentifier(user.account.identifier) == true)
         }
+        print(json ? try ListedUser.json(users) : ListedUser.table(users))
     }
 }
 
@@ -145,7 +141,7 @@ private struct ListedUser: Encodable {
     }
 }
 
-struct UserRemoveCommand: ParsableCommand {
+struct UserRemoveCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
         abstract: "Removes a user. A user who is signed in has to be signed out first, for instance with --sign-out."
@@ -157,18 +153,16 @@ struct UserRemoveCommand: ParsableCommand {
     @OptionGroup var signOut: SignOutOptions
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            // Before root drops its rights, because the default path depends on the user.
-            let path = state.path
-            let database = try state.openDatabase(.existing)
-            let directory = UserDirectory(database: database)
-            try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's removal")
-            let user = try directory.remove(username: name)
-            print("removed \(user.account.username)")
-            if let remnants = database.remnants { warn("\(remnants)") }
-            tellBroker(of: user, stateDirectory: path)
-        }
+    func execute() throws {
+        // Before root drops its rights, because the default path depends on the user.
+        let path = state.path
+        let database = try state.openDatabase(.existing)
+        let directory = UserDirectory(database: database)
+        try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's removal")
+        let user = try directory.remove(username: name)
+        print("removed \(user.account.username)")
+        if let remnants = database.remnants { warn("\(remnants)") }
+        tellBroker(of: user, stateDirectory: path)
     }
 
     /// Makes a running broker forget the name: it tells apps from its memory whose data they still have to delete.
@@ -186,7 +180,7 @@ struct UserRemoveCommand: ParsableCommand {
     }
 }
 
-struct UserPasswordCommand: ParsableCommand {
+struct UserPasswordCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "password",
         abstract: "Gives a user another password. Asks for it twice."
@@ -198,18 +192,16 @@ struct UserPasswordCommand: ParsableCommand {
     @OptionGroup var password: PasswordOptions
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            let input = try password.open()
-            let directory = UserDirectory(database: try state.openDatabase(.existing))
-            let user = try directory.existingUser(named: name)
-            try directory.setPassword(try input.readNewPassword(of: name), ofUserNamed: name)
-            print("changed the password of \(user.account.username)")
-        }
+    func execute() throws {
+        let input = try password.open()
+        let directory = UserDirectory(database: try state.openDatabase(.existing))
+        let user = try directory.existingUser(named: name)
+        try directory.setPassword(try input.readNewPassword(of: name), ofUserNamed: name)
+        print("changed the password of \(user.account.username)")
     }
 }
 
-struct UserBadgeCommand: ParsableCommand {
+struct UserBadgeCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "badge",
         abstract: "Gives a user a badge, or takes it away.",
@@ -225,23 +217,21 @@ struct UserBadgeCommand: ParsableCommand {
     @OptionGroup var badge: PersonalOptions
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            var input = try badge.open()
-            let directory = UserDirectory(database: try state.openDatabase(.existing))
-            let user = try directory.existingUser(named: name)
-            let username = user.account.username
-            let number = try input.take()?.readBadge(of: username)
-            try directory.setBadge(number, ofUserNamed: name)
-            print(number == nil ? "\(username) has no badge now" : "set the badge of \(username)")
-            if number != nil, !user.hasPIN {
-                warn("\(username) cannot sign in with it without a PIN; set one: shared-device user pin \(username)")
-            }
+    func execute() throws {
+        var input = try badge.open()
+        let directory = UserDirectory(database: try state.openDatabase(.existing))
+        let user = try directory.existingUser(named: name)
+        let username = user.account.username
+        let number = try input.take()?.readBadge(of: username)
+        try directory.setBadge(number, ofUserNamed: name)
+        print(number == nil ? "\(username) has no badge now" : "set the badge of \(username)")
+        if number != nil, !user.hasPIN {
+            warn("\(username) cannot sign in with it without a PIN; set one: shared-device user pin \(username)")
         }
     }
 }
 
-struct UserPINCommand: ParsableCommand {
+struct UserPINCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "pin",
         abstract: "Gives a user another PIN of 4 to 12 digits, or takes it away. Asks for it twice."
@@ -253,19 +243,17 @@ struct UserPINCommand: ParsableCommand {
     @OptionGroup var pin: PersonalOptions
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            var input = try pin.open()
-            let directory = UserDirectory(database: try state.openDatabase(.existing))
-            let username = try directory.existingUser(named: name).account.username
-            let secret = try input.take()?.readNewPIN(of: username)
-            try directory.setPIN(secret, ofUserNamed: name)
-            print(secret == nil ? "\(username) has no PIN now" : "set the PIN of \(username)")
-        }
+    func execute() throws {
+        var input = try pin.open()
+        let directory = UserDirectory(database: try state.openDatabase(.existing))
+        let username = try directory.existingUser(named: name).account.username
+        let secret = try input.take()?.readNewPIN(of: username)
+        try directory.setPIN(secret, ofUserNamed: name)
+        print(secret == nil ? "\(username) has no PIN now" : "set the PIN of \(username)")
     }
 }
 
-struct UserDisableCommand: ParsableCommand {
+struct UserDisableCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "disable",
         abstract: "Disables a user, who then cannot sign in until enabled again."
@@ -277,27 +265,25 @@ struct UserDisableCommand: ParsableCommand {
     @OptionGroup var signOut: SignOutOptions
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            let database = try state.openDatabase(.existing)
-            let directory = UserDirectory(database: database)
-            let user = try directory.existingUser(named: name)
-            try signOut.signOut(user, of: database, reason: "the user is disabled")
-            try directory.setDisabled(true, forUserNamed: name)
-            // Signs out a user who signed in again in between. A disabled user cannot sign in after this.
-            try signOut.signOut(user, of: database, reason: "the user is disabled")
-            print("disabled \(user.account.username)")
-            if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
-                warn(
-                    "\(user.account.username) is signed in on this device, stays so until signed out, and gets no new tokens; "
-                        + "next time use --sign-out"
-                )
-            }
+    func execute() throws {
+        let database = try state.openDatabase(.existing)
+        let directory = UserDirectory(database: database)
+        let user = try directory.existingUser(named: name)
+        try signOut.signOut(user, of: database, reason: "the user is disabled")
+        try directory.setDisabled(true, forUserNamed: name)
+        // Signs out a user who signed in again in between. A disabled user cannot sign in after this.
+        try signOut.signOut(user, of: database, reason: "the user is disabled")
+        print("disabled \(user.account.username)")
+        if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
+            warn(
+                "\(user.account.username) is signed in on this device, stays so until signed out, and gets no new tokens; "
+                    + "next time use --sign-out"
+            )
         }
     }
 }
 
-struct UserEnableCommand: ParsableCommand {
+struct UserEnableCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "enable",
         abstract: "Lets a disabled user sign in again."
@@ -308,17 +294,15 @@ struct UserEnableCommand: ParsableCommand {
 
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            let directory = UserDirectory(database: try state.openDatabase(.existing))
-            let user = try directory.existingUser(named: name)
-            try directory.setDisabled(false, forUserNamed: name)
-            print("enabled \(user.account.username)")
-        }
+    func execute() throws {
+        let directory = UserDirectory(database: try state.openDatabase(.existing))
+        let user = try directory.existingUser(named: name)
+        try directory.setDisabled(false, forUserNamed: name)
+        print("enabled \(user.account.username)")
     }
 }
 
-struct UserRoleCommand: ParsableCommand {
+struct UserRoleCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "role",
         abstract: "Gives a user another role.",
@@ -333,17 +317,15 @@ struct UserRoleCommand: ParsableCommand {
 
     @OptionGroup var state: StateOptions
 
-    func run() throws {
-        try reportingFailure {
-            let directory = UserDirectory(database: try state.openDatabase(.existing))
-            let user = try directory.existingUser(named: name)
-            try directory.setRole(role, ofUserNamed: name)
-            print("\(user.account.username) has the role \(role.rawValue)")
-        }
+    func execute() throws {
+        let directory = UserDirectory(database: try state.openDatabase(.existing))
+        let user = try directory.existingUser(named: name)
+        try directory.setRole(role, ofUserNamed: name)
+        print("\(user.account.username) has the role \(role.rawValue)")
     }
 }
 
-struct UserGroupsCommand: ParsableCommand {
+struct UserGroupsCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "groups",
         abstract: "Shows a user's groups, or replaces them.",
@@ -369,24 +351,22 @@ struct UserGroupsCommand: ParsableCommand {
         if none, !groups.isEmpty { throw ValidationError("name groups, or use --none, and not both") }
     }
 
-    func run() throws {
-        try reportingFailure {
-            let database = try state.openDatabase(.existing)
-            let directory = UserDirectory(database: database)
-            if none || !groups.isEmpty {
-                try directory.setGroups(groups, ofUserNamed: name)
-                try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's groups")
-            }
-            let user = try directory.existingUser(named: name)
-            let list = user.groups.isEmpty ? "no group" : "the groups " + user.groups.joined(separator: ", ")
-            print("\(user.account.username) is in \(list)")
-            guard none || !groups.isEmpty else { return }
-            if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
-                warn(
-                    "\(user.account.username) is signed in on this device, and the groups count from the next sign-in on; "
-                        + "next time use --sign-out"
-                )
-            }
+    func execute() throws {
+        let database = try state.openDatabase(.existing)
+        let directory = UserDirectory(database: database)
+        if none || !groups.isEmpty {
+            try directory.setGroups(groups, ofUserNamed: name)
+            try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's groups")
+        }
+        let user = try directory.existingUser(named: name)
+        let list = user.groups.isEmpty ? "no group" : "the groups " + user.groups.joined(separator: ", ")
+        print("\(user.account.username) is in \(list)")
+        guard none || !groups.isEmpty else { return }
+        if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
+            warn(
+                "\(user.account.username) is signed in on this device, and the groups count from the next sign-in on; "
+                    + "next time use --sign-out"
+            )
         }
     }
 }

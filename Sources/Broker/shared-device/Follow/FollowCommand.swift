@@ -10,7 +10,7 @@ import SharedDevice
 import Synchronization
 
 /// Lets a program in any language take part: a shell script, or any program that reads lines.
-struct FollowCommand: ParsableCommand {
+struct FollowCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "follow",
         abstract: "Follows the account of the device for an app in any language: a line of JSON for each state.",
@@ -98,54 +98,52 @@ struct FollowCommand: ParsableCommand {
         }
     }
 
-    func run() throws {
+    func execute() throws {
         // A closed pipe becomes an error of the write.
         signal(SIGPIPE, SIG_IGN)
-        try reportingFailure {
-            let ending = Ending()
-            let signals = try EndSignals([SIGTERM, SIGINT, SIGHUP])
-            let output = FollowOutput(onFailure: ending.end)
-            let application = SharedDeviceApplication(
-                identifier: app,
-                bus: bus.bus,
-                busName: busName,
-                stateDirectory: record
+        let ending = Ending()
+        let signals = try EndSignals([SIGTERM, SIGINT, SIGHUP])
+        let output = FollowOutput(onFailure: ending.end)
+        let application = SharedDeviceApplication(
+            identifier: app,
+            bus: bus.bus,
+            busName: busName,
+            stateDirectory: record
+        )
+        let coordinator = CleanupCoordinator(stateDirectory: nil, options: .init())
+        if let cleanup {
+            let program = CleanupProgram(
+                command: cleanup,
+                timeout: .seconds(timeout),
+                lock: "\(application.stateDirectory)/shared-device-follow.lock"
             )
-            let coordinator = CleanupCoordinator(stateDirectory: nil, options: .init())
-            if let cleanup {
-                let program = CleanupProgram(
-                    command: cleanup,
-                    timeout: .seconds(timeout),
-                    lock: "\(application.stateDirectory)/shared-device-follow.lock"
-                )
-                try coordinator.register("the cleanup command") { try await program.run(for: $0.accounts) }
-            } else {
-                let answers = FollowAnswers(
-                    output: output,
-                    timeout: .seconds(timeout),
-                    onActivity: { application.noteActivity() },
-                    onEnd: ending.end
-                )
-                for name in step.isEmpty ? ["data"] : step {
-                    try coordinator.register(name) { try await answers.ask(name, $0.accounts) }
-                }
-                answers.read(STDIN_FILENO)
-            }
-            output.watch(input: cleanup == nil ? nil : STDIN_FILENO, onEnd: ending.end)
-            Task {
-                await signals.first()
-                ending.end()
-            }
-            let program = self.ending.map { EndingProgram(command: $0, application: application) }
-            ending.wait(
-                for: Task {
-                    async let warnings: Void? = program?.run()
-                    await application.follow(coordinator) { try await output.show($0) }
-                    await warnings
-                }
+            try coordinator.register("the cleanup command") { try await program.run(for: $0.accounts) }
+        } else {
+            let answers = FollowAnswers(
+                output: output,
+                timeout: .seconds(timeout),
+                onActivity: { application.noteActivity() },
+                onEnd: ending.end
             )
-            if let failure = output.failure { throw failure }
+            for name in step.isEmpty ? ["data"] : step {
+                try coordinator.register(name) { try await answers.ask(name, $0.accounts) }
+            }
+            answers.read(STDIN_FILENO)
         }
+        output.watch(input: cleanup == nil ? nil : STDIN_FILENO, onEnd: ending.end)
+        Task {
+            await signals.first()
+            ending.end()
+        }
+        let program = self.ending.map { EndingProgram(command: $0, application: application) }
+        ending.wait(
+            for: Task {
+                async let warnings: Void? = program?.run()
+                await application.follow(coordinator) { try await output.show($0) }
+                await warnings
+            }
+        )
+        if let failure = output.failure { throw failure }
     }
 }
 

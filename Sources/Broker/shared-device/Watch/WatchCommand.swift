@@ -5,7 +5,7 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-struct WatchCommand: ParsableCommand {
+struct WatchCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
         abstract: "Shows the device on the terminal, and keeps what it shows up to date.",
@@ -26,19 +26,17 @@ struct WatchCommand: ParsableCommand {
     @OptionGroup var state: NoStateOption
     @OptionGroup var bus: BusOptions
 
-    func run() throws {
+    func execute() throws {
         // A closed pipe becomes an error of the write.
         signal(SIGPIPE, SIG_IGN)
-        try reportingFailure {
-            let screen = json ? nil : TerminalScreen()
-            let events = try WatchEvents(hasScreen: screen != nil)
-            let watch = DeviceWatch(try bus.connect(), onChange: events.wake)
-            watch.start(withLog: !json)
-            if var screen {
-                try show(watch, events, on: &screen)
-            } else {
-                try write(watch, events)
-            }
+        let screen = json ? nil : TerminalScreen()
+        let events = try WatchEvents(hasScreen: screen != nil)
+        let watch = DeviceWatch(try bus.connect(), onChange: events.wake)
+        watch.start(withLog: !json)
+        if var screen {
+            try show(watch, events, on: &screen)
+        } else {
+            try write(watch, events)
         }
     }
 
