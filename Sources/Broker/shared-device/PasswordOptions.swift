@@ -47,63 +47,53 @@ enum PasswordInput: ~Copyable {
     }
 
     /// Asks once: a wrong password does no harm.
-    consuming func readPassword(of name: String) throws -> Secret {
-        switch consume self {
-        case .standardInput: try Self.fromStandardInput()
-        case .terminal(let prompt): try prompt.ask("Password for \(name): ")
-        }
-    }
+    consuming func readPassword(of name: String) throws -> Secret { try read("Password for \(name): ") }
 
     consuming func readNewPassword(of name: String) throws -> Secret {
-        switch consume self {
-        case .standardInput:
-            return try Self.fromStandardInput()
-        case .terminal(let prompt):
-            let password = try prompt.ask("Password for \(name): ")
-            // The directory refuses it, too, but only after it was typed twice.
-            let least = UserDirectory.minimumPasswordLength
-            guard password.codePointCount >= least else {
-                throw CommandFailure(
-                    EX_DATAERR,
-                    "the password is too short, and nothing was changed; choose one of \(least) "
-                        + "characters or more"
-                )
-            }
-            guard try prompt.ask("The same again: ").isEqual(to: password) else {
-                throw CommandFailure(EX_DATAERR, "the two passwords differ, and nothing was changed; try again")
-            }
-            return password
+        let least = UserDirectory.minimumPasswordLength
+        return try read("Password for \(name): ", twiceFor: "passwords") { password in
+            guard password.codePointCount < least else { return }
+            throw CommandFailure(
+                EX_DATAERR,
+                "the password is too short, and nothing was changed; choose one of \(least) characters or more"
+            )
         }
     }
 
     consuming func readNewPIN(of name: String) throws -> Secret {
-        switch consume self {
-        case .standardInput:
-            return try Self.fromStandardInput()
-        case .terminal(let prompt):
-            let pin = try prompt.ask("PIN for \(name) (4 to 12 digits): ")
-            // The directory refuses it, too, but only after it was typed twice.
-            guard pin.isPIN else { throw UserDirectoryError.invalidPIN }
-            guard try prompt.ask("The same again: ").isEqual(to: pin) else {
-                throw CommandFailure(EX_DATAERR, "the two PINs differ, and nothing was changed; try again")
-            }
-            return pin
+        try read("PIN for \(name) (4 to 12 digits): ", twiceFor: "PINs") { pin in
+            if !pin.isPIN { throw UserDirectoryError.invalidPIN }
         }
     }
 
     /// Asks once: a reader makes no mistakes.
     consuming func readBadge(of name: String) throws -> Secret {
-        switch consume self {
-        case .standardInput: try Self.fromStandardInput()
-        case .terminal(let prompt): try prompt.ask("Hold the badge for \(name) to the reader: ")
-        }
+        try read("Hold the badge for \(name) to the reader: ")
     }
 
-    private static func fromStandardInput() throws -> Secret {
-        guard let password = try SecretLine.read(from: STDIN_FILENO, before: { true }) else {
-            throw CommandFailure(EX_NOINPUT, "there is nothing on standard input, and nothing was changed")
+    /// - Parameters:
+    ///   - kind: What a person has to type twice; `nil` asks once.
+    ///   - check: Throws if the directory would refuse the secret, before the person types it again.
+    private consuming func read(
+        _ question: String,
+        twiceFor kind: String? = nil,
+        check: (Secret) throws -> Void = { _ in }
+    ) throws -> Secret {
+        switch consume self {
+        case .standardInput:
+            guard let secret = try SecretLine.read(from: STDIN_FILENO, before: { true }) else {
+                throw CommandFailure(EX_NOINPUT, "there is nothing on standard input, and nothing was changed")
+            }
+            return secret
+        case .terminal(let prompt):
+            let secret = try prompt.ask(question)
+            guard let kind else { return secret }
+            try check(secret)
+            guard try prompt.ask("The same again: ").isEqual(to: secret) else {
+                throw CommandFailure(EX_DATAERR, "the two \(kind) differ, and nothing was changed; try again")
+            }
+            return secret
         }
-        return password
     }
 }
 
