@@ -2,8 +2,8 @@ import Basics
 import Glibc
 
 /// Why a managed configuration or an app's manifest cannot be read or watched: the file, the key and the remedy.
-public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible {
-    public enum Code: String, Sendable {
+public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible, Encodable {
+    public enum Code: String, Sendable, Encodable {
         /// The file exists but cannot be read.
         case unreadable
         /// An untrusted user may write to the file.
@@ -32,6 +32,10 @@ public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomString
     public var app: String?
     /// The mistakes in the values of other keys.
     public internal(set) var further: [ManagedConfigurationError] = []
+
+    private enum CodingKeys: CodingKey {
+        case code, file, key, message, remedy
+    }
 
     public init(_ code: Code, file: String, key: String? = nil, message: String, remedy: String) {
         self.code = code

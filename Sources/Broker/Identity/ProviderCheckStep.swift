@@ -1,7 +1,8 @@
 /// One requirement that the device has of the organisation's provider, and the result of a test that needs no person.
-public struct ProviderCheckStep: Sendable, Hashable {
+/// The properties' names are in JSON.
+public struct ProviderCheckStep: Sendable, Hashable, Encodable {
     /// In the order of the tests. The raw values are in JSON.
-    public enum Name: String, Sendable, CaseIterable {
+    public enum Name: String, Sendable, CaseIterable, Encodable {
         /// The server's certificate is valid.
         case tls
         /// The provider's metadata can be read, and names the configured issuer.
@@ -27,7 +28,7 @@ public struct ProviderCheckStep: Sendable, Hashable {
     }
 
     /// The raw values are in JSON.
-    public enum Outcome: String, Sendable {
+    public enum Outcome: String, Sendable, Encodable {
         case works
         case fails
         /// The provider does not offer it, or a test needs a person. Not an error.

@@ -50,7 +50,7 @@ struct ConfigurationCheckCommand: ReportingCommand {
         let source = ManagedConfigurationFile(path: file)
         let directory = AppManifestDirectory(path: apps ?? source.appManifestDirectory)
         guard let configuration = try configuration(source, directory) else { throw CommandFailure.noFile(file) }
-        let report = ConfigurationReport(configuration, directory.load())
+        let report = ConfigurationReport(configuration: configuration, manifests: directory.load())
         print(json ? try report.json() : try report.text())
         for problem in report.problems.flatMap({ [$0] + $0.further }) { warn("\(problem)") }
         if !report.problems.isEmpty || strict && report.hasWarnings { throw ExitCode(EX_DATAERR) }
@@ -66,7 +66,7 @@ struct ConfigurationCheckCommand: ReportingCommand {
             return configuration
         } catch {
             let problems = ([error] + directory.load().problems).flatMap { [$0] + $0.further }
-            if json { print(try Form.json(InvalidConfiguration(problems))) }
+            if json { print(try Form.json(InvalidConfiguration(problems: problems))) }
             for problem in problems { warn("\(problem)") }
             throw ExitCode(error.exitStatus)
         }
@@ -119,13 +119,8 @@ extension CommandFailure {
 
 /// The effect of a valid configuration together with the manifests.
 struct ConfigurationReport {
-    private let configuration: ManagedConfiguration
-    private let manifests: AppManifests
-
-    init(_ configuration: ManagedConfiguration, _ manifests: AppManifests) {
-        self.configuration = configuration
-        self.manifests = manifests
-    }
+    let configuration: ManagedConfiguration
+    let manifests: AppManifests
 
     var problems: [ManagedConfigurationError] { manifests.problems }
 
@@ -245,7 +240,7 @@ struct ConfigurationReport {
                 settings: try settings(),
                 apps: manifests.manifests.map { ReportedApp($0, file: manifests.files[$0.identifier]) },
                 masks: manifests.masks,
-                problems: problems.map(ReportedProblem.init),
+                problems: problems,
                 warnings: warnings
             )
         )
@@ -257,38 +252,15 @@ struct ConfigurationReport {
         let settings: [String: JSONValue]
         let apps: [ReportedApp]
         let masks: [String]
-        let problems: [ReportedProblem]
+        let problems: [ManagedConfigurationError]
         let warnings: [ReportedWarning]
     }
 }
 
 /// The problems of an invalid configuration, for programs, in the format of a report.
-struct InvalidConfiguration: Encodable {
-    private let valid = false
-    private let problems: [ReportedProblem]
-
-    init(_ errors: [ManagedConfigurationError]) { problems = errors.map(ReportedProblem.init) }
-
-    private enum CodingKeys: CodingKey {
-        case valid
-        case problems
-    }
-}
-
-private struct ReportedProblem: Encodable {
-    let code: String
-    let file: String
-    let key: String?
-    let message: String
-    let remedy: String
-
-    init(_ error: ManagedConfigurationError) {
-        code = error.code.rawValue
-        file = error.file
-        key = error.key
-        message = error.message
-        remedy = error.remedy
-    }
+private struct InvalidConfiguration: Encodable {
+    let valid = false
+    let problems: [ManagedConfigurationError]
 }
 
 private struct ReportedApp: Encodable {

@@ -34,8 +34,9 @@ struct ProviderCheckCommand: ReportingCommand {
 
     func execute() throws {
         let steps = try ask()
-        try emit(json ? Form.json(Report(steps)) : steps.map(\.line).joined(separator: "\n"))
-        if steps.contains(where: { $0.outcome == .fails }) { throw ExitCode(1) }
+        let works = !steps.contains { $0.outcome == .fails }
+        try emit(json ? Form.json(Report(works: works, steps: steps)) : steps.map(\.line).joined(separator: "\n"))
+        if !works { throw ExitCode(1) }
     }
 
     private func ask() throws -> [ProviderCheckStep] {
@@ -63,19 +64,8 @@ struct ProviderCheckCommand: ReportingCommand {
 
 /// The properties' names are the JSON's keys, which programs rely on.
 private struct Report: Encodable {
-    struct Step: Encodable {
-        let name: String
-        let outcome: String
-        let text: String
-    }
-
     let works: Bool
-    let steps: [Step]
-
-    init(_ steps: [ProviderCheckStep]) {
-        works = !steps.contains { $0.outcome == .fails }
-        self.steps = steps.map { Step(name: $0.name.rawValue, outcome: $0.outcome.rawValue, text: $0.text) }
-    }
+    let steps: [ProviderCheckStep]
 }
 
 extension ProviderCheckStep {
