@@ -101,24 +101,6 @@ extension OrganisationSettings: Codable {
         sharedSignals = try values.optional(.sharedSignals)
     }
 
-    public func encode(to encoder: any Encoder) throws {
-        var values = encoder.container(keyedBy: Key.self)
-        try values.encode(issuer, forKey: .issuer)
-        try values.encode(clientIdentifier, forKey: .clientIdentifier)
-        try values.encode(scopes, forKey: .scopes)
-        try values.encode(offlineAccess, forKey: .offlineAccess)
-        try values.encode(signInMethods.map(\.rawValue), forKey: .signInMethods)
-        try values.encode(loopbackPorts, forKey: .loopbackPorts)
-        try values.encodeIfPresent(trustAnchors, forKey: .trustAnchors)
-        try values.encode(tenantClaim, forKey: .tenantClaim)
-        try values.encode(endpoints, forKey: .endpoints)
-        try values.encode(remoteCheckInterval, forKey: .remoteCheckInterval)
-        try values.encode(offlineGrace, forKey: .offlineGrace)
-        try values.encode(onProviderSessionEnd, forKey: .onProviderSessionEnd)
-        try values.encodeIfPresent(backChannelLogout, forKey: .backChannelLogout)
-        try values.encodeIfPresent(sharedSignals, forKey: .sharedSignals)
-    }
-
     private static func isClientIdentifier(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
     }

@@ -21,7 +21,7 @@ public struct SignalStreamSettings: Sendable, Equatable {
 extension SignalStreamSettings: Codable, WrittenForm {
     static let form = #"an object, such as {"endpoint": "https://login.example.com/streams/7/poll"}"#
 
-    private enum Key: String, CodingKey, CaseIterable {
+    private enum CodingKeys: String, CodingKey, CaseIterable {
         case endpoint, audience, device, scopes
     }
 
@@ -37,8 +37,8 @@ extension SignalStreamSettings: Codable, WrittenForm {
         func invalid(_ message: String, _ remedy: String) -> DecodingError {
             .invalid(message, remedy: remedy, at: decoder.codingPath)
         }
-        if let name = try decoder.keys(where: { Key(rawValue: $0) == nil }).first {
-            let names = Key.allCases.map(\.rawValue).joined(separator: ", ")
+        if let name = try decoder.keys(where: { CodingKeys(rawValue: $0) == nil }).first {
+            let names = CodingKeys.allCases.map(\.rawValue).joined(separator: ", ")
             let isSecret = ["secret", "token"].contains { name.lowercased().hasSuffix($0) }
             throw isSecret
                 ? invalid(
@@ -46,8 +46,8 @@ extension SignalStreamSettings: Codable, WrittenForm {
                     "remove it, and give it to the service as the systemd credential shared-signals-token"
                 ) : invalid("“\(name.printable(64))” means nothing here", "write \(names), or leave the key out")
         }
-        let values = try decoder.container(keyedBy: Key.self)
-        func name(_ key: Key) throws -> String? {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        func name(_ key: CodingKeys) throws -> String? {
             guard let text: String = try values.optional(key) else { return nil }
             guard (1...255).contains(text.utf8.count), text.unicodeScalars.allSatisfy({ !$0.isInvisible }) else {
                 throw invalid(
@@ -73,13 +73,5 @@ extension SignalStreamSettings: Codable, WrittenForm {
                 "write each as one word of visible ASCII, and once, or leave it out"
             )
         }
-    }
-
-    public func encode(to encoder: any Encoder) throws {
-        var values = encoder.container(keyedBy: Key.self)
-        try values.encode(endpoint, forKey: .endpoint)
-        try values.encodeIfPresent(audience, forKey: .audience)
-        try values.encodeIfPresent(device, forKey: .device)
-        try values.encode(scopes, forKey: .scopes)
     }
 }

@@ -57,7 +57,7 @@ extension OrganisationProvider {
 
 public struct SignInStart: Sendable, Hashable {
     /// How the person reaches the provider's page.
-    public enum Method: String, Sendable, Hashable, CaseIterable {
+    public enum Method: String, Sendable, Hashable, CaseIterable, Encodable {
         /// In a browser of this device: authorization code with PKCE.
         case browser
         /// With a code, on another device.
