@@ -21,72 +21,72 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         self.description = description
     }
 
-    package static let noCurrentAccount = Refusal(
+    static let noCurrentAccount = Refusal(
         .noCurrentAccount,
         "no account is signed in on this device; sign in first"
     )
-    package static let currentAccountMismatch = Refusal(
+    static let currentAccountMismatch = Refusal(
         .currentAccountMismatch,
         "another account is signed in on this device; ask for the current account and name that one"
     )
-    package static let accountAlreadySignedIn = Refusal(
+    static let accountAlreadySignedIn = Refusal(
         .accountAlreadySignedIn,
         "an account is already signed in on this device; sign it out first"
     )
-    package static let signInUnderWay = Refusal(
+    static let signInUnderWay = Refusal(
         .accountAlreadySignedIn,
         "another sign-in on this device is in progress; try again"
     )
-    package static let signedInByLogin = Refusal(
+    static let signedInByLogin = Refusal(
         .notPermitted,
         "on this device people sign in by logging in at the machine itself, and this device takes no password; log in at "
             + "the machine (\"identity\": \"login-session\" in the managed configuration)"
     )
-    package static let noTokens = Refusal(
+    static let noTokens = Refusal(
         .notPermitted,
         "on this device people sign in by logging in at the machine, which gives no tokens to apps; use the "
             + "credentials of the login, such as Kerberos tickets"
     )
-    package static func promptNeeded(_ issuer: String) -> Refusal {
+    static func promptNeeded(_ issuer: String) -> Refusal {
         Refusal(.interactionRequired, "this device signs in with \(issuer)'s own page; run shared-device-sign-in")
     }
-    package static func signInAgain(_ issuer: String) -> Refusal {
+    static func signInAgain(_ issuer: String) -> Refusal {
         Refusal(.interactionRequired, "\(issuer) wants the person to sign in again; run shared-device-sign-in")
     }
-    package static let authenticatedTooEarly = Refusal(
+    static let authenticatedTooEarly = Refusal(
         .interactionRequired,
         "the person authenticated longer ago than this app accepts; run: shared-device-sign-in --again"
     )
-    package static let noClaims = Refusal(
+    static let noClaims = Refusal(
         .notPermitted,
         "only an organisation's provider can meet claims, on its page in a browser; leave the claims out, or have the administrator "
             + "configure such a provider"
     )
-    package static func endedMeanwhile(_ issuer: String) -> Refusal {
+    static func endedMeanwhile(_ issuer: String) -> Refusal {
         Refusal(
             .interactionRequired,
             "\(issuer) has ended this person's session while they were signing in; sign in again, or ask the organisation's administrator"
         )
     }
-    package static func toldTooMuch(_ issuer: String) -> Refusal {
+    static func toldTooMuch(_ issuer: String) -> Refusal {
         Refusal(
             .interactionRequired,
             "\(issuer) has ended more sessions during this sign-in than are remembered, and this one may be among them; sign in again"
         )
     }
-    package static let otherPerson = Refusal(
+    static let otherPerson = Refusal(
         .currentAccountMismatch,
         "the session on this device is another person's; have that person sign in again, or sign it out first"
     )
-    package static let noScopes = Refusal(
+    static let noScopes = Refusal(
         .notPermitted,
         "this app may ask for no token; add what it may ask for to its manifest, as \"scopes\": [\"openid\"]"
     )
-    package static func refusedScopes(_ scopes: [String]) -> Refusal {
+    static func refusedScopes(_ scopes: [String]) -> Refusal {
         let names = scopes.joined(separator: " ").printable(200)
         return Refusal(.notPermitted, "this app may not ask for \(names); add that to \"scopes\" in its manifest")
     }
-    package static func declinedScopes(_ declined: [String], granted: [String]) -> Refusal {
+    static func declinedScopes(_ declined: [String], granted: [String]) -> Refusal {
         let (missing, given) = (
             declined.joined(separator: " ").printable(200), granted.joined(separator: " ").printable(200)
         )
@@ -99,7 +99,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         return refusal
     }
     /// The provider's token grants scopes that the app's manifest does not list.
-    package static func excessScopes(_ scopes: [String]) -> Refusal {
+    static func excessScopes(_ scopes: [String]) -> Refusal {
         let names = scopes.joined(separator: " ").printable(200)
         return Refusal(
             .providerMisconfigured,
@@ -107,89 +107,89 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
                 + "provider's administrator limit tokens to the scopes of the request"
         )
     }
-    package static let scopesNotGranted = Refusal(
+    static let scopesNotGranted = Refusal(
         .scopesDeclined,
         "the organisation's provider does not grant these scopes; ask for others, or have the provider's administrator allow them"
     )
-    package static let notTheProvider = Refusal(
+    static let notTheProvider = Refusal(
         .notPermitted,
         "only the service shared-device-identity may report what providers have said"
     )
-    package static func notCompliant(_ issuer: String) -> Refusal {
+    static func notCompliant(_ issuer: String) -> Refusal {
         Refusal(
             .notPermitted,
             "\(issuer) says that this device does not comply with what the organisation asks of its devices; have its administrator "
                 + "correct that; users can sign in when the provider says that it complies again"
         )
     }
-    package static let promptNeeded = Refusal(
+    static let promptNeeded = Refusal(
         .interactionRequired,
         "on this device apps may not hand over passwords; run shared-device-sign-in, or have the administrator set passwordSignIn"
     )
-    package static let onlyPIN = Refusal(
+    static let onlyPIN = Refusal(
         .authenticationFailed,
         "a PIN without a badge counts only for the user of a locked session; show the badge, or type the password"
     )
-    package static let noSuchPrompt = Refusal(
+    static let noSuchPrompt = Refusal(
         .loginExpired,
         "this sign-in is over, or this process has not begun it; begin again"
     )
-    package static let tooManyPrompts = Refusal(
+    static let tooManyPrompts = Refusal(
         .tooManyAttempts,
         "too many people are asked to sign in at this moment; end one of these prompts, or try again later"
     )
-    package static let onlyPrompts = Refusal(
+    static let onlyPrompts = Refusal(
         .notPermitted,
         "the prompt gets neither account nor token, and may not sign the user out; let an app ask"
     )
-    package static let onlyActivity = Refusal(
+    static let onlyActivity = Refusal(
         .notPermitted,
         "the program that reports input gets neither account nor token, and signs no person in or out; let an app ask"
     )
-    package static let onlyScreen = Refusal(
+    static let onlyScreen = Refusal(
         .appNotEligible,
         "only \(BrokerProtocol.screenIdentifier) may ask what the screen shows; give that program a manifest with this id"
     )
     /// After this refusal, its only one with this code, the screen program ends. After others it tries again.
-    package static let otherScreen = Refusal(
+    static let otherScreen = Refusal(
         .notPermitted,
         "another connection of the screen program has asked since; let one such program run per device"
     )
-    package static let screenHoldsNothing = Refusal(
+    static let screenHoldsNothing = Refusal(
         .notPermitted,
         "the screen program gets neither account nor token, and may not sign the user out; let an app ask"
     )
-    package static let promptIsAnswered = Refusal(
+    static let promptIsAnswered = Refusal(
         .invalidRequest,
         "this sign-in is being completed already; wait for the response"
     )
-    package static func otherMethod(_ methods: [BrokerProtocol.SignInMethod]) -> Refusal {
+    static func otherMethod(_ methods: [BrokerProtocol.SignInMethod]) -> Refusal {
         let names = methods.map(\.rawValue).joined(separator: " or ")
         return Refusal(.invalidRequest, "people sign in on this device by another method; use \(names)")
     }
-    package static let notSharedDevice = Refusal(
+    static let notSharedDevice = Refusal(
         .notSharedDevice,
         "this device is not in shared mode; its administrator turns that on with \"sharedDeviceMode\": true "
             + "in the managed configuration"
     )
-    package static let neverConfigured = Refusal(
+    static let neverConfigured = Refusal(
         .notSharedDevice,
         "this device has no valid managed configuration, so users cannot sign in; have the administrator run: "
             + "shared-device configuration check"
     )
-    package static func manifestUnknown(_ path: String) -> Refusal {
+    static func manifestUnknown(_ path: String) -> Refusal {
         Refusal(
             .notSharedDevice,
             "users cannot sign in until \(path) can be read: an app that it enrols would not clean up; have the administrator run: "
                 + "shared-device configuration check"
         )
     }
-    package static let cleanupRequired = Refusal(
+    static let cleanupRequired = Refusal(
         .cleanupRequired,
         "this app has to clean up after an earlier session first; follow accountChanges and report the cleanup"
     )
     /// - Parameter apps: The ledger's keys of the apps that the sign-in waits for.
-    package static func cleanupPending(_ apps: [String]) -> Refusal {
+    static func cleanupPending(_ apps: [String]) -> Refusal {
         let names = AppNames(apps)
         return Refusal(
             .cleanupPending,
@@ -197,8 +197,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
                 + "it is, or have the administrator see to it with: shared-device apps"
         )
     }
-    package static func appNotEligible(_ reason: String) -> Refusal { Refusal(.appNotEligible, reason) }
-    package static let tooManyNames = Refusal(
+    static func appNotEligible(_ reason: String) -> Refusal { Refusal(.appNotEligible, reason) }
+    static let tooManyNames = Refusal(
         .invalidRequest,
         "this process, or its user in this session, has used too many app identifiers; give each app one identifier, "
             + "and connect again or wait for the next session"
@@ -208,12 +208,12 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "the app has cancelled this request, has sent another one instead, has left the bus or no longer waits, or the "
             + "device was configured anew or signed out meanwhile; the request was dropped"
     )
-    package static let tenantMismatch = Refusal(
+    static let tenantMismatch = Refusal(
         .tenantMismatch,
         "this user belongs to another organisation than the device; use an account of the device's organisation"
     )
     /// - Parameter groups: The person's groups. If they are not known, that may be the reason.
-    package static func userNotAllowed(_ groups: PersonGroups = .none) -> Refusal {
+    static func userNotAllowed(_ groups: PersonGroups = .none) -> Refusal {
         let cause =
             switch groups.flaw {
             case .elsewhere?:
@@ -227,48 +227,48 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
             }
         return Refusal(.userNotAllowed, "this device is not for this user\(cause)")
     }
-    package static let appNotForUser = Refusal(
+    static let appNotForUser = Refusal(
         .userNotAllowed,
         "this app is not for this user; use an allowed account, or ask the device's administrator (\"allowedUsers\" in the app's "
             + "manifest)"
     )
-    package static let deviceNotJoined = Refusal(
+    static let deviceNotJoined = Refusal(
         .deviceNotJoined,
         "this device has to be joined to its organisation before users can sign in; have an administrator run: "
             + "shared-device join"
     )
-    package static let noJoinByPage = Refusal(
+    static let noJoinByPage = Refusal(
         .notPermitted,
         "a device cannot be joined with the page of the organisation's provider; name the organisation with tenantIdentifier in the "
             + "managed configuration, and leave requiresJoin out"
     )
-    package static let notJoined = Refusal(
+    static let notJoined = Refusal(
         .deviceNotJoined,
         "this device is not joined to an organisation; there is none to leave"
     )
-    package static let joinedElsewhere = Refusal(
+    static let joinedElsewhere = Refusal(
         .invalidRequest,
         "this device is joined to another organisation; have an administrator of that organisation run: shared-device leave"
     )
-    package static let notOrganisationAdministrator = Refusal(
+    static let notOrganisationAdministrator = Refusal(
         .notPermitted,
         "this user is no administrator of the device's organisation; have one of them do this, or give the role with: "
             + "shared-device user role NAME administrator"
     )
-    package static let notPermitted = Refusal(
+    static let notPermitted = Refusal(
         .notPermitted,
         "only this device's administrators may do this: root, the broker's own user, and users whom polkit or the "
             + "managed configuration (\"operators\") permits"
     )
-    package static let notEnforcing = Refusal(
+    static let notEnforcing = Refusal(
         .notPermitted,
         "only the unit \(AppCleanup.enforcementUnit) enforces cleanups"
     )
-    package static let notHandedOver = Refusal(
+    static let notHandedOver = Refusal(
         .invalidRequest,
         "this process has no claim to the cleanup of this app for these sessions; ask again for the overdue cleanups"
     )
-    package static let isEnforced = Refusal(
+    static let isEnforced = Refusal(
         .brokerFailed,
         "this app was late with its cleanup, so it is being stopped and its data deleted; try again"
     )
