@@ -37,21 +37,13 @@ public struct Operators: Sendable, Equatable {
     }
 
     private static func user(_ name: String) -> uid_t? {
-        do throws(SystemUser.LookupFailure) { return try SystemUser(name: name)?.number } catch { return nil }
+        try? SystemUser(name: name)?.number
     }
 
     private static func members(of name: String) -> [String]? {
         guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
-        do throws(SystemUser.LookupFailure) {
-            return try SystemDatabase.lookUp(
-                name,
-                group(),
-                { getgrnam_r(name, $0, $1, $2, $3) },
-                read: { texts($0.gr_mem) }
-            )
-        } catch {
-            return nil
-        }
+        let read = { (group: group) in texts(group.gr_mem) }
+        return try? SystemDatabase.lookUp(name, group(), { getgrnam_r(name, $0, $1, $2, $3) }, read: read)
     }
 
     private static func texts(_ list: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?) -> [String] {

@@ -131,6 +131,18 @@ public final class DeviceDatabase: Sendable {
         }
     }
 
+    /// Runs `body` as ``write(_:_:)`` does. Every error becomes a `StoreError`.
+    public func store<Value: Sendable>(
+        _ attempted: String,
+        _ body: (SQLiteConnection) throws -> Value
+    ) throws(StoreError) -> Value {
+        do {
+            return try write(attempted, body)
+        } catch {
+            throw StoreError(error, attempted: attempted, path: path)
+        }
+    }
+
     private func onConnection<Value: Sendable>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
         try turn.withLock { _ in try body(connection) }
     }

@@ -46,16 +46,10 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
     ) throws(IdentityError) {
         self.directory = directory
         self.date = date
-        do {
-            keys = try SigningKeys(directory: directory, now: date(), publish: publish, report: report)
-        } catch {
-            throw IdentityError(.providerFailed, error.description)
+        keys = try Self.working {
+            try SigningKeys(directory: directory, now: date(), publish: publish, report: report)
         }
-        do {
-            decoy = try PasswordHash.decoy(cost: directory.passwordCost)
-        } catch {
-            throw IdentityError(.providerFailed, error.description)
-        }
+        decoy = try Self.working { try PasswordHash.decoy(cost: directory.passwordCost) }
         tending = Task { [keys, lookups] in
             while (try? await Task.sleep(for: Self.tendingPause)) != nil {
                 // If the queue is full, the next round does it.
@@ -110,19 +104,19 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
 
     /// Blocks its thread for the database.
     private func token(for account: Account, _ scopes: Set<String>) throws(IdentityError) -> AccessToken {
-        let user: DirectoryUser?
-        do {
-            user = try directory.user(withIdentifier: account.identifier)
-        } catch {
-            throw IdentityError(.providerFailed, error.description)
-        }
+        let user = try Self.working { try directory.user(withIdentifier: account.identifier) }
         guard let user else { throw .accountUnknown }
         guard !user.isDisabled else { throw .accountDisabled }
         let now = date()
         let claims = try TokenClaims(issuer: keys.issuer, subject: user.account.identifier, scopes: scopes, at: now)
+        let value = try Self.working { try keys.current(at: now).sign(claims.json, type: TokenClaims.type) }
+        return AccessToken(value: value, scopes: scopes, expiresAt: claims.end)
+    }
+
+    /// Runs `body`, whose errors become `providerFailed`.
+    private static func working<Value>(_ body: () throws -> Value) throws(IdentityError) -> Value {
         do {
-            let value = try keys.current(at: now).sign(claims.json, type: TokenClaims.type)
-            return AccessToken(value: value, scopes: scopes, expiresAt: claims.end)
+            return try body()
         } catch {
             throw IdentityError(.providerFailed, "\(error)")
         }

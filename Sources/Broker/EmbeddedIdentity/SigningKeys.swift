@@ -46,12 +46,7 @@ final class SigningKeys: Sendable {
         database = directory.database
         self.publish = publish
         self.report = report
-        let tenant: String
-        do {
-            tenant = try database.write(Self.attempted) { try UserDirectory.tenantIdentifier($0) }
-        } catch {
-            throw StoreError(error, attempted: Self.attempted, path: database.path)
-        }
+        let tenant = try database.store(Self.attempted) { try UserDirectory.tenantIdentifier($0) }
         issuer = "urn:uuid:\(tenant.lowercased())"
         tend(at: now)
     }
@@ -131,11 +126,7 @@ final class SigningKeys: Sendable {
 
     /// Replaces the stored keys, and erases the secret half of a retired key.
     private func store(_ ring: SigningKeyRing) throws(StoreError) {
-        do {
-            try database.write(Self.attempted) { try ring.store($0) }
-        } catch {
-            throw StoreError(error, attempted: Self.attempted, path: database.path)
-        }
+        try database.store(Self.attempted) { try ring.store($0) }
         database.eraseRemnants()
     }
 }

@@ -164,12 +164,7 @@ public final class UserDirectory: Sendable {
     public func setPIN(_ pin: Secret?, ofUserNamed username: String) throws(UserDirectoryError) {
         _ = try existingUser(named: username)
         if let pin, !pin.isPIN { throw .invalidPIN }
-        let hash: PasswordHash?
-        do {
-            hash = try pin.map { pin throws(PasswordError) in try PasswordHash(hashing: pin, cost: passwordCost) }
-        } catch {
-            throw .unusablePassword(error)
-        }
+        let hash = try pin.map { pin throws(UserDirectoryError) in try makeHash(pin) }
         try update(username, "set the PIN of user \(username)", "pin_hash = ?", hash?.text)
         database.eraseRemnants()
     }
@@ -230,9 +225,7 @@ public final class UserDirectory: Sendable {
     public func credentials(
         ofUserNamed username: String
     ) throws(UserDirectoryError) -> (user: DirectoryUser, passwordHash: String)? {
-        try read("look up a user") { db in
-            try Self.fetch(db, username: username).map { ($0.user, $0.hashes.password) }
-        }
+        try read("look up a user") { try Self.fetch($0, username: username).map { ($0.user, $0.hashes.password) } }
     }
 
     /// The user who would be signed in, with the hash that the password or PIN has to match. The hash is `nil` if the
@@ -379,8 +372,12 @@ extension UserDirectory {
         guard password.count > 0 else { throw .weakPassword("is empty") }
         guard password.codePointCount >= Self.minimumPasswordLength else { throw .weakPassword("is too short") }
         guard !password.isEqual(to: Secret(username)) else { throw .weakPassword("is the user's name") }
+        return try makeHash(password)
+    }
+
+    private func makeHash(_ secret: Secret) throws(UserDirectoryError) -> PasswordHash {
         do {
-            return try PasswordHash(hashing: password, cost: passwordCost)
+            return try PasswordHash(hashing: secret, cost: passwordCost)
         } catch {
             throw .unusablePassword(error)
         }

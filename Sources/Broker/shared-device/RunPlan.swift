@@ -12,6 +12,16 @@ extension AdapterPreset {
     }
 }
 
+extension SystemUser {
+    static func ofThisProcess() throws(CommandFailure) -> SystemUser {
+        do throws(LookupFailure) {
+            return try SystemUser(number: geteuid())
+        } catch {
+            throw CommandFailure(EX_UNAVAILABLE, "\(error)")
+        }
+    }
+}
+
 /// The meaning of the command line, checked before anything is started or deleted.
 struct RunPlan {
     let name: String
@@ -47,12 +57,7 @@ struct RunPlan {
         }
         directories = RunDirectories(state: state)
         let path = URL(fileURLWithPath: options.data).standardizedFileURL.path
-        let home: String?
-        do throws(SystemUser.LookupFailure) {
-            home = try SystemUser(number: geteuid()).home
-        } catch {
-            throw CommandFailure(EX_UNAVAILABLE, "\(error)")
-        }
+        let home = try SystemUser.ofThisProcess().home
         do {
             // Checked as text before it is created, and with its links resolved before anything is deleted.
             try CleanupPath.refusePattern(in: options.data)

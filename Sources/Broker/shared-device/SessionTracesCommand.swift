@@ -70,12 +70,8 @@ struct SessionTracesCommand: ParsableCommand {
 
     private var application: SharedDeviceApplication { SharedDeviceApplication(identifier: app, bus: bus.bus) }
 
-    private func session(_ application: SharedDeviceApplication) throws -> SessionTraces {
-        do throws(SystemUser.LookupFailure) {
-            return SessionTraces(user: try SystemUser(number: geteuid()), keeping: application.stateDirectory)
-        } catch {
-            throw CommandFailure(EX_UNAVAILABLE, "\(error)")
-        }
+    private func session(_ application: SharedDeviceApplication) throws(CommandFailure) -> SessionTraces {
+        SessionTraces(user: try SystemUser.ofThisProcess(), keeping: application.stateDirectory)
     }
 
     private func once() async throws {

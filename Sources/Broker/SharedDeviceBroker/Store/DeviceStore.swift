@@ -78,14 +78,12 @@ package final class DeviceStore: Sendable {
     /// Writes the batch in one transaction. On return it is on the disk. On error the database is unchanged, and the
     /// note of a sign-out (``SignOutNotes``) is flushed to the disk instead.
     package func commit(_ batch: Batch) throws(StoreError) {
-        let attempted = "write the device's state"
-        let path = database.path
-        do {
+        do throws(StoreError) {
             let isCutDue = sinceCut.withLock { count in
                 count += batch.log.count
                 return count >= Self.entriesBetweenCuts
             }
-            try database.write(attempted) { db in
+            try database.store("write the device's state") { db in
                 if let device = batch.device { try Self.save(device, to: db) }
                 if let membership = batch.membership { try Self.save(membership, to: db) }
                 try LedgerRows.save(batch, to: db)
@@ -99,7 +97,7 @@ package final class DeviceStore: Sendable {
             if isCutDue { sinceCut.withLock { $0 = 0 } }
         } catch {
             if batch.device != nil { notes.sync() }
-            throw StoreError(error, attempted: attempted, path: path)
+            throw error
         }
     }
 

@@ -34,11 +34,6 @@ package struct KeptSettings: Sendable, Equatable {
 extension DeviceStore {
     /// Stores valid settings.
     package func keep(_ settings: KeptSettings) throws(StoreError) {
-        let attempted = "keep the administrator's settings"
-        do {
-            try database.write(attempted) { db in try settings.write(to: db) }
-        } catch {
-            throw StoreError(error, attempted: attempted, path: database.path)
-        }
+        try database.store("keep the administrator's settings") { db in try settings.write(to: db) }
     }
 }
