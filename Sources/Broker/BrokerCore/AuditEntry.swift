@@ -71,24 +71,10 @@ package struct AuditFilter: Sendable {
     package var last: Int?
     /// Only this many of the first entries that match the other criteria. Not together with `last`.
     package var first: Int?
+}
 
-    package init(
-        after: Int64? = nil,
-        since: Date? = nil,
-        session: UInt64? = nil,
-        app: String? = nil,
-        event: AuditEntry.Event? = nil,
-        last: Int? = nil,
-        first: Int? = nil
-    ) {
-        self.after = after
-        self.since = since
-        self.session = session
-        self.app = app
-        self.event = event
-        self.last = last
-        self.first = first
-    }
+extension AuditFilter {
+    package init(last: Int? = nil) { self.init(after: nil, last: last) }
 }
 
 /// An entry as it is read from the log.

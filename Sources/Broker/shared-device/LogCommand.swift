@@ -68,7 +68,8 @@ struct LogCommand: ReportingCommand {
         // Apps that have left the ledger are still in the log.
         var apps = Set(app == nil ? [] : try log.lines().compactMap(\.entry.app))
         let wanted = try app.map { try AppNames(ledger, and: apps).key(for: $0) ?? $0 }
-        var filter = AuditFilter(since: since?.date, session: session, app: wanted, event: event, last: last)
+        var filter = AuditFilter(last: last)
+        (filter.since, filter.session, filter.app, filter.event) = (since?.date, session, wanted, event)
         // Read first, so that an entry that is added between the two reads is not missed.
         var newest = try log.lines(AuditFilter(last: 1)).last?.sequence ?? 0
         var lines = try log.lines(filter)
