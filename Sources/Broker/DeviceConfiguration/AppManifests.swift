@@ -42,13 +42,8 @@ public struct AppManifests: Sendable, Equatable {
 struct AppManifestMonitor: Sendable {
     struct Reading: Sendable {
         let name: String
-        let content: Result<Content, ManagedConfigurationError>
-    }
-
-    enum Content: Sendable {
-        case manifest(Valid)
-        /// The package's file of the same name does not count.
-        case mask
+        /// The manifest. It is `nil` in a mask: the package's file of the same name does not count.
+        let content: Result<Valid?, ManagedConfigurationError>
     }
 
     struct Valid: Sendable {
@@ -128,11 +123,10 @@ struct AppManifestMonitor: Sendable {
                 let (key, path) = (folder.key(reading.name), folder.file(reading.name))
                 let manifest: Valid
                 switch reading.content {
-                case .success(.mask):
+                case .success(nil):
                     next.masks.append(path)
                     continue
-                case .success(.manifest(let current)):
-                    manifest = current
+                case .success(let current?): manifest = current
                 case .failure(let problem):
                     // The problem of a directory that cannot be used stands for those of its files.
                     if isUsable { next.problems.append(problem) }
@@ -182,7 +176,7 @@ struct AppManifestMonitor: Sendable {
             next.unknown.append(problem.file)
             for (key, content) in kept where folder.name(of: key) != nil { next.contents[key] = content }
             return last.compactMap { key, valid in
-                folder.name(of: key).map { Reading(name: $0, content: .success(.manifest(valid))) }
+                folder.name(of: key).map { Reading(name: $0, content: .success(valid)) }
             }
         }
     }
@@ -319,11 +313,11 @@ public struct AppManifestDirectory: Sendable {
             content = try file.read()
             guard let content else { return nil }
             if !folder.isOfPackages, Self.isMask(content) {
-                return AppManifestMonitor.Reading(name: name, content: .success(.mask))
+                return AppManifestMonitor.Reading(name: name, content: .success(nil))
             }
             let manifest = try AppManifest(json: content, file: path)
             let valid = AppManifestMonitor.Valid(manifest: manifest, content: content)
-            return AppManifestMonitor.Reading(name: name, content: .success(.manifest(valid)))
+            return AppManifestMonitor.Reading(name: name, content: .success(valid))
         } catch {
             var problem = error
             problem.app = content.flatMap { Self.identifier(in: $0) }
