@@ -116,26 +116,19 @@ struct BusOptions: ParsableArguments {
 /// The broker's information beyond the database. Each part may be missing.
 struct BrokerView {
     private(set) var information: BrokerProtocol.Fields?
-    /// The apps that have a process on the bus.
-    private(set) var running: Set<String>?
-    /// The apps that owe a cleanup and that the bus cannot start, with the reasons.
-    private(set) var startProblems: [String]?
-    private(set) var enforcementProblems: [String]?
-    private(set) var manifestProblems: [String]?
-    private(set) var certificates: [DeviceCertificate]?
+    /// The running apps, and the problems of all apps.
+    private(set) var apps: BrokerProtocol.Fields?
     private(set) var problem: String?
+
+    /// The apps that have a process on the bus.
+    var running: Set<String>? { apps?["apps"]?.stringsValue.map { Set($0) } }
 
     init(_ bus: BusOptions) {
         do throws(SharedDeviceError) {
             let administration = try bus.connect()
             let attempted = "ask the broker"
             information = try administration.callAndWait(.getDeviceInformation, nil, attempted: attempted)
-            let answer = try administration.callAndWait(.getRunningApps, attempted: attempted)
-            running = answer["apps"]?.stringsValue.map { Set($0) }
-            startProblems = answer["startProblems"]?.stringsValue
-            enforcementProblems = answer["enforcementProblems"]?.stringsValue
-            manifestProblems = answer["manifestProblems"]?.stringsValue
-            certificates = DeviceCertificate.all(in: answer)
+            apps = try administration.callAndWait(.getRunningApps, attempted: attempted)
         } catch {
             problem = error.message
         }

@@ -83,21 +83,20 @@ struct DeviceStatus: Encodable {
         isLocked = broker.information.map { $0["locked"]?.booleanValue ?? false }
         joined = broker.information?["joined"]?.booleanValue
         organization = broker.information?["organization"]?.stringValue
+        let problems = ["configuration", "store", "key", "enforcement", "login"].compactMap { kind in
+            broker.information?["\(kind)Problem"]?.stringValue
+        }
         self.broker = Broker(
             responds: broker.information != nil,
             version: broker.information?["brokerVersion"]?.stringValue,
-            problem: broker.problem ?? broker.information?["configurationProblem"]?.stringValue
-                ?? broker.information?["storeProblem"]?.stringValue
-                ?? broker.information?["keyProblem"]?.stringValue
-                ?? broker.information?["enforcementProblem"]?.stringValue
-                ?? broker.information?["loginProblem"]?.stringValue
+            problem: broker.problem ?? problems.first
         )
         signInHeldFor = broker.information.map { $0["signInHeldFor"]?.stringsValue ?? [] }
-        startProblems = broker.startProblems
-        enforcementProblems = broker.enforcementProblems
-        manifestProblems = broker.manifestProblems
+        startProblems = broker.apps?["startProblems"]?.stringsValue
+        enforcementProblems = broker.apps?["enforcementProblems"]?.stringsValue
+        manifestProblems = broker.apps?["manifestProblems"]?.stringsValue
         let now = Date().timeIntervalSince1970
-        certificates = broker.certificates?.map { ObservedCertificate($0, now: now) }
+        certificates = broker.apps.map { DeviceCertificate.all(in: $0).map { ObservedCertificate($0, now: now) } }
         let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
         round = epoch.flatMap { ledger.report(of: $0) }
             .map { Round($0) { broker.running?.contains($0.identifier) } }
