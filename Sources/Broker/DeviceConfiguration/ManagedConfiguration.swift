@@ -87,48 +87,39 @@ public struct ManagedConfiguration: Sendable, Equatable {
     /// Probable mistakes, one per line. The configuration is valid.
     public var warnings: [KeyWarning] {
         var warnings = KeyWarning.unknown(unknownKeys, among: Self.keyNames)
-        if sharedDeviceMode == nil {
-            warnings.append(
-                KeyWarning(key: Key.sharedDeviceMode.rawValue, message: "is absent: the device is personal")
-            )
-        }
-        for key in idleKeys {
-            warnings.append(KeyWarning(key: key, message: "has no effect: \"identity\" is not \"oidc\""))
-        }
+        func warn(_ key: Key, _ message: String) { warnings.append(KeyWarning(key: key.rawValue, message: message)) }
+        if sharedDeviceMode == nil { warn(.sharedDeviceMode, "is absent: the device is personal") }
+        warnings += idleKeys.map { KeyWarning(key: $0, message: "has no effect: \"identity\" is not \"oidc\"") }
         if passwordSignIn == true, identity != .embedded {
-            let message = "has no effect: under \"identity\": \"\(identity.rawValue)\" there are no passwords"
-            warnings.append(KeyWarning(key: Key.passwordSignIn.rawValue, message: message))
+            warn(.passwordSignIn, "has no effect: under \"identity\": \"\(identity.rawValue)\" there are no passwords")
         }
         if inactivityAction == .lock, identity != .embedded || inactivityTimeout == nil {
-            let message =
+            warn(
+                .inactivityAction,
                 identity == .embedded
-                ? "is lock, and a session is locked only when the broker starts: inactivityTimeout is absent"
-                : "is lock, and the user is signed out: only under \"identity\": \"embedded\" people come back at a lock"
-            warnings.append(KeyWarning(key: Key.inactivityAction.rawValue, message: message))
+                    ? "is lock, and a session is locked only when the broker starts: inactivityTimeout is absent"
+                    : "is lock, and the user is signed out: only under \"identity\": \"embedded\" people come back at a lock"
+            )
         }
         if !locksSessions, lockedTime != Self.usualLockedTime {
-            warnings.append(KeyWarning(key: Key.lockedTime.rawValue, message: "has no effect: no session is locked"))
+            warn(.lockedTime, "has no effect: no session is locked")
         }
         if let inactivityTimeout, inactivityTimeout.value <= 10 {
-            let message = "is \(inactivityTimeout.text), and reports of input are seconds apart; write well above 10"
-            warnings.append(KeyWarning(key: Key.inactivityTimeout.rawValue, message: message))
+            let text = inactivityTimeout.text
+            warn(.inactivityTimeout, "is \(text), and reports of input are seconds apart; write well above 10")
         }
         if let warning = allowedUsers?.warning(identity) { warnings.append(warning) }
         if microsoftBroker, identity != .oidc {
-            let message = "is true, and Microsoft's clients get no token: they need those of a provider"
-            warnings.append(KeyWarning(key: Key.microsoftBroker.rawValue, message: message))
+            warn(.microsoftBroker, "is true, and Microsoft's clients get no token: they need those of a provider")
         }
         for identifier in Set(appLists.allowed ?? []).intersection(appLists.blocked).sorted() {
-            let message = "has \(identifier), as AppAllowList has: it is blocked"
-            warnings.append(KeyWarning(key: Key.appBlockList.rawValue, message: message))
+            warn(.appBlockList, "has \(identifier), as AppAllowList has: it is blocked")
         }
         if cleanupPolicy == .enforced, requiresEnrolment == false {
-            let message = "is false, and has no effect: without a manifest no cleanup can be enforced"
-            warnings.append(KeyWarning(key: Key.requiresEnrolment.rawValue, message: message))
+            warn(.requiresEnrolment, "is false, and has no effect: without a manifest no cleanup can be enforced")
         }
         for name in operators.unknown {
-            let message = "names “\(name)”, whom this system does not know; a group is written %GROUP"
-            warnings.append(KeyWarning(key: Key.operators.rawValue, message: message))
+            warn(.operators, "names “\(name)”, whom this system does not know; a group is written %GROUP")
         }
         return warnings
     }
