@@ -232,6 +232,15 @@ extension Decoder {
         .typeMismatch(type, DecodingError.Context(codingPath: codingPath, debugDescription: ""))
     }
 
+    /// Reads a value that has to have the form of this type.
+    func inForm<Value>(of type: any WrittenForm.Type, _ read: () throws -> Value) throws -> Value {
+        do {
+            return try read()
+        } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
+            throw otherForm(type)
+        }
+    }
+
     /// The keys that are not in `Key`, in alphabetical order.
     func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] {
         try keys { Key(stringValue: $0) == nil }

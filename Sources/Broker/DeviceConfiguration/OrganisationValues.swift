@@ -96,11 +96,8 @@ public struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
     public init() { addresses = [:] }
 
     public init(from decoder: any Decoder) throws {
-        let members: [String: WebAddress]
-        do {
-            members = try decoder.singleValueContainer().decode([String: WebAddress].self)
-        } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
-            throw decoder.otherForm(Self.self)
+        let members = try decoder.inForm(of: Self.self) {
+            try decoder.singleValueContainer().decode([String: WebAddress].self)
         }
         if let unknown = members.keys.sorted().first(where: { !Self.names.contains($0) }) {
             throw decoder.invalid(

@@ -26,11 +26,7 @@ extension SignalStreamSettings: Codable, WrittenForm {
     }
 
     public init(from decoder: any Decoder) throws {
-        do {
-            try self.init(members: decoder)
-        } catch DecodingError.typeMismatch, DecodingError.valueNotFound {
-            throw decoder.otherForm(Self.self)
-        }
+        self = try decoder.inForm(of: Self.self) { try Self(members: decoder) }
     }
 
     private init(members decoder: any Decoder) throws {

@@ -56,11 +56,8 @@ private struct ScopeMap: Decodable, WrittenForm {
     let scopes: [String: Set<String>]
 
     init(from decoder: any Decoder) throws {
-        let members: [String: [String]]
-        do {
-            members = try decoder.singleValueContainer().decode([String: [String]].self)
-        } catch {
-            throw decoder.otherForm(Self.self)
+        let members = try decoder.inForm(of: Self.self) {
+            try decoder.singleValueContainer().decode([String: [String]].self)
         }
         guard members.keys.allSatisfy(AccessToken.isScope), members.values.joined().allSatisfy(AccessToken.isScope)
         else {
