@@ -1,3 +1,4 @@
+import Basics
 import DBus
 package import DeviceConfiguration
 package import FoundationEssentials
@@ -114,7 +115,7 @@ package struct ObservedCertificate: Sendable, Equatable, Encodable {
         text = certificate.warning(now: now) ?? certificate.words(now: now)
         switch certificate.end {
         case .success(let end): (self.end, problem) = (Date(timeIntervalSince1970: end), nil)
-        case .failure(let problem): (end, self.problem) = (nil, problem.text)
+        case .failure(let problem): (end, self.problem) = (nil, problem.description)
         }
     }
 }

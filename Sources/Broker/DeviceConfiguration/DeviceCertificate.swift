@@ -1,4 +1,4 @@
-import Basics
+public import Basics
 import Cryptography
 
 /// A file of certificates whose end would stop a function of this device.
@@ -17,12 +17,6 @@ public struct DeviceCertificate: Sendable, Hashable {
     /// administrator.
     public let end: Result<Double, Problem>
 
-    public struct Problem: Error, Sendable, Hashable {
-        public let text: String
-
-        public init(_ text: String) { self.text = text }
-    }
-
     public init(_ use: Use, file: String, end: Result<Double, Problem>) {
         (self.use, self.file, self.end) = (use, file, end)
     }
@@ -33,7 +27,7 @@ public struct DeviceCertificate: Sendable, Hashable {
     public func words(now: Double) -> String {
         switch end {
         case .success(let end): "\(use.name) (\(file)) \(CertificateTerm.words(end, now: now))"
-        case .failure(let problem): "\(use.name): \(problem.text)"
+        case .failure(let problem): "\(use.name): \(problem)"
         }
     }
 

@@ -1,3 +1,4 @@
+public import Basics
 public import FoundationEssentials
 public import SharedDevice
 
@@ -249,12 +250,12 @@ public struct ProviderEvent: Sendable, Hashable {
 
 /// Encrypts a provider's record for the disk, and decrypts it.
 public protocol RecordSealer: Sendable {
-    /// - Throws: ``RecordUnreadable`` if the record is too long.
-    func seal(_ record: ProviderRecord, for use: RecordUse) throws(RecordUnreadable) -> [UInt8]
+    /// - Throws: `Problem` if the record is too long.
+    func seal(_ record: ProviderRecord, for use: RecordUse) throws(Problem) -> [UInt8]
 
     /// - Parameter use: The use that the record was sealed for. It opens for no other.
-    /// - Throws: ``RecordUnreadable`` if the bytes are damaged, or were sealed for another use or with another key.
-    func open(_ sealed: [UInt8], for use: RecordUse) throws(RecordUnreadable) -> ProviderRecord
+    /// - Throws: `Problem` if the bytes are damaged, or were sealed for another use or with another key.
+    func open(_ sealed: [UInt8], for use: RecordUse) throws(Problem) -> ProviderRecord
 }
 
 /// The use that a record is kept for.
@@ -263,10 +264,4 @@ public enum RecordUse: Sendable, Hashable {
     case session(epoch: UInt64, issuer: String, account: String)
     /// The provider still has to be told that the session is over.
     case ending(number: UInt64)
-}
-
-public struct RecordUnreadable: Error, Sendable, Hashable, CustomStringConvertible {
-    public let description: String
-
-    public init(_ description: String) { self.description = description }
 }

@@ -120,7 +120,7 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
     /// Seals records of the organisation's provider. An invalid key counts as a missing one: records are then kept in
     /// memory only.
     private func vault(_ environment: [String: String], _ troubles: KeyTroubles, _ log: Logger) -> RecordVault? {
-        do throws(RecordUnreadable) {
+        do throws(Problem) {
             return try RecordVault.ofService(environment: environment)
         } catch {
             troubles.set("\(error); until then a restart of the broker has people sign in again", for: .records)

@@ -1,3 +1,4 @@
+import Basics
 import Foundation
 import Identity
 import NotifyCenterTestKit
@@ -50,19 +51,19 @@ struct RecordVaultTests {
             .session(epoch: 7, issuer: "https://login.example1.t", account: ""),
             .ending(number: 7),
         ] {
-            #expect(throws: RecordUnreadable.self, "\(other)") { try vault().open(sealed, for: other) }
+            #expect(throws: Problem.self, "\(other)") { try vault().open(sealed, for: other) }
         }
     }
 
     @Test("changed, truncated or foreign bytes are an error")
     func damaged() throws {
         let sealed = try vault().seal(ProviderRecord.adas, for: Self.use)
-        #expect(throws: RecordUnreadable.self) { try vault(2).open(sealed, for: Self.use) }
+        #expect(throws: Problem.self) { try vault(2).open(sealed, for: Self.use) }
         for index in sealed.indices {
             var changed = sealed
             changed[index] ^= 1
-            #expect(throws: RecordUnreadable.self) { try vault().open(changed, for: Self.use) }
-            #expect(throws: RecordUnreadable.self) { try vault().open(Array(sealed[..<index]), for: Self.use) }
+            #expect(throws: Problem.self) { try vault().open(changed, for: Self.use) }
+            #expect(throws: Problem.self) { try vault().open(Array(sealed[..<index]), for: Self.use) }
         }
     }
 
@@ -73,7 +74,7 @@ struct RecordVaultTests {
         let environment = ["CREDENTIALS_DIRECTORY": directory.path]
         #expect(try RecordVault.ofService(environment: environment) == nil)
         try directory.write(String(repeating: "\u{7}", count: 31), to: "token-key")
-        #expect(throws: RecordUnreadable.self) { try RecordVault.ofService(environment: environment) }
+        #expect(throws: Problem.self) { try RecordVault.ofService(environment: environment) }
         try directory.write(String(repeating: "\u{7}", count: 32), to: "token-key")
         let sealed = try vault(7).seal(ProviderRecord.adas, for: Self.use)
         let opened = try RecordVault.ofService(environment: environment)?.open(sealed, for: Self.use)

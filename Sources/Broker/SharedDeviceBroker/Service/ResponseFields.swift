@@ -151,7 +151,7 @@ extension DeviceCertificate {
         let term: BrokerProtocol.Fields =
             switch end {
             case .success(let end): ["end": .double(end)]
-            case .failure(let problem): ["problem": .string(problem.text)]
+            case .failure(let problem): ["problem": .string(problem.description)]
             }
         return term.merging(["use": .string(use.rawValue), "file": .string(file)]) { $1 }
     }

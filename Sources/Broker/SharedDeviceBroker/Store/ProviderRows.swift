@@ -1,3 +1,4 @@
+import Basics
 import BrokerCore
 import DeviceStorage
 import FoundationEssentials
@@ -84,7 +85,7 @@ struct ProviderRows: Sendable {
             problems.append("a provider's record cannot be opened without its key; tokens need a new sign-in")
             return nil
         }
-        do throws(RecordUnreadable) {
+        do throws(Problem) {
             return try sealer.open(sealed, for: use)
         } catch {
             problems.append(error.description)

@@ -1,3 +1,4 @@
+package import Basics
 import Cryptography
 import FoundationEssentials
 package import Identity
@@ -13,10 +14,10 @@ package struct RecordVault: RecordSealer {
 
     private let key: SealingKey
 
-    /// - Throws: ``RecordUnreadable`` if the secret is too short for a key.
-    package init(secret: [UInt8]) throws(RecordUnreadable) {
+    /// - Throws: `Problem` if the secret is too short for a key.
+    package init(secret: [UInt8]) throws(Problem) {
         guard secret.count >= Self.shortestSecret else {
-            throw RecordUnreadable(
+            throw Problem(
                 "the credential \(Self.credential) has \(secret.count) bytes; make one of \(Self.shortestSecret) or more: "
                     + "head -c 32 /dev/urandom | systemd-creds encrypt --name=\(Self.credential) - FILE"
             )
@@ -24,14 +25,14 @@ package struct RecordVault: RecordSealer {
         do {
             key = try SealingKey(secret: secret, info: Array("notify-center records 1".utf8))
         } catch {
-            throw RecordUnreadable("the credential \(Self.credential) cannot be used: \(error)")
+            throw Problem("the credential \(Self.credential) cannot be used: \(error)")
         }
     }
 
     /// The vault with the key that systemd has passed to this service; `nil` if it has passed none.
     ///
     /// Blocks for the disk.
-    package static func ofService(environment: [String: String]) throws(RecordUnreadable) -> RecordVault? {
+    package static func ofService(environment: [String: String]) throws(Problem) -> RecordVault? {
         guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
         let path = "\(directory)/\(credential)"
         guard FileManager.default.fileExists(atPath: path) else { return nil }
@@ -39,28 +40,28 @@ package struct RecordVault: RecordSealer {
         do {
             content = try Data(contentsOf: URL(filePath: path))
         } catch {
-            throw RecordUnreadable("the credential \(path) cannot be read: \(error)")
+            throw Problem("the credential \(path) cannot be read: \(error)")
         }
         guard content.count <= longestSecret else {
-            throw RecordUnreadable("the credential \(path) has more than \(longestSecret) bytes; make a new one")
+            throw Problem("the credential \(path) has more than \(longestSecret) bytes; make a new one")
         }
         return try RecordVault(secret: Array(content))
     }
 
-    package func seal(_ record: ProviderRecord, for use: RecordUse) throws(RecordUnreadable) -> [UInt8] {
+    package func seal(_ record: ProviderRecord, for use: RecordUse) throws(Problem) -> [UInt8] {
         guard record.content.count <= ProviderRecord.longestContent else {
-            throw RecordUnreadable("the provider's record has \(record.content.count) bytes, which is too long to keep")
+            throw Problem("the provider's record has \(record.content.count) bytes, which is too long to keep")
         }
         do {
             return try key.seal(record.bytes, for: use.associatedData)
         } catch {
-            throw RecordUnreadable("the provider's record cannot be sealed: \(error)")
+            throw Problem("the provider's record cannot be sealed: \(error)")
         }
     }
 
-    package func open(_ sealed: [UInt8], for use: RecordUse) throws(RecordUnreadable) -> ProviderRecord {
+    package func open(_ sealed: [UInt8], for use: RecordUse) throws(Problem) -> ProviderRecord {
         guard let bytes = key.open(sealed, for: use.associatedData), let record = ProviderRecord(bytes: bytes) else {
-            throw RecordUnreadable("the record is damaged, or was sealed by another key or for another session")
+            throw Problem("the record is damaged, or was sealed by another key or for another session")
         }
         return record
     }
