@@ -1,3 +1,5 @@
+import Identity
+
 /// The arguments that make a widespread program keep all its data in one directory, for a manifest or `shared-device
 /// run`. Each preset was tested with the program; the documentation's table lists the exceptions.
 public enum AdapterPreset: String, Sendable, CaseIterable {
@@ -40,47 +42,27 @@ public enum AdapterPreset: String, Sendable, CaseIterable {
 
     /// Checks that the program can work below this directory.
     public func check(data: String) throws(CleanupFlaw) {
-        switch self {
-        case .chromium, .electron:
-            // Chromium creates a socket in TMPDIR, and exits if its path has more than 107 bytes.
-            let longest = 107 - "/tmp/.org.chromium.Chromium.XXXXXX/SingletonSocket".utf8.count
-            guard data.utf8.count > longest else { return }
-            throw CleanupFlaw(
-                "“\(data)” is longer than \(longest) bytes, and the program makes a socket below it",
-                "choose a shorter path"
-            )
-        case .firefox, .libreoffice, .flatpak: return
-        }
+        // Chromium creates a socket in TMPDIR, and exits if its path has more than 107 bytes.
+        let longest = 107 - "/tmp/.org.chromium.Chromium.XXXXXX/SingletonSocket".utf8.count
+        guard self == .chromium || self == .electron, data.utf8.count > longest else { return }
+        throw CleanupFlaw(
+            "“\(data)” is longer than \(longest) bytes, and the program makes a socket below it",
+            "choose a shorter path"
+        )
     }
 
     /// Directories that the program does not create itself.
-    public func directories(data: String) -> [String] {
-        switch self {
-        case .firefox, .chromium, .electron, .libreoffice: ["\(data)/profile"]
-        case .flatpak: []
-        }
-    }
+    public func directories(data: String) -> [String] { self == .flatpak ? [] : ["\(data)/profile"] }
 
     /// Environment variables that the program needs in addition to ``AdapterEnvironment``.
     public var environment: [String: String] {
-        switch self {
         // Crash reports contain pages, and would otherwise be stored below the home directory.
-        case .firefox: ["MOZ_CRASHREPORTER_DISABLE": "1"]
-        case .chromium, .electron, .libreoffice, .flatpak: [:]
-        }
+        self == .firefox ? ["MOZ_CRASHREPORTER_DISABLE": "1"] : [:]
     }
 
     private static func percentEncoded(_ path: String) -> String {
-        let digits = Array("0123456789ABCDEF")
-        return path.utf8.reduce(into: "") { text, byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "/"), UInt8(ascii: "-"), UInt8(ascii: "_"),
-                UInt8(ascii: "."), UInt8(ascii: "~"):
-                text.unicodeScalars.append(Unicode.Scalar(byte))
-            default: text += "%\(digits[Int(byte >> 4)])\(digits[Int(byte & 15)])"
-            }
-        }
+        path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            .map { FormFields.encode(String(decoding: $0, as: UTF8.self)) }.joined(separator: "/")
     }
 }
 
