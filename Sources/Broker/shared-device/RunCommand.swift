@@ -33,9 +33,7 @@ struct RunCommand: ParsableCommand {
     )
     var data: String
 
-    @Flag(
-        help: "Accepts a directory that is not empty and that the app has never used. Its content is deleted, too."
-    )
+    @Flag(help: "Accepts a directory that is not empty and that the app has never used. Its content is deleted, too.")
     var adopt = false
 
     @Option(help: ArgumentHelp("A preset for a known program: \(AdapterPreset.names).", valueName: "name"))
@@ -105,11 +103,7 @@ struct RunCommand: ParsableCommand {
             await end.first()
             continuation.yield(0)
         }
-        var status: Int32 = 0
-        for await first in statuses {
-            status = first
-            break
-        }
+        let status = await statuses.first { _ in true } ?? 0
         following.cancel()
         ending.cancel()
         _ = await following.result

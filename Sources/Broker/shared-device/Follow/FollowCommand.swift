@@ -136,7 +136,7 @@ struct FollowCommand: ReportingCommand {
             ending.end()
         }
         let program = self.ending.map { EndingProgram(command: $0, application: application) }
-        ending.wait(
+        try ending.wait(
             for: Task {
                 async let warnings: Void? = program?.run()
                 await application.follow(coordinator) { try await output.show($0) }
@@ -166,17 +166,12 @@ private final class Ending: Sendable {
     }
 
     /// Blocks this thread until the loop has ended.
-    func wait(for task: Task<Void, Never>) {
+    func wait(for task: Task<Void, Never>) throws {
         let isWanted = state.withLock { state in
             state.task = task
             return state.isWanted
         }
         if isWanted { task.cancel() }
-        let done = DispatchSemaphore(value: 0)
-        Task {
-            await task.value
-            done.signal()
-        }
-        done.wait()
+        try OtherThreads.run { await task.value }
     }
 }
