@@ -54,13 +54,7 @@ package struct Request: Sendable {
         )
         case signOut(identifier: String, session: UInt64?)
         /// `took` is the time since the cleanup began, if the report says so.
-        case report(
-            CleanupReport.Progress,
-            session: UInt64,
-            mark: UInt64 = 0,
-            took: Duration? = nil,
-            detail: String?
-        )
+        case report(CleanupReport.Progress, session: UInt64, mark: UInt64 = 0, took: Duration? = nil, detail: String?)
         /// `isAdministration` is true if the caller administers the device and does not take part as an app.
         case round(
             session: UInt64?,

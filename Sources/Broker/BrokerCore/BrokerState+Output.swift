@@ -21,9 +21,7 @@ enum StoredRow: Sendable {
 // MARK: Responses
 
 extension BrokerState {
-    mutating func reply(_ number: UInt64, _ response: Response) {
-        effects.append(.reply(number, .success(response)))
-    }
+    mutating func reply(_ number: UInt64, _ response: Response) { effects.append(.reply(number, .success(response))) }
 
     mutating func refuse(_ request: Request, _ refusal: Refusal) {
         effects.append(.reply(request.number, .failure(refusal)))
@@ -44,10 +42,7 @@ extension BrokerState {
     }
 
     /// Sends the response or the refusal, unless the request waits.
-    mutating func respond(
-        to request: Request,
-        _ body: (inout BrokerState) throws(Refusal) -> Response?
-    ) {
+    mutating func respond(to request: Request, _ body: (inout BrokerState) throws(Refusal) -> Response?) {
         do throws(Refusal) {
             if let response = try body(&self) { reply(request.number, response) }
         } catch {

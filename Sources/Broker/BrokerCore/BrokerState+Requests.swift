@@ -144,8 +144,7 @@ extension BrokerState {
             try facts.checkIdentity(request, participant)
             return try currentAccount(request, participant)
         case .token(let participant, let grant) where isStored: return try handOver(request, participant, grant)
-        case .stored(.signedOut(var end), _)
-        where isStored || isLate || disk.problem != nil && disk.writing == nil:
+        case .stored(.signedOut(var end), _) where isStored || isLate || disk.problem != nil && disk.writing == nil:
             // The device is signed out. The response tells the caller whether this is committed, and has the round that
             // the caller would ask for next.
             (end.isStored, end.round) = (isStored, round(of: end.session))
@@ -240,10 +239,7 @@ extension BrokerState {
 
     /// Tells an app which account is signed in and which cleanups it owes. The ledger entry that the app may hold data
     /// is committed before the app receives the account.
-    mutating func currentAccount(
-        _ request: Request,
-        _ participant: Participant
-    ) throws(Refusal) -> Response? {
+    mutating func currentAccount(_ request: Request, _ participant: Participant) throws(Refusal) -> Response? {
         if facts.ledger.ask(participant, on: request.connection) { needsDisk(within: Facts.Disk.lazyWrite) }
         let owed = ledger.owed(by: participant, on: request.connection)
         if !owed.isEmpty { tell(participant) }

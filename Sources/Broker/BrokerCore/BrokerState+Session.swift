@@ -73,9 +73,7 @@ extension BrokerState {
 
     mutating func startSignIn(_ request: Request, _ participant: Participant) throws(Refusal) {
         // It waited for the cleanup of the locked session that it has ended.
-        if case .completeSignIn = request.call {
-            return apply(try signIns.continueSignIn(request, participant, facts))
-        }
+        if case .completeSignIn = request.call { return apply(try signIns.continueSignIn(request, participant, facts)) }
         if case .signIn = request.call { return apply(try signIns.signIn(request, participant, facts)) }
         guard case .beginSignIn(let wish) = request.call else { return }
         // For an app that may not have the account, an account is signed in, and it cannot continue the session.
@@ -240,9 +238,7 @@ extension BrokerState {
             effects.append(.note(.notice, "signed in by login", ["epoch": "\(device.epoch)"]))
             return apply(automaticSignOut.noteActivity(facts))
         }
-        guard device == pending.next else {
-            return takeBack(attempt, because: facts.sessionIsOver(account.identifier))
-        }
+        guard device == pending.next else { return takeBack(attempt, because: facts.sessionIsOver(account.identifier)) }
         if let provided = attempt.provided {
             provider.open(provided, since: attempt.beganAt, facts)
             provider.change = pending.change

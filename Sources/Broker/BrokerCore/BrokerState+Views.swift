@@ -107,9 +107,7 @@ extension BrokerState {
     }
 
     /// The apps that hold data of the open session.
-    private var holders: Set<Participant> {
-        device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys)
-    }
+    private var holders: Set<Participant> { device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys) }
 
     /// The apps that have a manifest, are running, hold data or owe a cleanup.
     private var apps: [DeviceStatus.App] {

@@ -485,9 +485,7 @@ extension CleanupLedger {
         unfinished.lazy.filter { sessions[$0]?.endedAt != nil }.map { end(of: $0, at: now) }.min()
     }
 
-    private func end(of number: UInt64, at now: Moment) -> Duration {
-        sessions[number]?.endedUptime ?? now.uptime
-    }
+    private func end(of number: UInt64, at now: Moment) -> Duration { sessions[number]?.endedUptime ?? now.uptime }
 
     /// Records that the program starts to clean up for the app, or with `nil` that the claim ends: the app or the next
     /// enforcement program does the rest of the cleanup.

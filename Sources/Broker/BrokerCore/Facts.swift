@@ -200,9 +200,7 @@ extension Facts {
     }
 
     /// Whether it is the configured provider.
-    func isIssuer(_ name: String) -> Bool {
-        policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
-    }
+    func isIssuer(_ name: String) -> Bool { policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true }
 
     /// The rules for signing in. On a joined device the membership names the tenant. The tenant of the configuration
     /// then matters only for joining.

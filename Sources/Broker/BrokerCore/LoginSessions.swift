@@ -121,9 +121,7 @@ package struct LoginSessions: Sendable {
     /// not available yet, does not: it may never become a full session.
     private func matters(_ session: Session) -> Bool {
         guard session.sessionClass.hasPrefix("user"), session.sessionClass != "user-incomplete", !session.isRemote
-        else {
-            return false
-        }
+        else { return false }
         switch scope {
         case .user(let user): return session.userID == user && !session.seat.isEmpty
         case .seat(let seat): return session.seat == seat

@@ -21,10 +21,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         self.description = description
     }
 
-    static let noCurrentAccount = Refusal(
-        .noCurrentAccount,
-        "no account is signed in on this device; sign in first"
-    )
+    static let noCurrentAccount = Refusal(.noCurrentAccount, "no account is signed in on this device; sign in first")
     static let currentAccountMismatch = Refusal(
         .currentAccountMismatch,
         "another account is signed in on this device; ask for the current account and name that one"
@@ -260,10 +257,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "only this device's administrators may do this: root, the broker's own user, and users whom polkit or the "
             + "managed configuration (\"operators\") permits"
     )
-    static let notEnforcing = Refusal(
-        .notPermitted,
-        "only the unit \(AppCleanup.enforcementUnit) enforces cleanups"
-    )
+    static let notEnforcing = Refusal(.notPermitted, "only the unit \(AppCleanup.enforcementUnit) enforces cleanups")
     static let notHandedOver = Refusal(
         .invalidRequest,
         "this process has no claim to the cleanup of this app for these sessions; ask again for the overdue cleanups"

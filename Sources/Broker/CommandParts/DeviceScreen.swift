@@ -227,8 +227,7 @@ package struct DeviceScreen {
     private func footer(_ footer: Footer) -> [ScreenLine] {
         switch footer {
         case .none: return []
-        case .keys:
-            return [ScreenLine(), ScreenLine(view.openSession != nil ? "s sign out   q quit" : "q quit", .dim)]
+        case .keys: return [ScreenLine(), ScreenLine(view.openSession != nil ? "s sign out   q quit" : "q quit", .dim)]
         case .question(let session):
             guard view.openSession == session, let device = view.device, let person = device.person else {
                 return self.footer(.keys)

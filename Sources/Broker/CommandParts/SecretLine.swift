@@ -23,15 +23,13 @@ public enum SecretLine {
             guard try before() else { return nil }
             var byte: UInt8 = 0
             switch Glibc.read(descriptor, &byte, 1) {
-            case 1 where byte == UInt8(ascii: "\n"):
-                return Secret(bytes: line[..<count])
+            case 1 where byte == UInt8(ascii: "\n"): return Secret(bytes: line[..<count])
             case 1:
                 if count < maximumLength {
                     line[count] = byte
                     count += 1
                 }
-            case 0:
-                return count > 0 ? Secret(bytes: line[..<count]) : nil
+            case 0: return count > 0 ? Secret(bytes: line[..<count]) : nil
             default:
                 guard errno == EINTR else { throw TerminalFailure("read the password") }
             }
@@ -84,9 +82,7 @@ public struct TerminalFailure: HasExitStatus, Sendable, CustomStringConvertible 
     public let description: String
 
     /// Describes the failure with the reason in `errno`.
-    public init(_ attempted: String) {
-        description = "could not \(attempted): \(String(cString: strerror(errno)))"
-    }
+    public init(_ attempted: String) { description = "could not \(attempted): \(String(cString: strerror(errno)))" }
 }
 
 extension SharedDeviceError: HasExitStatus {

@@ -208,12 +208,7 @@ extension KeyedDecodingContainer {
     }
 
     /// The string of an optional key, which has to fulfil a condition.
-    func text(
-        _ key: Key,
-        _ flaw: String,
-        remedy: String,
-        where isFine: (String) -> Bool
-    ) throws -> String? {
+    func text(_ key: Key, _ flaw: String, remedy: String, where isFine: (String) -> Bool) throws -> String? {
         guard let text: String = try optional(key) else { return nil }
         guard isFine(text) else { throw DecodingError.invalid("“\(text)” \(flaw)", remedy: remedy, at: [key]) }
         return text
@@ -242,9 +237,7 @@ extension Decoder {
     }
 
     /// The keys that are not in `Key`, in alphabetical order.
-    func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] {
-        try keys { Key(stringValue: $0) == nil }
-    }
+    func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] { try keys { Key(stringValue: $0) == nil } }
 
     /// The keys that fulfil the condition, in alphabetical order, except the name of a schema, which an editor reads.
     func keys(where isWanted: (String) -> Bool) throws -> [String] {

@@ -43,8 +43,7 @@ public struct AppManifest: Sendable, Equatable {
             let hints = [executable, flatpak.map { "Flatpak \($0)" }].compactMap { $0 }.map { "\($0) (hint)" }
             let proofs = [
                 unit.map { "unit \($0)" }, appArmor.map { "AppArmor profile \($0)" }, user.map { "uid \($0)" },
-            ]
-            .compactMap { $0 }.map { "\($0) (proof)" }
+            ].compactMap { $0 }.map { "\($0) (proof)" }
             return (hints + proofs + (user == nil ? ["any user"] : [])).joined(separator: "  ")
         }
 
@@ -165,11 +164,7 @@ extension AppManifest: Decodable {
         cleanup = try Self.cleanup(try values.optional(.cleanup), identity, user)
         if cleanup?.cleaner == .adapter, identity.program == nil { identity.unit = AppCleanup.unit(of: identifier) }
         self.identity = identity
-        _ = try values.required(
-            .executable,
-            identity.program,
-            "the absolute path of the app's program"
-        )
+        _ = try values.required(.executable, identity.program, "the absolute path of the app's program")
         busName = try values.text(
             .busName,
             "is no name that a program can own on a bus",

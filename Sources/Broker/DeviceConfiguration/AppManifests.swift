@@ -100,10 +100,7 @@ struct AppManifestMonitor: Sendable {
     ///     same identifier, in a later directory.
     ///   - last: The manifests that were valid before this program started, by key. Only needed if something is
     ///     invalid now.
-    mutating func directoriesWereRead(
-        _ readings: [FolderReading],
-        last: [String: Valid] = [:]
-    ) -> AppManifests? {
+    mutating func directoriesWereRead(_ readings: [FolderReading], last: [String: Valid] = [:]) -> AppManifests? {
         let next = merge(readings, last)
         guard next != latest else { return nil }
         latest = next

@@ -30,9 +30,7 @@ public protocol WrittenText: Codable {
 extension WrittenText {
     public init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
-        guard let value = Self(text) else {
-            throw decoder.invalid("“\(text)” \(Self.flaw)", remedy: Self.remedy)
-        }
+        guard let value = Self(text) else { throw decoder.invalid("“\(text)” \(Self.flaw)", remedy: Self.remedy) }
         self = value
     }
 
@@ -112,8 +110,7 @@ public struct AppList: Sendable, Equatable, Codable {
 
     public init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
-        identifiers = text.split(separator: ",", omittingEmptySubsequences: false)
-            .map(Self.trimmed)
+        identifiers = text.split(separator: ",", omittingEmptySubsequences: false).map(Self.trimmed)
         for identifier in identifiers {
             // An empty prefix would match every identifier.
             guard !identifier.isEmpty else {
@@ -148,9 +145,7 @@ public struct Switch: Sendable, Equatable, Codable, WrittenForm {
             self.isOn = isOn
             return
         }
-        guard let number = try? value.decode(Int.self) else {
-            throw decoder.otherForm(Switch.self)
-        }
+        guard let number = try? value.decode(Int.self) else { throw decoder.otherForm(Switch.self) }
         guard number == 0 || number == 1 else {
             let remedy = "write \(Self.form), or leave the key out"
             throw decoder.invalid("it is \(number)", remedy: remedy)

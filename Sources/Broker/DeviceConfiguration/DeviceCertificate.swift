@@ -34,8 +34,7 @@ public struct DeviceCertificate: Sendable, Hashable {
     /// The warning for an administrator; `nil` if it is known to end later.
     public func warning(now: Double) -> String? {
         switch end {
-        case .success(let end):
-            CertificateTerm.isNear(end, now: now) ? "\(words(now: now)); \(use.remedy)" : nil
+        case .success(let end): CertificateTerm.isNear(end, now: now) ? "\(words(now: now)); \(use.remedy)" : nil
         case .failure: words(now: now)
         }
     }

@@ -62,9 +62,7 @@ final class DirectoryWatcher: @unchecked Sendable {
         queue.sync { lookAgain() }
     }
 
-    private func stop() {
-        queue.async { self.paths = nil }
-    }
+    private func stop() { queue.async { self.paths = nil } }
 
     private func directoryHasChanged() {
         queue.async {

@@ -72,9 +72,7 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var mode: ManagedMode { sharedDeviceMode == true ? .shared : .personal }
     /// Whether sessions can be locked. Another identity has no credentials that a locked screen could take.
     public var locksSessions: Bool { inactivityAction == .lock && identity == .embedded }
-    public var cleanup: CleanupPolicy {
-        CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration)
-    }
+    public var cleanup: CleanupPolicy { CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration) }
     public var appLists: AppLists {
         AppLists(
             allowed: appAllowList?.identifiers,
@@ -188,11 +186,7 @@ extension ManagedConfiguration: Codable {
     private static func limit(_ key: Key, in values: KeyedDecodingContainer<Key>) throws -> Seconds? {
         let limit: Seconds? = try values.optional(key)
         guard limit?.value != 0 else {
-            throw DecodingError.invalid(
-                "it is 0 seconds",
-                remedy: "write more than 0, or leave the key out",
-                at: [key]
-            )
+            throw DecodingError.invalid("it is 0 seconds", remedy: "write more than 0, or leave the key out", at: [key])
         }
         return limit
     }

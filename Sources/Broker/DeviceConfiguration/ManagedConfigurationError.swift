@@ -117,12 +117,8 @@ private enum KeySuggestion {
     static func nearest(to word: String, among keys: [String]) -> String? {
         let letters = simplified(word)
         guard !letters.isEmpty, letters.count <= 100 else { return nil }
-        return
-            keys
-            .map { key in (key: key, distance: distance(letters, simplified(key)), length: key.utf8.count) }
-            .filter { $0.distance <= min(2, $0.length / 4) }
-            .min { ($0.distance, $0.key) < ($1.distance, $1.key) }?
-            .key
+        return keys.map { key in (key: key, distance: distance(letters, simplified(key)), length: key.utf8.count) }
+            .filter { $0.distance <= min(2, $0.length / 4) }.min { ($0.distance, $0.key) < ($1.distance, $1.key) }?.key
     }
 
     /// Lower case without separators, so that `shared_device_mode` equals `sharedDeviceMode`.

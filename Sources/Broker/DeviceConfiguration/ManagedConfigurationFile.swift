@@ -23,9 +23,7 @@ public struct ManagedConfigurationFile: Sendable {
 
     public let path: String
 
-    public init(path: String = Self.defaultPath) {
-        self.path = path
-    }
+    public init(path: String = Self.defaultPath) { self.path = path }
 
     /// The default directory of the apps' manifests: `apps`, next to the file.
     public var appManifestDirectory: String {

@@ -36,9 +36,7 @@ public struct Operators: Sendable, Equatable {
         return members(of: String(name.dropFirst()))?.compactMap(user)
     }
 
-    private static func user(_ name: String) -> uid_t? {
-        try? SystemUser(name: name)?.number
-    }
+    private static func user(_ name: String) -> uid_t? { try? SystemUser(name: name)?.number }
 
     private static func members(of name: String) -> [String]? {
         guard !name.isEmpty, !name.utf8.contains(0) else { return nil }

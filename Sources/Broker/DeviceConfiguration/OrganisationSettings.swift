@@ -76,9 +76,7 @@ extension OrganisationSettings: Codable {
             throw DecodingError.invalid("“openid” is missing", remedy: "add openid to the list", at: [Key.scopes])
         }
         offlineAccess = try values.word(.offlineAccess) ?? offlineAccess
-        if let methods: [String] = try values.optional(.signInMethods) {
-            signInMethods = try Self.methods(methods)
-        }
+        if let methods: [String] = try values.optional(.signInMethods) { signInMethods = try Self.methods(methods) }
         loopbackPorts = try values.optional(.loopbackPorts) ?? loopbackPorts
         trustAnchors = try values.text(
             .trustAnchors,

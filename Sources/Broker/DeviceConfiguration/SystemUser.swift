@@ -136,10 +136,7 @@ extension SystemUser: Decodable, WrittenForm {
         }
     }
 
-    private static func known<User>(
-        at path: [any CodingKey],
-        _ look: () throws(LookupFailure) -> User
-    ) throws -> User {
+    private static func known<User>(at path: [any CodingKey], _ look: () throws(LookupFailure) -> User) throws -> User {
         do throws(LookupFailure) {
             return try look()
         } catch {

@@ -70,11 +70,7 @@ public final class DeviceDatabase: Sendable {
         eraseRemnants()
     }
 
-    private static func open(
-        _ path: String,
-        _ busyTimeout: Duration,
-        _ firstEpoch: UInt64
-    ) throws -> SQLiteConnection {
+    private static func open(_ path: String, _ busyTimeout: Duration, _ firstEpoch: UInt64) throws -> SQLiteConnection {
         let connection = try SQLiteConnection(path: path, busyTimeout: busyTimeout)
         // FULL: a confirmed sign-out must not be undone by a power cut, which WAL's NORMAL allows. secure_delete:
         // deleted data is overwritten. temp_store: no row is copied to a temporary file. The last two options guard

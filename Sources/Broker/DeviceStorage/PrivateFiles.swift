@@ -19,8 +19,7 @@ public enum PrivateFiles {
             return
         }
         switch errno {
-        case EEXIST:
-            try checkDirectory(path)
+        case EEXIST: try checkDirectory(path)
         case ENOENT:
             guard let slash = path.lastIndex(of: "/"), slash != path.startIndex else {
                 throw failure(ENOENT, creating: path)
@@ -28,8 +27,7 @@ public enum PrivateFiles {
             try prepareParent(String(path[..<slash]))
             guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw failure(errno, creating: path) }
             guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
-        case let code:
-            throw failure(code, creating: path)
+        case let code: throw failure(code, creating: path)
         }
     }
 
@@ -121,8 +119,7 @@ public enum PrivateFiles {
             )
         case ENOSPC, EDQUOT:
             StoreError(.noSpace, attempted: attempted, message: message, remedy: "free some space and try again")
-        default:
-            StoreError(otherwise, attempted: attempted, message: message, remedy: "choose another directory")
+        default: StoreError(otherwise, attempted: attempted, message: message, remedy: "choose another directory")
         }
     }
 }
@@ -155,9 +152,7 @@ struct OpeningLock: ~Copyable {
     init(path: String, timeout: Duration) throws(StoreError) {
         let attempted = "lock \(path)"
         let descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
-        guard descriptor >= 0 else {
-            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
-        }
+        guard descriptor >= 0 else { throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed) }
         let deadline = ContinuousClock.now + timeout
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             let code = errno
@@ -192,9 +187,7 @@ public final class ServiceLock: Sendable {
     public init(directory: String) throws(StoreError) {
         let attempted = "keep \(directory) to this broker"
         let descriptor = open(Self.path(in: directory), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else {
-            throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
-        }
+        guard descriptor >= 0 else { throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed) }
         var lock = Self.wholeFile
         guard fcntl(descriptor, Self.take, &lock) == 0 else {
             let code = errno

@@ -46,9 +46,7 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
     ) throws(IdentityError) {
         self.directory = directory
         self.date = date
-        keys = try Self.working {
-            try SigningKeys(directory: directory, now: date(), publish: publish, report: report)
-        }
+        keys = try Self.working { try SigningKeys(directory: directory, now: date(), publish: publish, report: report) }
         decoy = try Self.working { try PasswordHash.decoy(cost: directory.passwordCost) }
         tending = Task { [keys, lookups] in
             while (try? await Task.sleep(for: Self.tendingPause)) != nil {
@@ -76,10 +74,8 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
                 isAdministrator: user.role == .administrator,
                 groups: .known(Set(user.groups))
             )
-        case .wrong:
-            throw refusal
-        case .none(let error):
-            throw error
+        case .wrong: throw refusal
+        case .none(let error): throw error
         }
     }
 

@@ -69,9 +69,7 @@ public struct PasswordHash: Sendable {
         self.text = text
     }
 
-    private init(unchecked text: String) {
-        self.text = text
-    }
+    private init(unchecked text: String) { self.text = text }
 
     /// A hash that no password matches. Checking it takes the time of a real hash of this cost.
     public static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {

@@ -45,9 +45,7 @@ struct SigningKeyRing: Sendable {
     var retired: [Retired] = []
 
     /// Whether the current key still signs; otherwise a new one is due.
-    func signs(at now: Date) -> Bool {
-        current.map { SigningKeySchedule.signs(madeAt: $0.madeAt, now: now) } ?? false
-    }
+    func signs(at now: Date) -> Bool { current.map { SigningKeySchedule.signs(madeAt: $0.madeAt, now: now) } ?? false }
 
     /// Removes expired keys. A retirement date in the future, after a clock that was set back, becomes `now`; otherwise
     /// the key would stay for too long. Returns whether anything has changed.

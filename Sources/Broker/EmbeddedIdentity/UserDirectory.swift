@@ -92,9 +92,7 @@ public final class UserDirectory: Sendable {
             }
             let identifier = user.account.identifier.lowercased()
             let signedIn = "SELECT EXISTS (SELECT 1 FROM device WHERE lower(account_identifier) = ?)"
-            if try db.value(signedIn, identifier) == true {
-                throw UserDirectoryError.signedIn(user.account.username)
-            }
+            if try db.value(signedIn, identifier) == true { throw UserDirectoryError.signedIn(user.account.username) }
             try db.run("DELETE FROM user WHERE identifier = ?", user.account.identifier)
             // Anonymises sessions whose data an app has never deleted.
             try db.run(
@@ -141,9 +139,7 @@ public final class UserDirectory: Sendable {
     /// - Throws: `UserDirectoryError`: `storeFailed`.
     public func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
         try read("look up a user") { db in
-            try db.row("\(Self.selection) WHERE identifier = ?", identifier.lowercased()) {
-                try Self.decode($0).user
-            }
+            try db.row("\(Self.selection) WHERE identifier = ?", identifier.lowercased()) { try Self.decode($0).user }
         }
     }
 
@@ -297,9 +293,7 @@ extension UserDirectory {
             let hash: String = row["password_hash"], let isDisabled: Bool = row["disabled"],
             let seconds: Int64 = row["created_at"], let role = role.flatMap(UserRole.init),
             let groups: String = row["member_of"]
-        else {
-            throw StoreError.damaged(attempted: "read a user", message: "a user's row is incomplete or invalid")
-        }
+        else { throw StoreError.damaged(attempted: "read a user", message: "a user's row is incomplete or invalid") }
         let user = DirectoryUser(
             account: Account(identifier: identifier, username: username, displayName: row["display_name"]),
             role: role,

@@ -40,8 +40,7 @@ public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDe
             !ofSignIn.contains(granted)
                 && !allowed.contains { allowed in
                     isSame(granted, allowed)
-                        || isAll(allowed)
-                            && (!granted.contains("/") || inFull(granted).hasPrefix(service(of: allowed)))
+                        || isAll(allowed) && (!granted.contains("/") || inFull(granted).hasPrefix(service(of: allowed)))
                 }
         }
     }

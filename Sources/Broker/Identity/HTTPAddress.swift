@@ -17,8 +17,7 @@ public struct HTTPAddress: Sendable, Hashable, CustomStringConvertible {
         guard text.utf8.count <= 4096, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x5C }),
             let url = URL(string: text, encodingInvalidCharacters: false),
             let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, url.user == nil,
-            url.password == nil,
-            url.fragment == nil
+            url.password == nil, url.fragment == nil
         else { return nil }
         let name = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
         let scheme = url.scheme?.lowercased()
@@ -38,7 +37,5 @@ public struct HTTPAddress: Sendable, Hashable, CustomStringConvertible {
     public var hasQuery: Bool { text.contains("?") }
 
     /// Appends fields to the query, and encodes them.
-    public func adding(query: [(String, String)]) -> String {
-        text + (hasQuery ? "&" : "?") + FormFields.encode(query)
-    }
+    public func adding(query: [(String, String)]) -> String { text + (hasQuery ? "&" : "?") + FormFields.encode(query) }
 }

@@ -51,9 +51,7 @@ public protocol OrganisationProvider: Sendable {
 
 extension OrganisationProvider {
     /// Ends the session at the provider, including the provider's own session.
-    public func end(_ record: ProviderRecord) async throws(IdentityError) {
-        try await end(record, keepsSession: false)
-    }
+    public func end(_ record: ProviderRecord) async throws(IdentityError) { try await end(record, keepsSession: false) }
 }
 
 public struct SignInStart: Sendable, Hashable {
@@ -226,13 +224,7 @@ public struct ProviderEvent: Sendable, Hashable {
     /// When it happened, by the provider's clock; `nil` for now.
     public let date: Date?
 
-    public init(
-        _ kind: Kind,
-        issuer: String,
-        subject: String? = nil,
-        session: String? = nil,
-        date: Date? = nil
-    ) {
+    public init(_ kind: Kind, issuer: String, subject: String? = nil, session: String? = nil, date: Date? = nil) {
         self.kind = kind
         self.issuer = issuer
         self.subject = subject

@@ -14,9 +14,7 @@ public final class Secret: @unchecked Sendable, CustomStringConvertible, CustomR
     public let count: Int
 
     /// The secret with this text, in UTF-8. Canonically equivalent texts of different bytes are different secrets.
-    public convenience init(_ text: String) {
-        self.init(bytes: text.utf8)
-    }
+    public convenience init(_ text: String) { self.init(bytes: text.utf8) }
 
     /// The secret with a copy of these bytes. The caller wipes the original.
     public init(bytes: some Collection<UInt8>) {

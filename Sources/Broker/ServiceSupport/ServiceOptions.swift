@@ -4,10 +4,7 @@ import DeviceConfiguration
 
 /// The command-line options of every service of a shared device.
 public struct ServiceOptions: ParsableArguments {
-    @Option(
-        name: .customLong("bus"),
-        help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus")
-    )
+    @Option(name: .customLong("bus"), help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus"))
     public var busName: String?
 
     @Option(
@@ -19,9 +16,7 @@ public struct ServiceOptions: ParsableArguments {
     )
     public var configurationFile: String = ManagedConfigurationFile.defaultPath
 
-    @Option(
-        help: ArgumentHelp("The least level to log.", valueName: "level")
-    )
+    @Option(help: ArgumentHelp("The least level to log.", valueName: "level"))
     public var logLevel: LogLevel = .info
 
     public init() {}

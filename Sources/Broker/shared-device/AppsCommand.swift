@@ -80,8 +80,7 @@ struct AppsWaiveCommand: ReportingCommand {
         let shown = (key.flatMap { names?[$0] } ?? app).printable
         var request: BrokerProtocol.Fields = ["app": .string(key ?? app), "reason": .string(reason)]
         if let session { request["session"] = .uint64(session) }
-        let answer = try bus.connect()
-            .callAndWait(.waive, request, attempted: "waive the cleanup of \(shown)")
+        let answer = try bus.connect().callAndWait(.waive, request, attempted: "waive the cleanup of \(shown)")
         let sessions = (answer["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)
         if json {
             try emit(Form.json(Waived(app: key ?? app, sessions: sessions)))

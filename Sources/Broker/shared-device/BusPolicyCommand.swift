@@ -22,10 +22,7 @@ struct BusPolicyCommand: ReportingCommand {
             """
     )
 
-    @Option(
-        name: .customLong("configuration"),
-        help: ArgumentHelp("The configuration.", valueName: "file")
-    )
+    @Option(name: .customLong("configuration"), help: ArgumentHelp("The configuration.", valueName: "file"))
     var file: String = ManagedConfigurationFile.defaultPath
 
     @Option(
@@ -53,8 +50,7 @@ struct BusPolicyCommand: ReportingCommand {
         for repetition in 1...Self.mostRepetitions {
             let former = try? String(contentsOfFile: output, encoding: .utf8)
             let written =
-                problem.map { policy.beside(badManifest: $0.file, former: former) }
-                ?? (policy: policy, xml: policy.xml)
+                problem.map { policy.beside(badManifest: $0.file, former: former) } ?? (policy: policy, xml: policy.xml)
             try replaceFile(output, by: written.xml)
             try reload()
             let next = try self.policy()

@@ -107,8 +107,7 @@ struct CheckCommand: ReportingCommand {
     private func write(_ result: CheckResult) throws {
         let note = html.map { "timeline: \($0)" }
         let text =
-            json == "-"
-            ? try result.json : result.text(inColor: Terminal.isColoured, isVerbose: verbose, note: note)
+            json == "-" ? try result.json : result.text(inColor: Terminal.isColoured, isVerbose: verbose, note: note)
         let code = writeAll(text, to: STDOUT_FILENO)
         guard code == 0 else {
             throw CommandFailure(EX_IOERR, "cannot write the result: \(String(cString: strerror(code)))")

@@ -64,9 +64,7 @@ struct AppsEnrolCommand: ReportingCommand {
             )
         }
         let file = "\(directory.path)/\(identifier).json"
-        let content = try Form.json(
-            Manifest(id: identifier, executable: executable, user: user, busName: busName)
-        )
+        let content = try Form.json(Manifest(id: identifier, executable: executable, user: user, busName: busName))
         // The same validation as the broker's.
         _ = try AppManifest(json: Data(content.utf8), file: file)
         try checkIsFree(identifier, file, directory)
@@ -94,10 +92,7 @@ struct AppsEnrolCommand: ReportingCommand {
         guard let other = directory.load().files[identifier] else { return }
         let name = URL(fileURLWithPath: other).lastPathComponent
         guard other != "\(directory.path)/\(name)" else {
-            throw CommandFailure(
-                EX_CANTCREAT,
-                "\(other) is the manifest of \(identifier); edit that one, or remove it"
-            )
+            throw CommandFailure(EX_CANTCREAT, "\(other) is the manifest of \(identifier); edit that one, or remove it")
         }
         // A package's manifest, which a file of the same name replaces.
         let isReplaced = name == "\(identifier).json"
@@ -149,8 +144,7 @@ struct AppsEnrolCommand: ReportingCommand {
     }
 
     private func write(_ content: String, to file: String) throws(CommandFailure) {
-        let remedy =
-            geteuid() == 0 ? nil : "run it as root, or name the directory that your broker reads with --apps"
+        let remedy = geteuid() == 0 ? nil : "run it as root, or name the directory that your broker reads with --apps"
         do {
             try FileManager.default.createDirectory(
                 at: URL(fileURLWithPath: file).deletingLastPathComponent(),

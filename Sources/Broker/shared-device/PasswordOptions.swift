@@ -118,9 +118,7 @@ final class TerminalPrompt {
         pthread_sigmask(SIG_BLOCK, &caught, &blockedBefore)
     }
 
-    deinit {
-        pthread_sigmask(SIG_SETMASK, &blockedBefore, nil)
-    }
+    deinit { pthread_sigmask(SIG_SETMASK, &blockedBefore, nil) }
 
     /// Writes `question` to standard error and reads the response without echo.
     func ask(_ question: String) throws -> Secret {
@@ -142,8 +140,7 @@ final class TerminalPrompt {
             // Signals are polled every 50 ms, a delay that a person does not notice.
             let ready = poll(&input, 1, 50)
             guard ready >= 0 || errno == EINTR else {
-                return try Self.reported(option) { () throws(TerminalFailure) in
-                    throw TerminalFailure("wait for input")
+                return try Self.reported(option) { () throws(TerminalFailure) in throw TerminalFailure("wait for input")
                 }
             }
             dieOfSignal()
@@ -165,10 +162,7 @@ final class TerminalPrompt {
         pthread_sigmask(SIG_BLOCK, &fatal, nil)
     }
 
-    private static func reported<Value>(
-        _ option: String,
-        _ body: () throws(TerminalFailure) -> Value
-    ) throws -> Value {
+    private static func reported<Value>(_ option: String, _ body: () throws(TerminalFailure) -> Value) throws -> Value {
         do throws(TerminalFailure) {
             return try body()
         } catch {

@@ -7,9 +7,7 @@ import Glibc
 
 extension AdapterPreset {
     /// The presets that `run` accepts. A Flatpak has its own place for data.
-    static var names: String {
-        allCases.filter { $0 != .flatpak }.map(\.rawValue).joined(separator: ", ")
-    }
+    static var names: String { allCases.filter { $0 != .flatpak }.map(\.rawValue).joined(separator: ", ") }
 }
 
 extension SystemUser {

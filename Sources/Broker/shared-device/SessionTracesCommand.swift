@@ -52,9 +52,7 @@ struct SessionTracesCommand: ParsableCommand {
     func run() throws {
         // Before any thread starts.
         signal(SIGPIPE, SIG_IGN)
-        try OtherThreads.run { [self] in
-            try await dryRun || now ? once() : follow()
-        }
+        try OtherThreads.run { [self] in try await dryRun || now ? once() : follow() }
     }
 
     private func traces() throws -> [SessionTrace] {

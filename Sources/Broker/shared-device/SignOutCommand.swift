@@ -75,9 +75,7 @@ struct SignOutCommand: ReportingCommand {
         if json {
             try emit(Form.json(Outcome(session: session, epoch: answer["epoch"]?.unsignedValue, round: round)))
         } else if let round {
-            try emit(
-                ([round.headline] + (round.apps.isEmpty ? [] : round.table(name).lines)).joined(separator: "\n")
-            )
+            try emit(([round.headline] + (round.apps.isEmpty ? [] : round.table(name).lines)).joined(separator: "\n"))
         }
         guard wait != nil, report?.isComplete != true else { return }
         let owing = report?.owing.map { name($0.identifier).printable }.joined(separator: ", ")

@@ -98,8 +98,7 @@ struct DeviceStatus: Encodable {
         let now = Date().timeIntervalSince1970
         certificates = broker.apps.map { DeviceCertificate.all(in: $0).map { ObservedCertificate($0, now: now) } }
         let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
-        round = epoch.flatMap { ledger.report(of: $0) }
-            .map { Round($0) { broker.running?.contains($0.identifier) } }
+        round = epoch.flatMap { ledger.report(of: $0) }.map { Round($0) { broker.running?.contains($0.identifier) } }
     }
 
     /// - Parameter name: Returns the displayed name of an app.

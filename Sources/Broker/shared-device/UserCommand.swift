@@ -35,9 +35,7 @@ struct UserAddCommand: ReportingCommand {
     @Option(help: "administrator, who may join the device to the organisation; or user.")
     var role: UserRole = .user
 
-    @Option(
-        help: ArgumentHelp("The organisation that the user belongs to. By default the device's.", valueName: "id")
-    )
+    @Option(help: ArgumentHelp("The organisation that the user belongs to. By default the device's.", valueName: "id"))
     var tenant: String?
 
     @OptionGroup var password: PasswordOptions

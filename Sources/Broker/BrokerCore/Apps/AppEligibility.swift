@@ -176,8 +176,7 @@ package struct AppEligibility: Sendable {
                 "\(claim) runs \(sandbox ?? "in no Flatpak's sandbox")",
                 remedy: "its manifest says \(manifest.identity); if it is the app, correct \"flatpak\" in the manifest"
             )
-        case .unit? where manifest.isKnownByAdapter:
-            throw Self.notTheAdapter(manifest, credentials)
+        case .unit? where manifest.isKnownByAdapter: throw Self.notTheAdapter(manifest, credentials)
         case let key?:
             throw EligibilityRefusal(
                 .notTheProgram,

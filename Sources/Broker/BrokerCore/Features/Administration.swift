@@ -139,11 +139,7 @@ package struct Administration: Sendable {
     }
 
     /// Handles the result of reading the log. If there are no entries, the request waits for the next ones.
-    mutating func logRead(
-        _ number: UInt64,
-        _ result: Result<[AuditLine], Refusal>,
-        _ facts: Facts
-    ) -> [Decision] {
+    mutating func logRead(_ number: UInt64, _ result: Result<[AuditLine], Refusal>, _ facts: Facts) -> [Decision] {
         guard let entry = waiting.removeValue(forKey: number), case .log(let writes) = entry.reason,
             case .log(let after, _, let patience) = entry.request.call
         else { return [] }
@@ -151,9 +147,7 @@ package struct Administration: Sendable {
         switch result {
         case .failure(let refusal): return [.refuse(entry.request, refusal)]
         case .success(let lines):
-            if !lines.isEmpty || after == nil || until <= facts.now.uptime {
-                return [.respond(number, .log(lines))]
-            }
+            if !lines.isEmpty || after == nil || until <= facts.now.uptime { return [.respond(number, .log(lines))] }
             // Entries may have been written since the log was read. If not, waiting requests are not checked again,
             // because callers can repeat this request without limit.
             return [.wait(entry.request, until: until, for: .log(writes: writes))]

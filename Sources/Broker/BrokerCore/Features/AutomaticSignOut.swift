@@ -16,9 +16,7 @@ struct AutomaticSignOut: Sendable {
     private let localTime: LocalTime
 
     /// - Parameter localTime: The local time of the ends of shifts.
-    init(lastActivity: Date?, localTime: LocalTime) {
-        (self.lastActivity, self.localTime) = (lastActivity, localTime)
-    }
+    init(lastActivity: Date?, localTime: LocalTime) { (self.lastActivity, self.localTime) = (lastActivity, localTime) }
 
     mutating func noteActivity(_ facts: Facts) -> [Decision] {
         // Input at a locked screen is not the person's before the person has authenticated.

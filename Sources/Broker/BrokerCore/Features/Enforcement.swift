@@ -170,9 +170,7 @@ struct Enforcement: Sendable {
     /// A report counts only from the program that has the claim, and for the sessions of the claim. It does not count
     /// while a process is left that was given the account.
     mutating func report(_ request: Request, _ caller: Caller, _ facts: Facts) throws(Refusal) -> [Decision] {
-        guard case .enforced(let app, let user, let sessions, let detail, let problem) = request.call else {
-            return []
-        }
+        guard case .enforced(let app, let user, let sessions, let detail, let problem) = request.call else { return [] }
         try checkEnforces(caller, facts)
         let participant = Participant(app: app, user: user)
         guard let claim = facts.ledger.claims[participant], claim.connection == caller.connection,

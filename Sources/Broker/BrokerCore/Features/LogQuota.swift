@@ -23,13 +23,7 @@ struct LogQuota: Sendable {
             + events.summaries(at: facts.now.uptime).map { .log(.reported, app: $0.app, detail: $0.detail) }
     }
 
-    mutating func refused(
-        _ refusal: Refusal,
-        method: String,
-        app: String,
-        user: UInt32,
-        _ facts: Facts
-    ) -> [Decision] {
+    mutating func refused(_ refusal: Refusal, method: String, app: String, user: UInt32, _ facts: Facts) -> [Decision] {
         guard refusals.admits(user, app, refusal.code.description, at: facts.now.uptime) else { return [] }
         let details = ["request": method, "app": app, "reason": refusal.description.printable(1000)]
         return [.log(.refused, app: app, detail: "\(refusal.code) \(method)"), .note(.notice, "refused", details)]

@@ -178,9 +178,7 @@ struct ProviderLink: Sendable {
     func row(_ facts: Facts) -> ProviderSession? {
         guard let pending = facts.pending else { return session }
         guard let attempt = pending.attempt, let signIn = attempt.provided, let settings = facts.policy.organisation
-        else {
-            return nil
-        }
+        else { return nil }
         return ProviderSession(settings, record: signIn.record, since: facts.date(of: attempt.beganAt), at: facts.now)
     }
 

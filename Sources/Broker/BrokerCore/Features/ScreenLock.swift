@@ -119,11 +119,7 @@ struct ScreenLock: Sendable {
     }
 
     /// Handles a request of the screen program. A connection has one request at a time.
-    mutating func ask(
-        _ request: Request,
-        _ participant: Participant,
-        _ facts: Facts
-    ) throws(Refusal) -> [Decision] {
+    mutating func ask(_ request: Request, _ participant: Participant, _ facts: Facts) throws(Refusal) -> [Decision] {
         guard case .screen(let shows, _, _) = request.call else { return [] }
         let connection = request.connection
         guard !replaced.contains(connection) else { throw .otherScreen }

@@ -169,8 +169,7 @@ struct SeatWatch: Sendable {
     mutating func noticeDeparture(of former: UInt32?, _ facts: Facts) -> [Decision] {
         guard facts.policy.isConfigured else { return [] }
         guard isAccount(facts) else {
-            let isWanted =
-                facts.device.mode == .shared && (facts.policy.endsAtScreenLock || facts.policy.endsAtLogout)
+            let isWanted = facts.device.mode == .shared && (facts.policy.endsAtScreenLock || facts.policy.endsAtLogout)
             return tell(isWanted && silentSince != nil ? Self.nobodyTellsOfLogins : nil)
         }
         guard let seat else { return logindIsSilent(facts) }

@@ -32,11 +32,7 @@ struct SignIns: Sendable {
     // MARK: Requests
 
     /// Checks the credentials that an app has sent, once the cleanup rounds allow it.
-    mutating func signIn(
-        _ request: Request,
-        _ participant: Participant,
-        _ facts: Facts
-    ) throws(Refusal) -> [Decision] {
+    mutating func signIn(_ request: Request, _ participant: Participant, _ facts: Facts) throws(Refusal) -> [Decision] {
         guard case .signIn(let credentials, let scopes, let patience, _) = request.call else { return [] }
         // A device where people sign in by login is excluded: a prompt does not help there, and the checks below throw
         // the reason.
@@ -225,8 +221,7 @@ struct SignIns: Sendable {
         case .page, .password, .token, .provider, .pause, .session: throw .promptIsAnswered
         }
         if let session = prompt.session {
-            guard session == facts.device.epoch, facts.device.account != nil,
-                facts.mayUse(attempt, in: facts.device)
+            guard session == facts.device.epoch, facts.device.account != nil, facts.mayUse(attempt, in: facts.device)
             else { throw .noSuchPrompt }
             try facts.checkOwesNothing(participant, request.connection)
         } else {

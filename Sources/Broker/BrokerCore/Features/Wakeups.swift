@@ -124,7 +124,5 @@ struct Wakeups: Sendable {
         return detail.map { [.log(.woken, app: app, detail: $0)] } ?? []
     }
 
-    private func busName(of app: String, _ facts: Facts) -> String? {
-        facts.eligibility.manifest(of: app)?.busName
-    }
+    private func busName(of app: String, _ facts: Facts) -> String? { facts.eligibility.manifest(of: app)?.busName }
 }

@@ -83,7 +83,5 @@ public enum AdapterEnvironment {
     }
 
     /// The directories that programs expect to exist, with the common parent first.
-    public static func directories(data: String) -> [String] {
-        [data] + variables(data: data).values.sorted()
-    }
+    public static func directories(data: String) -> [String] { [data] + variables(data: data).values.sorted() }
 }

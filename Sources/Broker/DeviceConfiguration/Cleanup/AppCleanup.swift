@@ -199,8 +199,7 @@ extension AppCleanup {
     private static func program(_ written: WrittenCleanup) throws(CleanupFlaw) -> Program {
         let all: [Program] = [
             written.unit.map(Program.unit), written.flatpak.map(Program.flatpak), written.command.map(Program.command),
-        ]
-        .compactMap { $0 }
+        ].compactMap { $0 }
         guard all.count == 1, let program = all.first else {
             throw CleanupFlaw(
                 all.isEmpty ? "it does not say what is stopped" : "it says in several ways what is stopped",
@@ -333,8 +332,7 @@ extension AppCleanup: Codable {
             try values.decodeIfPresent(String.self, forKey: .flatpak).map(Program.flatpak),
             try values.decodeIfPresent([String].self, forKey: .command).map(Program.command),
             try values.decodeIfPresent(String.self, forKey: .processes).map(Program.processes),
-        ]
-        .compactMap { $0 }
+        ].compactMap { $0 }
         guard programs.count == 1, let program = programs.first else {
             throw DecodingError.dataCorruptedError(forKey: .unit, in: values, debugDescription: "not one program")
         }

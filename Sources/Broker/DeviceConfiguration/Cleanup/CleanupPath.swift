@@ -94,11 +94,7 @@ public enum CleanupPath {
     }
 
     /// Refuses directories that the system or several programs need.
-    private static func refuseCommon(
-        _ path: String,
-        _ text: String,
-        keeping kept: [String]
-    ) throws(CleanupFlaw) {
+    private static func refuseCommon(_ path: String, _ text: String, keeping kept: [String]) throws(CleanupFlaw) {
         let ownDirectory = "name a directory that only this app uses"
         if let place = (closed + kept).first(where: { isSame(path, orBelow: $0) || isSame($0, orBelow: path) }) {
             throw CleanupFlaw("“\(text)” would delete from \(place), which is not the app's", ownDirectory)

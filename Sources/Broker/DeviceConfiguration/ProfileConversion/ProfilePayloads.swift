@@ -112,10 +112,7 @@ struct ProfilePayloads {
         members[ManagedConfiguration.Key.sharedDeviceMode.rawValue] != nil
     }
 
-    private mutating func add(
-        _ members: [String: ProfileValue],
-        place: String?
-    ) throws(ManagedConfigurationError) {
+    private mutating func add(_ members: [String: ProfileValue], place: String?) throws(ManagedConfigurationError) {
         // Sorted, so that the same one of two mistakes is always reported.
         for (key, value) in members.sorted(by: { $0.key < $1.key }) {
             if key == Self.extensionData {
@@ -130,8 +127,7 @@ struct ProfilePayloads {
 
     private mutating func add(_ key: String, _ new: Found) throws(ManagedConfigurationError) {
         guard let old = found.updateValue(new, forKey: key), old.value != new.value else { return }
-        let say = [old, new].map { found in
-            "\(found.place ?? "the outermost dictionary") says \(found.value.shortText)"
+        let say = [old, new].map { found in "\(found.place ?? "the outermost dictionary") says \(found.value.shortText)"
         }
         throw ManagedConfigurationError(
             .contradiction,

@@ -58,10 +58,7 @@ public final class SQLiteConnection {
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
     }
 
-    public func run<each Value: SQLiteBindable>(
-        _ sql: String,
-        _ values: repeat each Value
-    ) throws(SQLiteError) {
+    public func run<each Value: SQLiteBindable>(_ sql: String, _ values: repeat each Value) throws(SQLiteError) {
         let statement = try begin(sql, repeat each values)
         defer { end(statement) }
         while try statement.step() {}

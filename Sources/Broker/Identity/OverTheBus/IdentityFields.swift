@@ -130,11 +130,7 @@ extension BegunSignIn {
             } else {
                 .browser(address: address)
             }
-        self.init(
-            handle: try fields.text("handle"),
-            prompt: prompt,
-            lifetime: .seconds(try fields.number("lifetime"))
-        )
+        self.init(handle: try fields.text("handle"), prompt: prompt, lifetime: .seconds(try fields.number("lifetime")))
     }
 }
 
@@ -253,9 +249,5 @@ extension DBusValue {
 
 extension Secret {
     /// A copy that is not wiped, for the message.
-    fileprivate var copy: [UInt8] {
-        withCString { bytes in
-            Array(UnsafeRawBufferPointer(start: bytes, count: count))
-        }
-    }
+    fileprivate var copy: [UInt8] { withCString { bytes in Array(UnsafeRawBufferPointer(start: bytes, count: count)) } }
 }

@@ -17,11 +17,7 @@ public final class ProviderService: Sendable {
     private let object = Locked<Observation?>(nil)
 
     /// - Parameter abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any more.
-    public init(
-        connection: DBusConnection,
-        provider: @escaping Current,
-        abandoned: @escaping @Sendable () -> Void
-    ) {
+    public init(connection: DBusConnection, provider: @escaping Current, abandoned: @escaping @Sendable () -> Void) {
         self.connection = connection
         self.provider = provider
         broker = NameOwner(of: BrokerProtocol.busName, on: connection) { _ in abandoned() }

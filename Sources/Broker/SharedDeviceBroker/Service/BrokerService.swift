@@ -167,9 +167,7 @@ package final class BrokerService: Sendable {
         }.value
     }
 
-    private var isOnDisk: Bool {
-        engine.read { $0.isReadyToEnd } && unkept.withLock { $0 == KeptSettings() }
-    }
+    private var isOnDisk: Bool { engine.read { $0.isReadyToEnd } && unkept.withLock { $0 == KeptSettings() } }
 
     /// Whether the engine is making progress, for a watchdog that asks repeatedly. A stalled disk or bus does not count
     /// as a problem.
@@ -277,9 +275,7 @@ package final class BrokerService: Sendable {
             if !isRetry {
                 log.error("the configuration is not kept for the next start", metadata: ["reason": "\(reason)"])
             }
-            DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in
-                self?.keepSettings(isRetry: true)
-            }
+            DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in self?.keepSettings(isRetry: true) }
         }
         // The job holds the service, so that a queued job runs even after the service has ended.
         let isTaken = disk.submit { [self] in
@@ -312,8 +308,7 @@ package final class BrokerService: Sendable {
         let ended = login.withLock { login -> LoginWatch? in
             guard login?.settings != (isWanted ? settings : nil) else { return nil }
             let ended = login
-            login =
-                isWanted ? LoginWatch(settings, log: log) { [weak self] event in self?.engine.submit(event) } : nil
+            login = isWanted ? LoginWatch(settings, log: log) { [weak self] event in self?.engine.submit(event) } : nil
             return ended
         }
         withExtendedLifetime(ended) {}

@@ -449,8 +449,7 @@ extension Callers.State {
     /// Charges a call to a user until ``end(_:of:)``. Returns whether the quota allowed it.
     mutating func charge(_ number: UInt64, _ user: UInt32, _ member: String, bytes: Int) -> Bool {
         let isQuestion =
-            Callers.questions.contains(member)
-            || !Callers.isAdministrator(user) && Callers.enforcement.contains(member)
+            Callers.questions.contains(member) || !Callers.isAdministrator(user) && Callers.enforcement.contains(member)
         guard !isQuestion || questions[user].calls < Callers.questionsOfUser,
             desk.users.begin(bytes, of: user, within: Callers.limitOfUser)
         else { return false }

@@ -244,8 +244,7 @@ final class LoginWatch: Sendable {
             return nil
         }
         switch (message.interface, member) {
-        case (sessionInterface, "Lock"):
-            return .lock(path)
+        case (sessionInterface, "Lock"): return .lock(path)
         case (properties, "PropertiesChanged"):
             guard arguments.count == 3, arguments[0].stringValue == sessionInterface else { return nil }
             let changed = arguments[1].fieldsValue ?? [:]
@@ -257,8 +256,7 @@ final class LoginWatch: Sendable {
         case (managerInterface, "SessionRemoved"):
             return arguments.count == 2 ? arguments[1].stringValue.map(Word.removed) : nil
         case (managerInterface, "PrepareForShutdown"): return arguments.first?.booleanValue.map(Word.shutdown)
-        default:
-            return nil
+        default: return nil
         }
     }
 

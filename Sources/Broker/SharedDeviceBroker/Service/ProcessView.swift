@@ -57,9 +57,7 @@ package enum ProcessView {
         for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
             let parts = line.dropFirst(4).split(separator: "/")
             guard !parts.contains(where: { $0.hasPrefix("user@") || $0.hasPrefix("user-") || $0 == "user.slice" })
-            else {
-                return nil
-            }
+            else { return nil }
             return parts.first { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }.map(String.init)
         }
         return nil
@@ -177,9 +175,7 @@ final class ProcessLooks: Sendable {
             let dropped = isFull ? state.waiting[user]?.removeFirst() : nil
             // Administrators do not wait for other users.
             let hasRoom = state.threadCount < Self.mostThreads || Callers.isAdministrator(user)
-            guard state.threads[user] ?? 0 < Self.threadsOfUser, hasRoom else {
-                return (false, dropped)
-            }
+            guard state.threads[user] ?? 0 < Self.threadsOfUser, hasRoom else { return (false, dropped) }
             state.threads[user, default: 0] += 1
             state.threadCount += 1
             return (true, dropped)

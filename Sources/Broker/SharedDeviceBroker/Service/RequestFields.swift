@@ -142,9 +142,7 @@ struct RequestFields {
     private func claims() throws(Refusal) -> String? {
         guard let text = try text("claims", atMost: Self.longestClaims) else { return nil }
         guard case .object? = try? JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: Self.longestClaims))
-        else {
-            throw .malformed("claims", "has to be a JSON object (OpenID Connect Core 1.0, section 5.5)")
-        }
+        else { throw .malformed("claims", "has to be a JSON object (OpenID Connect Core 1.0, section 5.5)") }
         return text
     }
 
@@ -306,8 +304,7 @@ extension Request.Call {
             )
         case .forgetAccount: self = .forgetAccount(identifier: try fields.required("accountIdentifier"))
         case .getRunningApps: self = .runningApps
-        case .getStatus:
-            self = .status(known: try fields.number("revision"), patience: try fields.patience())
+        case .getStatus: self = .status(known: try fields.number("revision"), patience: try fields.patience())
         case .getLog:
             let after = try fields.number("after").map { Int64(clamping: $0) }
             let limit = try fields.number("limit").map { Int(clamping: $0) } ?? RequestFields.entries

@@ -71,8 +71,7 @@ enum LedgerRows {
                 return number
             }
             return (
-                Participant(app: app, user: user),
-                CleanupLedger.Claim(connection: connection, sessions: Set(numbers))
+                Participant(app: app, user: user), CleanupLedger.Claim(connection: connection, sessions: Set(numbers))
             )
         }
         return Dictionary(rows) { $1 }

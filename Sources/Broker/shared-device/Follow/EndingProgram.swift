@@ -51,9 +51,7 @@ struct EndingProgram: Sendable {
                 within: HelperProcess.Patience(Self.patience, grace: Self.grace)
             )
             guard !Task.isCancelled else { return }
-            guard status == 0 else {
-                return warn("the command of --ending ended with status \(status ?? -1)")
-            }
+            guard status == 0 else { return warn("the command of --ending ended with status \(status ?? -1)") }
             if text.split(separator: "\n").last == "stay" { application.noteActivity() }
         } catch {
             warn("the command of --ending: \(error)")

@@ -28,9 +28,7 @@ enum FollowInput: Equatable {
         do {
             fields = try JSONDecoder().decode(Fields.self, from: Data(line))
         } catch {
-            throw Problem(
-                "it is no JSON object with “done” or “failed” and the number of the cleanup, or “activity”"
-            )
+            throw Problem("it is no JSON object with “done” or “failed” and the number of the cleanup, or “activity”")
         }
         switch (fields.done, fields.failed, fields.activity) {
         case (let number?, nil, nil): self = .answer(FollowAnswer(number: number, words: fields.detail, isDone: true))
@@ -91,9 +89,7 @@ final class FollowAnswers: Sendable {
         var hasEnded = false
     }
 
-    private static let ended = Problem(
-        "standard input has ended, so the reader cannot report that the data is gone"
-    )
+    private static let ended = Problem("standard input has ended, so the reader cannot report that the data is gone")
 
     private let state = Locked(State())
     private let output: FollowOutput
