@@ -17,8 +17,8 @@ let libraries = [
 
 /// Modules that the packages in `Extensions` use. They may change at any time.
 let partsOfExtensions = [
-    "AppAdapters", "Basics", "CommandParts", "Cryptography", "DBus", "DemoStage", "DeviceConfiguration",
-    "DeviceStorage", "EmbeddedIdentity", "ExampleSupport", "Identity", "ServiceSupport",
+    "AppAdapters", "Basics", "CommandParts", "Cryptography", "DBus", "DBusService", "DemoStage",
+    "DeviceConfiguration", "DeviceStorage", "EmbeddedIdentity", "ExampleSupport", "Identity", "ServiceSupport",
 ]
 
 /// The programs that are installed, and the apps of the demonstrations.
@@ -90,8 +90,10 @@ let package = Package(
         // MARK: Bus: libdbus, and nothing of notifications
         systemLibrary("CDBus", path: "Sources/Bus/CDBus", pkgConfig: "dbus-1", apt: "libdbus-1-dev"),
         .target(name: "DBus", dependencies: ["Basics", "CDBus"], path: "Sources/Bus/DBus"),
+        // What a service needs besides: objects, and the limits of their callers.
+        .target(name: "DBusService", dependencies: ["DBus"], path: "Sources/Bus/DBusService"),
         // A process that observes, posts and ends, or forks. Its arguments say which.
-        .executableTarget(name: "bus-probe", dependencies: ["DBus"], path: "Tests/Programs/bus-probe"),
+        .executableTarget(name: "bus-probe", dependencies: ["DBusService"], path: "Tests/Programs/bus-probe"),
         .testTarget(name: "BusTests", dependencies: ["NotifyCenterTestKit", "bus-probe"], path: "Tests/Bus"),
 
         // MARK: Notifications: the centers, and Apple's spellings of them
@@ -151,7 +153,11 @@ let package = Package(
         // The headers; queues and blocks of C callers.
         .target(name: "CNotify", path: "Sources/Notify3/CNotify"),
         .target(name: "notify", dependencies: ["CNotify", "NotifyCenter"], path: "Sources/Notify3/notify"),
-        .executableTarget(name: "notifyd", dependencies: ["NotifyCenter"], path: "Sources/Notify3/notifyd"),
+        .executableTarget(
+            name: "notifyd",
+            dependencies: ["DBusService", "NotifyCenter"],
+            path: "Sources/Notify3/notifyd"
+        ),
         // The common code of notifyutil and notify-center.
         .target(name: "CommandSupport", dependencies: ["notify"], path: "Sources/Notify3/CommandSupport"),
         .executableTarget(name: "notifyutil", dependencies: ["CommandSupport"], path: "Sources/Notify3/notifyutil"),
@@ -213,7 +219,11 @@ let package = Package(
         // scrypt, from libxcrypt: every Linux has it, and its "$7$" strings are a form that other tools can check.
         systemLibrary("CCrypt", path: "Sources/Broker/CCrypt", pkgConfig: "libcrypt", apt: "libcrypt-dev"),
         // The interface of identity providers, here and over the bus.
-        .target(name: "Identity", dependencies: ["Cryptography", "SharedDevice"], path: "Sources/Broker/Identity"),
+        .target(
+            name: "Identity",
+            dependencies: ["Cryptography", "DBusService", "SharedDevice"],
+            path: "Sources/Broker/Identity"
+        ),
         // The device's SQLite file, and the threads that wait for disk and hashes.
         .target(name: "DeviceStorage", dependencies: ["Basics", "CSQLite"], path: "Sources/Broker/DeviceStorage"),
         // The users of a device that has no organisation behind it, and their tokens.

@@ -570,49 +570,6 @@ extension DBusConnection {
         try await call(try .busCall(member, arguments))
     }
 
-    // MARK: Objects
-
-    /// Serves an object until the returned token is cancelled or released, across restarts of the bus.
-    ///
-    /// Each call runs in a separate task, unless its method is handled in order. A call is refused before its body is
-    /// read if it names no method of the object, has another signature, or exceeds a limit of its method or the object.
-    ///
-    /// - Parameters:
-    ///   - limits: the limits on the calls that the object serves at once.
-    ///   - admit: decides on each call within the limits, for instance to apply limits by user; `nil` takes all.
-    /// - Throws: ``DBusError/Code/invalidArgument`` if this connection already serves an object at `path`, or `path` is
-    ///   not an object path or over 4096 bytes; ``DBusError/Code/noResources``.
-    public func export(
-        _ interfaces: [DBusInterface],
-        at path: String,
-        limits: CallLimits = CallLimits(),
-        admit: CallAdmission.Decision? = nil
-    ) throws(DBusError) -> Observation {
-        try core.checkProcess("serve \(path)")
-        // Never sent: making it checks the path.
-        _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
-        guard path.utf8.count <= ObjectTable.longestPath else {
-            throw DBusError(
-                .invalidArgument,
-                message: "the path has more than \(ObjectTable.longestPath) bytes",
-                attempted: "serve \(path.prefix(80))…"
-            )
-        }
-        try core.startReading()
-        let object = ServedObject(interfaces, limits, admit)
-        guard core.state.withLock({ $0.objects.insert(object, at: path) }) else {
-            throw DBusError(.invalidArgument, message: "it is taken by another object", attempted: "serve \(path)")
-        }
-        let core = core
-        return Observation { [weak core] in core?.discard { $0.objects.remove(path) } }
-    }
-
-    /// Lets `scheduler` decide on all calls to this connection. Holds it weakly.
-    public func schedule(by scheduler: any CallScheduler) {
-        guard !core.isForeign else { return }
-        core.state.withLock { $0.scheduler = scheduler }
-    }
-
     // MARK: Peers
 
     /// The identity of the process behind a connection. The bus vouches for it.

@@ -4,6 +4,7 @@ import Testing
 
 @testable import Basics
 @testable import DBus
+@testable import DBusService
 
 @Suite("Calls and registrations during a restart of the bus")
 struct BusRestartTests {

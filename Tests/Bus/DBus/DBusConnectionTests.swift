@@ -5,6 +5,7 @@ import Testing
 
 @testable import Basics
 @testable import DBus
+@testable import DBusService
 
 @Suite("A connection over a real bus")
 struct DBusConnectionTests {

@@ -2,6 +2,7 @@ import NotifyCenterTestKit
 import Testing
 
 @testable import DBus
+@testable import DBusService
 
 @Suite("Responses and signals are judged before their bodies are read")
 struct HeaderJudgementTests {

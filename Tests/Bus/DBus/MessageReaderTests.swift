@@ -255,8 +255,6 @@ struct MessageReaderTests {
 
     @Test("a call leaves nothing in the buffer, admitted or refused, wherever it was cut", arguments: [true, false])
     func wiped(isTaken: Bool) throws {
-        let method = DBusInterface.Method("Store", in: [.init("text", "s")]) { _ in [] }
-        let object = ServedObject([DBusInterface("org.example", methods: [method])])
         let secret = "hunter2hunter2"
         let call = RawCall(text: secret).bytes
         for cut in [call.count, call.count - 1] {
@@ -268,9 +266,8 @@ struct MessageReaderTests {
             var taken = 0
             func take() {
                 while let arrival = wire.reader.next({ header in
-                    guard header.kind == .methodCall else { return .passOver }
-                    guard isTaken, let call = try? object.admit(header, "org.example", method) else { return .passOver }
-                    return .read(CallTicket(method, call))
+                    guard header.kind == .methodCall, isTaken else { return .passOver }
+                    return .read { _ in }
                 }) {
                     #expect(arrival.message.firstString == secret)
                     taken += 1

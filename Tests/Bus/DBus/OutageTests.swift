@@ -5,6 +5,7 @@ import Testing
 
 @testable import Basics
 @testable import DBus
+@testable import DBusService
 
 @Suite("Outages: the bus is gone, stopped, back, full, or was never there")
 struct OutageTests {

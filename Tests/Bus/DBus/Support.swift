@@ -4,6 +4,7 @@ import Testing
 
 @testable import Basics
 @testable import DBus
+@testable import DBusService
 
 /// A private bus, with a connection that serves objects and another that calls them.
 struct ServedBus {

@@ -2,6 +2,7 @@ import NotifyCenterTestKit
 import Testing
 
 @testable import DBus
+@testable import DBusService
 
 @Suite("Taking a text out of a call")
 struct TakenTextTests {

@@ -1,6 +1,7 @@
 import Basics
 import CLinux
 import DBus
+import DBusService
 import Dispatch
 import Glibc
 import Synchronization

@@ -1,5 +1,6 @@
 import Basics
 import DBus
+import DBusService
 import Glibc
 import NotifyCenterTestKit
 import Synchronization

@@ -1,4 +1,5 @@
 import DBus
+import DBusService
 @_spi(Extensions) import SharedDevice
 
 /// A service under the broker's name that gives the responses of a test.

@@ -2,6 +2,7 @@ import ArgumentParser
 import Basics
 import Cryptography
 package import DBus
+import DBusService
 import Dispatch
 package import Fleet
 import FleetService

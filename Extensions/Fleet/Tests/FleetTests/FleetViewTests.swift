@@ -1,4 +1,5 @@
 import DBus
+import DBusService
 import Fleet
 import FleetStage
 import Foundation

@@ -1,4 +1,5 @@
 import DBus
+import DBusService
 import Foundation
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice

@@ -1,5 +1,6 @@
 import Basics
 package import DBus
+import DBusService
 package import DeviceConfiguration
 import FoundationEssentials
 @_spi(Extensions) package import SharedDevice

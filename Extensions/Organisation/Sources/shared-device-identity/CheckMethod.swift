@@ -1,5 +1,6 @@
 import Basics
 import DBus
+import DBusService
 import DeviceConfiguration
 import Glibc
 import Identity

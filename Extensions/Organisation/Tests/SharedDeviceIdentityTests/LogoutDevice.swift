@@ -1,5 +1,6 @@
 import Basics
 import DBus
+import DBusService
 import FoundationEssentials
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice

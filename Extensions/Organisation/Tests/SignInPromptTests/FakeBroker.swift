@@ -1,5 +1,6 @@
 import Basics
 import DBus
+import DBusService
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
 import Synchronization

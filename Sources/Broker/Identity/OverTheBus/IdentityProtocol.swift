@@ -1,4 +1,5 @@
 public import DBus
+public import DBusService
 
 /// The D-Bus interface between the broker and the process that speaks to the organisation's provider:
 /// `org.notifycenter.SharedDeviceIdentity1`. Its methods are those of `OrganisationProvider`. Requests and responses

@@ -1,5 +1,6 @@
 import Basics
 public import DBus
+public import DBusService
 @_spi(Extensions) import SharedDevice
 import Synchronization
 

@@ -1,6 +1,7 @@
 import Basics
 import BrokerCore
 import DBus
+import DBusService
 import Dispatch
 import SharedDevice
 import Synchronization

@@ -1,6 +1,7 @@
 import Basics
 import BrokerCore
 import DBus
+import DBusService
 import DeviceConfiguration
 import FoundationEssentials
 import Identity

@@ -1,6 +1,7 @@
 import Basics
 import BrokerCore
 package import DBus
+import DBusService
 import DeviceConfiguration
 package import DeviceStorage
 import Dispatch

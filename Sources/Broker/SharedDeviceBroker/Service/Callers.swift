@@ -1,6 +1,7 @@
 import Basics
 import BrokerCore
 import DBus
+import DBusService
 import Glibc
 @_spi(Extensions) import SharedDevice
 import Synchronization

@@ -1,4 +1,5 @@
 import DBus
+import DBusService
 @_spi(Extensions) import SharedDevice
 
 /// A cache of encoded responses that several callers get, as all apps do after a sign-out. Encoding a response takes

@@ -264,7 +264,7 @@ extension DBusConnection {
     /// seconds at most.
     ///
     /// - Parameter found: called on the reading thread, unless the connection was closed.
-    func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {
+    package func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {
         let core = core
         let thread = QuietThread.start("dbus-probe") { [weak self] in
             let probe = try? BusSocket(address: try core.resolvedAddress())
@@ -275,11 +275,11 @@ extension DBusConnection {
     }
 
     /// About how many sent bytes the bus has not read; `nil` if there is no bus, or the kernel does not report it.
-    var unreadBytes: Int? { core.connectedSocket?.unreadBytes }
+    package var unreadBytes: Int? { core.connectedSocket?.unreadBytes }
 
     /// Leaves the bus as if it were lost, and reconnects. Loses what the bus has not read. Called on the reading
     /// thread.
-    func leaveBus() {
+    package func leaveBus() {
         guard let socket = core.connectedSocket else { return }
         // Shut down now, and not with the last reference: until then the bus would keep this connection's names.
         socket.shutDown()

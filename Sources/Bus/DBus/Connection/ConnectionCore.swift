@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// Separate from ``DBusConnection``, so that the thread does not keep the public handle alive: the handle's
 /// deallocation closes the connection. Its files: sending and the reading thread (here), calls and match rules
-/// (`+Calls`), outages (`+Outages`), method calls from peers (`+Objects`).
+/// (`+Calls`), outages (`+Outages`), method calls from peers (`CallServer`).
 final class ConnectionCore: Sendable {
     typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
     typealias Job = @Sendable () -> Void
@@ -39,9 +39,7 @@ final class ConnectionCore: Sendable {
         var names = OwnedNames()
         /// The failures of the restoration in progress; `nil` if there is none.
         var restorationFailures: [DBusError]?
-        var objects = ObjectTable()
-        /// Weak: its owner keeps it, and it often keeps this connection.
-        weak var scheduler: (any CallScheduler)?
+        var callServer: (any CallServer)?
         var signalHandlers: [Listener] = []
         /// The latest connections that may send large signals to this connection alone.
         var signalSenders: [String] = []
@@ -235,14 +233,7 @@ final class ConnectionCore: Sendable {
         try queue(message, on: socket)
     }
 
-    /// Responds on this very socket: on the next one, another peer may have the caller's name. Never waits, because
-    /// responses come from tasks.
-    func answer(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
-        guard connectedSocket === socket else { return }
-        try queue(message, on: socket)
-    }
-
-    private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
+    func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
         let standing = try numbered { serial throws(DBusError) in
             try socket.send(message, serial: serial, attempted: Self.attempt(message))
         }
@@ -300,8 +291,7 @@ final class ConnectionCore: Sendable {
             state.phase = .closed
             state.signalHandlers = []
             state.eventHandlers = [:]
-            state.objects = ObjectTable()
-            state.scheduler = nil
+            state.callServer = nil
             state.jobs = []
             _ = state.calls.removeAll()
             return before
@@ -372,7 +362,7 @@ extension ConnectionCore {
         let jobs: [Job]
         let alarm: ContinuousClock.Instant?
         let expired: [PendingCall]
-        let scheduler: (any CallScheduler)?
+        let callServer: (any CallServer)?
         var handlers: [Listener]
         var handlerGeneration: UInt
 
@@ -395,7 +385,7 @@ extension ConnectionCore {
                 jobs: state.jobs,
                 alarm: state.alarm,
                 expired: expired,
-                scheduler: state.scheduler,
+                callServer: state.callServer,
                 handlers: state.signalHandlers,
                 handlerGeneration: generation
             )
@@ -406,7 +396,7 @@ extension ConnectionCore {
     private func read(_ socket: BusSocket, _ turn: consuming Turn) {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }
-        let next = turn.scheduler?.carryOut()
+        let next = turn.callServer?.carryOut()
         // If another thread sets an earlier alarm, it wakes this thread through the event descriptor.
         let events = poll(standing, until: [next, turn.alarm].compactMap(\.self).min())
         if events != 0 { socket.transfer(events) }
@@ -447,7 +437,7 @@ extension ConnectionCore {
             switch socket.next({ judge($0, from: socket) }) {
             case .none(let standing): return standing
             case .message(let arrival, let last):
-                handle(arrival.message, arrival.ticket, from: socket, &turn)
+                handle(arrival.message, arrival.ticket, &turn)
                 // Does not ask the socket again: threads that this message woke are sending by now, and this thread
                 // would wait for the lock. Code that leaves work for this thread wakes it.
                 if let last { return last }
@@ -495,16 +485,11 @@ extension ConnectionCore {
         return sender == DBusMessage.busName || state.withLock { $0.signalSenders.contains(sender) }
     }
 
-    private func handle(
-        _ message: borrowing DBusMessage,
-        _ ticket: CallTicket?,
-        from socket: BusSocket,
-        _ turn: inout Turn
-    ) {
+    private func handle(_ message: borrowing DBusMessage, _ ticket: CallTicket?, _ turn: inout Turn) {
         switch message.kind {
         case .methodReturn, .error: answer(message)
         case .signal: route(message, &turn)
-        case .methodCall: if let ticket { run(message, ticket, socket) }
+        case .methodCall: ticket?(message)
         case .unknown: break
         }
     }

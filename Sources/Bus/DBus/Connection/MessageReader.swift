@@ -286,8 +286,6 @@ struct MessagePrefix {
     static let size = 16
     private static let longest = 128 << 20
     private static let longestFields = 64 << 20
-    /// More than the header of any message needs whose strings are names. Only a path has no limit.
-    static let mostFieldBytes = 16 << 10
 
     let isBigEndian: Bool
     let type: UInt8
@@ -303,7 +301,7 @@ struct MessagePrefix {
     /// Whether D-Bus permits the message. If not, it is skipped by its length: dbus-broker adds the sender to a message
     /// of the greatest length, and does not check serials.
     var isMessage: Bool { serial != 0 && fieldBytes <= Self.longestFields && bytes <= Self.longest }
-    var isHeaderTooLong: Bool { fieldBytes > Self.mostFieldBytes }
+    var isHeaderTooLong: Bool { fieldBytes > MessageHeader.mostFieldBytes }
 
     /// - Returns: `nil` if the bytes contain no valid length.
     init?(_ bytes: UnsafeMutableRawBufferPointer) {
@@ -323,15 +321,20 @@ struct MessagePrefix {
 /// It refers to the reader's buffer, and must not be kept. A flood is refused by its sender alone, so the other strings
 /// are made only on demand.
 public struct MessageHeader: ~Copyable {
+    /// The longest path of an object in bytes. A caller's path may fill the largest message.
+    package static let longestPath = 4096
+    /// More than the header of any message needs whose strings are names. Only a path has no limit.
+    package static let mostFieldBytes = 16 << 10
+
     let kind: DBusMessage.Kind
     let serial: UInt32
     public let expectsReply: Bool
     /// The unique name of the sending connection.
     public private(set) var sender: String?
-    let bodyBytes: Int
+    package let bodyBytes: Int
     public let bytes: Int
     /// Whether the header exceeds the limit for messages that are read. Fields that have not arrived are then missing.
-    let isTooLong: Bool
+    package let isTooLong: Bool
     /// The serial of the call that this responds to; 0 if there is none.
     private(set) var replySerial: UInt32 = 0
     /// Whether the message is for one connection alone.
@@ -342,16 +345,16 @@ public struct MessageHeader: ~Copyable {
 
     private typealias Text = UnsafeRawBufferPointer
 
-    var path: String? { Self.string(texts.path) }
-    var interface: String? { Self.string(texts.interface) }
+    package var path: String? { Self.string(texts.path) }
+    package var interface: String? { Self.string(texts.interface) }
     public var member: String? { Self.string(texts.member) }
-    var signature: String { Self.string(texts.signature) ?? "" }
+    package var signature: String { Self.string(texts.signature) ?? "" }
 
-    var hasDescriptors: Bool { descriptors > 0 }
+    package var hasDescriptors: Bool { descriptors > 0 }
 
     /// Returns `nil` for a text longer than any name.
     private static func string(_ text: Text?) -> String? {
-        guard let text, text.count <= ObjectTable.longestPath else { return nil }
+        guard let text, text.count <= longestPath else { return nil }
         return String(decoding: text, as: UTF8.self)
     }
 
@@ -421,7 +424,7 @@ public struct MessageHeader: ~Copyable {
 extension DBusMessage {
     /// Returns a stand-in for the call with its serial and sender, which a response needs. Omits the header's names: a
     /// bus may pass on invalid names, and libdbus would end the process for passing them.
-    static func call(_ header: borrowing MessageHeader) throws(DBusError) -> DBusMessage {
+    package static func call(_ header: borrowing MessageHeader) throws(DBusError) -> DBusMessage {
         guard let pointer = onLibdbus({ dbus_message_new_method_call(nil, "/", nil, "Unknown") }) else {
             throw outOfMemory("respond to a call")
         }

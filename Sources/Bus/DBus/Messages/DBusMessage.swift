@@ -14,7 +14,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     }
 
     /// Returns a second owner of the same message, which must not be changed from now on.
-    func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
+    package func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
 
     /// Returns a new message with the same content. It gets a new serial when it is sent.
     public func copy() throws(DBusError) -> DBusMessage {
@@ -220,7 +220,7 @@ extension DBusMessage {
         return message
     }
 
-    func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+    package func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let message = try DBusMessage.adopt(
             onLibdbus { dbus_message_new_method_return(pointer) },
             "respond to \(member ?? "a call")"
@@ -230,7 +230,7 @@ extension DBusMessage {
     }
 
     /// Returns a response template with these values, for ``reply(copying:)``.
-    static func answerToNobody(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
+    package static func answerToNobody(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let message = try adopt(onLibdbus { dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN) }, "prepare a response")
         dbus_message_set_no_reply(message.pointer, 1)
         try message.append(arguments, attempted: "prepare a response")
@@ -238,7 +238,7 @@ extension DBusMessage {
     }
 
     /// Returns the response to this method call, with the values of a template.
-    func reply(copying answer: borrowing DBusMessage) throws(DBusError) -> DBusMessage {
+    package func reply(copying answer: borrowing DBusMessage) throws(DBusError) -> DBusMessage {
         let copy = try answer.copy()
         guard dbus_message_set_reply_serial(copy.pointer, dbus_message_get_serial(pointer)) != 0,
             dbus_message_set_destination(copy.pointer, dbus_message_get_sender(pointer)) != 0
@@ -246,7 +246,7 @@ extension DBusMessage {
         return copy
     }
 
-    func errorReply(
+    package func errorReply(
         name: String,
         message: String,
         details: [String: DBusValue] = [:]
@@ -292,7 +292,7 @@ extension DBusMessage {
     static let busName = "org.freedesktop.DBus"
 
     /// Returns a call to the bus itself. Its names are constants, so it does not validate them.
-    static func busCall(
+    package static func busCall(
         _ member: StaticString,
         _ arguments: [DBusValue] = [],
         expectsReply: Bool = true

@@ -1,4 +1,4 @@
-import DBus
+import DBusService
 
 extension CallAmount {
     /// The limit for the waiting calls of one connection whose user is not known yet.

@@ -1,4 +1,5 @@
 import DBus
+import DBusService
 import NotifyCenter
 
 /// notifyd's D-Bus interface (``NotifydProtocol``).

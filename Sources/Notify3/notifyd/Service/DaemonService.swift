@@ -1,5 +1,6 @@
 import Basics
 package import DBus
+package import DBusService
 import Glibc
 import NotifyCenter
 import Synchronization

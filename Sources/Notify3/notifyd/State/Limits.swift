@@ -1,5 +1,5 @@
 import Basics
-import DBus
+import DBusService
 package import NotifyCenter
 
 /// The limits of notifyd's memory for its callers: far above the needs of programs, and too low to harm other users.

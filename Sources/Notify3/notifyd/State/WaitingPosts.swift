@@ -1,4 +1,4 @@
-import DBus
+import DBusService
 
 /// Relayed posts that wait for their turn. They use neither the room nor the turns of their receiver's calls, because
 /// other processes decide how many posts there are. Pure.

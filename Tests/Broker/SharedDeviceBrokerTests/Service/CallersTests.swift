@@ -7,6 +7,7 @@ import Testing
 @testable import Basics
 @testable import BrokerCore
 @testable import DBus
+@testable import DBusService
 @testable import SharedDeviceBroker
 
 @Suite("Identifying the caller of each connection by bus and kernel")

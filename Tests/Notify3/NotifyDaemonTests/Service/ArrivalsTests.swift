@@ -1,5 +1,5 @@
 import Basics
-import DBus
+import DBusService
 import Testing
 
 @testable import notifyd

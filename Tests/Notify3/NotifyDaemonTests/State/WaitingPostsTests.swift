@@ -1,4 +1,4 @@
-import DBus
+import DBusService
 import Testing
 
 @testable import notifyd

@@ -1,7 +1,7 @@
 import Testing
 
 @testable import Basics
-@testable import DBus
+@testable import DBusService
 
 @Suite("Quotas of the callers of a service")
 struct QuotaTests {

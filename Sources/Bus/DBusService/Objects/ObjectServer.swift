@@ -1,12 +1,73 @@
 import Basics
+public import DBus
 import Synchronization
 
-extension ConnectionCore {
-    /// Admits or refuses a method call before its body is read. Sends a refusal itself, so that a refused call costs
-    /// neither a task nor the reading of its body.
+extension DBusConnection {
+    /// Serves an object until the returned token is cancelled or released, across restarts of the bus.
     ///
-    /// - Returns: the ticket for ``run(_:_:_:)``; `nil` if the call needs no further processing.
-    func admit(_ call: borrowing MessageHeader, from socket: BusSocket) -> CallTicket? {
+    /// Each call runs in a separate task, unless its method is handled in order. A call is refused before its body is
+    /// read if it names no method of the object, has another signature, or exceeds a limit of its method or the object.
+    ///
+    /// - Parameters:
+    ///   - limits: the limits on the calls that the object serves at once.
+    ///   - admit: decides on each call within the limits, for instance to apply limits by user; `nil` takes all.
+    /// - Throws: ``DBusError/Code/invalidArgument`` if this connection already serves an object at `path`, or `path` is
+    ///   not an object path or over 4096 bytes; ``DBusError/Code/noResources``.
+    public func export(
+        _ interfaces: [DBusInterface],
+        at path: String,
+        limits: CallLimits = CallLimits(),
+        admit: CallAdmission.Decision? = nil
+    ) throws(DBusError) -> Observation {
+        try ForkedChild.check("serve \(path)")
+        // Never sent: making it checks the path.
+        _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
+        guard path.utf8.count <= MessageHeader.longestPath else {
+            throw DBusError(
+                .invalidArgument,
+                message: "the path has more than \(MessageHeader.longestPath) bytes",
+                attempted: "serve \(path.prefix(80))…"
+            )
+        }
+        try receiveCalls()
+        let server = objectServer
+        guard server.insert(ServedObject(interfaces, limits, admit), at: path) else {
+            throw DBusError(.invalidArgument, message: "it is taken by another object", attempted: "serve \(path)")
+        }
+        return Observation { [weak server] in server?.remove(path) }
+    }
+
+    /// Lets `scheduler` decide on all calls to this connection. Holds it weakly.
+    public func schedule(by scheduler: any CallScheduler) {
+        if !ForkedChild.isCurrent { objectServer.schedule(by: scheduler) }
+    }
+
+    var objectServer: ObjectServer { callServer { ObjectServer() } }
+}
+
+/// Serves the objects of a connection. Refuses a call before its body is read, so that a refused call costs neither a
+/// task nor the reading of its body.
+final class ObjectServer: CallServer {
+    private struct State {
+        var objects = ObjectTable()
+        /// Weak: its owner keeps it, and it often keeps this connection.
+        weak var scheduler: (any CallScheduler)?
+    }
+
+    private let state = Locked(State())
+
+    subscript(path: String) -> ServedObject? { state.withLock { $0.objects[path] } }
+
+    func insert(_ object: ServedObject, at path: String) -> Bool {
+        state.withLock { $0.objects.insert(object, at: path) }
+    }
+
+    /// Frees the object outside the lock: its handlers may hold the last reference to another object's token.
+    func remove(_ path: String) { _ = state.withLock { $0.objects.remove(path) } }
+
+    func schedule(by scheduler: any CallScheduler) { state.withLock { $0.scheduler = scheduler } }
+
+    func admit(_ call: borrowing MessageHeader, _ path: ReturnPath) -> CallTicket? {
         let (objects, scheduler) = state.withLock { ($0.objects, $0.scheduler) }
         do throws(MethodFailure) {
             switch scheduler?.admit(call) ?? .take {
@@ -17,7 +78,7 @@ extension ConnectionCore {
             guard !call.isTooLong else {
                 throw .standard(
                     "LimitsExceeded",
-                    "a message header may have \(MessagePrefix.mostFieldBytes) bytes at most"
+                    "a message header may have \(MessageHeader.mostFieldBytes) bytes at most"
                 )
             }
             // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's
@@ -26,118 +87,103 @@ extension ConnectionCore {
                 throw .standard("InvalidArgs", "no method here takes file descriptors")
             }
             if let values = try StandardInterfaces.answer(call, objects) {
-                answer(call, .success(values), on: socket)
+                answer(call, .success(values), path)
                 return nil
             }
             let object = try objects.object(of: call)
             let (interface, method) = try object.method(call.interface, call.member ?? "")
-            return CallTicket(method, try object.admit(call, interface, method))
+            let admitted = try object.admit(call, interface, method)
+            return { message in
+                Self.run(method.handler, CallReply(HeldMessage(message.sharedReference()), admitted, path))
+            }
         } catch {
-            answer(call, .failure(error), on: socket)
+            answer(call, .failure(error), path)
             return nil
         }
     }
 
-    /// Runs the method of a call in a new task, because the reading thread must go on reading. A method that is handled
-    /// in order, or has an immediate response, runs right here.
-    func run(_ message: borrowing DBusMessage, _ ticket: CallTicket, _ socket: BusSocket) {
-        let reply = CallReply(HeldMessage(message.sharedReference()), ticket.admitted, self, socket)
-        switch ticket.method.handler {
+    func answered(_ call: borrowing DBusMessage, by response: borrowing DBusMessage) {
+        guard let scheduler = state.withLock({ $0.scheduler }), let caller = call.sender else { return }
+        scheduler.answered(caller, bytes: response.size)
+    }
+
+    func carryOut() -> ContinuousClock.Instant? { state.withLock { $0.scheduler }?.carryOut() }
+
+    /// Responds to a call whose body is not read.
+    private func answer(
+        _ call: borrowing MessageHeader,
+        _ result: Result<[DBusValue], MethodFailure>,
+        _ path: ReturnPath
+    ) {
+        // If a header is too long, the sender field may not have arrived.
+        guard call.expectsReply, call.sender != nil, let message = try? DBusMessage.call(call) else { return }
+        path.answer(message, result)
+    }
+
+    /// Runs a method in a new task, because the reading thread must go on reading. A method that is handled in order, or
+    /// has an immediate response, runs right here.
+    private static func run(_ handler: DBusInterface.Method.Handler, _ reply: CallReply) {
+        switch handler {
         case .inOrder(let handler): reply.withCall { handler($0, reply) }
         case .reading(let handler): handler(reply.call.message, reply)
         case .task(nil, let handler):
             // The arguments are decoded in the task, to keep the reading thread free.
-            Task { reply.send(await Self.result { try await handler(try Self.call(reply.call.message)) }) }
+            Task { reply.send(await result { try await handler(try reply.incomingCall) }) }
         case .task(.some(let atOnce), let handler):
             reply.withCall { call in
                 if let values = atOnce(call) { return reply.send(.success(values)) }
-                Task { reply.send(await Self.result { try await handler(call) }) }
+                Task { reply.send(await result { try await handler(call) }) }
             }
         }
-    }
-
-    private func answer(
-        _ call: borrowing MessageHeader,
-        _ result: Result<[DBusValue], MethodFailure>,
-        on socket: BusSocket
-    ) {
-        // If a header is too long, the sender field may not have arrived.
-        guard call.expectsReply, call.sender != nil, let message = try? DBusMessage.call(call) else { return }
-        answer(HeldMessage(message), result, on: socket)
-    }
-
-    fileprivate static func call(_ message: borrowing DBusMessage) throws(DBusError) -> IncomingCall {
-        IncomingCall(
-            sender: message.sender ?? "",
-            member: message.member ?? "",
-            arguments: try message.arguments()
-        )
     }
 
     private static func result(_ handler: () async throws -> [DBusValue]) async -> Result<[DBusValue], MethodFailure> {
         do {
             return .success(try await handler())
         } catch {
-            return .failure(failure(error))
+            return .failure(.of(error))
         }
     }
+}
 
-    fileprivate static func failure(_ error: any Error) -> MethodFailure {
+extension MethodFailure {
+    fileprivate static func of(_ error: any Error) -> MethodFailure {
         error as? MethodFailure ?? .standard("Failed", String(describing: error))
     }
+}
 
-    fileprivate func answer(_ held: HeldMessage, _ answer: PreparedAnswer, on socket: BusSocket) {
-        guard held.message.expectsReply else { return }
+extension ReturnPath {
+    fileprivate func answer(_ call: borrowing DBusMessage, _ answer: PreparedAnswer) {
+        guard call.expectsReply else { return }
         do throws(DBusError) {
-            try send(try answer.reply(to: held.message), to: held, on: socket)
+            try send(try answer.reply(to: call), to: call)
         } catch {
-            refuse(held, on: socket, because: error)
+            refuse(call, because: error)
         }
     }
 
-    fileprivate func answer(_ held: HeldMessage, _ result: Result<[DBusValue], MethodFailure>, on socket: BusSocket) {
-        guard held.message.expectsReply else { return }
+    fileprivate func answer(_ call: borrowing DBusMessage, _ result: Result<[DBusValue], MethodFailure>) {
+        guard call.expectsReply else { return }
         do throws(DBusError) {
             switch result {
-            case .success(let values): try send(try held.message.reply(values), to: held, on: socket)
+            case .success(let values): try send(try call.reply(values), to: call)
             case .failure(let failure):
-                let reply = try held.message.errorReply(
-                    name: failure.name,
-                    message: failure.message,
-                    details: failure.details
-                )
-                try send(reply, to: held, on: socket)
+                let (name, text) = (failure.name, failure.message)
+                try send(try call.errorReply(name: name, message: text, details: failure.details), to: call)
             }
         } catch {
-            refuse(held, on: socket, because: error)
+            refuse(call, because: error)
         }
-    }
-
-    private func send(_ reply: borrowing DBusMessage, to call: HeldMessage, on socket: BusSocket) throws(DBusError) {
-        try answer(reply, on: socket)
-        guard let scheduler = state.withLock({ $0.scheduler }), let caller = call.message.sender else { return }
-        scheduler.answered(caller, bytes: reply.size)
     }
 
     /// The response could not be sent, for instance because it is too large. The caller gets this error instead of a
     /// timeout. If that fails too, the bus is gone, and the caller's wait has ended with it.
-    private func refuse(_ held: HeldMessage, on socket: BusSocket, because error: DBusError) {
+    private func refuse(_ call: borrowing DBusMessage, because error: DBusError) {
         guard error.code != .disconnected, error.code != .closed,
-            let reply = try? held.message.errorReply(
-                name: "org.freedesktop.DBus.Error.Failed",
-                message: error.description
-            )
+            let reply = try? call.errorReply(name: "org.freedesktop.DBus.Error.Failed", message: error.description)
         else { return }
-        try? send(reply, to: held, on: socket)
+        try? send(reply, to: call)
     }
-}
-
-/// An admitted call whose body has not been read yet.
-final class CallTicket: Sendable {
-    let method: DBusInterface.Method
-    let admitted: AdmittedCall
-
-    init(_ method: DBusInterface.Method, _ admitted: AdmittedCall) { (self.method, self.admitted) = (method, admitted) }
 }
 
 /// The reply to a call. Send it once; the bus ignores a second one. No reply is sent if the caller is gone or expects
@@ -145,15 +191,10 @@ final class CallTicket: Sendable {
 public struct CallReply: Sendable {
     fileprivate let call: HeldMessage
     private let admitted: AdmittedCall
-    // Not the `DBusConnection`: a held reply would delay its deallocation, which closes the connection.
-    private let core: ConnectionCore
-    private let socket: BusSocket
+    private let path: ReturnPath
 
-    fileprivate init(_ call: HeldMessage, _ admitted: AdmittedCall, _ core: ConnectionCore, _ socket: BusSocket) {
-        self.call = call
-        self.admitted = admitted
-        self.core = core
-        self.socket = socket
+    fileprivate init(_ call: HeldMessage, _ admitted: AdmittedCall, _ path: ReturnPath) {
+        (self.call, self.admitted, self.path) = (call, admitted, path)
     }
 
     /// The size of the call's message in bytes.
@@ -171,21 +212,24 @@ public struct CallReply: Sendable {
     public func send(_ result: Result<[DBusValue], MethodFailure>) {
         // Before the response is sent: the caller may call again as soon as it has the response.
         admitted.end()
-        core.answer(call, result, on: socket)
+        path.answer(call.message, result)
     }
 
     /// Sends output arguments that are already encoded; otherwise as ``send(_:)``.
     public func send(_ answer: PreparedAnswer) {
         admitted.end()
-        core.answer(call, answer, on: socket)
+        path.answer(call.message, answer)
+    }
+
+    fileprivate var incomingCall: IncomingCall {
+        get throws(DBusError) {
+            let (sender, member) = (call.message.sender ?? "", call.message.member ?? "")
+            return IncomingCall(sender: sender, member: member, arguments: try call.message.arguments())
+        }
     }
 
     fileprivate func withCall(_ body: (IncomingCall) -> Void) {
-        do throws(DBusError) {
-            body(try ConnectionCore.call(call.message))
-        } catch {
-            send(.failure(ConnectionCore.failure(error)))
-        }
+        do throws(DBusError) { body(try incomingCall) } catch { send(.failure(.of(error))) }
     }
 }
 

@@ -11,6 +11,7 @@ import func CDBus.dbus_message_iter_init_append
 import func CDBus.dbus_message_new
 
 @testable import DBus
+@testable import DBusService
 
 @Suite("Incoming calls are admitted or refused before any work for them")
 struct CallAdmissionTests {
@@ -125,7 +126,7 @@ struct CallAdmissionTests {
     }
 
     private func isUnused() throws -> Bool {
-        let object = try #require(served.server.core.state.withLock { $0.objects["/object"] })
+        let object = try #require(served.server.objectServer["/object"])
         return object.budget.withLock { $0.isUnused }
     }
 

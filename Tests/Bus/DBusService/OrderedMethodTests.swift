@@ -2,6 +2,7 @@ import NotifyCenterTestKit
 import Testing
 
 @testable import DBus
+@testable import DBusService
 
 @Suite("Methods that receive their calls in order")
 struct OrderedMethodTests {

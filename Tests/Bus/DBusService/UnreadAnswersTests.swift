@@ -1,6 +1,6 @@
 import Testing
 
-@testable import DBus
+@testable import DBusService
 
 @Suite struct UnreadAnswersTests {
     private var unread = UnreadAnswers()

@@ -1,5 +1,3 @@
-import Basics
-
 // Inlinable, because services use these types for each call.
 
 public struct CallAmount: Sendable, Hashable {

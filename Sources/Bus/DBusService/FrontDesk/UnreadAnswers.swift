@@ -1,4 +1,5 @@
 import Basics
+public import DBus
 import Synchronization
 
 /// The number of bytes that callers have not read of a service's messages, as far as the service knows. Pure.

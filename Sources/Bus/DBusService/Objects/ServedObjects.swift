@@ -1,5 +1,6 @@
 import Basics
 import CDBus
+public import DBus
 
 /// The objects that this connection serves, by path. Finds the object for a call.
 struct ObjectTable {
@@ -27,7 +28,7 @@ struct ObjectTable {
     /// Returns the path that a call names, if there is an object at it or below it.
     func node(of call: borrowing MessageHeader) throws(MethodFailure) -> String {
         guard let path = call.path else {
-            throw .standard("UnknownObject", "the object path has more than \(Self.longestPath) bytes")
+            throw .standard("UnknownObject", "the object path has more than \(MessageHeader.longestPath) bytes")
         }
         guard isNode(path) else { throw .standard("UnknownObject", "there is no object \(path)") }
         return path
@@ -37,9 +38,6 @@ struct ObjectTable {
         if let path = call.path, let object = objects[path] { return object }
         throw .standard("UnknownInterface", "\(try node(of: call)) has no interface at all")
     }
-
-    /// The longest path of an object in bytes. A caller's path may fill the largest message.
-    static let longestPath = 4096
 }
 
 enum StandardInterfaces {
