@@ -361,14 +361,7 @@ public struct MessageHeader: ~Copyable {
     /// Decodes the header at the beginning of these bytes. Skips fields that do not have the form of the D-Bus
     /// specification; libdbus refuses such a message.
     fileprivate init(_ prefix: MessagePrefix, _ bytes: UnsafeMutableRawBufferPointer) {
-        kind =
-            switch prefix.type {
-            case 1: .methodCall
-            case 2: .methodReturn
-            case 3: .error
-            case 4: .signal
-            default: .unknown
-            }
+        kind = DBusMessage.Kind(rawValue: CInt(prefix.type)) ?? .unknown
         (serial, expectsReply, bodyBytes) = (prefix.serial, prefix.expectsReply, prefix.bodyBytes)
         (self.bytes, isTooLong) = (prefix.bytes, prefix.isHeaderTooLong)
         let end = min(MessagePrefix.size + prefix.fieldBytes, bytes.count)

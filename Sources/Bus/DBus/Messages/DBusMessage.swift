@@ -43,26 +43,18 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
 
     func setSerial(_ serial: UInt32) { dbus_message_set_serial(pointer, serial) }
 
-    /// The type of a message.
-    public enum Kind: Sendable, Hashable {
-        case methodCall
-        case methodReturn
-        case error
-        case signal
+    /// The type of a message, with its number in the D-Bus specification.
+    public enum Kind: CInt, Sendable {
         /// A type that this version does not know; ignored as the D-Bus specification requires.
-        case unknown
+        case unknown = 0
+        case methodCall = 1
+        case methodReturn = 2
+        case error = 3
+        case signal = 4
     }
 
     /// The type of the message.
-    public var kind: Kind {
-        switch dbus_message_get_type(pointer) {
-        case DBUS_MESSAGE_TYPE_METHOD_CALL: .methodCall
-        case DBUS_MESSAGE_TYPE_METHOD_RETURN: .methodReturn
-        case DBUS_MESSAGE_TYPE_ERROR: .error
-        case DBUS_MESSAGE_TYPE_SIGNAL: .signal
-        default: .unknown
-        }
-    }
+    public var kind: Kind { Kind(rawValue: dbus_message_get_type(pointer)) ?? .unknown }
 
     /// The unique name of the sending connection. Set by the bus, not by the sender.
     public var sender: String? { text(dbus_message_get_sender(pointer)) }
@@ -79,7 +71,6 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
     /// The body's signature.
     public var signature: String { text(dbus_message_get_signature(pointer)) ?? "" }
-    var isAnswer: Bool { [.methodReturn, .error].contains(kind) }
     /// The serial of the call that this responds to; 0 if there is none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
     /// Whether the caller accepts that a user is asked for a password during the call.
