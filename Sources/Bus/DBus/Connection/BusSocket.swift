@@ -348,7 +348,7 @@ private final class WatchList: @unchecked Sendable {
             while let arrival = reader.next({ $0.bodyBytes <= Self.longestGreeting ? .read(nil) : .passOver }) {
                 let answer = arrival.message.sharedReference()
                 // Only the bus can send to this connection so early: no peer knows its name.
-                guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }
+                guard answer.replySerial == serial, hello.mayBeAnswered(by: answer.sender) else { continue }
                 if let name = answer.errorName {
                     throw .noBus(answer.firstString ?? "no reason was given", name: name, attempted)
                 }

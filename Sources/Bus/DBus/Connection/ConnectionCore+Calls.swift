@@ -57,21 +57,14 @@ struct PendingCalls {
         calls[serial] = call
     }
 
-    /// Removes and returns the call that the reply responds to; `nil` if the call has ended, or the reply does not come
-    /// from the called peer. The owner of a well-known name cannot be checked: it responds under its unique name.
-    mutating func answered(by reply: borrowing DBusMessage) -> PendingCall? {
-        let serial = reply.replySerial
-        guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }
-        return remove(serial)
-    }
-
     enum AnswerVerdict {
         case awaited, notAwaited
         /// The call ends without the response.
         case tooLarge(PendingCall)
     }
 
-    /// Judges a response by its header, before its body arrives.
+    /// Judges a response by its header, before its body arrives. It must come from the called peer. The owner of a
+    /// well-known name cannot be checked: it responds under its unique name.
     mutating func judge(_ answer: borrowing MessageHeader) -> AnswerVerdict {
         let serial = answer.replySerial
         guard let call = calls[serial], call.message.mayBeAnswered(by: answer.sender) else { return .notAwaited }

@@ -495,8 +495,8 @@ extension ConnectionCore {
     }
 
     private func answer(_ message: borrowing DBusMessage) {
-        let found = state.withLock { state -> PendingCall? in state.calls.answered(by: message) }
-        guard let call = found else { return }
+        // `isAwaited` has checked the sender.
+        guard let call = state.withLock({ $0.calls.remove(message.replySerial) }) else { return }
         do throws(DBusError) {
             let arguments = try message.arguments()
             guard let name = message.errorName else { return call.waiter(.success(arguments)) }

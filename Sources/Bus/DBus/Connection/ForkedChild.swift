@@ -285,7 +285,7 @@ private final class ChildLink: Sendable {
             switch socket.next({ _ in .read(nil) }) {
             case .message(let arrival, _):
                 let message = arrival.message.sharedReference()
-                if message.replySerial == serial, message.mayAnswer(call) { return message }
+                if message.replySerial == serial, call.mayBeAnswered(by: message.sender) { return message }
             case .none(let standing):
                 guard standing.isConnected else { return nil }
                 guard ContinuousClock.now < deadline else {

@@ -312,19 +312,8 @@ extension DBusMessage {
         guard destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0 else {
             return true
         }
-        return sender == Self.busName || strcmp(destination, sender) == 0
-    }
-
-    /// Whether this reply comes from the destination of the call, as far as the names tell.
-    func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
-        guard let destination = dbus_message_get_destination(call.pointer), dbus_message_get_sender(pointer) != nil
-        else {
-            return true
-        }
-        let isUnique = destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0
         // The bus itself reports a peer that is gone. No other peer can send under its name.
-        return !isUnique || dbus_message_has_sender(pointer, destination) != 0
-            || dbus_message_has_sender(pointer, Self.busName) != 0
+        return sender == Self.busName || strcmp(destination, sender) == 0
     }
 }
 
