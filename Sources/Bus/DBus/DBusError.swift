@@ -173,43 +173,25 @@ extension DBusError {
         details: [String: DBusValue],
         attempted: String
     ) -> DBusError {
-        switch name {
-        case "org.freedesktop.DBus.Error.LimitsExceeded":
-            DBusError(
-                .limitsExceeded,
-                name: name,
-                message: message,
-                attempted: attempted,
-                remedy: "release what is not needed, or raise the limit of the bus or service that refuses"
-            )
-        case "org.freedesktop.DBus.Error.AccessDenied":
-            DBusError(
-                .refused,
-                name: name,
-                message: message,
-                attempted: attempted,
-                remedy: "the bus's policy must allow it; see its configuration files"
-            )
-        case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner":
-            DBusError(.refused, name: name, message: message, attempted: attempted, remedy: "start the service")
-        case "org.freedesktop.DBus.Error.NoReply":
-            DBusError(
-                .timedOut,
-                name: name,
-                message: message,
-                attempted: attempted,
-                remedy: "the service has ended, or hangs: see its log, and try again"
-            )
-        default:
-            DBusError(
-                .refused,
-                name: name,
-                message: message,
-                attempted: attempted,
-                remedy: name.hasPrefix("org.freedesktop.DBus.Error.Spawn.")
-                    ? "see the bus's log for why it could not start the service" : nil,
-                details: details
-            )
-        }
+        let prefix = "org.freedesktop.DBus.Error."
+        let (code, remedy): (Code, String?) =
+            switch name.hasPrefix(prefix) ? name.dropFirst(prefix.count) : "" {
+            case "LimitsExceeded":
+                (.limitsExceeded, "release what is not needed, or raise the limit of the bus or service that refuses")
+            case "AccessDenied": (.refused, "the bus's policy must allow it; see its configuration files")
+            case "ServiceUnknown", "NameHasNoOwner": (.refused, "start the service")
+            case "NoReply": (.timedOut, "the service has ended, or hangs: see its log, and try again")
+            case let other where other.hasPrefix("Spawn."):
+                (.refused, "see the bus's log for why it could not start the service")
+            default: (.refused, nil)
+            }
+        return DBusError(
+            code,
+            name: name,
+            message: message,
+            attempted: attempted,
+            remedy: remedy,
+            details: details
+        )
     }
 }
