@@ -94,7 +94,8 @@ final class ObjectServer: CallServer {
             let (interface, method) = try object.method(call.interface, call.member ?? "")
             let admitted = try object.admit(call, interface, method)
             return { message in
-                Self.run(method.handler, CallReply(HeldMessage(message.sharedReference()), admitted, path))
+                let call = HeldMessage(message.sharedReference())
+                method.handle(call.message, CallReply(call, admitted, path))
             }
         } catch {
             answer(call, .failure(error), path)
@@ -120,30 +121,6 @@ final class ObjectServer: CallServer {
         path.answer(message, result)
     }
 
-    /// Runs a method in a new task, because the reading thread must go on reading. A method that is handled in order, or
-    /// has an immediate response, runs right here.
-    private static func run(_ handler: DBusInterface.Method.Handler, _ reply: CallReply) {
-        switch handler {
-        case .inOrder(let handler): reply.withCall { handler($0, reply) }
-        case .reading(let handler): handler(reply.call.message, reply)
-        case .task(nil, let handler):
-            // The arguments are decoded in the task, to keep the reading thread free.
-            Task { reply.send(await result { try await handler(try reply.incomingCall) }) }
-        case .task(.some(let atOnce), let handler):
-            reply.withCall { call in
-                if let values = atOnce(call) { return reply.send(.success(values)) }
-                Task { reply.send(await result { try await handler(call) }) }
-            }
-        }
-    }
-
-    private static func result(_ handler: () async throws -> [DBusValue]) async -> Result<[DBusValue], MethodFailure> {
-        do {
-            return .success(try await handler())
-        } catch {
-            return .failure(.of(error))
-        }
-    }
 }
 
 extension MethodFailure {
@@ -189,7 +166,7 @@ extension ReturnPath {
 /// The reply to a call. Send it once; the bus ignores a second one. No reply is sent if the caller is gone or expects
 /// none.
 public struct CallReply: Sendable {
-    fileprivate let call: HeldMessage
+    private let call: HeldMessage
     private let admitted: AdmittedCall
     private let path: ReturnPath
 
@@ -221,15 +198,19 @@ public struct CallReply: Sendable {
         path.answer(call.message, answer)
     }
 
-    fileprivate var incomingCall: IncomingCall {
+    var incomingCall: IncomingCall {
         get throws(DBusError) {
             let (sender, member) = (call.message.sender ?? "", call.message.member ?? "")
             return IncomingCall(sender: sender, member: member, arguments: try call.message.arguments())
         }
     }
 
-    fileprivate func withCall(_ body: (IncomingCall) -> Void) {
+    func withCall(_ body: (IncomingCall) -> Void) {
         do throws(DBusError) { body(try incomingCall) } catch { send(.failure(.of(error))) }
+    }
+
+    func sendResult(of handler: () async throws -> [DBusValue]) async {
+        do { send(.success(try await handler())) } catch { send(.failure(.of(error))) }
     }
 }
 

@@ -224,78 +224,12 @@ public struct DBusInterface: Sendable {
         /// Returns a response that is available without waiting; `nil` if there is none.
         public typealias AtOnce = @Sendable (IncomingCall) -> [DBusValue]?
 
-        enum Handler: Sendable {
-            case task(AtOnce?, @Sendable (IncomingCall) async throws -> [DBusValue])
-            case inOrder(@Sendable (IncomingCall, CallReply) -> Void)
-            case reading(@Sendable (borrowing DBusMessage, CallReply) -> Void)
-        }
-
         let name: String
         let inputs: [Argument]
         let outputs: [Argument]
         let maximumBodyBytes: Int?
-        let handler: Handler
-
-        /// Creates a method whose calls run in tasks. A call with another signature is refused before the handler sees
-        /// it.
-        ///
-        /// - Parameters:
-        ///   - maximumBodyBytes: the largest body of a call; `nil` means the limit in the object's ``CallLimits``. A
-        ///     larger body is refused before it is read.
-        ///   - atOnce: called first, on the reading thread, so it must return soon. Its response needs no change of
-        ///     threads. If it returns `nil`, the call goes to `handler`.
-        ///   - handler: returns the output arguments. A thrown ``MethodFailure`` is sent under its name, any other
-        ///     error as `org.freedesktop.DBus.Error.Failed`.
-        public init(
-            _ name: String,
-            in inputs: [Argument] = [],
-            out outputs: [Argument] = [],
-            maximumBodyBytes: Int? = nil,
-            atOnce: AtOnce? = nil,
-            handler: @escaping @Sendable (IncomingCall) async throws -> [DBusValue]
-        ) {
-            self.name = name
-            self.inputs = inputs
-            self.outputs = outputs
-            self.maximumBodyBytes = maximumBodyBytes
-            self.handler = .task(atOnce, handler)
-        }
-
-        /// Creates a method whose calls are handled in the order in which the bus delivers them and signals. They run
-        /// on the reading thread, so the handler must return soon. Otherwise as the other form.
-        ///
-        /// - Parameters:
-        ///   - maximumBodyBytes: as in the other form.
-        ///   - inOrder: sends the reply, then or later. An unanswered call counts against the object's ``CallLimits``
-        ///     while its reply is held.
-        public init(
-            _ name: String,
-            in inputs: [Argument] = [],
-            out outputs: [Argument] = [],
-            maximumBodyBytes: Int? = nil,
-            inOrder handler: @escaping @Sendable (IncomingCall, CallReply) -> Void
-        ) {
-            self.name = name
-            self.inputs = inputs
-            self.outputs = outputs
-            self.maximumBodyBytes = maximumBodyBytes
-            self.handler = .inOrder(handler)
-        }
-
-        /// Creates a method whose calls are handled in order, and whose handler decodes the arguments itself: for
-        /// arguments that must not leave a copy in memory.
-        public init(
-            _ name: String,
-            in inputs: [Argument] = [],
-            out outputs: [Argument] = [],
-            reading handler: @escaping @Sendable (borrowing DBusMessage, CallReply) -> Void
-        ) {
-            self.name = name
-            self.inputs = inputs
-            self.outputs = outputs
-            maximumBodyBytes = nil
-            self.handler = .reading(handler)
-        }
+        /// Called on the reading thread.
+        let handle: @Sendable (borrowing DBusMessage, CallReply) -> Void
 
         func check(_ signature: String) throws(MethodFailure) {
             let expected = inputs.map(\.signature).joined()
@@ -362,6 +296,68 @@ public struct DBusInterface: Sendable {
             let lines = document.split(separator: "\n").map(String.init).drop { !$0.hasPrefix("  <interface ") }
             return Array(lines.prefix { !$0.hasPrefix("</node>") })
         }
+    }
+}
+
+extension DBusInterface.Method {
+    /// Creates a method whose calls run in tasks. A call with another signature is refused before the handler sees it.
+    ///
+    /// - Parameters:
+    ///   - maximumBodyBytes: the largest body of a call; `nil` means the limit in the object's ``CallLimits``. A larger
+    ///     body is refused before it is read.
+    ///   - atOnce: called first, on the reading thread, so it must return soon. Its response needs no change of threads.
+    ///     If it returns `nil`, the call goes to `handler`.
+    ///   - handler: returns the output arguments. A thrown ``MethodFailure`` is sent under its name, any other error as
+    ///     `org.freedesktop.DBus.Error.Failed`.
+    public init(
+        _ name: String,
+        in inputs: [DBusInterface.Argument] = [],
+        out outputs: [DBusInterface.Argument] = [],
+        maximumBodyBytes: Int? = nil,
+        atOnce: AtOnce? = nil,
+        handler: @escaping @Sendable (IncomingCall) async throws -> [DBusValue]
+    ) {
+        self.init(name: name, inputs: inputs, outputs: outputs, maximumBodyBytes: maximumBodyBytes) { _, reply in
+            guard let atOnce else {
+                // The arguments are decoded in the task, to keep the reading thread free.
+                Task { await reply.sendResult { try await handler(try reply.incomingCall) } }
+                return
+            }
+            reply.withCall { call in
+                if let values = atOnce(call) { return reply.send(.success(values)) }
+                Task { await reply.sendResult { try await handler(call) } }
+            }
+        }
+    }
+
+    /// Creates a method whose calls are handled in the order in which the bus delivers them and signals. They run on the
+    /// reading thread, so the handler must return soon. Otherwise as the other form.
+    ///
+    /// - Parameters:
+    ///   - maximumBodyBytes: as in the other form.
+    ///   - inOrder: sends the reply, then or later. An unanswered call counts against the object's ``CallLimits`` while
+    ///     its reply is held.
+    public init(
+        _ name: String,
+        in inputs: [DBusInterface.Argument] = [],
+        out outputs: [DBusInterface.Argument] = [],
+        maximumBodyBytes: Int? = nil,
+        inOrder handler: @escaping @Sendable (IncomingCall, CallReply) -> Void
+    ) {
+        self.init(name: name, inputs: inputs, outputs: outputs, maximumBodyBytes: maximumBodyBytes) { _, reply in
+            reply.withCall { handler($0, reply) }
+        }
+    }
+
+    /// Creates a method whose calls are handled in order, and whose handler decodes the arguments itself: for arguments
+    /// that must not leave a copy in memory.
+    public init(
+        _ name: String,
+        in inputs: [DBusInterface.Argument] = [],
+        out outputs: [DBusInterface.Argument] = [],
+        reading handler: @escaping @Sendable (borrowing DBusMessage, CallReply) -> Void
+    ) {
+        self.init(name: name, inputs: inputs, outputs: outputs, maximumBodyBytes: nil, handle: handler)
     }
 }
 
