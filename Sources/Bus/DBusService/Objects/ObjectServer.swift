@@ -118,7 +118,7 @@ final class ObjectServer: CallServer {
     ) {
         // If a header is too long, the sender field may not have arrived.
         guard call.expectsReply, call.sender != nil, let message = try? DBusMessage.call(call) else { return }
-        path.answer(message, result)
+        path.send(to: message) { call throws(DBusError) in try result.response(to: call) }
     }
 
 }
@@ -129,37 +129,33 @@ extension MethodFailure {
     }
 }
 
+extension Result where Success == [DBusValue], Failure == MethodFailure {
+    fileprivate func response(to call: borrowing DBusMessage) throws(DBusError) -> DBusMessage {
+        switch self {
+        case .success(let values): try call.reply(values)
+        case .failure(let failure):
+            try call.errorReply(name: failure.name, message: failure.message, details: failure.details)
+        }
+    }
+}
+
 extension ReturnPath {
-    fileprivate func answer(_ call: borrowing DBusMessage, _ answer: PreparedAnswer) {
+    /// Sends a response if the caller expects one.
+    fileprivate func send(
+        to call: borrowing DBusMessage,
+        _ response: (borrowing DBusMessage) throws(DBusError) -> DBusMessage
+    ) {
         guard call.expectsReply else { return }
         do throws(DBusError) {
-            try send(try answer.reply(to: call), to: call)
+            try send(try response(call), to: call)
         } catch {
-            refuse(call, because: error)
+            // For instance a response that is too large. The caller gets this error instead of a timeout. If that fails
+            // too, the bus is gone, and the caller's wait has ended with it.
+            guard error.code != .disconnected, error.code != .closed,
+                let reply = try? call.errorReply(name: "org.freedesktop.DBus.Error.Failed", message: error.description)
+            else { return }
+            try? send(reply, to: call)
         }
-    }
-
-    fileprivate func answer(_ call: borrowing DBusMessage, _ result: Result<[DBusValue], MethodFailure>) {
-        guard call.expectsReply else { return }
-        do throws(DBusError) {
-            switch result {
-            case .success(let values): try send(try call.reply(values), to: call)
-            case .failure(let failure):
-                let (name, text) = (failure.name, failure.message)
-                try send(try call.errorReply(name: name, message: text, details: failure.details), to: call)
-            }
-        } catch {
-            refuse(call, because: error)
-        }
-    }
-
-    /// The response could not be sent, for instance because it is too large. The caller gets this error instead of a
-    /// timeout. If that fails too, the bus is gone, and the caller's wait has ended with it.
-    private func refuse(_ call: borrowing DBusMessage, because error: DBusError) {
-        guard error.code != .disconnected, error.code != .closed,
-            let reply = try? call.errorReply(name: "org.freedesktop.DBus.Error.Failed", message: error.description)
-        else { return }
-        try? send(reply, to: call)
     }
 }
 
@@ -189,13 +185,13 @@ public struct CallReply: Sendable {
     public func send(_ result: Result<[DBusValue], MethodFailure>) {
         // Before the response is sent: the caller may call again as soon as it has the response.
         admitted.end()
-        path.answer(call.message, result)
+        path.send(to: call.message) { call throws(DBusError) in try result.response(to: call) }
     }
 
     /// Sends output arguments that are already encoded; otherwise as ``send(_:)``.
     public func send(_ answer: PreparedAnswer) {
         admitted.end()
-        path.answer(call.message, answer)
+        path.send(to: call.message) { call throws(DBusError) in try call.reply(copying: answer.message) }
     }
 
     var incomingCall: IncomingCall {
@@ -216,15 +212,11 @@ public struct CallReply: Sendable {
 
 /// Output arguments for many callers or repeated calls. They are encoded once, and copied for each response.
 public final class PreparedAnswer: Sendable {
-    private let message: DBusMessage
+    fileprivate let message: DBusMessage
 
     /// - Throws: ``DBusError``, as for a response with these values.
     public init(_ values: [DBusValue]) throws(DBusError) {
         message = try .answerToNobody(values)
-    }
-
-    fileprivate func reply(to call: borrowing DBusMessage) throws(DBusError) -> DBusMessage {
-        try call.reply(copying: message)
     }
 }
 
