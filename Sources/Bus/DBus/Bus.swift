@@ -1,4 +1,5 @@
 import Basics
+import CDBus
 import Glibc
 
 /// A message bus.
@@ -58,7 +59,11 @@ public enum Bus: Sendable, Hashable {
             guard access("\(runtime)/bus", F_OK) == 0 else {
                 throw noSessionBus("DBUS_SESSION_BUS_ADDRESS is unset, and \(runtime)/bus does not exist")
             }
-            return "unix:path=\(escapedAddressValue("\(runtime)/bus"))"
+            guard let path = dbus_address_escape_value("\(runtime)/bus") else {
+                throw DBusMessage.outOfMemory("find the session bus")
+            }
+            defer { dbus_free(path) }
+            return "unix:path=\(String(cString: path))"
         }
     }
 
@@ -88,21 +93,6 @@ extension Bus: CustomStringConvertible {
         case .session: "session"
         case .system: "system"
         case .address(let address): address
-        }
-    }
-}
-
-/// Escapes a value for a D-Bus address: all but a few characters become `%xx`.
-private func escapedAddressValue(_ value: String) -> String {
-    let hex = Array("0123456789abcdef")
-    return value.utf8.reduce(into: "") { result, byte in
-        let character = Character(UnicodeScalar(byte))
-        if byte < 0x80, character.isLetter || character.isNumber || "-_/\\*.".contains(character) {
-            result.append(character)
-        } else {
-            result.append("%")
-            result.append(hex[Int(byte >> 4)])
-            result.append(hex[Int(byte & 15)])
         }
     }
 }
