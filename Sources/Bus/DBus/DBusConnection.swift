@@ -128,9 +128,26 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
+        try await call(message, timeout: timeout, isCancellable: true)
+    }
+
+    /// Calls a method as ``call(_:timeout:)`` does, but a cancelled task keeps waiting.
+    public func callUncancelled(
+        _ message: consuming DBusMessage,
+        timeout: Duration = .seconds(25)
+    ) async throws(DBusError) -> [DBusValue] {
+        try await call(message, timeout: timeout, isCancellable: false)
+    }
+
+    private func call(
+        _ message: consuming DBusMessage,
+        timeout: Duration,
+        isCancellable: Bool
+    ) async throws(DBusError) -> [DBusValue] {
         let began = ContinuousClock.now
         try await core.connectAside(ConnectionCore.attempt(message))
-        let deadline = Self.deadline(timeout, since: began)
+        // Connecting and waiting together take 30 seconds at most, or the timeout if that is longer.
+        let deadline = min(.now + timeout, began + max(timeout, .seconds(30)))
         let core = core
         let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
@@ -140,31 +157,10 @@ public final class DBusConnection: Sendable {
                 }
                 core.startCall(call)
                 // If the task was cancelled before the call was inserted, the handler found nothing to cancel.
-                if Task.isCancelled { core.cancelCall(held.message) }
+                if isCancellable, Task.isCancelled { core.cancelCall(held.message) }
             }
         } onCancel: {
-            core.cancelCall(held.message)
-        }
-        return try result.get()
-    }
-
-    /// The deadline for a response. Connecting and waiting together take 30 seconds at most, or the timeout if that is
-    /// longer.
-    private static func deadline(_ timeout: Duration, since began: ContinuousClock.Instant) -> ContinuousClock.Instant {
-        min(.now + timeout, began + max(timeout, .seconds(30)))
-    }
-
-    /// Calls a method as ``call(_:timeout:)`` does, but a cancelled task keeps waiting.
-    public func callUncancelled(
-        _ message: consuming DBusMessage,
-        timeout: Duration = .seconds(25)
-    ) async throws(DBusError) -> [DBusValue] {
-        let began = ContinuousClock.now
-        try await core.connectAside(ConnectionCore.attempt(message))
-        let deadline = Self.deadline(timeout, since: began)
-        let held = HeldMessage(message)
-        let result: Result<[DBusValue], DBusError> = await withCheckedContinuation { continuation in
-            call(held.message.sharedReference(), timeout: deadline - .now) { continuation.resume(returning: $0) }
+            if isCancellable { core.cancelCall(held.message) }
         }
         return try result.get()
     }
@@ -320,20 +316,15 @@ public final class DBusConnection: Sendable {
         public let matchRulesNotInForce: Int
         /// The number of times that the connection was made again after the bus was lost.
         public let reconnections: UInt64
-
-        static let none = Statistics(
-            matchRules: 0,
-            coveredMatchRules: 0,
-            matchRulesNotInForce: 0,
-            reconnections: 0
-        )
     }
 
     /// A snapshot of the counters; all zero in a forked child, which has no connection.
     public var statistics: Statistics {
         let core = core
         // Another thread may have held the lock when the process forked.
-        guard !core.isForeign else { return .none }
+        guard !core.isForeign else {
+            return Statistics(matchRules: 0, coveredMatchRules: 0, matchRulesNotInForce: 0, reconnections: 0)
+        }
         return core.state.withLock { state in
             Statistics(
                 matchRules: state.rules.count,

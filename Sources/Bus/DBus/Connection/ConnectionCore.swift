@@ -344,9 +344,7 @@ extension ConnectionCore {
         readingThread.store(UInt(pthread_self()), ordering: .relaxed)
         ProcessExit.noteReadingThread(of: self)
         while true {
-            let turn = beginTurn()
-            for job in turn.jobs { job() }
-            turn.tellExpired()
+            let turn = performJobs()
             // A job may have left the bus.
             switch turn.jobs.isEmpty ? turn.phase : state.withLock({ $0.phase }) {
             case .connected(let socket): read(socket, turn)
@@ -357,7 +355,7 @@ extension ConnectionCore {
     }
 
     /// A snapshot of the state for one turn of the loop, taken under one lock.
-    private struct Turn {
+    struct Turn {
         let phase: Phase
         let jobs: [Job]
         let alarm: ContinuousClock.Instant?
@@ -365,10 +363,6 @@ extension ConnectionCore {
         let callServer: (any CallServer)?
         var handlers: [Listener]
         var handlerGeneration: UInt
-
-        func tellExpired() {
-            for call in expired { call.waiter(.failure(.noAnswer(call.attempted))) }
-        }
     }
 
     private func beginTurn() -> Turn {
@@ -424,10 +418,13 @@ extension ConnectionCore {
         return descriptors.0.revents
     }
 
-    func performJobs() {
+    /// Runs the waiting jobs, and ends the calls whose time is over.
+    @discardableResult
+    func performJobs() -> Turn {
         let turn = beginTurn()
         for job in turn.jobs { job() }
-        turn.tellExpired()
+        for call in turn.expired { call.waiter(.failure(.noAnswer(call.attempted))) }
+        return turn
     }
 
     // MARK: Messages
@@ -529,20 +526,12 @@ extension ConnectionCore {
 }
 
 extension DBusMessage {
-    /// The approximate size of the message in bytes.
-    public var size: Int { headerSize + bodySize }
-
-    /// The approximate size of the message in bytes without its body. The path has no limit below that of the message.
-    var headerSize: Int { 256 + pathLength }
-
-    var pathLength: Int { dbus_message_get_path(pointer).map { strlen($0) } ?? 0 }
-
-    /// The approximate size of the body in bytes. The data lies in strings and arrays, and libdbus knows the
-    /// length of each array, so the cost does not depend on the size.
-    var bodySize: Int {
+    /// The approximate size of the message in bytes. The data lies in strings and arrays, and libdbus knows the length
+    /// of each array, so the cost does not depend on the size. A path has no limit below that of the message.
+    public var size: Int {
+        let header = 256 + (dbus_message_get_path(pointer).map { strlen($0) } ?? 0)
         var iterator = DBusMessageIter()
-        guard dbus_message_iter_init(pointer, &iterator) != 0 else { return 0 }
-        return Self.size(&iterator)
+        return dbus_message_iter_init(pointer, &iterator) == 0 ? header : header + Self.size(&iterator)
     }
 
     private static func size(_ iterator: inout DBusMessageIter) -> Int {

@@ -58,7 +58,6 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
 
     /// The unique name of the sending connection. Set by the bus, not by the sender.
     public var sender: String? { text(dbus_message_get_sender(pointer)) }
-    var destination: String? { text(dbus_message_get_destination(pointer)) }
     /// The object path.
     public var path: String? { text(dbus_message_get_path(pointer)) }
     /// The interface.
