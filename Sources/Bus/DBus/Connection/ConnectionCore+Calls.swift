@@ -212,33 +212,25 @@ extension ConnectionCore {
         waiter: @escaping MatchRuleTable.Waiter
     ) -> Int? {
         var outage: DBusError?
-        var retained: (handle: Int, MatchRuleTable.Retention)?
-        if !isForeign {
-            // The common case, under one lock: the bus is connected, and there is a reading thread.
-            retained = decide { state in
-                guard state.isReading, case .connected = state.phase else { return (nil, []) }
-                return state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
-            }
+        do throws(DBusError) {
+            // Connects if there is no reading thread that does.
+            do throws(DBusError) { _ = try socket("add the match rule \(rule)", by: limit) } catch { outage = error }
+            if let outage, outage.code == .closed { throw outage }
+            try startReading()
+        } catch {
+            waiter(error)
+            return nil
         }
-        if retained == nil {
-            do throws(DBusError) {
-                // Connects if there is no reading thread that does.
-                do throws(DBusError) { _ = try socket("add the match rule \(rule)", by: limit) } catch {
-                    outage = error
-                }
-                if let outage, outage.code == .closed { throw outage }
-                try startReading()
-            } catch {
-                waiter(error)
-                return nil
+        let retained = decide { state -> ((handle: Int, MatchRuleTable.Retention)?, [MatchRuleTable.Action]) in
+            let isConnected: Bool
+            switch state.phase {
+            case .closed: return (nil, [])
+            case .lost: isConnected = false
+            case .connected: isConnected = true
             }
-            retained = decide { state in
-                switch state.phase {
-                case .closed: (nil, [])
-                case .lost: state.retain(rule, fallback: fallback, isConnected: false, waiter: waiter)
-                case .connected: state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
-                }
-            }
+            let (handle, retention, actions) =
+                state.rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
+            return ((handle, retention), actions)
         }
         guard let (handle, retention) = retained else {
             waiter(.closed("add the match rule \(rule)"))
@@ -368,17 +360,6 @@ extension ConnectionCore {
 }
 
 extension ConnectionCore.State {
-    mutating func retain(
-        _ rule: MatchRule,
-        fallback: MatchRule?,
-        isConnected: Bool,
-        waiter: @escaping MatchRuleTable.Waiter
-    ) -> ((handle: Int, MatchRuleTable.Retention)?, [MatchRuleTable.Action]) {
-        let (handle, retention, actions) =
-            rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
-        return ((handle, retention), actions)
-    }
-
     fileprivate mutating func answered(
         _ rule: MatchRule,
         _ request: MatchRuleTable.Request,
