@@ -49,7 +49,7 @@ extension DBusConnection {
 /// task nor the reading of its body.
 final class ObjectServer: CallServer {
     private struct State {
-        var objects = ObjectTable()
+        var objects: [String: ServedObject] = [:]
         /// Weak: its owner keeps it, and it often keeps this connection.
         weak var scheduler: (any CallScheduler)?
     }
@@ -59,11 +59,15 @@ final class ObjectServer: CallServer {
     subscript(path: String) -> ServedObject? { state.withLock { $0.objects[path] } }
 
     func insert(_ object: ServedObject, at path: String) -> Bool {
-        state.withLock { $0.objects.insert(object, at: path) }
+        state.withLock { state in
+            guard state.objects[path] == nil else { return false }
+            state.objects[path] = object
+            return true
+        }
     }
 
     /// Frees the object outside the lock: its handlers may hold the last reference to another object's token.
-    func remove(_ path: String) { _ = state.withLock { $0.objects.remove(path) } }
+    func remove(_ path: String) { _ = state.withLock { $0.objects.removeValue(forKey: path) } }
 
     func schedule(by scheduler: any CallScheduler) { state.withLock { $0.scheduler = scheduler } }
 

@@ -2,28 +2,16 @@ import Basics
 import CDBus
 public import DBus
 
-/// The objects that this connection serves, by path. Finds the object for a call.
-struct ObjectTable {
-    private var objects: [String: ServedObject] = [:]
-
-    mutating func insert(_ object: ServedObject, at path: String) -> Bool {
-        guard objects[path] == nil else { return false }
-        objects[path] = object
-        return true
-    }
-
-    mutating func remove(_ path: String) -> ServedObject? { objects.removeValue(forKey: path) }
-
-    subscript(path: String) -> ServedObject? { objects[path] }
-
+/// Finds the object for a call among the objects that a connection serves, by path.
+extension [String: ServedObject] {
     func children(of path: String) -> [String] {
         let prefix = path == "/" ? "/" : path + "/"
-        let names = objects.keys.filter { $0.hasPrefix(prefix) && $0 != "/" }
+        let names = keys.filter { $0.hasPrefix(prefix) && $0 != "/" }
             .compactMap { $0.dropFirst(prefix.count).split(separator: "/").first.map(String.init) }
         return Set(names).sorted()
     }
 
-    func isNode(_ path: String) -> Bool { path == "/" || objects[path] != nil || !children(of: path).isEmpty }
+    func isNode(_ path: String) -> Bool { path == "/" || self[path] != nil || !children(of: path).isEmpty }
 
     /// Returns the path that a call names, if there is an object at it or below it.
     func node(of call: borrowing MessageHeader) throws(MethodFailure) -> String {
@@ -35,7 +23,7 @@ struct ObjectTable {
     }
 
     func object(of call: borrowing MessageHeader) throws(MethodFailure) -> ServedObject {
-        if let path = call.path, let object = objects[path] { return object }
+        if let path = call.path, let object = self[path] { return object }
         throw .standard("UnknownInterface", "\(try node(of: call)) has no interface at all")
     }
 }
@@ -44,7 +32,7 @@ enum StandardInterfaces {
     /// Responds to a call that concerns no object's state; returns `nil` for any other call.
     static func answer(
         _ message: borrowing MessageHeader,
-        _ objects: ObjectTable
+        _ objects: [String: ServedObject]
     ) throws(MethodFailure) -> [DBusValue]? {
         guard let interface = immediate.first(where: { [name = message.interface] in $0.name == name }) else {
             return nil
@@ -273,20 +261,16 @@ public struct DBusInterface: Sendable {
     let description: [String]?
 
     /// Creates an interface with this name.
-    public init(_ name: String, methods: [Method] = [], signals: [Signal] = [], properties: [Property] = []) {
-        self.init(name, methods: methods, signals: signals, properties: properties, document: nil)
-    }
-
-    /// Creates an interface that introspection shows as in the document, comments included.
     ///
-    /// - Parameter document: an introspection document with one `<interface>` element, formatted as introspection
-    ///   formats it: each tag on a separate line. The caller makes sure that it matches the methods' arguments.
+    /// - Parameter document: the introspection document to show, comments included; `nil` for one that is made from the
+    ///   methods, signals and properties. It has one `<interface>` element, with each tag on a separate line. The caller
+    ///   makes sure that it matches the methods' arguments.
     public init(
         _ name: String,
         methods: [Method] = [],
         signals: [Signal] = [],
         properties: [Property] = [],
-        document: String?
+        document: String? = nil
     ) {
         self.name = name
         self.methods = methods
