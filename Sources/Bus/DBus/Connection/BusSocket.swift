@@ -114,8 +114,10 @@ final class BusSocket: Sendable {
     }
 
     /// Calls libdbus with ``access`` held.
-    private func accessing<Result: Sendable>(_ body: () -> Result) -> Result {
-        onLibdbus { access.withLock { _ in body() } }
+    private func accessing<Result: Sendable, Failure: Error>(
+        _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try onLibdbus { () throws(Failure) in try access.withLock { _ throws(Failure) in try body() } }
     }
 
     /// How many bytes libdbus may queue for a bus that does not read. Beyond that every send fails.
@@ -133,30 +135,22 @@ final class BusSocket: Sendable {
         attempted: @autoclosure () -> String
     ) throws(DBusError) -> Standing {
         if message.serial == 0 { message.setSerial(serial) }
-        enum Outcome {
-            case queued(Standing)
-            case full, outOfMemory
-        }
-        let outcome = accessing { () -> Outcome in
+        return try accessing { () throws(DBusError) in
             if watches.hasUnsentMessages, dbus_connection_get_outgoing_size(connection) > Self.unsentLimit {
-                return .full
+                throw DBusError(
+                    .limitsExceeded,
+                    message: "the bus has not read the \(Self.unsentLimit) bytes that were sent before",
+                    attempted: attempted(),
+                    remedy: "find out why the bus daemon does not read"
+                )
             }
-            guard watches.isSocketIntact() else { return .queued(watches.standing) }
-            guard !watches.hasPeerHungUp else { return .queued(watches.standing(isConnected: false)) }
-            guard dbus_connection_send(connection, message.pointer, nil) != 0 else { return .outOfMemory }
+            guard watches.isSocketIntact() else { return watches.standing }
+            guard !watches.hasPeerHungUp else { return watches.standing(isConnected: false) }
+            guard dbus_connection_send(connection, message.pointer, nil) != 0 else {
+                throw DBusMessage.outOfMemory(attempted())
+            }
             watches.noteUnsentMessages()
-            return .queued(watches.standing)
-        }
-        switch outcome {
-        case .queued(let standing): return standing
-        case .outOfMemory: throw DBusMessage.outOfMemory(attempted())
-        case .full:
-            throw DBusError(
-                .limitsExceeded,
-                message: "the bus has not read the \(Self.unsentLimit) bytes that were sent before",
-                attempted: attempted(),
-                remedy: "find out why the bus daemon does not read"
-            )
+            return watches.standing
         }
     }
 

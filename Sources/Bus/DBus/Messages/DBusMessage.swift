@@ -481,12 +481,7 @@ extension DBusMessage {
     ///   depth and UTF-8.
     public func arguments() throws(DBusError) -> [DBusValue] {
         guard kind == .methodReturn || !hasDescriptors else {
-            throw DBusError(
-                .malformed,
-                message: "the message contains file descriptors",
-                attempted: "read a message",
-                remedy: "send values, not descriptors"
-            )
+            throw malformed("the message contains file descriptors", remedy: "send values, not descriptors")
         }
         var reader = reader
         return try readAll(&reader, descriptors)
@@ -536,33 +531,20 @@ private func read(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError
         let number: CInt
         if let descriptors {
             // libdbus does not report which descriptor a value refers to.
-            guard descriptors.count == 1 else {
-                throw DBusError(
-                    .malformed,
-                    message: "the message contains several file descriptors",
-                    attempted: "read a message"
-                )
-            }
+            guard descriptors.count == 1 else { throw malformed("the message contains several file descriptors") }
             number = fcntl(descriptors[0], F_DUPFD_CLOEXEC, 3)
         } else {
             // A message that was made here. libdbus returns a duplicate, or -1 if there is no number left.
             number = reader.basic(-1)
         }
-        guard number >= 0 else {
-            throw DBusError(
-                .malformed,
-                message: "its file descriptor could not be duplicated",
-                attempted: "read a message"
-            )
-        }
+        guard number >= 0 else { throw malformed("its file descriptor could not be duplicated") }
         return .descriptor(DBusDescriptor(adopting: number))
-    case .other, .end:
-        throw DBusError(
-            .malformed,
-            message: "an argument has the unknown type “\(reader.signature)”",
-            attempted: "read a message"
-        )
+    case .other, .end: throw malformed("an argument has the unknown type “\(reader.signature)”")
     }
+}
+
+private func malformed(_ message: String, remedy: String? = nil) -> DBusError {
+    DBusError(.malformed, message: message, attempted: "read a message", remedy: remedy)
 }
 
 private func readDictionary(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError) -> DBusValue {
