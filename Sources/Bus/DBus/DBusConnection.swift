@@ -18,17 +18,15 @@ public final class DBusConnection: Sendable {
 
     deinit { core.close() }
 
-    /// Connects. Waits for the bus to respond, which takes well under a millisecond if it is healthy, and 25 seconds at
-    /// most. Blocks the calling thread.
+    /// Connects. Waits for the bus to respond, which takes well under a millisecond if it is healthy, until `deadline`,
+    /// and 25 seconds at most. Blocks the calling thread.
     ///
     /// - Throws: ``DBusError/Code/noBus`` if there is no bus, it refuses this user, or it does not respond;
     ///   ``DBusError/Code/invalidArgument`` for a text that is not an address; ``DBusError/Code/noResources``.
-    public static func open(_ bus: Bus = .fromEnvironment) throws(DBusError) -> DBusConnection {
-        DBusConnection(core: try ConnectionCore(bus: bus, connects: true))
-    }
-
-    /// Connects as ``open(_:)`` does, until `deadline` at the latest.
-    public static func open(_ bus: Bus, by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {
+    public static func open(
+        _ bus: Bus = .fromEnvironment,
+        by deadline: ContinuousClock.Instant? = nil
+    ) throws(DBusError) -> DBusConnection {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: true, by: deadline))
     }
 
@@ -44,7 +42,7 @@ public final class DBusConnection: Sendable {
 
     /// Connects if that has not happened yet, without holding a thread of the concurrency pool.
     ///
-    /// - Throws: as ``open(_:)``; ``DBusError/Code/disconnected`` if there was a bus before. Does not throw during an
+    /// - Throws: as ``open(_:by:)``; ``DBusError/Code/disconnected`` if there was a bus before. Does not throw during an
     ///   outage that the reading thread handles.
     public func connect() async throws(DBusError) { try await core.connectAside("connect to the bus") }
 

@@ -46,14 +46,12 @@ final class BusOpener: Sendable {
 }
 
 private final class BusOpening: Sendable {
-    private enum State {
-        case underWay
-        /// The waiter has given up.
-        case abandoned
-        case opened(Connection)
-        case failed(DBusError)
-        /// The attempt has ended, and its result was taken or discarded.
-        case over
+    private struct State {
+        var hasEnded = false
+        /// Whether the waiter has given up.
+        var isAbandoned = false
+        /// The result until it is taken.
+        var result: Result<Connection, DBusError>?
     }
 
     /// A libdbus connection with one owner at a time.
@@ -62,7 +60,7 @@ private final class BusOpening: Sendable {
         let pointer: OpaquePointer
     }
 
-    private let state = PosixLocked(State.underWay)
+    private let state = PosixLocked(State())
     /// Readable once the attempt has ended.
     private let ended: EventDescriptor
 
@@ -89,33 +87,17 @@ private final class BusOpening: Sendable {
     }
 
     func run(_ address: String, _ attempted: String) {
-        let result: State
-        do throws(DBusError) {
-            result = .opened(Connection(pointer: try Self.open(address, attempted)))
-        } catch {
-            result = .failed(error)
+        let result = Result { () throws(DBusError) in Connection(pointer: try Self.open(address, attempted)) }
+        let isWanted = state.withLock { state in
+            state.hasEnded = true
+            if !state.isAbandoned { state.result = result }
+            return !state.isAbandoned
         }
-        let unwanted = state.withLock { state -> Connection? in
-            guard case .abandoned = state else {
-                state = result
-                return nil
-            }
-            state = .over
-            if case .opened(let connection) = result { return connection }
-            return nil
-        }
-        if let unwanted { BusSocket.discard(unwanted.pointer) }
+        if !isWanted, case .success(let connection) = result { BusSocket.discard(connection.pointer) }
         ended.signal()
     }
 
-    var hasEnded: Bool {
-        state.withLock { state in
-            switch state {
-            case .underWay, .abandoned: false
-            case .opened, .failed, .over: true
-            }
-        }
-    }
+    var hasEnded: Bool { state.withLock { $0.hasEnded } }
 
     /// Waits for the end of the attempt.
     ///
@@ -131,22 +113,17 @@ private final class BusOpening: Sendable {
         while true {
             let isLate = !isWanted || ContinuousClock.now >= deadline
             let before = state.withLock { state in
-                let before = state
-                switch state {
-                case .underWay: if isLate { state = .abandoned }
-                case .opened, .failed: state = .over
-                case .abandoned, .over: break
-                }
-                return before
+                defer { state.result = nil }
+                if isLate { state.isAbandoned = true }
+                return state
             }
-            switch before {
-            case .opened(let connection):
+            switch before.result {
+            case .success(let connection):
                 if isWanted { return .success(connection.pointer) }
                 BusSocket.discard(connection.pointer)
                 throw .closed(attempted)
-            case .failed(let error): return .failure(error)
-            case .over: return nil
-            case .underWay, .abandoned: break
+            case .failure(let error): return .failure(error)
+            case nil: if before.hasEnded { return nil }
             }
             if isLate { throw isWanted ? .stoppedBus("taken this connection", attempted) : .closed(attempted) }
             isWanted = other.whileWaiting(for: CShort(POLLIN), of: ended.descriptor, until: deadline) != nil
