@@ -127,6 +127,11 @@ extension DBusError {
         self.init(.noResources, message: error.message, attempted: error.attempted, remedy: error.remedy)
     }
 
+    /// Returns this error for another attempted action.
+    func of(_ attempted: String) -> DBusError {
+        DBusError(code, name: name, message: message, attempted: attempted, remedy: remedy, details: details)
+    }
+
     static func noThread(_ attempted: String) -> DBusError {
         DBusError(
             .noResources,

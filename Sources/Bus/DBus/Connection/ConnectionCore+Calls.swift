@@ -366,15 +366,7 @@ extension ConnectionCore.State {
         error: DBusError?
     ) -> MatchRuleTable.Answer {
         // Made only for a failure, not for each request: the text tells which observers get nothing.
-        let error = error.map { error in
-            DBusError(
-                error.code,
-                name: error.name,
-                message: error.message,
-                attempted: "add the match rule \(rule)",
-                remedy: error.remedy
-            )
-        }
+        let error = error.map { $0.of("add the match rule \(rule)") }
         let answer = rules.answered(rule, request, error: error)
         if let error = answer.error { restorationFailures?.append(error) }
         return answer

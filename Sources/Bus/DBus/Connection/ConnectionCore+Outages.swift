@@ -120,24 +120,15 @@ extension ConnectionCore {
             guard isFirst, QuietThread.start("dbus-connect", { self.finishConnecting() }) == nil else { return }
             endConnecting(.noThread("connect to the bus"))
         }
-        guard let error else { return }
-        throw DBusError(
-            error.code,
-            name: error.name,
-            message: error.message,
-            attempted: attempted(),
-            remedy: error.remedy
-        )
+        if let error { throw error.of(attempted()) }
     }
 
     private func finishConnecting() {
-        do throws(DBusError) {
+        let result = Result { () throws(DBusError) in
             _ = try socket("connect to the bus")
             try startReading()
-            endConnecting(nil)
-        } catch {
-            endConnecting(error)
         }
+        endConnecting(result.failure)
     }
 
     private func endConnecting(_ error: DBusError?) {

@@ -124,7 +124,6 @@ final class ObjectServer: CallServer {
         guard call.expectsReply, call.sender != nil, let message = try? DBusMessage.call(call) else { return }
         path.send(to: message) { call throws(DBusError) in try result.response(to: call) }
     }
-
 }
 
 extension MethodFailure {
