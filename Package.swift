@@ -73,7 +73,7 @@ let package = Package(
         // Locks, threads, starting programs, watching files, JSON from strangers, the version.
         .target(name: "Basics", dependencies: ["CLinux"], path: "Sources/Basics/Basics"),
         // OpenSSL 3, not swift-crypto: that is BoringSSL compiled anew, 125 s of a debug build and 6 MB of each program.
-        // libcrypto is on every Linux, and its distribution mends it.
+        // libcrypto is on every Linux, and its distribution mends it. A C target, because a constructor sets an option.
         .target(
             name: "COpenSSL",
             path: "Sources/Basics/COpenSSL",

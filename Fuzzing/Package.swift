@@ -21,7 +21,7 @@ let package = Package(
     targets: [
         module("Modules/Basics/CLinux"),
         module("Modules/Basics/Basics", "CLinux"),
-        systemModule("Modules/Basics/COpenSSL", "libcrypto"),
+        .target(name: "COpenSSL", path: "Modules/Basics/COpenSSL", linkerSettings: [.linkedLibrary("crypto")]),
         module("Modules/Basics/Cryptography", "COpenSSL", "Basics"),
         systemModule("Modules/Bus/CDBus", "dbus-1"),
         module("Modules/Bus/DBus", "CDBus", "CLinux", "Basics"),
