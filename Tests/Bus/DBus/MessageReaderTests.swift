@@ -267,7 +267,7 @@ struct MessageReaderTests {
             func take() {
                 while let arrival = wire.reader.next({ header in
                     guard header.kind == .methodCall, isTaken else { return .passOver }
-                    return .read { _ in }
+                    return .read { _, _ in }
                 }) {
                     #expect(arrival.message.firstString == secret)
                     taken += 1

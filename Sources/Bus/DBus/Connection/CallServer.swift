@@ -15,8 +15,9 @@ package protocol CallServer: AnyObject, Sendable {
     func carryOut() -> ContinuousClock.Instant?
 }
 
-/// Runs an admitted call once its body has been read. Called on the reading thread.
-package typealias CallTicket = @Sendable (borrowing DBusMessage) -> Void
+/// Runs an admitted call once its body has been read. Called on the reading thread. The socket's reader keeps it until
+/// then, so it does not hold the path, which holds the socket.
+package typealias CallTicket = @Sendable (borrowing DBusMessage, ReturnPath) -> Void
 
 /// The socket on which a call arrived. Only this socket carries the response: on the next one, another peer may have the
 /// caller's name.

@@ -434,7 +434,7 @@ extension ConnectionCore {
             switch socket.next({ judge($0, from: socket) }) {
             case .none(let standing): return standing
             case .message(let arrival, let last):
-                handle(arrival.message, arrival.ticket, &turn)
+                handle(arrival.message, arrival.ticket, from: socket, &turn)
                 // Does not ask the socket again: threads that this message woke are sending by now, and this thread
                 // would wait for the lock. Code that leaves work for this thread wakes it.
                 if let last { return last }
@@ -482,11 +482,16 @@ extension ConnectionCore {
         return sender == DBusMessage.busName || state.withLock { $0.signalSenders.contains(sender) }
     }
 
-    private func handle(_ message: borrowing DBusMessage, _ ticket: CallTicket?, _ turn: inout Turn) {
+    private func handle(
+        _ message: borrowing DBusMessage,
+        _ ticket: CallTicket?,
+        from socket: BusSocket,
+        _ turn: inout Turn
+    ) {
         switch message.kind {
         case .methodReturn, .error: answer(message)
         case .signal: route(message, &turn)
-        case .methodCall: ticket?(message)
+        case .methodCall: ticket?(message, ReturnPath(core: self, socket: socket))
         case .unknown: break
         }
     }

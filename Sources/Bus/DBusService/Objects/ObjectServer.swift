@@ -97,7 +97,7 @@ final class ObjectServer: CallServer {
             let object = try objects.object(of: call)
             let (interface, method) = try object.method(call.interface, call.member ?? "")
             let admitted = try object.admit(call, interface, method)
-            return { message in
+            return { message, path in
                 let call = HeldMessage(message.sharedReference())
                 method.handle(call.message, CallReply(call, admitted, path))
             }
