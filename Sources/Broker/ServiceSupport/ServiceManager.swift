@@ -73,7 +73,7 @@ public struct ServiceManager: Sendable {
     private static func sleep(_ duration: Duration) {
         let (seconds, attoseconds) = duration.components
         var time = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
-        // The thread blocks all signals, so nothing interrupts the sleep.
+        // The thread blocks signals, so nothing interrupts the sleep.
         nanosleep(&time, nil)
     }
 }

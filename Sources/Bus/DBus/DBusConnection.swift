@@ -4,8 +4,8 @@ import Synchronization
 
 /// A connection to a message bus.
 ///
-/// Any thread can send, and the message leaves at once. A dedicated thread, which blocks all signals, reads the
-/// connection and runs the handlers; they must return soon. A handler that waits for the bus would wait for itself:
+/// Any thread can send, and the message leaves at once. A dedicated quiet thread reads the connection and runs the
+/// handlers; they must return soon. A handler that waits for the bus would wait for itself:
 /// functions that block throw ``DBusError/Code/wouldDeadlock`` there, but sending works, and so do the async forms in a
 /// task.
 ///

@@ -2,7 +2,7 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Watches paths with one inotify instance on its own thread, which blocks all signals (rule a.13 of notify(3)).
+/// Watches paths with one inotify instance on its own quiet thread (rule a.13 of notify(3)).
 ///
 /// Releasing the watcher ends the thread.
 public final class PathWatcher: Sendable {

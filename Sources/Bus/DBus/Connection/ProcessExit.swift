@@ -8,8 +8,8 @@ import Synchronization
 /// messages of this process.
 ///
 /// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So this code
-/// takes no lock and allocates nothing, except on a reading thread, which blocks all signals. Every wait ends after
-/// ``timeout``.
+/// takes no lock and allocates nothing, except on a reading thread, where only signals of a crash arrive. Every wait
+/// ends after ``timeout``.
 enum ProcessExit {
     /// How long the end of the process, or of a connection, waits for the bus to read.
     static let timeout: Duration = .seconds(2)

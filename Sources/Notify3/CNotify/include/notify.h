@@ -145,8 +145,8 @@ uint32_t notify_register_dispatch_f(const char *name, int *out_token, struct dis
 uint32_t notify_register_check(const char *name, int *out_token);
 
 /** Sends the process the signal `sig` after each post; the system chooses one of its threads. Several names may share a
- * signal: in its handler, notify_check tells which of them were posted. The library's own threads block all signals.
- * No signal is sent after notify_cancel has returned.
+ * signal: in its handler, notify_check tells which of them were posted. The library's own threads block all signals
+ * but those of a crash. No signal is sent after notify_cancel has returned.
  *
  * Errors: as notify_register_check; INVALID_SIGNAL. */
 uint32_t notify_register_signal(const char *name, int sig, int *out_token);

@@ -19,7 +19,7 @@ protocol NoticeSink: AnyObject, Sendable {
 }
 
 /// Sends the process a signal. The system chooses a thread that does not block the signal; the library's own threads
-/// block all signals.
+/// block all signals but those of a crash.
 final class SignalSink: NoticeSink {
     private let signal: CInt
     private let hasEnded = PosixLocked(false)
