@@ -81,6 +81,21 @@ struct DBusConnectionTests {
             .line { $0.contains("uint32 7") }
     }
 
+    @Test("a program without objects answers Ping and refuses other calls")
+    func noObjects() async throws {
+        // From its first call on, a connection reads.
+        #expect(await connection.refusal(of: try served.call("Fail"))?.code == .refused)
+        let name = try #require(connection.uniqueName)
+        func send(_ member: String) throws -> ChildProcess {
+            let words = ["--session", "--print-reply", "--dest=\(name)", "/", "org.freedesktop.DBus.\(member)"]
+            return try ChildProcess("dbus-send", words, environment: bus.environment)
+        }
+        #expect(try await send("Peer.Ping").exitStatus() == 0)
+        let refused = try send("Introspectable.Introspect")
+        #expect(await refused.exitStatus() == 1)
+        #expect(refused.errorText.contains("UnknownObject: this program serves no objects"), "\(refused.errorText)")
+    }
+
     @Test("a peer's process runs until its descriptor says that it has ended")
     func processDescriptor() async throws {
         // A pipe end becomes readable when the other end is closed, as a process descriptor does when the process ends.

@@ -24,6 +24,17 @@ struct SignOutTests {
 
     private func isStored(_ fields: BrokerProtocol.Fields) -> Bool { fields["stored"]?.booleanValue ?? true }
 
+    // E25
+    @Test("two programs with one identifier and no manifest clean up separately")
+    func namesakes() throws {
+        let (one, other) = (device.app("x", executable: "/opt/a"), device.app("x", executable: "/opt/b"))
+        for app in [one, other] { try device.expectAccount("ada", for: app) }
+        try device.signOut(by: desk)
+        try device.finish(one)
+        try device.expectOwed([], by: one)
+        try device.expectOwed([session], by: other)
+    }
+
     @Test("on a failing disk a sign-out takes effect at once and is reported as unstored")
     func fullDisk() throws {
         let announced = device.announcements
