@@ -133,7 +133,8 @@ public enum BusPolicy: Sendable, Equatable {
         guard case .only(let users, let groups, _) = self else { return [] }
         let names = groups.map { ("group", $0) } + users.map { ("user", $0) }
         return [Self.refusal]
-            + names.map { kind, name in #"  <policy \#(kind)="\#(name.markup)"><allow \#(Self.destination)/></policy>"#
+            + names.map { kind, name in
+                #"  <policy \#(kind)="\#(name.markup)"><allow \#(Self.destination)/></policy>"#
             }
     }
 

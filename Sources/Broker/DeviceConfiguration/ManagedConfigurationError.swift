@@ -3,6 +3,7 @@ import Glibc
 
 /// Why a managed configuration or an app's manifest cannot be read or watched: the file, the key and the remedy.
 public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible, Encodable {
+    /// The names are in JSON.
     public enum Code: String, Sendable, Encodable {
         /// The file exists but cannot be read.
         case unreadable
@@ -33,6 +34,7 @@ public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomString
     /// The mistakes in the values of other keys.
     public internal(set) var further: [ManagedConfigurationError] = []
 
+    /// The names are in JSON.
     private enum CodingKeys: CodingKey {
         case code, file, key, message, remedy
     }

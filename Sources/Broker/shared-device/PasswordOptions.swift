@@ -140,7 +140,8 @@ final class TerminalPrompt {
             // Signals are polled every 50 ms, a delay that a person does not notice.
             let ready = poll(&input, 1, 50)
             guard ready >= 0 || errno == EINTR else {
-                return try Self.reported(option) { () throws(TerminalFailure) in throw TerminalFailure("wait for input")
+                return try Self.reported(option) { () throws(TerminalFailure) in
+                    throw TerminalFailure("wait for input")
                 }
             }
             dieOfSignal()

@@ -127,7 +127,8 @@ struct ProfilePayloads {
 
     private mutating func add(_ key: String, _ new: Found) throws(ManagedConfigurationError) {
         guard let old = found.updateValue(new, forKey: key), old.value != new.value else { return }
-        let say = [old, new].map { found in "\(found.place ?? "the outermost dictionary") says \(found.value.shortText)"
+        let say = [old, new].map { found in
+            "\(found.place ?? "the outermost dictionary") says \(found.value.shortText)"
         }
         throw ManagedConfigurationError(
             .contradiction,
