@@ -29,7 +29,7 @@ let package = Package(
         module("Modules/Notifications/NotifyCenter", "DBus", "Basics"),
         module("Modules/SharedDevice/SharedDevice", "CLinux", "NotifyCenter", "DBus", "Basics"),
         module("Modules/Broker/Identity", "Cryptography", "SharedDevice", "DBus", "DBusService", "Basics"),
-        module("Modules/Broker/DeviceConfiguration", "DBus", "Identity", "Basics"),
+        module("Modules/Broker/DeviceConfiguration", "Cryptography", "SharedDevice", "DBus", "Identity", "Basics"),
         systemModule("Extensions/Organisation/Sources/CCurl", "libcurl"),
         module("Extensions/Organisation/Sources/HTTPClient", "CCurl", "DBus", "Identity", "Basics"),
         module(
@@ -41,7 +41,7 @@ let package = Package(
             "Basics"
         ),
         module("Extensions/Organisation/Sources/HTTPListening", "DBus", "Basics"),
-        module("Extensions/Fleet/Sources/Fleet", "Basics"),
+        module("Extensions/Fleet/Sources/Fleet", "Cryptography", "Basics"),
         .executableTarget(
             name: "fuzz",
             dependencies: [
