@@ -74,11 +74,7 @@ let package = Package(
         .target(name: "Basics", dependencies: ["CLinux"], path: "Sources/Basics/Basics"),
         // OpenSSL 3, not swift-crypto: that is BoringSSL compiled anew, 125 s of a debug build and 6 MB of each program.
         // libcrypto is on every Linux, and its distribution mends it. A C target, because a constructor sets an option.
-        .target(
-            name: "COpenSSL",
-            path: "Sources/Basics/COpenSSL",
-            linkerSettings: [.linkedLibrary("crypto")]
-        ),
+        .target(name: "COpenSSL", path: "Sources/Basics/COpenSSL", linkerSettings: [.linkedLibrary("crypto")]),
         .target(name: "Cryptography", dependencies: ["Basics", "COpenSSL"], path: "Sources/Basics/Cryptography"),
         .testTarget(
             name: "BasicsTests",

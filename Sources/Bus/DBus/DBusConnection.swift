@@ -42,8 +42,8 @@ public final class DBusConnection: Sendable {
 
     /// Connects if that has not happened yet, without holding a thread of the concurrency pool.
     ///
-    /// - Throws: as ``open(_:by:)``; ``DBusError/Code/disconnected`` if there was a bus before. Does not throw during an
-    ///   outage that the reading thread handles.
+    /// - Throws: as ``open(_:by:)``; ``DBusError/Code/disconnected`` if there was a bus before. Does not throw during
+    ///   an outage that the reading thread handles.
     public func connect() async throws(DBusError) { try await core.connectAside("connect to the bus") }
 
     /// Connects as the form without a deadline does, but blocks the calling thread. If there is a reading thread, which

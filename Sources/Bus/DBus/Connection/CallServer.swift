@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Serves the method calls of other processes on a connection. The module `DBusService` implements it, so that a program
-/// without objects does not link it.
+/// Serves the method calls of other processes on a connection. The module `DBusService` has the only implementation: a
+/// program without objects does not link it.
 package protocol CallServer: AnyObject, Sendable {
     /// Decides on a call before its body is read. Called on the reading thread.
     ///
@@ -19,8 +19,8 @@ package protocol CallServer: AnyObject, Sendable {
 /// then, so it does not hold the path, which holds the socket.
 package typealias CallTicket = @Sendable (borrowing DBusMessage, ReturnPath) -> Void
 
-/// The socket on which a call arrived. Only this socket carries the response: on the next one, another peer may have the
-/// caller's name.
+/// The socket on which a call arrived. Only this socket carries the response: on the next one, another peer may have
+/// the caller's name.
 package struct ReturnPath: Sendable {
     // Not the `DBusConnection`: a held reply would delay its deallocation, which closes the connection.
     let core: ConnectionCore

@@ -262,9 +262,9 @@ public struct DBusInterface: Sendable {
 
     /// Creates an interface with this name.
     ///
-    /// - Parameter document: the introspection document to show, comments included; `nil` for one that is made from the
-    ///   methods, signals and properties. It has one `<interface>` element, with each tag on a separate line. The caller
-    ///   makes sure that it matches the methods' arguments.
+    /// - Parameter document: the introspection document to show, comments included; `nil` for one that is made from
+    ///   the methods, signals and properties. It has one `<interface>` element, with each tag on a separate line. The
+    ///   caller makes sure that it matches the methods' arguments.
     public init(
         _ name: String,
         methods: [Method] = [],
@@ -289,8 +289,8 @@ extension DBusInterface.Method {
     /// - Parameters:
     ///   - maximumBodyBytes: the largest body of a call; `nil` means the limit in the object's ``CallLimits``. A larger
     ///     body is refused before it is read.
-    ///   - atOnce: called first, on the reading thread, so it must return soon. Its response needs no change of threads.
-    ///     If it returns `nil`, the call goes to `handler`.
+    ///   - atOnce: called first, on the reading thread, so it must return soon. Its response needs no change of
+    ///     threads. If it returns `nil`, the call goes to `handler`.
     ///   - handler: returns the output arguments. A thrown ``MethodFailure`` is sent under its name, any other error as
     ///     `org.freedesktop.DBus.Error.Failed`.
     public init(
@@ -314,8 +314,8 @@ extension DBusInterface.Method {
         }
     }
 
-    /// Creates a method whose calls are handled in the order in which the bus delivers them and signals. They run on the
-    /// reading thread, so the handler must return soon. Otherwise as the other form.
+    /// Creates a method whose calls are handled in the order in which the bus delivers them and signals. They run on
+    /// the reading thread, so the handler must return soon. Otherwise as the other form.
     ///
     /// - Parameters:
     ///   - maximumBodyBytes: as in the other form.
