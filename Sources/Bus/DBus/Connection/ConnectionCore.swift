@@ -391,8 +391,9 @@ extension ConnectionCore {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }
         let next = turn.callServer?.carryOut()
+        let deadline = if let next, let alarm = turn.alarm { min(next, alarm) } else { next ?? turn.alarm }
         // If another thread sets an earlier alarm, it wakes this thread through the event descriptor.
-        let events = poll(standing, until: [next, turn.alarm].compactMap(\.self).min())
+        let events = poll(standing, until: deadline)
         if events != 0 { socket.transfer(events) }
     }
 

@@ -32,6 +32,8 @@ final class MessageReader: @unchecked Sendable {
     /// The size of one read: more than a socket holds.
     private static let pieceBytes = 256 * 1024
 
+    /// Room for 256 descriptors. The kernel passes at most 253 with one message (`SCM_MAX_FD`, unix(7)).
+    private let control = UnsafeMutableRawBufferPointer.allocate(byteCount: 16 + 256 * 4, alignment: 8)
     private(set) var buffer: UnsafeMutableRawPointer?
     private(set) var capacity = 0
     private var start = 0
@@ -51,6 +53,7 @@ final class MessageReader: @unchecked Sendable {
 
     deinit {
         release()
+        control.deallocate()
         for (_, number) in descriptors { close(number) }
     }
 
@@ -76,29 +79,26 @@ final class MessageReader: @unchecked Sendable {
             fail()
             return .done
         }
-        // Room for 256 descriptors. The kernel passes at most 253 with one message (`SCM_MAX_FD`, unix(7)).
-        return withUnsafeTemporaryAllocation(byteCount: 16 + 256 * 4, alignment: 8) { control in
-            var piece = iovec(iov_base: buffer! + end, iov_len: capacity - end)
-            return withUnsafeMutablePointer(to: &piece) { piece in
-                var message = msghdr()
-                message.msg_iov = piece
-                message.msg_iovlen = 1
-                message.msg_control = control.baseAddress
-                message.msg_controllen = control.count
-                // The second flag is MSG_CMSG_CLOEXEC.
-                while true {
-                    let count = recvmsg(socket, &message, CInt(MSG_DONTWAIT) | CInt(bitPattern: 0x4000_0000))
-                    if count < 0, errno == EINTR { continue }
-                    guard count > 0 else {
-                        if count == 0 || errno == ECONNRESET { return .ended }
-                        if errno != EAGAIN { fail() }
-                        return .done
-                    }
-                    end += count
-                    if message.msg_controllen > 0 { addDescriptors(control, Int(message.msg_controllen)) }
-                    passOverSurplus()
+        var piece = iovec(iov_base: buffer! + end, iov_len: capacity - end)
+        return withUnsafeMutablePointer(to: &piece) { piece in
+            var message = msghdr()
+            message.msg_iov = piece
+            message.msg_iovlen = 1
+            message.msg_control = control.baseAddress
+            message.msg_controllen = control.count
+            // The second flag is MSG_CMSG_CLOEXEC.
+            while true {
+                let count = recvmsg(socket, &message, CInt(MSG_DONTWAIT) | CInt(bitPattern: 0x4000_0000))
+                if count < 0, errno == EINTR { continue }
+                guard count > 0 else {
+                    if count == 0 || errno == ECONNRESET { return .ended }
+                    if errno != EAGAIN { fail() }
                     return .done
                 }
+                end += count
+                if message.msg_controllen > 0 { addDescriptors(Int(message.msg_controllen)) }
+                passOverSurplus()
+                return .done
             }
         }
     }
@@ -176,7 +176,8 @@ final class MessageReader: @unchecked Sendable {
         wanted = 0
     }
 
-    private func addDescriptors(_ control: UnsafeMutableRawBufferPointer, _ count: Int) {
+    /// Adds the descriptors in the first `count` bytes of `control`.
+    private func addDescriptors(_ count: Int) {
         var offset = 0
         while offset + 16 <= count {
             let length = control.loadUnaligned(fromByteOffset: offset, as: Int.self)
