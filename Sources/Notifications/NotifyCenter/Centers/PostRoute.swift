@@ -54,17 +54,18 @@ final class PostRoute: Sendable {
         weak var route: PostRoute?
     }
 
-    private static let routes = Locked<[ObjectIdentifier: Entry]>([:])
+    /// A process has few connections.
+    private static let routes = Locked<[Entry]>([])
 
     /// Returns the route of a connection, which all its centers share.
     static func of(_ connection: DBusConnection) -> PostRoute {
-        let identity = ObjectIdentifier(connection)
-        return routes.withLock { routes in
-            // A new connection may get the address of a freed one.
-            if let entry = routes[identity], entry.connection === connection, let route = entry.route { return route }
-            routes = routes.filter { $0.value.route != nil }
+        routes.withLock { routes in
+            routes.removeAll { $0.route == nil }
+            for entry in routes where entry.connection === connection {
+                if let route = entry.route { return route }
+            }
             let route = PostRoute(connection)
-            routes[identity] = Entry(connection: connection, route: route)
+            routes.append(Entry(connection: connection, route: route))
             return route
         }
     }
