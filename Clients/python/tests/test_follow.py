@@ -20,7 +20,8 @@ from unittest.mock import patch
 from device import Device, eventually, needs_programs
 from notify_center import darwin
 from shared_device import _application, _store
-from shared_device import Account, Application, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State
+from shared_device import Account, Application, Cleanup, EndingSoon, Hidden, Nobody, Open, Reason, State
+from shared_device import SharedDeviceError
 
 APP = str(pathlib.Path(__file__).with_name("app.py"))
 
@@ -121,6 +122,8 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         self.assertAlmostEqual(warning.at, time.time() + 6 * 3600, delta=3600)
         self.device.configure(shared)
         self.assertIsNone(await asyncio.wait_for(anext(warnings), 60))
+        response = {"endingSoon": True, "endReason": "inactivity", "endsAt": 9.5, "endLocks": True}
+        self.assertEqual(_application._warning(response), EndingSoon("inactivity", 9.5, locks=True))
 
     async def test_an_app_that_is_killed_at_any_point_cleans_up_before_it_shows_the_next_person(self) -> None:
         before_sign_out = ["before the record is written", "after the record is written", "stored"]

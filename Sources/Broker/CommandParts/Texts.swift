@@ -1,4 +1,5 @@
 import Basics
+package import SharedDevice
 
 /// A language of the texts that a person at the device reads.
 public enum Language: String, Sendable, CaseIterable {
@@ -40,6 +41,12 @@ public struct Texts: Sendable, Hashable {
 
     /// The sentence as HTML. The values are HTML, too.
     public func markup(_ key: String, _ values: [String: String]) -> String { Self.filled(self[key].markup, values) }
+
+    /// The sentence that warns the person of the session's end, or of the screen's lock.
+    /// - Parameter time: The time of the end, for the person.
+    package func notice(of end: SessionEnd, at time: String) -> String {
+        self[end.locks ? "ending.screenLock" : "ending.\(end.reason.rawValue)", ["time": time]]
+    }
 
     /// Fills a sentence from left to right, so that a value with braces is not filled again.
     private static func filled(_ sentence: String, _ values: [String: String]) -> String {

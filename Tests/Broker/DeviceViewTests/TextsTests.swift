@@ -1,4 +1,5 @@
 import CommandParts
+import FoundationEssentials
 import SharedDevice
 import Testing
 
@@ -22,10 +23,13 @@ struct TextsTests {
 
     @Test("each reason for the end of a session has a notice with the time")
     func ending() {
-        for reason in [SessionEnd.Reason.inactivity, .shiftEnd, .longestSession, .other] {
-            let notice = Texts(.german)["ending.\(reason.rawValue)", ["time": "{time}9"]]
-            #expect(notice.contains("um {time}9 Uhr"), "\(notice)")
+        for reason in [SessionEnd.Reason.inactivity, .shiftEnd, .longestSession, .lock, .other] {
+            let end = SessionEnd(at: .distantFuture, reason: reason, isSoon: true)
+            let notice = Texts(.german).notice(of: end, at: "{time}9")
+            #expect(notice.contains("um {time}9 Uhr abgemeldet"), "\(notice)")
         }
+        let lock = SessionEnd(at: .distantFuture, reason: .inactivity, isSoon: true, locks: true)
+        #expect(Texts(.english).notice(of: lock, at: "14:05").hasPrefix("The screen will be locked at 14:05"))
         #expect(Texts(.turkish)["ending.stay"] == "Oturumu açık tut")
     }
 

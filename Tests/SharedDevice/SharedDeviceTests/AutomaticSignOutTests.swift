@@ -44,21 +44,21 @@ struct AutomaticSignOutTests {
     func warning() async throws {
         let device = try await DeviceOnPrivateBus(configuration: #""inactivityTimeout": 900, "signOutWarning": 600"#)
         let application = device.application()
-        let heard = Locked<[SessionWarning]>([])
-        let task = Task { for await warning in application.sessionWarnings { heard.withLock { $0.append(warning) } } }
+        let heard = Locked<[SessionEnd?]>([])
+        let task = Task { for await end in application.sessionWarnings { heard.withLock { $0.append(end) } } }
         defer { task.cancel() }
-        try await eventually("the first element is there") { heard.withLock { $0 } == [.noWarning] }
+        try await eventually("the first element is there") { heard.withLock { $0 } == [nil] }
         // The warning takes half of the 900 seconds.
         try await device.signInAndRestart(idleFor: 500)
         try await eventually("the warning is heard") { heard.withLock { $0.count } == 2 }
         let end = try #require(await application.getDeviceInformation().sessionEnd)
         #expect(end.reason == .inactivity && end.isSoon)
         #expect((300...400).contains(end.at.timeIntervalSinceNow))
-        #expect(heard.withLock { $0.last } == .endingSoon(reason: .inactivity, at: end.at))
+        #expect(heard.withLock { $0.last } == .some(end))
         let status = try await device.command("status", "--json").output
         #expect(status.contains(#""isSoon" : true"#) && status.contains(#""reason" : "inactivity""#), "\(status)")
         application.noteActivity()
-        try await eventually("the warning is taken back") { heard.withLock { $0.last } == .noWarning }
+        try await eventually("the warning is taken back") { heard.withLock { $0.last } == .some(nil) }
         let next = try #require(await application.getDeviceInformation().sessionEnd)
         #expect(!next.isSoon && next.at > end.at)
     }

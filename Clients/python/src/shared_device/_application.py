@@ -363,7 +363,7 @@ def _warning(answer: dict[str, Any]) -> EndingSoon | None:
     reason, at = answer.get("endReason"), answer.get("endsAt")
     if answer.get("endingSoon") is not True or not isinstance(reason, str) or not isinstance(at, float):
         return None
-    return EndingSoon(reason, at)
+    return EndingSoon(reason, at, answer.get("endLocks") is True)
 
 
 def _text(error: Exception) -> str:

@@ -84,9 +84,11 @@ class EndingSoon:
     """The session is about to end by itself."""
 
     reason: str
-    """`inactivity`, which activity moves, `shiftEnd` or `longestSession`. Later versions may add reasons."""
+    """`inactivity`, which activity moves, `shiftEnd`, `longestSession` or `lock`. Later versions may add reasons."""
     at: float
     """When, in seconds since 1970, by the device's clock."""
+    locks: bool = False
+    """Whether the screen is locked at this time instead, and the session goes on."""
 
 
 @dataclass(frozen=True)

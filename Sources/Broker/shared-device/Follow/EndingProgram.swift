@@ -18,27 +18,28 @@ struct EndingProgram: Sendable {
     /// Follows the warnings until the task is cancelled.
     func run() async {
         var running: Task<Void, Never>?
-        for await warning in application.sessionWarnings {
+        for await end in application.sessionWarnings {
             running?.cancel()
             await running?.value
             running = nil
-            guard case .endingSoon(let reason, let at) = warning else { continue }
-            running = Task { await show(reason, at) }
+            guard let end else { continue }
+            running = Task { await show(end) }
         }
         running?.cancel()
         await running?.value
     }
 
-    private func show(_ reason: SessionEnd.Reason, _ at: Date) async {
+    private func show(_ end: SessionEnd) async {
         var settings = HelperProcess.Settings()
-        let seconds = max(0, at.timeIntervalSinceNow.rounded())
-        settings.environment["SHARED_DEVICE_END_REASON"] = reason.rawValue
-        settings.environment["SHARED_DEVICE_ENDS_AT"] = "\(Int64(at.timeIntervalSince1970.rounded()))"
+        let seconds = max(0, end.at.timeIntervalSinceNow.rounded())
+        settings.environment["SHARED_DEVICE_END_REASON"] = end.reason.rawValue
+        settings.environment["SHARED_DEVICE_END_LOCKS"] = end.locks ? "yes" : ""
+        settings.environment["SHARED_DEVICE_ENDS_AT"] = "\(Int64(end.at.timeIntervalSince1970.rounded()))"
         settings.environment["SHARED_DEVICE_ENDS_IN"] = "\(Int64(seconds))"
         let texts = Texts(Language(environment: settings.environment) ?? .english)
-        let time = String(Form.time(at).dropFirst(11).prefix(5))
-        settings.environment["SHARED_DEVICE_END_NOTICE"] = texts["ending.\(reason.rawValue)", ["time": time]]
-        settings.environment["SHARED_DEVICE_END_STAY"] = reason == .inactivity ? texts["ending.stay"] : ""
+        let time = String(Form.time(end.at).dropFirst(11).prefix(5))
+        settings.environment["SHARED_DEVICE_END_NOTICE"] = texts.notice(of: end, at: time)
+        settings.environment["SHARED_DEVICE_END_STAY"] = end.reason == .inactivity ? texts["ending.stay"] : ""
         settings.errors = .inherited
         settings.leadsGroup = true
         do throws(HelperProcess.Failure) {

@@ -136,13 +136,13 @@ public final class SharedDeviceApplication: Sendable {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
 
-    /// Whether the session is about to end by itself, so that the app can warn the person. Follow it in a separate
-    /// task, beside the account.
+    /// Whether the session is about to end by itself, or the screen to be locked, so that the app can warn the person.
+    /// Follow it in a separate task, beside the account.
     ///
     /// ```swift
-    /// for await warning in application.sessionWarnings {
-    ///     guard case .endingSoon(let reason, let at) = warning else { hideNotice(); continue }
-    ///     showNotice(until: at, canStay: reason == .inactivity)
+    /// for await end in application.sessionWarnings {
+    ///     guard let end else { hideNotice(); continue }
+    ///     showNotice(until: end.at, locks: end.locks, canStay: end.reason == .inactivity)
     /// }
     /// ```
     ///

@@ -57,20 +57,9 @@ extension SessionEnd {
     }
 }
 
-/// Whether the session is about to end by itself.
-public enum SessionWarning: Sendable, Hashable {
-    /// The end is not near, no account is signed in, or the broker does not respond.
-    case noWarning
-    /// The session ends at this time, by the device's clock.
-    case endingSoon(reason: SessionEnd.Reason, at: Date)
-
-    init(_ end: SessionEnd?) {
-        self = if let end, end.isSoon { .endingSoon(reason: end.reason, at: end.at) } else { .noWarning }
-    }
-}
-
-/// The warnings before the session ends by itself, and their withdrawals. The first element comes at once; no element
-/// is the same as the one before.
+/// The warnings before the session ends by itself. An element is the end if it is near (``SessionEnd/isSoon``), and
+/// `nil` if it is not, if no account is signed in, or if the broker does not respond. The first element comes at once.
+/// Two elements in a row are never equal.
 public struct SessionWarnings: AsyncSequence, Sendable {
     let broker: BrokerClient
 
@@ -81,31 +70,30 @@ public struct SessionWarnings: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         private let broker: BrokerClient
         private var triggers = ChangeTriggers()
-        private var last: SessionWarning?
+        private var last: SessionEnd??
 
         init(broker: BrokerClient) { self.broker = broker }
 
-        /// Returns the next warning or its withdrawal, or `nil` when the task is cancelled.
-        public mutating func next(isolation: isolated (any Actor)?) async -> SessionWarning? {
+        /// Returns the next element, or `nil` when the task is cancelled.
+        public mutating func next(isolation: isolated (any Actor)?) async -> SessionEnd?? {
             while await triggers.wait(isolation) {
-                let warning = await ask(isolation)
+                let end = await ask(isolation)
                 if Task.isCancelled { return nil }
-                guard warning != last else { continue }
-                last = warning
-                return warning
+                guard last != .some(end) else { continue }
+                last = .some(end)
+                return .some(end)
             }
             return nil
         }
 
-        private mutating func ask(_ isolation: isolated (any Actor)?) async -> SessionWarning {
+        private mutating func ask(_ isolation: isolated (any Actor)?) async -> SessionEnd? {
             do throws(SharedDeviceError) {
                 try await triggers.listen(to: broker)
-                return SessionWarning(
-                    SessionEnd(try await broker.call(.getDeviceInformation, attempted: "ask when the session ends"))
-                )
+                let device = try await broker.call(.getDeviceInformation, attempted: "ask when the session ends")
+                return SessionEnd(device).flatMap { $0.isSoon ? $0 : nil }
             } catch {
                 triggers.askAgainLater()
-                return .noWarning
+                return nil
             }
         }
     }
