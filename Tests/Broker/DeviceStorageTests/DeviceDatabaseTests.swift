@@ -51,6 +51,10 @@ struct DeviceDatabaseTests {
         for directory in directories { #expect(mode(of: directory) == 0o700) }
         for suffix in ["", "-wal", "-shm"] { #expect(mode(of: database.path + suffix) == 0o600, "\(suffix)") }
         #expect(mode(of: directories[2] + "/shared-device.lock") == 0o600)
+        // A file that others can read is corrected when it is opened.
+        chmod(database.path, 0o644)
+        #expect(failure(in: directories[2]) == nil)
+        #expect(mode(of: database.path) == 0o600)
     }
 
     @Test(
@@ -67,15 +71,7 @@ struct DeviceDatabaseTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
     }
 
-    @Test("a file that others can read gets mode 0600 when it is opened")
-    func loosePermissions() throws {
-        try makeSoundFile()
-        chmod(directory.databaseFile, 0o644)
-        #expect(failure() == nil)
-        #expect(mode(of: directory.databaseFile) == 0o600)
-    }
-
-    @Test("a directory that others may write to is refused and not changed")
+    @Test("a directory that others may write to, or a link as the file, is not used")
     func writableDirectory() throws {
         mkdir(directory.state, 0o700)
         chmod(directory.state, 0o777)
@@ -85,19 +81,15 @@ struct DeviceDatabaseTests {
         }
         #expect(mode(of: directory.state) == 0o777)
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
-    }
-
-    @Test("a symbolic link in place of the file is refused")
-    func symbolicLink() throws {
-        mkdir(directory.state, 0o700)
+        chmod(directory.state, 0o700)
         try directory.write("precious", to: "target")
         symlink(directory.file("target"), directory.databaseFile)
         #expect(failure()?.code == .insecure)
         #expect(try String(contentsOfFile: directory.file("target"), encoding: .utf8) == "precious")
     }
 
-    @Test("opening with existing fails without a database, and creates none")
-    func notFound() {
+    @Test("a missing database, or a directory that cannot be created, is an error")
+    func notFound() throws {
         let missing = failure(.existing)
         #expect(missing?.code == .notFound)
         // The message names the place, because the state may be elsewhere.
@@ -107,10 +99,7 @@ struct DeviceDatabaseTests {
         mkdir(directory.state, 0o700)
         #expect(failure(.existing)?.code == .notFound)
         #expect(mode(of: directory.databaseFile) == nil)
-    }
-
-    @Test("the error for a directory that cannot be created names it")
-    func cannotCreate() throws {
+        // A directory that cannot be created is named, too.
         try directory.write("", to: "file")
         let error = try #require(failure(in: directory.file("file/state")))
         #expect(error.code == .cannotCreate && error.description.contains(directory.file("file")))
@@ -146,7 +135,7 @@ struct DeviceDatabaseTests {
     }
 
     /// Removes what both versions below lack.
-    private let downgrade = """
+    private static let downgrade = """
         DROP TABLE device_compliance;
         DROP TABLE manifest;
         DROP TABLE claim;
@@ -158,10 +147,10 @@ struct DeviceDatabaseTests {
         ALTER TABLE directory DROP COLUMN badge_key;
         """
 
-    @Test("a database from before the first release is migrated and kept")
-    func versionInTable() throws {
-        try makeSoundFile()
-        try connection().execute(
+    /// Statements that make a database of an earlier version, and the values of queries after the upgrade.
+    private static let earlier: [(String, [String: Int])] = [
+        // A version from before the first release.
+        (
             """
             CREATE TABLE grdb_migrations (identifier TEXT NOT NULL PRIMARY KEY);
             INSERT INTO grdb_migrations VALUES ('format 1');
@@ -170,18 +159,11 @@ struct DeviceDatabaseTests {
             DROP TABLE provider_end;
             \(downgrade)
             PRAGMA user_version = 0;
-            """
-        )
-        #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
-        let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 11)
-        #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
-    }
-
-    @Test("a provider session of an earlier version survives the upgrade")
-    func earlierSession() throws {
-        try makeSoundFile()
-        try connection().execute(
+            """,
+            ["SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'": 0]
+        ),
+        // Versions that did not record whether the last request had a response.
+        (
             """
             ALTER TABLE provider_session DROP COLUMN needs_person;
             ALTER TABLE provider_session DROP COLUMN settled;
@@ -190,19 +172,27 @@ struct DeviceDatabaseTests {
             ALTER TABLE provider_end DROP COLUMN keeps_session;
             INSERT INTO provider_end (number, record, added_at, tries) VALUES (1, x'00', 1, 0);
             \(downgrade)
-            INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (2, 'https://login.example', 'device', x'00', 1);
+            INSERT INTO provider_session (epoch, issuer, client, record, checked_at)
+            VALUES (2, 'https://a', 'b', x'00', 1);
             PRAGMA user_version = 3;
-            """
-        )
-        _ = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
+            """,
+            [
+                "SELECT needs_person FROM provider_session WHERE issuer = 'https://a'": 0,
+                "SELECT settled FROM provider_session WHERE issuer = 'https://a'": 0,
+                "SELECT keeps_session FROM provider_end WHERE number = 1": 0,
+            ]
+        ),
+    ]
+
+    @Test("a database of an earlier version is migrated and kept", arguments: earlier)
+    func earlierVersion(statements: String, values: [String: Int]) throws {
+        try makeSoundFile()
+        try connection().execute(statements)
+        #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 11)
-        // Earlier versions did not record whether the last request had a response.
-        for column in ["needs_person", "settled"] {
-            let sql = "SELECT \(column) FROM provider_session WHERE issuer = 'https://login.example'"
-            #expect(try file.value(sql) == 0, "\(column)")
+        for (query, expected) in values.merging(["PRAGMA user_version": 11], uniquingKeysWith: { $1 }) {
+            #expect(try file.value(query) == expected, "\(query)")
         }
-        #expect(try file.value("SELECT keeps_session FROM provider_end WHERE number = 1") == 0)
     }
 
     @Test(

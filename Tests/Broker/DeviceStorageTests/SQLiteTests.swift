@@ -20,7 +20,7 @@ struct SQLiteTests {
 
     private var count: Int? { get throws { try connection.value("SELECT count(*) FROM t") } }
 
-    @Test("a stored value is read unchanged")
+    @Test("a value is read unchanged; empty values are not NULL, and NULL is nil")
     func values() throws {
         let text = "a\u{0}é"
         try connection.run("INSERT INTO t VALUES (?, ?, ?, ?, ?)", Int64.min, 0.5, text, [0, 255] as [UInt8], true)
@@ -29,6 +29,11 @@ struct SQLiteTests {
         }
         let found = try #require(row)
         #expect(found == (.min, 0.5, text, [0, 255], true))
+        try connection.run("DELETE FROM t")
+        try connection.run("INSERT INTO t VALUES (?, ?, ?, 1, 2)", "", [] as [UInt8], nil as String?)
+        let sql = "SELECT a, b, c IS NULL, c FROM t"
+        let empty: (String?, [UInt8]?, Bool?, String?)? = try connection.row(sql) { ($0[0], $0[1], $0[2], $0[3]) }
+        #expect(try #require(empty) == ("", [], true, nil))
     }
 
     @Test("a new file and its log have mode 0600, and the umask stays")
@@ -37,15 +42,6 @@ struct SQLiteTests {
         let other = directory.file("other")
         close(open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644))
         #expect(mode(of: other) == 0o644)
-    }
-
-    @Test("empty values are not NULL, and NULL is nil")
-    func emptyValues() throws {
-        try connection.run("INSERT INTO t VALUES (?, ?, ?, 1, 2)", "", [] as [UInt8], nil as String?)
-        #expect(try connection.value("SELECT a FROM t") == "")
-        #expect(try connection.value("SELECT b FROM t") == [] as [UInt8])
-        #expect(try connection.value("SELECT c IS NULL FROM t") == true)
-        #expect(try connection.value("SELECT c FROM t") == nil as String?)
     }
 
     @Test("values of other types, overflows and missing columns are nil")
@@ -100,23 +96,19 @@ struct SQLiteTests {
         #expect(try count == 1)
     }
 
-    @Test("a nested query with the same text has its own statement")
-    func nested() throws {
-        for number in 1...3 { try connection.run("INSERT INTO t (a) VALUES (?)", number) }
+    @Test("a cached statement follows a schema change, and a nested query has its own")
+    func schemaChange() throws {
+        #expect(try connection.value("SELECT count(*) FROM t") == 0)
+        try SQLiteConnection(path: directory.file("file"))
+            .execute("DROP TABLE t; CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+        #expect(try connection.value("SELECT count(*) FROM t") == 1)
+        for number in 2...3 { try connection.run("INSERT INTO t (a) VALUES (?)", number) }
         let sql = "SELECT a FROM t ORDER BY a"
         let pairs = try connection.rows(sql) { outer in
             let number: Int? = outer["a"]
             return try connection.rows(sql) { inner in "\(number ?? 0)\(inner["a"] as Int? ?? 0)" }
         }
         #expect(pairs.flatMap { $0 } == ["11", "12", "13", "21", "22", "23", "31", "32", "33"])
-    }
-
-    @Test("a cached statement follows a schema change")
-    func schemaChange() throws {
-        #expect(try connection.value("SELECT count(*) FROM t") == 0)
-        try SQLiteConnection(path: directory.file("file"))
-            .execute("DROP TABLE t; CREATE TABLE t (a); INSERT INTO t VALUES (1)")
-        #expect(try connection.value("SELECT count(*) FROM t") == 1)
     }
 
     @Test("several statements are a script, and rejected as one statement")
@@ -126,11 +118,6 @@ struct SQLiteTests {
         #expect(try count == 0)
         try connection.execute(text)
         #expect(try count == 2)
-    }
-
-    @Test("a word in double quotes is a name, never a string")
-    func doubleQuotes() throws {
-        #expect(failure { try connection.run("INSERT INTO t (a) VALUES (\"oops\")") }?.kind == .other)
     }
 
     @Test("each failure has its kind, and its message contains no value")
@@ -159,6 +146,8 @@ struct SQLiteTests {
         try directory.write(String(repeating: "text", count: 9999), to: "text")
         let text = directory.file("text")
         #expect(failure { try SQLiteConnection(path: text).run("CREATE TABLE t (a)") }?.kind == .damaged)
+        // A word in double quotes is a name, never a string.
+        #expect(failure { try connection.run("INSERT INTO t (a) VALUES (\"oops\")") }?.kind == .other)
     }
 
     @Test("the last connection removes the log, even with cached statements")

@@ -26,7 +26,7 @@ struct DeviceMetricsTests {
         )
     )
 
-    @Test("metrics contain debts, problems and the last cleanup's time, but no names")
+    @Test("metrics have debts, problems and times but no names, and little without a broker")
     func content() {
         let notes = CleanupReport.App(identifier: "org.example.notes", progress: .finished, finishedAfter: 1.25)
         let lines = DeviceMetrics.text(Self.signedIn, adasRound(.complete, notes)).split(separator: "\n")
@@ -42,12 +42,10 @@ struct DeviceMetricsTests {
         ] { #expect(lines.contains(line[...]), "\(line)") }
         #expect(lines.last == "# EOF")
         #expect(!lines.contains { $0.contains("ada") || $0.contains("notes") })
-    }
-
-    @Test("without a broker only that is reported, and an open cleanup has no duration")
-    func unknown() {
+        // Without a broker only that is reported.
         let samples = DeviceMetrics.text(nil, nil).split(separator: "\n").filter { !$0.hasPrefix("#") }
         #expect(samples == ["shared_device_up 0"])
+        // An open cleanup has no duration.
         let open = adasRound(.open, .init(identifier: "a", progress: .owed))
         #expect(!DeviceMetrics.text(ObservedDevice(answer()), open).contains("duration"))
     }

@@ -14,12 +14,15 @@ struct ConvertedProfileTests {
         try binaryPlist(["PayloadType": "Configuration", "PayloadVersion": 1, "PayloadContent": payloads])
     }
 
-    @Test("Intune's configuration is converted, and keys for iOS only are reported")
+    @Test("keys of an iOS profile are converted, or reported if for iOS only or unknown")
     func intune() throws {
         let profile = try convert(fixture("shared-device.mobileconfig"))
         #expect(String(decoding: profile.json, as: UTF8.self) == "{\n  \"sharedDeviceMode\" : true\n}")
         let onlyIOS = ["ExtensionIdentifier", "Type", "URLs"].map { "\"\($0)\" means something on iOS only" }
         #expect(profile.omissions == onlyIOS)
+        let unknown = try convert(binaryPlist(["sharedDeviceMode": true, "AppAlowList": "a.b", "colour": 1]))
+        let misspelt = "\"AppAlowList\" means nothing; is “AppAllowList” meant?"
+        #expect(unknown.omissions == [misspelt, "\"colour\" means nothing"])
     }
 
     @Test("all keys are read alike from XML, binary and ExtensionData")
@@ -37,13 +40,6 @@ struct ConvertedProfileTests {
             #expect(profile.configuration == wanted && profile.omissions == [])
             #expect(try ManagedConfiguration(json: profile.json, file: "json") == wanted)
         }
-    }
-
-    @Test("an unknown key is reported with a similar known key")
-    func unknown() throws {
-        let profile = try convert(binaryPlist(["sharedDeviceMode": true, "AppAlowList": "a.b", "colour": 1]))
-        let misspelt = "\"AppAlowList\" means nothing; is “AppAllowList” meant?"
-        #expect(profile.omissions == [misspelt, "\"colour\" means nothing"])
     }
 
     @Test("one payload, its ExtensionData or a bare app configuration is enough")
@@ -67,7 +63,7 @@ struct ConvertedProfileTests {
         }
     }
 
-    @Test("unrelated payloads are skipped with a warning that names them")
+    @Test("an unrelated payload is skipped with a warning; an unusable one is an error")
     func otherPayloads() throws {
         let kerberos: [String: Any] = [
             "PayloadType": "com.apple.extensiblesso", "Type": "Credential",
@@ -76,13 +72,8 @@ struct ConvertedProfileTests {
         let converted = try convert(profile(["PayloadType": "com.apple.wifi.managed"], kerberos, extensionPayload))
         #expect(converted.configuration.mode == .shared)
         let messages = converted.omissions.filter { $0.contains("something else") }
-        #expect(messages.count == 2)
-        #expect(messages.first?.contains("PayloadContent[0] (com.apple.wifi.managed)") == true)
-        #expect(messages.last?.contains("PayloadContent[1] (com.apple.extensiblesso)") == true)
-    }
-
-    @Test("unusable payloads are an error with their position")
-    func unusable() throws {
+        let names = ["PayloadContent[0] (com.apple.wifi.managed)", "PayloadContent[1] (com.apple.extensiblesso)"]
+        #expect(messages.count == 2 && zip(messages, names).allSatisfy { $0.contains($1) }, "\(messages)")
         let contents = [
             try profile(), try profile(["PayloadType": "com.apple.wifi.managed"]),
             try profile(extensionPayload, extensionPayload),
