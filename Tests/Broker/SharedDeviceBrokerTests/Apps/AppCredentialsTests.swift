@@ -33,7 +33,7 @@ struct AppCredentialsTests {
         AppManifest(identifier: "a.b", identity: identity).mismatch(credentials)?.rawValue
     }
 
-    @Test("all facts in a manifest must match, and the first mismatch is reported")
+    @Test("all facts in a manifest must match; a profile counts only in enforce mode")
     func mismatches() {
         let all = AppManifest.Identity(executable: "/usr/bin/a", user: 1000, unit: "a.service", appArmor: "a")
         let flatpak = AppManifest.Identity(flatpak: "org.example.A")
@@ -51,16 +51,12 @@ struct AppCredentialsTests {
         for (identity, credentials, expected) in cases {
             #expect(mismatch(identity, credentials) == expected, "\(credentials)")
         }
-    }
-
-    @Test("an AppArmor profile counts only in enforce mode")
-    func profiles() {
         let labels = ["snap.a.b (enforce)", "a (complain)", "unconfined", "a", "", nil]
         #expect(labels.map { credentials(label: $0).enforcedProfile } == ["snap.a.b", nil, nil, nil, nil, nil])
     }
 
-    @Test("a process in an unreadable sandbox is identified as no app and refused")
-    func unreadableSandbox() {
+    @Test("only a missing .flatpak-info means no sandbox, and an unreadable one no app")
+    func unreadableSandbox() throws {
         let caller = AppCredentials(
             user: 1000,
             executable: "/usr/bin/a",
@@ -80,6 +76,28 @@ struct AppCredentialsTests {
                 let isTold = refusal?.description.contains("Permission denied; give the broker") == true
                 #expect(refusal?.code == .unreadableSandbox && isTold, "\(identity) \(claimed ?? "")")
             }
+        }
+        let root = try TemporaryDirectory()
+        let file = root.file(".flatpak-info")
+        func seen() -> AppCredentials.Sandbox { ProcessView.sandbox(atRoot: root.path) }
+        func isUnreadable() -> Bool {
+            if case .unreadable = seen() { true } else { false }
+        }
+        #expect([seen(), ProcessView.sandbox(atRoot: root.file("nothing"))] == [.absent, .absent])
+        try root.write("[Application]\nname=org.a.B\n", to: ".flatpak-info")
+        #expect(seen() == .flatpak("org.a.B"))
+        if geteuid() != 0 {
+            #expect(chmod(file, 0) == 0)
+            #expect(seen() == .unreadable("Permission denied"))
+        }
+        let long = "[Application]\nname=org.a.B\n" + String(repeating: "#", count: 65_536)
+        for text in ["", "[Runtime]\nname=org.a.B\n", long] {
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+            #expect(isUnreadable(), "\(text.prefix(40))")
+        }
+        for make in [{ symlink("/nowhere", file) }, { mkfifo(file, 0o600) }, { mkdir(file, 0o700) }] {
+            #expect(remove(file) == 0 && make() == 0)
+            #expect(isUnreadable())
         }
     }
 
@@ -106,9 +124,7 @@ struct AppCredentialsTests {
         #expect(identifiers == ["a.b", "/usr/bin/a (uid 1000)"])
     }
 
-    // MARK: Facts from the kernel
-
-    @Test("only units of the system manager count, not units of a user's manager")
+    @Test("only the system's units and a Flatpak's Application section identify an app")
     func units() {
         for (text, unit) in [
             ("0::/system.slice/orders.service\n", "orders.service"),
@@ -121,42 +137,12 @@ struct AppCredentialsTests {
         ] as [(String, String?)] {
             #expect(ProcessView.unit(inControlGroups: text) == unit, "\(text)")
         }
-    }
-
-    @Test("a Flatpak's ID is read only from the Application section")
-    func flatpakInformation() {
         for (text, identifier) in [
             ("[Application]\nname=org.a.B\nruntime=x\n", "org.a.B"),
             ("[Context]\nname=org.evil\n[Application]\nname=org.a.B\n", "org.a.B"), ("", nil), ("name=org.a.B", nil),
             ("[Context]\nname=org.a.B\n", nil), ("[Application]\n[Other]\nname=org.a.B", nil),
         ] as [(String, String?)] {
             #expect(ProcessView.flatpak(inInformation: text) == identifier, "\(text)")
-        }
-    }
-
-    @Test("only a missing .flatpak-info means no sandbox")
-    func sandboxes() throws {
-        let root = try TemporaryDirectory()
-        let file = root.file(".flatpak-info")
-        func seen() -> AppCredentials.Sandbox { ProcessView.sandbox(atRoot: root.path) }
-        func isUnreadable() -> Bool {
-            if case .unreadable = seen() { true } else { false }
-        }
-        #expect([seen(), ProcessView.sandbox(atRoot: root.file("nothing"))] == [.absent, .absent])
-        try root.write("[Application]\nname=org.a.B\n", to: ".flatpak-info")
-        #expect(seen() == .flatpak("org.a.B"))
-        if geteuid() != 0 {
-            #expect(chmod(file, 0) == 0)
-            #expect(seen() == .unreadable("Permission denied"))
-        }
-        let long = "[Application]\nname=org.a.B\n" + String(repeating: "#", count: 65_536)
-        for text in ["", "[Runtime]\nname=org.a.B\n", long] {
-            try text.write(toFile: file, atomically: true, encoding: .utf8)
-            #expect(isUnreadable(), "\(text.prefix(40))")
-        }
-        for make in [{ symlink("/nowhere", file) }, { mkfifo(file, 0o600) }, { mkdir(file, 0o700) }] {
-            #expect(remove(file) == 0 && make() == 0)
-            #expect(isUnreadable())
         }
     }
 

@@ -29,7 +29,7 @@ struct AppEligibilityTests {
             .decide(AppCredentials(user: user, executable: executable), claiming: identifier)
     }
 
-    @Test("a claimed identifier with a manifest requires its program and its user")
+    @Test("a claimed identifier is valid, and requires its manifest's program and user")
     func claims() throws {
         let identity = AppIdentity(identifier: "org.example.orders", manifest: orders)
         #expect(decide("org.example.orders", "/usr/bin/orders") == .success(identity))
@@ -44,6 +44,9 @@ struct AppEligibilityTests {
         for user: UInt32 in [0, 1001, 1002] {
             let decision = decide("org.example.orders", "/usr/bin/orders", user: user, manifests: [free])
             #expect(decision == .success(AppIdentity(identifier: "org.example.orders", manifest: free)))
+        }
+        for identifier in ["", "a b", "a\nb", "\u{1b}[2J", "é", String(repeating: "a", count: 256)] {
+            #expect(decide(identifier, "/opt/a").refusal?.code == .malformedIdentifier, "\(identifier)")
         }
     }
 
@@ -68,13 +71,6 @@ struct AppEligibilityTests {
         ]
         for (decision, identity) in identities { #expect(decision == .success(identity)) }
         #expect(!AppIdentity(identifier: "/opt/a (uid 7)").isEnrolled)
-    }
-
-    @Test("an invalid identifier is refused")
-    func malformed() {
-        for identifier in ["", "a b", "a\nb", "\u{1b}[2J", "é", String(repeating: "a", count: 256)] {
-            #expect(decide(identifier, "/opt/a").refusal?.code == .malformedIdentifier, "\(identifier)")
-        }
     }
 
     struct Row: Sendable {
@@ -157,8 +153,8 @@ struct AppEligibilityTests {
         }
     }
 
-    @Test("an exact list matches no prefix, and no list matches an app without a name or manifest")
-    func exact() {
+    @Test("a configuration's lists match whole names, and its enrolment requirement counts")
+    func lists() throws {
         let codes = [
             decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])),
             decide(nil, "/opt/a", lists: AppLists(allowed: ["/opt/a"], allowedPrefixes: ["/"])),
@@ -166,10 +162,6 @@ struct AppEligibilityTests {
             decide(nil, "/usr/bin/legacy", lists: AppLists(blocked: ["org.example.legacy"])),
         ].map { $0.refusal?.code }
         #expect(codes == [.notListed, .notListed, .blocked])
-    }
-
-    @Test("a configuration sets the app lists and the enrolment requirement")
-    func lists() throws {
         let strict = try configuration(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
         let device = VirtualDevice()
         device.use(orders)
@@ -181,10 +173,7 @@ struct AppEligibilityTests {
         device.configure { $0 = DevicePolicy(listed, hasManyUsers: false) }
         let refusal = device.refusal(device.send(device.app("com.a.b"), .currentAccount))
         #expect(refusal?.description.contains("AppBlockList") == true)
-    }
-
-    @Test("a warning names blocked apps that are made for the mode")
-    func warnings() throws {
+        // A blocked app that is made for the mode takes part all the same.
         let lists = AppLists(blocked: ["org.example.orders", "org.example.legacy", "com.other"])
         let warnings = AppEligibility(lists: lists, manifests: [orders, legacy]).warnings
         #expect(warnings.count == 1 && warnings.first?.contains("org.example.orders") == true)

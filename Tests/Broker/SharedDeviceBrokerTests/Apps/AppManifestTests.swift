@@ -41,8 +41,9 @@ struct AppManifestTests {
         )
         #expect(all == wanted && all.warnings.map(\.description) == ["\"store\" means nothing; is “stores” meant?"])
         let least = try manifest(#"{"id": "org.example.orders", "executable": "/no/such/orders"}"#)
-        #expect(least == AppManifest(identifier: "org.example.orders", identity: .init(executable: "/no/such/orders")))
-        #expect(least.supportsSharedDeviceMode)
+        let identity = AppManifest.Identity(executable: "/no/such/orders")
+        let defaults = AppManifest(identifier: "org.example.orders", identity: identity, supportsSharedDeviceMode: true)
+        #expect(least == defaults)
     }
 
     @Test("symbolic links in the executable's path are resolved")
@@ -149,13 +150,12 @@ struct AppManifestDirectoryTests {
 
     @Test("the manifests are next to the configuration by default")
     func place() {
-        #expect(AppManifestDirectory.defaultPath == "/etc/shared-device/apps")
-        #expect(AppManifestDirectory(path: "/etc/shared-device/apps/").path == AppManifestDirectory.defaultPath)
+        let paths = [AppManifestDirectory.defaultPath, AppManifestDirectory(path: "/etc/shared-device/apps/").path]
         let places = ["managed.json", "/managed.json"].map { ManagedConfigurationFile(path: $0).appManifestDirectory }
-        #expect(places == ["./apps", "/apps"])
+        #expect(paths + places == ["/etc/shared-device/apps", "/etc/shared-device/apps", "./apps", "/apps"])
     }
 
-    @Test("all JSON files are read in order of name, except hidden files")
+    @Test("JSON files are read in order of name, and a bad one does not affect the others")
     func load() throws {
         #expect(apps.load() == AppManifests(), "the directory is missing")
         try write("b.json", "org.example.b")
@@ -166,6 +166,18 @@ struct AppManifestDirectoryTests {
         #expect(loaded.manifests == [manifest("org.example.a"), manifest("org.example.b")])
         #expect(loaded.problems.isEmpty && loaded.unknown.isEmpty)
         #expect(loaded.contents.keys.sorted() == ["a.json", "b.json"])
+        try write("b.json", "no reverse DNS")
+        try write("c.json", "org.example.c")
+        mkdir(directory.file("apps/d.json"), 0o755)
+        try write("e.json", "org.example.e")
+        chmod(directory.file("apps/e.json"), 0o666)
+        // Of two manifests with one identifier the first by name counts.
+        try write("f.json", "org.example.c", executable: "/no/second")
+        let partly = apps.load()
+        #expect(partly.manifests == [manifest("org.example.a"), manifest("org.example.c")])
+        #expect(partly.problems.map(\.code) == [.invalidValue, .unreadable, .insecure, .contradiction])
+        #expect(partly.problems.map(\.file) == ["b", "d", "e", "f"].map { directory.file("apps/\($0).json") })
+        #expect(partly.problems.last?.message.contains(directory.file("apps/c.json")) == true)
         // A directory that any user may write to enrols no app.
         chmod(apps.path, 0o777)
         #expect(apps.load().manifests.isEmpty && apps.load().problems.map(\.code) == [.insecure])
@@ -191,8 +203,8 @@ struct AppManifestDirectoryTests {
         let first = try #require(await updates.next())
         #expect(first.manifests.map(\.identity.executable) == ["/no/such/app", "/no/other", "/no/such/app"])
         #expect(first.problems.isEmpty)
-        #expect(first.files["org.example.a"] == "\(packages)/a.json")
-        #expect(first.files["org.example.b"] == directory.file("apps/b.json"))
+        let files = ["a", "b"].map { first.files["org.example.\($0)"] }
+        #expect(files == ["\(packages)/a.json", directory.file("apps/b.json")])
         try directory.write(Self.mask, to: "draft")
         rename(directory.file("draft"), directory.file("apps/a.json"))
         let masked = try #require(await updates.next())
@@ -204,29 +216,7 @@ struct AppManifestDirectoryTests {
         #expect(await updates.next()?.manifests.map(\.identifier) == ["org.example.a", "org.example.b"])
     }
 
-    @Test("only the object masked: true is a mask", arguments: ["", " ", "{}", #"{"masked": false}"#, "true"])
-    func noMask(content: String) throws {
-        try install("a.json", "org.example.a")
-        mkdir(apps.path, 0o755)
-        try directory.write(content, to: "apps/a.json")
-        let loaded = both.load()
-        #expect(loaded.manifests.isEmpty && loaded.masks.isEmpty && loaded.problems.count == 1)
-        #expect(loaded.unknown == [directory.file("apps/a.json")])
-    }
-
-    @Test("an emptied file keeps its last valid manifest in force over the package's")
-    func emptied() async throws {
-        try install("a.json", "org.example.a")
-        try write("a.json", "org.example.a", executable: "/no/other")
-        let kept = both.load().contents
-        try directory.write("", to: "apps/a.json")
-        var updates = try await onceInotifyIsFree { try both.updates(kept: kept) }.makeAsyncIterator()
-        let first = try #require(await updates.next())
-        #expect(first.manifests.map(\.identity.executable) == ["/no/other"])
-        #expect(first.problems.count == 1 && first.unknown.isEmpty)
-    }
-
-    @Test("a mask without its package's manifest is no problem, in either order")
+    @Test("only masked: true is a mask, and a mask alone is no problem")
     func maskAlone() throws {
         mkdir(apps.path, 0o755)
         try directory.write(Self.mask, to: "apps/a.json")
@@ -240,28 +230,30 @@ struct AppManifestDirectoryTests {
         check("the package was installed")
         unlink("\(packages)/a.json")
         check("the package was removed")
+        try install("a.json", "org.example.a")
+        for content in ["", " ", "{}", #"{"masked": false}"#, "true"] {
+            try directory.write(content, to: "apps/a.json")
+            let loaded = both.load()
+            #expect(loaded.manifests.isEmpty && loaded.masks.isEmpty && loaded.problems.count == 1, "\(content)")
+            #expect(loaded.unknown == [directory.file("apps/a.json")], "\(content)")
+        }
     }
 
-    @Test("of two manifests of an app the administrator's counts, whatever its name")
+    @Test("an administrator's manifest counts before the package's unless it has vanished")
     func duplicateOfPackage() throws {
         try install("a.json", "org.example.x")
         try write("org.example.x.json", "org.example.x", executable: "/no/other")
         let loaded = both.load()
         #expect(loaded.manifests.map(\.identity.executable) == ["/no/other"])
         #expect(loaded.problems.map(\.file) == ["\(packages)/a.json"])
-    }
-
-    @Test("a file that vanishes before it is read leaves the package's manifest in force")
-    func vanished() throws {
-        try install("a.json", "org.example.a")
-        mkdir(apps.path, 0o755)
+        unlink(directory.file("apps/org.example.x.json"))
         // It is listed, and cannot be opened.
         #expect(symlink(directory.file("nothing"), directory.file("apps/a.json")) == 0)
-        let loaded = both.load()
-        #expect(loaded.manifests == [manifest("org.example.a")] && loaded.problems.isEmpty)
+        let rest = both.load()
+        #expect(rest.manifests == [manifest("org.example.x")] && rest.problems.isEmpty)
     }
 
-    @Test("an invalid file does not take over the content of the package's manifest")
+    @Test("an invalid file keeps its own last valid content, never the package's")
     func invalidReplacement() async throws {
         try install("a.json", "org.example.a")
         var updates = try await onceInotifyIsFree { try both.updates(quietPeriod: .milliseconds(10)) }
@@ -271,6 +263,13 @@ struct AppManifestDirectoryTests {
         try directory.write("{", to: "apps/a.json")
         let next = try #require(await updates.next())
         #expect(next.manifests.isEmpty && next.unknown == [directory.file("apps/a.json")])
+        try write("a.json", "org.example.a", executable: "/no/other")
+        let kept = both.load().contents
+        try directory.write("", to: "apps/a.json")
+        var restarted = try await onceInotifyIsFree { try both.updates(kept: kept) }.makeAsyncIterator()
+        let first = try #require(await restarted.next())
+        #expect(first.manifests.map(\.identity.executable) == ["/no/other"])
+        #expect(first.problems.count == 1 && first.unknown.isEmpty)
     }
 
     @Test("a directory that cannot be used does not affect the manifests of the other")
@@ -288,24 +287,7 @@ struct AppManifestDirectoryTests {
         #expect(first.contents == kept && first.unknown == [packages])
     }
 
-    @Test("a bad manifest is reported and does not affect the others")
-    func bad() throws {
-        try write("a.json", "org.example.a")
-        try write("b.json", "no reverse DNS")
-        try write("c.json", "org.example.c")
-        mkdir(directory.file("apps/d.json"), 0o755)
-        try write("e.json", "org.example.e")
-        chmod(directory.file("apps/e.json"), 0o666)
-        // Of two manifests with one identifier the first by name counts.
-        try write("f.json", "org.example.c", executable: "/no/second")
-        let loaded = apps.load()
-        #expect(loaded.manifests == [manifest("org.example.a"), manifest("org.example.c")])
-        #expect(loaded.problems.map(\.code) == [.invalidValue, .unreadable, .insecure, .contradiction])
-        #expect(loaded.problems.map(\.file) == ["b", "d", "e", "f"].map { directory.file("apps/\($0).json") })
-        #expect(loaded.problems.last?.message.contains(directory.file("apps/c.json")) == true)
-    }
-
-    @Test("a manifest that became bad keeps its last valid content, if it had any")
+    @Test("a manifest keeps its last valid content while it, its user or directory is bad")
     func kept() async throws {
         try write("a.json", "org.example.a")
         let kept = apps.load().contents
@@ -320,6 +302,18 @@ struct AppManifestDirectoryTests {
         }
         unlink(directory.file("apps/a.json"))
         #expect(try await firstUpdate(kept) == AppManifests(), "a removed manifest does not keep its content")
+        // The content of an unknown user is kept for the next start.
+        let unread = [
+            "a.json": Data(#"{"id": "org.example.a", "executable": "/no/such/app", "user": "no such user"}"#.utf8)
+        ]
+        try directory.write("{", to: "apps/a.json")
+        let first = try await firstUpdate(unread)
+        #expect(first.unknown == [directory.file("apps/a.json")] && first.contents == unread)
+        try write("a.json", "org.example.a")
+        chmod(apps.path, 0o777)
+        let second = try await firstUpdate(kept)
+        #expect(second.manifests == [manifest("org.example.a")])
+        #expect(second.contents == kept && second.unknown == [apps.path])
     }
 
     /// Yields the number at the directory's reading of that number. Until then it is also read again after each pause.
@@ -341,38 +335,17 @@ struct AppManifestDirectoryTests {
         }
     }
 
-    @Test("a directory is read again without events while the reader asks for it")
+    @Test("a directory is read again if the reader asks, or a file of it was closed")
     func readAgain() async throws {
         var iterator = try await reading(3, pause: .milliseconds(10)).makeAsyncIterator()
         #expect(await iterator.next() == 3)
-    }
-
-    @Test("a directory is read again after a program has closed a file of it")
-    func readAfterClosing() async throws {
         try directory.write("", to: "file")
         let updates = try await reading(2)
         let file = open(directory.file("file"), O_RDWR | O_CLOEXEC)
         try #require(file >= 0)
         close(file)
-        var iterator = updates.makeAsyncIterator()
-        #expect(await iterator.next() == 2)
-    }
-
-    @Test("kept manifests stay while a user is unknown or the directory is unreadable")
-    func keptThroughTrouble() async throws {
-        try write("a.json", "org.example.a")
-        let unread = [
-            "a.json": Data(#"{"id": "org.example.a", "executable": "/no/such/app", "user": "no such user"}"#.utf8)
-        ]
-        try directory.write("{", to: "apps/a.json")
-        let first = try await firstUpdate(unread)
-        #expect(first.unknown == [directory.file("apps/a.json")] && first.contents == unread)
-        try write("a.json", "org.example.a")
-        let kept = apps.load().contents
-        chmod(apps.path, 0o777)
-        let second = try await firstUpdate(kept)
-        #expect(second.manifests == [manifest("org.example.a")])
-        #expect(second.contents == kept && second.unknown == [apps.path])
+        var afterClosing = updates.makeAsyncIterator()
+        #expect(await afterClosing.next() == 2)
     }
 
     @Test("an app's problems are those of its manifest and of the directory")

@@ -33,7 +33,7 @@ struct ConfigurationCommandTests {
         #expect(wanted.filter { !lines.contains($0) } == [], sourceLocation: sourceLocation)
     }
 
-    @Test("a valid file is printed with all values, their meaning and warnings")
+    @Test("a valid file is printed with all values, their meaning and warnings, or as JSON")
     func valid() async throws {
         let outcome = try await check(
             #"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "shiftEnds": ["06:00", "14:00"], "AppList": 1}"#
@@ -50,6 +50,14 @@ struct ConfigurationCommandTests {
             "Apps are told 60 seconds before a session ends by itself, to warn the user.",
         ]
         expectLines(lines, in: outcome)
+        let json = try await check(#"{"sharedDeviceMode": true, "cleanupTimeout": 2.5, "x": 1}"#, "--json")
+        let told = try object(json)
+        #expect(json.status == 0 && told["valid"] as? Bool == true && told["mode"] as? String == "shared")
+        let warnings = try #require(told["warnings"] as? [[String: Any]])
+        #expect(warnings.map { $0["key"] as? String } == ["x"])
+        let settings = try #require(told["settings"] as? [String: Any])
+        #expect(settings["sharedDeviceMode"] as? Bool == true && settings["cleanupTimeout"] as? Double == 2.5)
+        #expect(settings["cleanupPolicy"] as? String == "advisory" && settings["organization"] is NSNull)
     }
 
     @Test("warnings follow the first line, and make --strict exit with 65")
@@ -111,18 +119,6 @@ struct ConfigurationCommandTests {
         expectLines(lines, in: outcome)
     }
 
-    @Test("--json prints the same content for programs")
-    func json() async throws {
-        let outcome = try await check(#"{"sharedDeviceMode": true, "cleanupTimeout": 2.5, "x": 1}"#, "--json")
-        let told = try object(outcome)
-        #expect(outcome.status == 0 && told["valid"] as? Bool == true && told["mode"] as? String == "shared")
-        let warnings = try #require(told["warnings"] as? [[String: Any]])
-        #expect(warnings.map { $0["key"] as? String } == ["x"])
-        let settings = try #require(told["settings"] as? [String: Any])
-        #expect(settings["sharedDeviceMode"] as? Bool == true && settings["cleanupTimeout"] as? Double == 2.5)
-        #expect(settings["cleanupPolicy"] as? String == "advisory" && settings["organization"] is NSNull)
-    }
-
     @Test("a lock without a manifest of the screen program that counts causes a warning")
     func screenOfLock() async throws {
         let lock = #"{"sharedDeviceMode": true, "inactivityTimeout": 60, "inactivityAction": "lock"}"#
@@ -138,17 +134,7 @@ struct ConfigurationCommandTests {
         }
     }
 
-    @Test("masks are listed")
-    func masks() async throws {
-        mkdir(directory.file("apps"), 0o755)
-        try directory.write(#"{"masked": true}"#, to: "apps/till.json")
-        let text = try await check(#"{"sharedDeviceMode": true}"#)
-        #expect(text.status == 0 && text.output.contains("/apps/till.json"), "\(text.errors)")
-        let masks = try object(try await check(["--json"]))["masks"] as? [String]
-        #expect(masks?.count == 1 && masks?.first?.hasSuffix("/apps/till.json") == true)
-    }
-
-    @Test("check refers an iOS profile to convert, whose output is a valid file")
+    @Test("a profile is converted to a valid file; a bad or missing one is an error")
     func convert() async throws {
         let profile = """
             <plist><dict><key>sharedDeviceMode</key><true/><key>Type</key><string>Redirect</string></dict></plist>
@@ -163,11 +149,7 @@ struct ConfigurationCommandTests {
         #expect(converted.status == 0 && converted.errors == warning)
         let valid = try await check(converted.output)
         #expect(valid.status == 0 && valid.output.hasPrefix("The device is shared."))
-    }
-
-    @Test("a missing file exits with 66, and an invalid profile with 65")
-    func noConversion() async throws {
-        let managed = directory.file("managed")
+        unlink(managed)
         let missing = try await check([])
         #expect(missing.status == 66 && missing.errors == "shared-device: there is no file \(managed)\n")
         #expect(try await Program.sharedDevice.run(["configuration", "convert", managed]).status == 66)
@@ -195,7 +177,7 @@ struct ConfigurationCommandTests {
         #expect(lacking.output.contains("lacks email of oidcScopes in the manifest of com.microsoft.identity.broker1"))
     }
 
-    @Test("the apps next to the file are listed, and a bad manifest exits with 65")
+    @Test("the apps and masks next to the file are listed, and a bad manifest exits with 65")
     func apps() async throws {
         mkdir(directory.file("apps"), 0o755)
         try directory.write(
@@ -234,13 +216,19 @@ struct ConfigurationCommandTests {
         try directory.write("{", to: "apps/photos.json")
         let bad = try await check(["--json"])
         #expect(bad.status == 65 && bad.errors.contains(directory.file("apps/photos.json")))
-        let object = try object(bad)
-        #expect(object["valid"] as? Bool == false)
-        let apps = try #require(object["apps"] as? [[String: Any]])
+        let found = try object(bad)
+        #expect(found["valid"] as? Bool == false)
+        let apps = try #require(found["apps"] as? [[String: Any]])
         #expect(apps.compactMap { $0["id"] as? String } == ["org.example.orders"])
         #expect(apps.compactMap { $0["deletes"] as? [String] } == [[data, absent]])
 
         let elsewhere = try await check(["--apps", directory.file("none")])
         #expect(elsewhere.status == 0 && !elsewhere.output.contains("org.example.orders  /no/orders"))
+        unlink(directory.file("apps/photos.json"))
+        try directory.write(#"{"masked": true}"#, to: "apps/till.json")
+        let text = try await check(#"{"sharedDeviceMode": true}"#)
+        #expect(text.status == 0 && text.output.contains("/apps/till.json"), "\(text.errors)")
+        let masks = try object(try await check(["--json"]))["masks"] as? [String]
+        #expect(masks?.count == 1 && masks?.first?.hasSuffix("/apps/till.json") == true)
     }
 }

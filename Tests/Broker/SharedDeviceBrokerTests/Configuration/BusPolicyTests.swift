@@ -20,7 +20,7 @@ struct BusPolicyTests {
         return try BusPolicy(.present(configuration), manifests, names: Self.names)
     }
 
-    @Test("root, services, administrators, operators and the manifests' users may call")
+    @Test("only root, services, administrators, operators and manifests' users may call")
     func closed() throws {
         let operators = #", "operators": ["shared-device-agent", "%helpdesk", "gone", "%gone"]"#
         let policy = try policy(
@@ -35,10 +35,12 @@ struct BusPolicyTests {
         #expect(policy.xml.contains(#"<deny send_destination="org.notifycenter.SharedDevice1"/>"#))
         for user in users { #expect(policy.xml.contains(#"<policy user="\#(user)"><allow "#), "\(user)") }
         #expect(policy.xml.contains(#"<policy group="helpdesk"><allow "#))
+        let escaped = try self.policy("", .init(executable: "/usr/bin/orders", user: 1002))
+        #expect(escaped.xml.contains(#"<policy user="a&lt;b&amp;&quot;\#u{301}c"><allow "#))
     }
 
     @Test(
-        "all users may call if any user may take part",
+        "all users may call if any user may take part, or the device is not shared",
         arguments: [
             (#", "requiresEnrolment": false"#, AppManifest.Identity(executable: "/usr/bin/orders", user: 1001)),
             ("", AppManifest.Identity(unit: "orders.service")),
@@ -48,12 +50,17 @@ struct BusPolicyTests {
         ]
     )
     func open(_ json: String, _ identity: AppManifest.Identity) throws {
-        let policy = try policy(json, .init(executable: "/usr/bin/till", user: 1001), identity)
-        guard case .everyone = policy else {
-            Issue.record("closed: \(policy)")
-            return
+        let personal = try configuration(#"{"sharedDeviceMode": false}"#)
+        for policy in [
+            try policy(json, .init(executable: "/usr/bin/till", user: 1001), identity),
+            try BusPolicy(.present(personal), [], names: Self.names), try BusPolicy(.missing, [], names: Self.names),
+        ] {
+            guard case .everyone = policy else {
+                Issue.record("closed: \(policy)")
+                continue
+            }
+            #expect(!policy.xml.contains("deny") && policy.xml.contains("<busconfig>"), "\(policy)")
         }
-        #expect(!policy.xml.contains("deny") && policy.xml.contains("<busconfig>"))
     }
 
     @Test(
@@ -93,23 +100,6 @@ struct BusPolicyTests {
             let opened = next.beside(badManifest: "a.json", former: former)
             #expect(opened == (.everyone("the user of a.json is not known"), open.xml))
         }
-    }
-
-    @Test("all users may call on a personal or unconfigured device")
-    func personal() throws {
-        let personal = try configuration(#"{"sharedDeviceMode": false}"#)
-        for content in [ManagedConfigurationFile.Content.missing, .present(personal)] {
-            guard case .everyone = try BusPolicy(content, [], names: Self.names) else {
-                Issue.record("closed: \(content)")
-                continue
-            }
-        }
-    }
-
-    @Test("a name is escaped in the policy")
-    func escapes() throws {
-        let policy = try policy("", .init(executable: "/usr/bin/orders", user: 1002))
-        #expect(policy.xml.contains(#"<policy user="a&lt;b&amp;&quot;\#u{301}c"><allow "#))
     }
 
     @Test("a failing user database gives no policy")

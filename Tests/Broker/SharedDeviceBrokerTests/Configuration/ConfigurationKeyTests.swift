@@ -74,17 +74,14 @@ struct ConfigurationKeyTests {
         }
     }
 
-    @Test("an absent key has its documented default")
+    @Test("an absent key has its default, and a plug-in's switch may be 0, 1 or a Boolean")
     func defaults() throws {
         let empty = try configuration("{}")
         #expect(empty == ManagedConfiguration() && DevicePolicy(empty, hasManyUsers: false) == DevicePolicy())
         #expect(empty.requiresEnrolment == nil && !empty.appLists.isExclusive)
         let shared = try configuration(#"{"sharedDeviceMode": true}"#)
         #expect(!DevicePolicy(shared, hasManyUsers: false).passwordSignIn)
-    }
-
-    @Test("a strict policy or a bus of many users requires enrolment by default")
-    func enrolment() throws {
+        // A strict policy or a bus of many users requires enrolment by default.
         for (text, alone, amongMany) in [
             (#"{"cleanupPolicy": "strict"}"#, true, true), (#"{"cleanupPolicy": "advisory"}"#, false, true),
             (#"{"cleanupPolicy": "strict", "requiresEnrolment": false}"#, false, false),
@@ -94,6 +91,10 @@ struct ConfigurationKeyTests {
             let required = [false, true].map { DevicePolicy(configuration, hasManyUsers: $0).requiresEnrolment }
             #expect(required == [alone, amongMany], "\(text)")
         }
+        let read = try ["0", "1", "false", "true"].map { text in
+            try configuration("{\"Enable_SSO_On_All_ManagedApps\": \(text)}").appLists.allowsAllManagedApps
+        }
+        #expect(read == [false, true, false, true])
     }
 
     @Test("the timeout is the longest wait of a sign-in, or an enforced policy's deadline")
@@ -115,14 +116,6 @@ struct ConfigurationKeyTests {
         }
         let contradiction = try configuration(#"{"cleanupPolicy": "enforced", "requiresEnrolment": false}"#)
         #expect(contradiction.warnings.contains { $0.key == "requiresEnrolment" })
-    }
-
-    @Test("a switch of Microsoft's plug-in accepts 0, 1 or a Boolean")
-    func switches() throws {
-        let read = try ["0", "1", "false", "true"].map { text in
-            try configuration("{\"Enable_SSO_On_All_ManagedApps\": \(text)}").appLists.allowsAllManagedApps
-        }
-        #expect(read == [false, true, false, true])
     }
 
     @Test("an end-session page must be https, or http on this machine")
@@ -165,7 +158,7 @@ struct ConfigurationWarningTests {
         #expect(try warnings("{\"sharedDeviceMode\": true, \(many)}").count == 20, "only the first twenty")
     }
 
-    @Test("a lock that cannot happen causes a warning")
+    @Test("a lock or a time limit that cannot work causes a warning")
     func idleLock() throws {
         let lock = #""sharedDeviceMode": true, "inactivityAction": "lock""#
         #expect(try warnings("{\(lock), \"inactivityTimeout\": 60}") == [])
@@ -178,17 +171,9 @@ struct ConfigurationWarningTests {
             try warnings(#"{"sharedDeviceMode": true, "lockedTime": 60}"#)
                 == [#""lockedTime" has no effect: no session is locked"#]
         )
-    }
-
-    @Test("a time without input that reports cannot keep up with causes a warning")
-    func shortTime() throws {
         for (seconds, count) in [(5, 1), (10, 1), (11, 0)] {
             #expect(try warnings("{\"sharedDeviceMode\": true, \"inactivityTimeout\": \(seconds)}").count == count)
         }
-    }
-
-    @Test("the meaning of the warning before the end names the times that a short limit shortens")
-    func shortWarnings() throws {
         let short = try configuration(#"{"signOutWarning": 60, "longestSession": 30, "inactivityTimeout": 120}"#)
         let text = short.meaning(of: .signOutWarning)
         #expect(text.contains("60 seconds before a session ends by itself (15 seconds by longestSession), to"))
