@@ -69,7 +69,7 @@ struct CleanupLedgerConnectionsTests {
         expect(.finished, in: ledger)
     }
 
-    @Test("a receipt from a process without the account does not settle other processes'")
+    @Test("a receipt of a process without the account settles no other one's, a waiver does")
     func stranger() {
         var ledger = ended(":1")
         finish(&ledger, on: ":9", expecting: .recorded)
@@ -77,6 +77,10 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.owed(by: "a", on: ":9").isEmpty, "the data on the disk is gone, and it has none in memory")
         #expect(ledger.owed(by: "a", on: ":1").map(\.epoch) == [2])
         finish(&ledger, on: ":1", expecting: .completed)
+        ledger = ended(":1", ":2")
+        let effect = ledger.report(.waived, of: 2, by: "a", on: nil, detail: "was removed", at: .at(20))
+        #expect(effect == .completed)
+        #expect(ledger.owed(by: "a", on: ":1").isEmpty)
     }
 
     // The process may have stored data after the other process's cleanup.
@@ -157,24 +161,13 @@ struct CleanupLedgerConnectionsTests {
         // One process that starts later can clean up for all of them.
         ledger.ask("a", on: ":4")
         finish(&ledger, on: ":4", mark: 2, expecting: .completed)
-    }
-
-    @Test("the end of a process in an open session keeps its app in the ledger")
-    func endInOpenSession() {
-        var ledger = CleanupLedger.withSession
+        // Nor does the end of a process in an open session.
+        ledger = CleanupLedger.withSession
         _ = ledger.hold(2, by: "a", on: ":1")
-        let ended = ledger.connectionEnded(":1", mark: 1)
-        #expect(ended.isEmpty)
+        let endedInSession = ledger.connectionEnded(":1", mark: 1)
+        #expect(endedInSession.isEmpty)
         ledger.end(2, at: .at(2))
         #expect(ledger.owed(by: "a").map(\.epoch) == [2])
-    }
-
-    @Test("an administrator's waiver settles the cleanup for all processes")
-    func waiver() {
-        var ledger = ended(":1", ":2")
-        let effect = ledger.report(.waived, of: 2, by: "a", on: nil, detail: "was removed", at: .at(20))
-        #expect(effect == .completed)
-        #expect(ledger.owed(by: "a", on: ":1").isEmpty)
     }
 
     @Test("each user of an app owes a separate cleanup")
@@ -206,7 +199,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":2", expecting: .completed)
     }
 
-    @Test("changed rows are written until a write with their latest change is on the disk")
+    @Test("changed rows, such as another process of an app, are written until saved")
     func unsaved() {
         var ledger = ended(":1")
         let rows: Set<CleanupLedger.Row> = [.session(2), .part(2, "a")]
@@ -217,11 +210,8 @@ struct CleanupLedgerConnectionsTests {
         #expect(Set(ledger.unsaved.offer()) == rows, "the write failed")
         ledger.unsaved.saved()
         #expect(ledger.unsaved.offer().isEmpty)
-    }
-
-    @Test("another process of an app is recorded once, before it gets the account")
-    func furtherProcess() {
-        var ledger = CleanupLedger.withSession
+        // Another process is recorded once, before it gets the account.
+        ledger = CleanupLedger.withSession
         let first = ledger.hold(2, by: "a", on: ":1")
         _ = ledger.unsaved.offer()
         ledger.unsaved.saved()

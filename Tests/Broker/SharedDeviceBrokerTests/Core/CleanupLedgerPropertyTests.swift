@@ -126,10 +126,7 @@ struct CleanupLedgerPropertyTests {
 
     private typealias Parts = [UInt64: [Participant: CleanupLedger.Part]]
 
-    private func write(
-        _ batch: Batch,
-        to stored: inout (sessions: [UInt64: CleanupLedger.Session], parts: Parts)
-    ) {
+    private func write(_ batch: Batch, to stored: inout (sessions: [UInt64: CleanupLedger.Session], parts: Parts)) {
         for (number, session) in batch.sessions {
             stored.sessions[number] = session
             // The store removes a session together with its parts.

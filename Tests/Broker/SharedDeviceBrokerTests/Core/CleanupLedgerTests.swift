@@ -68,7 +68,7 @@ struct CleanupLedgerTests {
 
     // MARK: Sessions
 
-    @Test("an app is listed once in an open session, and never in an ended or unknown one")
+    @Test("an app is listed once in an open session, and owes one cleanup after its end")
     func hold() {
         var ledger = CleanupLedger.withSession
         // The second call repeats the hold; the third names an unknown session.
@@ -78,11 +78,7 @@ struct CleanupLedgerTests {
         ledger.end(2, at: .at(1))
         let late = ledger.hold(2, by: "b", on: nil)
         #expect(inTime == [true, false, false] && !late && ledger.parts[2]?.keys.sorted() == ["a"])
-    }
-
-    @Test("the end of a session gives each of its apps a debt")
-    func end() {
-        let ledger = ended("b", "a")
+        ledger = ended("b", "a")
         #expect(ledger.openRounds.map(\.number) == [2])
         #expect([ledger.awaited, ledger.debtors, ledger.idle].allSatisfy { $0 == ["a", "b"] })
         #expect(ledger.owed(by: "a") == [OwedSession(epoch: 2, account: .ada)])
@@ -91,22 +87,14 @@ struct CleanupLedgerTests {
             CleanupReport.App(identifier: $0, user: 1000, progress: .owed, isRunning: $0 == "b")
         }
         #expect(report == CleanupReport(session: 2, endedAt: Moment.at(10).wall, outcome: .open, apps: apps))
-    }
-
-    @Test("a session that no app was told of completes at once and drops its account name")
-    func endWithoutApps() {
-        let ledger = ended()
-        #expect(ledger.report(of: 2)?.isComplete == true && ledger.sessions[2]?.account == nil)
-        #expect(ledger.openRounds.isEmpty)
-    }
-
-    @Test("ending a session twice, or an unknown session, changes nothing")
-    func endTwice() {
-        var ledger = ledger(.begun)
-        let before = ledger
-        ledger.end(2, at: .at(99))
-        ledger.end(77, at: .at(99))
-        #expect(ledger == before)
+        let unused = ended()
+        #expect(unused.report(of: 2)?.isComplete == true && unused.sessions[2]?.account == nil)
+        #expect(unused.openRounds.isEmpty, "no app was told of the session")
+        let begun = self.ledger(.begun)
+        var again = begun
+        again.end(2, at: .at(99))
+        again.end(77, at: .at(99))
+        #expect(again == begun, "one session has ended before, the other one is unknown")
     }
 
     // MARK: Steps
@@ -150,29 +138,7 @@ struct CleanupLedgerTests {
         #expect((part?.toldAt != nil) == (before != .owed || reported != .waived))
     }
 
-    @Test(
-        "a receipt says when its cleanup began: not before the app was told, and not after the receipt",
-        arguments: [(3, 17), (600, 11), (-5, 20)] as [(Double, Double)]
-    )
-    func beginning(took: Double, began: Double) {
-        var ledger = ended("a")
-        _ = ledger.tell("a", at: .at(11))
-        _ = ledger.report(.finished, of: 2, by: "a", on: nil, took: .seconds(took), detail: nil, at: .at(20))
-        #expect(ledger.parts[2]?["a"]?.begunAt == Moment.at(began).wall)
-    }
-
-    @Test(
-        "a repeated report, or a report of a state that only the broker sets, is ignored",
-        arguments: [(Progress.begun, Progress.begun), (.failed, .failed), (.begun, .owed), (.begun, .told)]
-    )
-    func noNews(before: Progress, reported: Progress) {
-        var ledger = ledger(before)
-        let unchanged = ledger
-        let effect = ledger.report(reported, of: 2, by: "a", on: nil, detail: nil, at: .at(20))
-        #expect(effect == .none && ledger == unchanged)
-    }
-
-    @Test("a report without a debt, or for an open or unknown session, changes nothing")
+    @Test("a repeated report, one without a debt and one of a broker's state change nothing")
     func reportWithoutDuty() {
         var ledger = ended("a")
         ledger.begin(4, account: .grace, at: .at(20))
@@ -181,6 +147,13 @@ struct CleanupLedgerTests {
         for (app, epoch) in [("stranger", 2), ("a", 4), ("a", 77)] as [(Participant, UInt64)] {
             let effect = ledger.report(.finished, of: epoch, by: app, on: nil, detail: nil, at: .at(21))
             #expect(effect == .none && ledger == before)
+        }
+        let pairs: [(Progress, Progress)] = [(.begun, .begun), (.failed, .failed), (.begun, .owed), (.begun, .told)]
+        for (progress, reported) in pairs {
+            var ledger = self.ledger(progress)
+            let unchanged = ledger
+            let effect = ledger.report(reported, of: 2, by: "a", on: nil, detail: nil, at: .at(20))
+            #expect(effect == .none && ledger == unchanged, "\(reported) after \(progress)")
         }
     }
 
@@ -215,7 +188,7 @@ struct CleanupLedgerTests {
     // MARK: Expiry
 
     // S19
-    @Test("a round expires by the monotonic clock, and its debts stay")
+    @Test("a round expires once, by the monotonic clock, and its debts stay")
     func expire() {
         for (uptime, jump, late) in [
             (19.9, 0, []), (20, 0, [2]), (500, 0, [2]), (19.9, 1000, []), (19.9, -1000, []), (20, -1000, [2]),
@@ -228,10 +201,6 @@ struct CleanupLedgerTests {
             #expect(ledger.sessions[2]?.outcome == (late.isEmpty ? .open : .expired), comment)
             #expect(ledger.owed(by: "a").map(\.account) == [.ada])
         }
-    }
-
-    @Test("only an open round expires, once, and the last receipt completes an expired one")
-    func expireTwice() {
         var ledger = CleanupLedger.withSession
         _ = ledger.hold(2, by: "a", on: nil)
         expect([], of: ledger.expire(timeout: .zero, at: .at(9)), "the session has not ended")
@@ -264,7 +233,8 @@ struct CleanupLedgerTests {
         if new.isSettled == false { #expect(progress(ledger, "new") == new) }
     }
 
-    @Test("pruning removes the oldest complete rounds and keeps unfinished ones")
+    // S14
+    @Test("pruning removes old complete rounds and names, and keeps cleanups owed")
     func prune() {
         var ledger = CleanupLedger()
         for epoch: UInt64 in 1...6 {
@@ -276,6 +246,20 @@ struct CleanupLedgerTests {
         ledger.begin(7, account: .grace, at: .at(3))
         ledger.prune(keeping: 2, namesSince: .distantPast)
         #expect(ledger.sessions.keys.sorted() == [2, 5, 6, 7] && ledger.parts.keys.sorted() == [2, 5, 6])
+        ledger = ended("a")
+        ledger.begin(4, account: .grace, at: .at(20))
+        ledger.prune(keeping: 100, namesSince: Moment.at(10).wall)
+        #expect(ledger.owed(by: "a").map(\.account) == [.ada])
+        ledger.prune(keeping: 100, namesSince: Moment.at(11).wall)
+        #expect(ledger.sessions[2]?.account == nil)
+        let owed = ledger.owed(by: "a")
+        #expect(owed.map(\.account?.identifier) == ["forgotten.2"])
+        // An app that was not running in the session, such as an adapter, has no record of it. It must not send a
+        // receipt for a cleanup that it has not done.
+        var record = SessionRecord()
+        record.reconcile(owed: owed)
+        #expect(record.mayHoldData.map(\.epoch) == [2] && record.receiptsDue.isEmpty)
+        #expect(ledger.sessions[4]?.account == .grace, "an open session keeps its name")
     }
 
     @Test("unfinished rounds are folded into later ones of the same account")
@@ -299,11 +283,8 @@ struct CleanupLedgerTests {
         #expect(ledger.unfinished == [91])
         _ = ledger.report(.finished, of: 91, by: "b", on: "b1", detail: nil, at: .at(2))
         #expect(ledger.unfinished.isEmpty)
-    }
-
-    @Test("an earlier receipt for a round does not cover debts folded into it later")
-    func foldedAfterReceipt() {
-        var ledger = CleanupLedger()
+        // An earlier receipt for a round does not cover debts that are folded into it later.
+        ledger = CleanupLedger()
         for (epoch, connection): (UInt64, String) in [(1, "d"), (2, "c")] {
             ledger.begin(epoch, account: .ada, at: .at(0))
             _ = ledger.hold(epoch, by: "a", on: connection)
@@ -320,27 +301,15 @@ struct CleanupLedgerTests {
         #expect(ledger.owed(by: "a").isEmpty)
     }
 
-    // S14
-    @Test("pruning erases the name of an old account but keeps the cleanup owed")
-    func pruneNames() {
-        var ledger = ended("a")
-        ledger.begin(4, account: .grace, at: .at(20))
-        ledger.prune(keeping: 100, namesSince: Moment.at(10).wall)
-        #expect(ledger.owed(by: "a").map(\.account) == [.ada])
-        ledger.prune(keeping: 100, namesSince: Moment.at(11).wall)
-        #expect(ledger.sessions[2]?.account == nil)
-        let owed = ledger.owed(by: "a")
-        #expect(owed.map(\.account?.identifier) == ["forgotten.2"])
-        // An app that was not running in the session, such as an adapter, has no record of it. It must not send a
-        // receipt for a cleanup that it has not done.
-        var record = SessionRecord()
-        record.reconcile(owed: owed)
-        #expect(record.mayHoldData.map(\.epoch) == [2] && record.receiptsDue.isEmpty)
-        #expect(ledger.sessions[4]?.account == .grace, "an open session keeps its name")
-    }
-
-    @Test("times in a report are never negative when the clock was set back")
+    @Test("a receipt says when its cleanup began, between the notice and the receipt")
     func clockSetBack() {
+        for (took, began) in [(3, 17), (600, 11), (-5, 20)] as [(Double, Double)] {
+            var ledger = ended("a")
+            _ = ledger.tell("a", at: .at(11))
+            _ = ledger.report(.finished, of: 2, by: "a", on: nil, took: .seconds(took), detail: nil, at: .at(20))
+            #expect(ledger.parts[2]?["a"]?.begunAt == Moment.at(began).wall, "it took \(took) s")
+        }
+        // If the clock was set back, times in a report are not negative.
         var ledger = ended("a")
         _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(-100))
         #expect(ledger.report(of: 2)?.apps.first?.finishedAfter == 0)

@@ -48,18 +48,6 @@ struct CleanupRoundTests {
         #expect(entries.map(\.session) == sessions && entries.allSatisfy { $0.detail == "was removed" })
     }
 
-    @Test("a repeated or unneeded receipt is accepted and changes nothing")
-    func receiptTwice() throws {
-        let session = try adaWasHere()
-        for _ in 0..<3 { try device.report(.finished, of: session, by: a) }
-        try device.report(.finished, of: 999, by: a)
-        try device.report(.finished, of: session, by: device.app("stranger"))
-        device.advance(by: .seconds(1))
-        #expect(device.disk.entries(.finished).count == 1)
-        let apps = try device.round(session, by: a)?.apps.map(\.identifier)
-        #expect(apps == [VirtualDevice.key("a"), VirtualDevice.key("desk")])
-    }
-
     @Test("a report that a cleanup has begun is confirmed before it is committed")
     func begun() throws {
         let session = try adaWasHere()
@@ -116,7 +104,7 @@ struct CleanupRoundTests {
         device.expectAnnouncements(last)
     }
 
-    @Test("a process whose cleanup is owed again after another one's end is reminded")
+    @Test("the end of another process causes a new reminder and delays none")
     func reminderAfterAnothersEnd() throws {
         let other = device.app("a")
         let session = try adaWasHere([other])
@@ -133,20 +121,17 @@ struct CleanupRoundTests {
         #expect(device.announcements > last)
         try device.report(.finished, of: session, by: a)
         #expect(try device.round(session, by: desk)?.isComplete == true)
-    }
-
-    @Test("an app whose processes keep ending does not delay the other apps' reminders")
-    func reminderIsNotPutOff() throws {
+        // The ends of processes do not put a reminder off.
         let others = (0..<4).map { _ in device.app("a") }
-        let session = try adaWasHere(others)
-        try device.report(.finished, of: session, by: desk)
-        let announced = device.announcements
+        let second = try adaWasHere(others)
+        try device.report(.finished, of: second, by: desk)
+        let count = device.announcements
         for other in others {
             try device.finish(a)
             device.quit(other)
             device.advance(by: .seconds(1.5))
         }
-        #expect(device.announcements >= announced + 2)
+        #expect(device.announcements >= count + 2)
     }
 
     @Test("an uncounted receipt is refused, and the app learns of its debt when it asks")
@@ -203,14 +188,18 @@ struct CleanupRoundTests {
         #expect(try device.ask(desk, round(999)).isEmpty)
     }
 
-    @Test("the log has each step once and in order")
+    @Test("the log has each step once and in order, also after repeated receipts")
     func log() throws {
         let session = try adaWasHere()
         try device.finish(desk)
         try device.report(.begun, of: session, by: a)
         try device.report(.failed, of: session, by: a, detail: "disk")
-        try device.report(.finished, of: session, by: a)
+        for _ in 0..<3 { try device.report(.finished, of: session, by: a) }
+        try device.report(.finished, of: 999, by: a)
+        try device.report(.finished, of: session, by: device.app("stranger"))
         device.advance(by: .seconds(1))
+        let apps = try device.round(session, by: a)?.apps.map(\.identifier)
+        #expect(apps == [VirtualDevice.key("a"), VirtualDevice.key("desk")])
         let expected: [AuditEntry.Event] = [
             .signedIn, .held, .announced, .held, .signedOut, .told, .finished, .begun, .failed, .finished, .completed,
         ]
@@ -218,8 +207,17 @@ struct CleanupRoundTests {
         #expect(device.journal.count == device.disk.log.count)
     }
 
-    @Test("an app that is no longer eligible can still settle its debt, and sees no account")
+    @Test("an app that gets a manifest, or is no longer eligible, keeps its debt")
     func debtorOfOldRules() throws {
+        let early = device.app("org.example.app")
+        let earlier = try device.signIn("ada", by: early)
+        try device.signOut(by: early)
+        device.use(AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app")))
+        try device.expectOwed([earlier], by: early)
+        #expect(try device.round(earlier, by: early)?.apps.map(\.identifier) == ["org.example.app"])
+        try device.report(.finished, of: earlier, by: early)
+        #expect(device.disk.parts[earlier]?.keys.map(\.app) == ["org.example.app"])
+        // An app that is no longer eligible sees no account.
         let session = try adaWasHere()
         device.use(AppManifest(identifier: "org.example.new", identity: .init(executable: "/usr/bin/new")))
         device.configure { $0.requiresEnrolment = true }
@@ -231,17 +229,5 @@ struct CleanupRoundTests {
         try device.report(.finished, of: session, by: a)
         device.expectPart("a", of: session, .finished)
         device.expectRefused(device.send(a, .currentAccount), code: .appNotEligible)
-    }
-
-    @Test("an app that gets a manifest keeps its debt")
-    func newManifest() throws {
-        let early = device.app("org.example.app")
-        let session = try device.signIn("ada", by: early)
-        try device.signOut(by: early)
-        device.use(AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app")))
-        try device.expectOwed([session], by: early)
-        #expect(try device.round(session, by: early)?.apps.map(\.identifier) == ["org.example.app"])
-        try device.report(.finished, of: session, by: early)
-        #expect(device.disk.parts[session]?.keys.map(\.app) == ["org.example.app"])
     }
 }
