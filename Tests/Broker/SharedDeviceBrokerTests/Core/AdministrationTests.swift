@@ -97,6 +97,14 @@ struct AdministrationTests {
         for request in theirs + [reading] { device.expectRefused(request, .notPermitted) }
         device.letProviderAnswer()
         for request in others { #expect(device.refusal(request) == nil) }
+        // A sign-out gets its response all the same.
+        device.configure { $0.operators = [1001] }
+        try device.signIn("ada", by: device.app("a"))
+        device.diskMode = .holds
+        let request = device.send(desk, Self.signOut)
+        device.configure { $0.operators = [] }
+        device.resumeDisk()
+        _ = try device.answer(request)
     }
 
     @Test("a change of the operators' group takes effect within a minute")
@@ -122,18 +130,7 @@ struct AdministrationTests {
         _ = try device.answer(waiting)
     }
 
-    @Test("a sign-out gets its response even if its operator has lost the role meanwhile")
-    func formerOperatorsSignOut() throws {
-        device.configure { $0.operators = [1001] }
-        try device.signIn("ada", by: device.app("a"))
-        device.diskMode = .holds
-        let request = device.send(desk, Self.signOut)
-        device.configure { $0.operators = [] }
-        device.resumeDisk()
-        _ = try device.answer(request)
-    }
-
-    @Test("a polkit permission covers one action, and root needs no polkit check")
+    @Test("a polkit permission covers one action, root needs none, and checks are limited")
     func polkit() throws {
         device.permitted = [.waive]
         try device.ask(desk, Self.waiver)
@@ -146,15 +143,13 @@ struct AdministrationTests {
         #expect(device.polkitQuestions.map(\.1) == [false, false, false, false, true])
         for call in [Self.status, Self.waiver, log()] { try device.ask(root, call) }
         #expect(device.polkitQuestions.count == 5)
-    }
-
-    @Test("each user's polkit checks are limited, and a disconnected caller's are dropped")
-    func polkitThatHangs() throws {
+        // A user has a limited number of checks, and those of a caller that disconnects are dropped.
         try device.signIn("ada", by: device.app("a"))
         device.holdsProvider = true
+        let before = device.polkitQuestions.count
         device.permitted = [.signOut, .status]
         let requests = (0..<100).map { _ in device.send(desk, Self.signOut) }
-        #expect(device.polkitQuestions.count == Administration.requestsOfUser)
+        #expect(device.polkitQuestions.count == before + Administration.requestsOfUser)
         device.expectRefused(try #require(requests.last), .tooManyQuestions)
         device.quit(desk)
         device.expectRefused(requests[0], .requestAbandoned)
@@ -207,10 +202,8 @@ struct AdministrationTests {
         device.expectUnanswered(second)
         device.advance(by: .seconds(2))
         #expect(try device.answer(second)["revision"]?.unsignedValue == known)
-    }
-
-    @Test("cancelling a sign-in during its write moves the epoch and ends status polls")
-    func cancelledSignIn() throws {
+        // A sign-in that is cancelled during its write is a change, too.
+        try device.signOut(by: desk)
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         device.send(desk, VirtualDevice.signIn("ada", label: "x"))
@@ -239,7 +232,7 @@ struct AdministrationTests {
         #expect(!all.contains { "\($0)".contains("ada") })
     }
 
-    @Test("a log request waits for committed entries or for its patience")
+    @Test("a log request waits for entries or for its patience, and misses no entry")
     func logPoll() throws {
         device.advance(by: .seconds(1))
         let last = Int64(device.disk.log.count)
@@ -251,14 +244,11 @@ struct AdministrationTests {
         let second = device.send(root, log(after: Int64(device.disk.log.count), patience: .seconds(50)))
         device.advance(by: .seconds(51))
         #expect(entries(try device.answer(second)).isEmpty)
-    }
-
-    @Test("entries written while the log is being read are not missed")
-    func writtenMeanwhile() throws {
+        // Entries that are written while the log is being read.
+        try device.signOut(by: desk)
         device.advance(by: .seconds(1))
-        let last = Int64(device.disk.log.count)
         device.holdsProvider = true
-        let request = device.send(root, log(after: last, patience: .seconds(50)))
+        let request = device.send(root, log(after: Int64(device.disk.log.count), patience: .seconds(50)))
         device.holdsProvider = false
         try device.signIn("ada", by: desk)
         device.advance(by: .seconds(1))

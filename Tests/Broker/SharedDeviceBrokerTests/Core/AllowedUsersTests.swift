@@ -23,7 +23,7 @@ struct AllowedUsersTests {
         device.configure { $0.allowedUsers = AllowedUsers(users: users, groups: groups) }
     }
 
-    @Test("a user is refused only after the right password, and leaves no session in the log")
+    @Test("a user is refused only after the right password, and another one may sign in")
     func refused() throws {
         let wrong = device.send(desk, VirtualDevice.signIn("eve", password: "wrong"))
         device.expectRefused(wrong, code: .authenticationFailed)
@@ -31,22 +31,13 @@ struct AllowedUsersTests {
         device.expectSignedOutOnDisk()
         #expect(device.journal.allSatisfy { $0.event != .signedIn })
         #expect(device.state.ledger.sessions.isEmpty)
-    }
-
-    @Test("a user is allowed by name in any case, or by a group", arguments: ["ada", "grace"])
-    func allowed(name: String) throws {
-        try device.signIn(name, by: desk)
-        device.expectPerson(name)
-    }
-
-    @Test("after a refusal another user may sign in at the same prompt")
-    func prompt() throws {
+        // The name is allowed in any case.
         let name = try device.begin(by: desk)
         device.expectRefused(device.complete(name, "eve", by: desk), .userNotAllowed())
         try device.expectAnswer(device.complete(name, by: desk), "username", .string("ada"))
     }
 
-    @Test("a configuration that no longer allows the user signs out, and the apps have to clean up")
+    @Test("a configuration that no longer allows the user signs out, also after a restart")
     func configuration() throws {
         let session = try device.signIn("grace", by: desk)
         allow(groups: ["nurses", "doctors"])
@@ -55,10 +46,8 @@ struct AllowedUsersTests {
         device.expectSignedOutOnDisk()
         #expect(device.signOutCauses.last?.contains("allowedUsers") == true)
         try device.expectOwed([session], by: desk)
-    }
-
-    @Test("the groups of the sign-in count after a restart of the broker, too")
-    func restart() throws {
+        // The groups of the sign-in are stored.
+        allow(groups: ["nurses"])
         try device.signIn("grace", by: desk)
         device.groups = [:]
         device.restart()
@@ -67,7 +56,7 @@ struct AllowedUsersTests {
         device.expectSignedOut()
     }
 
-    @Test("a configuration that no longer allows the user stops a sign-in that is being written")
+    @Test("a configuration that no longer allows the user stops a sign-in's write")
     func writing() {
         device.diskMode = .holds
         let request = device.send(desk, VirtualDevice.signIn("grace"))
@@ -78,7 +67,7 @@ struct AllowedUsersTests {
     }
 
     @Test(
-        "names of Linux users are compared byte by byte, other names as a directory does, and groups byte by byte",
+        "Linux users' names and groups are compared by bytes, others as a directory does",
         arguments: [
             ("uid-1000.t", "Ada", [], AllowedUsers(users: ["ada"]), false),
             ("uid-1000.t", "ada", [], AllowedUsers(users: ["ada"]), true),
@@ -108,9 +97,7 @@ struct AllowedUsersTests {
 
     @Test(
         "groups that the provider does not give let no user in, and its session is ended",
-        arguments: [
-            PersonGroups.unknown(.elsewhere), .unknown(.malformed), .none,
-        ]
+        arguments: [PersonGroups.unknown(.elsewhere), .unknown(.malformed), .none]
     )
     func unknownGroups(groups: PersonGroups) throws {
         try device.useOrganisation()
@@ -127,21 +114,9 @@ struct AllowedUsersTests {
         device.expectPerson("ada")
     }
 
-    @Test("a user who authenticates again without the group is refused and signed out")
-    func lostGroup() throws {
-        let session = try signInByGroup()
-        try device.demandPerson()
-        device.provider.groups = .known(["guests"])
-        device.expectRefused(device.sendPage(try device.beginPage(), "ada"), .userNotAllowed(.known(["guests"])))
-        device.expectSignedOutOnDisk()
-        #expect(device.signOutCauses.last?.contains("allowedUsers") == true)
-        device.expectEnds(of: ["ada", "ada"])
-        try device.expectOwed([session], by: device.till)
-    }
-
-    @Test("the groups of the latest authentication are stored")
+    @Test("the groups of the latest authentication are stored and decide")
     func newGroups() throws {
-        _ = try signInByGroup()
+        let session = try signInByGroup()
         try device.demandPerson()
         device.provider.groups = .known(["nurses", "doctors"])
         let request = device.sendPage(try device.beginPage(), "ada")
@@ -149,8 +124,14 @@ struct AllowedUsersTests {
         device.restart()
         allow(groups: ["doctors"])
         device.expectPerson("ada")
-        allow(groups: ["guests"])
-        device.expectSignedOut()
+        for app in [device.prompt, device.identityService, device.till] { device.reconnect(app) }
+        try device.demandPerson()
+        device.provider.groups = .known(["guests"])
+        device.expectRefused(device.sendPage(try device.beginPage(), "ada"), .userNotAllowed(.known(["guests"])))
+        device.expectSignedOutOnDisk()
+        #expect(device.signOutCauses.last?.contains("allowedUsers") == true)
+        device.expectEnds(of: ["ada", "ada"])
+        try device.expectOwed([session], by: device.till)
     }
 }
 
@@ -169,7 +150,7 @@ struct AppUsersTests {
 
     private func useWard(for allowed: AllowedUsers?) { device.use(.app("org.example.ward", allowed: allowed)) }
 
-    @Test("to an app that is not for the user, the device looks as if no account were signed in")
+    @Test("to an app that is not for the user, the device looks signed out")
     func looksSignedOut() throws {
         let before = try device.ask(ward, .currentAccount)
         let session = try device.signIn("ada", by: desk)
@@ -183,9 +164,13 @@ struct AppUsersTests {
         try device.signOut(by: desk)
         try device.expectOwed([], by: ward)
         #expect(try device.round(session, by: desk)?.apps.map(\.identifier) == [VirtualDevice.key("org.example.desk")])
+        // A group at the sign-in opens the app.
+        device.groups = ["ada": ["doctors"]]
+        try device.signIn("ada", by: desk)
+        try device.expectAccount("ada", for: ward)
     }
 
-    @Test("an app for the user gets the account, and owes its cleanup also while another user is signed in")
+    @Test("an app for the user gets the account, and owes its cleanup in later sessions")
     func owes() throws {
         let session = try device.signIn("grace", by: ward)
         try device.expectAccount("grace", for: ward)
@@ -199,16 +184,12 @@ struct AppUsersTests {
         try device.expectAccount(nil, for: ward)
     }
 
-    @Test("an app cannot sign in a user whom it is not for, and is not told the name")
+    @Test("neither an app nor its prompt signs in a user whom the app is not for")
     func signsIn() throws {
         device.expectRefused(device.send(ward, VirtualDevice.signIn("ada")), .appNotForUser)
         device.expectRefused(device.complete(try device.begin(by: ward), by: ward), .appNotForUser)
         device.expectSignedOutOnDisk()
         #expect(!Refusal.appNotForUser.description.contains("ada"))
-    }
-
-    @Test("a prompt that an app has started refuses a user whom the app is not for")
-    func signsInAtPrompt() throws {
         var wish = Request.PromptWish()
         wish.app = "org.example.ward"
         device.expectRefused(device.complete(try device.begin(wish)), .appNotForUser)
@@ -219,7 +200,7 @@ struct AppUsersTests {
         device.expectRefused(device.send(device.prompt, .beginSignIn(wish)), code: .accountAlreadySignedIn)
     }
 
-    @Test("a manifest that takes the app from the user stops a sign-in at its prompt that is being written")
+    @Test("a manifest that takes the app away stops its sign-in and its token in flight")
     func promptUnderWay() throws {
         useWard(for: nil)
         var wish = Request.PromptWish()
@@ -231,66 +212,45 @@ struct AppUsersTests {
         device.expectRefused(request, .appNotForUser)
         device.resumeDisk()
         device.expectSignedOut()
-    }
-
-    @Test("a group at the sign-in opens an app")
-    func group() throws {
-        device.groups = ["ada": ["doctors"]]
-        try device.signIn("ada", by: desk)
-        try device.expectAccount("ada", for: ward)
-    }
-
-    @Test("a manifest that takes the app from the user signs out, and the app has to clean up")
-    func lostByManifest() throws {
-        let session = try device.signIn("grace", by: desk)
-        try device.expectAccount("grace", for: ward)
-        useWard(for: AllowedUsers(users: ["ada"]))
-        device.expectSignedOutOnDisk()
-        #expect(device.signOutCauses.last?.contains("org.example.ward is not for the user any more") == true)
-        try device.expectOwed([session], by: ward)
-    }
-
-    @Test("a manifest that takes away an app without the account does not sign out")
-    func neverHeld() throws {
-        try device.signIn("grace", by: desk)
-        useWard(for: AllowedUsers(users: ["ada"]))
-        device.expectSignedIn()
-        try device.expectAccount(nil, for: ward)
-    }
-
-    @Test("an app that a new manifest opens for the user is told to ask, and gets the account")
-    func gained() throws {
-        try device.signIn("ada", by: desk)
-        try device.expectAccount(nil, for: ward)
-        let before = device.announcements
-        useWard(for: nil)
-        device.expectAnnouncements(before + 1)
-        try device.expectAccount("ada", for: ward)
-    }
-
-    @Test("a token that the directory issues after the app was taken away is not handed out")
-    func tokenUnderWay() throws {
+        // A token that the directory issues afterwards is not handed out, and the session goes on.
         try device.signIn("grace", by: desk)
         device.holdsProvider = true
-        let request = device.send(ward, device.acquireToken(for: "grace", []))
+        let token = device.send(ward, device.acquireToken(for: "grace", []))
         useWard(for: AllowedUsers(users: ["ada"]))
         device.letProviderAnswer()
-        device.expectRefused(request, .noCurrentAccount)
+        device.expectRefused(token, .noCurrentAccount)
         device.expectSignedIn()
     }
 
-    @Test("an app whose manifest comes after the account is bound by it")
-    func lateManifest() throws {
-        device.use()
+    @Test("a manifest that takes the app from the user signs out, and the app cleans up", arguments: [false, true])
+    func lostByManifest(isFirst: Bool) throws {
+        // The first manifest of the app comes after the account.
+        if isFirst { device.use() } else { useWard(for: AllowedUsers(users: ["ada"])) }
         let session = try device.signIn("ada", by: desk)
         try device.expectAccount("ada", for: ward)
         useWard(for: AllowedUsers(users: ["grace"]))
+        if !isFirst {
+            device.expectSignedOutOnDisk()
+            #expect(device.signOutCauses.last?.contains("org.example.ward is not for the user any more") == true)
+        }
         let answer = try device.session(for: ward)
         #expect(answer.session.account == nil && answer.owed.map(\.epoch) == [session])
         device.expectSignedOutOnDisk()
     }
 
-    @Test("an app that is not for the user can neither begin nor continue the user's reauthentication")
+    @Test("a manifest may take an app without the account away and give it back")
+    func neverHeld() throws {
+        try device.signIn("grace", by: desk)
+        useWard(for: AllowedUsers(users: ["ada"]))
+        device.expectSignedIn()
+        try device.expectAccount(nil, for: ward)
+        let before = device.announcements
+        useWard(for: nil)
+        device.expectAnnouncements(before + 1)
+        try device.expectAccount("grace", for: ward)
+    }
+
+    @Test("an app that is not for the user neither begins nor continues a reauthentication")
     func reauthentication() throws {
         try device.useOrganisation()
         useWard(for: AllowedUsers(users: ["ada"]))
@@ -305,25 +265,11 @@ struct AppUsersTests {
         device.expectSignedIn()
     }
 
-    @Test("a user who authenticates again without the group of an open app is signed out")
-    func lostByGroup() throws {
-        try device.useOrganisation()
-        useWard(for: AllowedUsers(groups: ["doctors"]))
-        device.provider.groups = .known(["doctors"])
-        let session = try device.signInAtProvider()
-        try device.expectAccount("ada", for: ward)
-        try device.demandPerson()
-        device.provider.groups = .none
-        device.expectRefused(device.sendPage(try device.beginPage(), "ada"), .appNotForUser)
-        device.expectSignedOutOnDisk()
-        try device.expectOwed([session], by: ward)
-    }
-
-    @Test("a user who authenticates again with a new group gets the group's apps in the same session")
+    @Test("a user who authenticates again gains and loses the apps of groups")
     func gainedByGroup() throws {
         try device.useOrganisation()
         useWard(for: AllowedUsers(groups: ["doctors"]))
-        try device.signInAtProvider()
+        let session = try device.signInAtProvider()
         try device.expectAccount(nil, for: ward)
         try device.demandPerson()
         device.provider.groups = .known(["doctors"])
@@ -331,5 +277,11 @@ struct AppUsersTests {
         try device.expectAnswer(device.sendPage(try device.beginPage(), "ada"), "username", .string("ada"))
         #expect(device.announcements > before)
         try device.expectAccount("ada", for: ward)
+        // Without the group the user is signed out, because the app is open.
+        try device.demandPerson()
+        device.provider.groups = .none
+        device.expectRefused(device.sendPage(try device.beginPage(), "ada"), .appNotForUser)
+        device.expectSignedOutOnDisk()
+        try device.expectOwed([session], by: ward)
     }
 }

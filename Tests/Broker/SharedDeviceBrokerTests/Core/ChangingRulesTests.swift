@@ -44,15 +44,32 @@ struct ChangingRulesTests {
         return request
     }
 
-    @Test("a policy that becomes strict during a sign-in's write enforces pending cleanups")
-    func policyBecomesStrict() throws {
-        try device.signIn("ada", by: desk)
-        try device.signOut(by: desk)
-        let request = sendToSlowDisk(VirtualDevice.signIn("grace"), by: other) {
-            device.configure { $0.cleanup = .strict }
+    @Test("a sign-in is refused if a change during its write forbids it")
+    func forbidden() throws {
+        let changes: [(person: String, SharedDeviceError.Code, change: (Self) -> Void)] = [
+            ("grace", .cleanupPending, { test in test.device.configure { $0.cleanup = .strict } }),
+            ("grace", .appNotEligible, { test in test.device.configure { $0.lists.blocked = ["other"] } }),
+            ("grace@fabrikam", .tenantMismatch, { test in test.device.configure { $0.tenantIdentifier = "contoso" } }),
+            // The jump of the clock ends the new session at its start.
+            ("grace", .noCurrentAccount, { test in test.device.setClock(forwardBy: 86_400) }),
+        ]
+        for (person, code, change) in changes {
+            let test = Self()
+            test.device.configure { $0.schedule.inactivity = .seconds(900) }
+            try test.device.signIn("ada", by: test.desk)
+            try test.device.signOut(by: test.desk)
+            let request = test.sendToSlowDisk(VirtualDevice.signIn(person), by: test.other) { change(test) }
+            test.device.expectRefused(request, code: code)
+            test.device.expectSignedOutOnDisk()
         }
-        device.expectRefused(request, code: .cleanupPending)
-        device.expectSignedOut()
+    }
+
+    @Test("a pending request of an app that a new configuration blocks is refused")
+    func appIsKeptOut() throws {
+        try device.signIn("ada", by: desk)
+        let request = sendToSlowDisk(.currentAccount, by: other) { device.configure { $0.lists.blocked = ["other"] } }
+        device.expectRefused(request, code: .appNotEligible)
+        device.expectPerson("ada")
     }
 
     @Test("a policy that becomes strict during a token request refuses an app in debt")
@@ -99,34 +116,5 @@ struct ChangingRulesTests {
         }
         device.expectRefused(request, .noJoinByPage)
         #expect(device.state.membership == nil)
-    }
-
-    @Test("a pending request of an app that a new configuration blocks is refused", arguments: ["ada", nil])
-    func appIsKeptOut(person: String?) throws {
-        if let person { try device.signIn(person, by: desk) }
-        let call = person == nil ? VirtualDevice.signIn("grace") : .currentAccount
-        let request = sendToSlowDisk(call, by: other) { device.configure { $0.lists.blocked = ["other"] } }
-        device.expectRefused(request, code: .appNotEligible)
-        device.expectPerson(person)
-    }
-
-    @Test("a tenant configured during a sign-in's write refuses another tenant's user")
-    func anotherTenant() {
-        device.advance(by: .seconds(1))
-        let request = sendToSlowDisk(VirtualDevice.signIn("ada@fabrikam"), by: desk) {
-            device.configure { $0.tenantIdentifier = "contoso" }
-        }
-        device.expectRefused(request, .tenantMismatch)
-        device.expectSignedOutOnDisk()
-    }
-
-    @Test("a session that a clock jump ends at its start gives out no account")
-    func clockJumps() throws {
-        device.configure { $0.schedule.inactivity = .seconds(900) }
-        try device.signIn("ada", by: desk)
-        try device.signOut(by: desk)
-        let request = sendToSlowDisk(VirtualDevice.signIn("grace"), by: desk) { device.setClock(forwardBy: 86_400) }
-        device.expectSignedOut()
-        device.expectRefused(request, code: .noCurrentAccount)
     }
 }

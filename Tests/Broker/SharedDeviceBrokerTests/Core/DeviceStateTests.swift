@@ -31,12 +31,23 @@ struct DeviceStateTests {
         refusal { () throws(Refusal) in try state.signingOut(identifier, session: session) }
     }
 
-    @Test("a sign-in is accepted on an idle shared device only")
+    @Test("a sign-in needs an idle shared device, joined if required, and the tenant's user")
     func signIn() throws {
         #expect(try idle.signingIn(.ada, rules) == DeviceState(mode: .shared, account: .ada, epoch: 8))
         let refusals = [signIn(.grace, in: active), signIn(.ada, in: active), signIn(.ada, in: personal)]
         let expected: [Refusal?] = [.accountAlreadySignedIn, .accountAlreadySignedIn, .notSharedDevice]
         #expect(refusals == expected)
+        let rules = [SignInRules(requiresJoin: true), SignInRules(requiresJoin: true, isJoined: true), SignInRules()]
+        let joined: [Refusal?] = [.deviceNotJoined, nil, nil]
+        #expect(rules.map { signIn(.ada, in: idle, $0) } == joined)
+        #expect(Refusal.deviceNotJoined.code.description == "workplace_join_required")
+        // E19
+        let other = SignInRules(isJoined: true, tenantIdentifier: "contoso")
+        let own = SignInRules(tenantIdentifier: Account.ada.tenantIdentifier.uppercased())
+        let stranger = Account(identifier: "ada", username: "ada")
+        let byTenant = [signIn(.ada, in: idle, other), signIn(.ada, in: idle, own), signIn(stranger, in: idle, own)]
+        let tenants: [Refusal?] = [.tenantMismatch, nil, .tenantMismatch]
+        #expect(byTenant == tenants, "tenants ignore case")
     }
 
     @Test("a sign-out may name the current account, in any case, its session or nothing")
@@ -56,35 +67,11 @@ struct DeviceStateTests {
         #expect(refusals == expected)
     }
 
-    @Test("a change of the mode signs out, and an equal mode changes nothing")
+    @Test("a change of the mode or the rules signs out in one step, unless allowed")
     func modes() {
         #expect(active.under(.personal, rules) == DeviceState(mode: .personal, account: nil, epoch: 8))
         #expect(personal.under(.shared, rules) == DeviceState(mode: .shared, account: nil, epoch: 8))
         #expect(active.under(.shared, rules) == nil && personal.under(.personal, rules) == nil)
-    }
-
-    @Test("a sign-in is refused until the device is joined, if joining is required")
-    func joinRequired() {
-        let rules = [SignInRules(requiresJoin: true), SignInRules(requiresJoin: true, isJoined: true), SignInRules()]
-        let expected: [Refusal?] = [.deviceNotJoined, nil, nil]
-        #expect(rules.map { signIn(.ada, in: idle, $0) } == expected)
-        #expect(Refusal.deviceNotJoined.code.description == "workplace_join_required")
-    }
-
-    // E19
-    @Test("users of another tenant are refused, and tenants ignore case")
-    func tenants() {
-        let other = SignInRules(isJoined: true, tenantIdentifier: "contoso")
-        let own = SignInRules(tenantIdentifier: Account.ada.tenantIdentifier.uppercased())
-        let stranger = Account(identifier: "ada", username: "ada")
-        let refusals = [signIn(.ada, in: idle, other), signIn(.ada, in: idle, own), signIn(stranger, in: idle, own)]
-        let expected: [Refusal?] = [.tenantMismatch, nil, .tenantMismatch]
-        #expect(refusals == expected)
-    }
-
-    @Test("new rules sign out the account in one step unless they allow it")
-    func rulesChanged() {
-        #expect(active.under(.shared, SignInRules()) == nil)
         #expect(idle.under(.shared, SignInRules(requiresJoin: true)) == nil)
         for rules in [SignInRules(requiresJoin: true), SignInRules(tenantIdentifier: "contoso")] {
             #expect(active.under(.shared, rules) == DeviceState(mode: .shared, account: nil, epoch: 8))
@@ -109,7 +96,7 @@ struct DeviceStateTests {
         }
     }
 
-    @Test("a refusal offers a remedy and names no person")
+    @Test("a refusal offers a remedy, names no person, and gives apps short names")
     func refusalTexts() {
         let refusals: [Refusal] = [
             .noCurrentAccount, .currentAccountMismatch, .accountAlreadySignedIn, .signInUnderWay, .notSharedDevice,
@@ -121,10 +108,6 @@ struct DeviceStateTests {
         for refusal in refusals {
             #expect(refusal.description.contains(";") && !refusal.description.contains("ada"), "\(refusal)")
         }
-    }
-
-    @Test("a refusal calls apps by the short names of the administrator's commands")
-    func refusedFor() {
         let keys = ["org.example.notes (/usr/bin/notes, uid 1000)", "org.example.till"]
         let text = Refusal.cleanupPending(keys).description
         #expect(text.contains("is not yet gone from notes, till; "), "\(text)")
@@ -147,32 +130,18 @@ struct MembershipTests {
         Request.Credentials(username: name, password: Secret("right"))
     }
 
-    @Test("after an organisation's administrator joins the device only its users sign in")
+    @Test("joining admits the tenant's users only, and leaving signs out any user")
     func join() throws {
+        try device.signIn("eve@fabrikam", by: desk)
         #expect(try device.ask(administrator, .join(credentials("boss@contoso")))["tenant"]?.stringValue == "contoso")
         #expect(device.disk.membership?.tenantIdentifier == "contoso")
+        device.expectSignedOut()
         device.expectRefused(device.send(desk, VirtualDevice.signIn("eve@fabrikam")), .tenantMismatch)
         try device.signIn("ada@contoso", by: desk)
         device.expectRefused(device.send(administrator, .join(credentials("chief@fabrikam"))), .joinedElsewhere)
         device.restart()
+        for app in [desk, administrator] { device.reconnect(app) }
         #expect(device.state.membership?.tenantIdentifier == "contoso")
-    }
-
-    @Test("joining needs administrators of the device and of the organisation")
-    func rights() {
-        let join = Request.Call.join(credentials("ada@contoso"))
-        device.expectRefused(device.send(desk, join), .notPermitted)
-        device.expectRefused(device.send(administrator, join), .notOrganisationAdministrator)
-        device.expectRefused(device.send(administrator, .leave(credentials("boss@contoso"))), .notJoined)
-        #expect(device.state.membership == nil)
-    }
-
-    @Test("joining signs out another organisation's user, and leaving signs out any user")
-    func signsOut() throws {
-        try device.signIn("eve@fabrikam", by: desk)
-        try device.ask(administrator, .join(credentials("boss@contoso")))
-        device.expectSignedOut()
-        try device.signIn("ada@contoso", by: desk)
         device.expectRefused(device.send(administrator, .leave(credentials("chief@fabrikam"))), .tenantMismatch)
         device.expectSignedIn()
         try device.ask(administrator, .leave(credentials("boss@contoso")))
@@ -180,8 +149,13 @@ struct MembershipTests {
         #expect(device.disk.membership == nil && device.disk.device == device.state.device)
     }
 
-    @Test("a device that its configuration assigns to a tenant joins no other tenant")
-    func tenantOfConfiguration() throws {
+    @Test("joining needs both administrators, and the tenant of the configuration")
+    func rights() throws {
+        let join = Request.Call.join(credentials("ada@contoso"))
+        device.expectRefused(device.send(desk, join), .notPermitted)
+        device.expectRefused(device.send(administrator, join), .notOrganisationAdministrator)
+        device.expectRefused(device.send(administrator, .leave(credentials("boss@contoso"))), .notJoined)
+        #expect(device.state.membership == nil)
         device.configure { $0.tenantIdentifier = "Contoso" }
         device.expectRefused(device.send(administrator, .join(credentials("chief@fabrikam"))), .tenantMismatch)
         try device.ask(administrator, .join(credentials("boss@contoso")))
