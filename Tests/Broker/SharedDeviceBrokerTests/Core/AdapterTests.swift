@@ -35,20 +35,13 @@ struct AdapterTests {
         let session = try device.signIn("ada", by: desk)
         let batch = try #require(device.batches.first { $0.sessions[session] != nil })
         #expect(batch.parts[session]?[kiosk] != nil)
-        try device.signOut(by: desk)
-        try device.finish(desk)
-        #expect(device.heldFor == ["org.example.kiosk"])
-    }
-
-    @Test("the debt survives a power cut, and the adapter that starts afterwards pays it")
-    func debtSurvives() throws {
-        let session = try device.signIn("ada", by: desk)
+        // The debt survives a power cut, which also ends the desk, and the adapter that starts afterwards pays it.
         device.restart()
-        // The power cut also ended the process that signed her in.
         device.quit(desk)
         let again = device.app("org.example.desk")
         try device.signOut(by: again)
         try device.finish(again)
+        #expect(device.heldFor == ["org.example.kiosk"])
         let helper = helper()
         try device.expectOwed([session], by: helper)
         try device.report(.finished, of: session, by: helper, detail: "removed 3 files")
@@ -56,7 +49,7 @@ struct AdapterTests {
         #expect(device.heldFor.isEmpty)
     }
 
-    @Test("an adapter whose program is not for the user holds no data and sees no account")
+    @Test("an adapter that is not for the user, or excluded by the lists, holds no data")
     func otherUsers() throws {
         device.use(try Self.manifest(#", "allowedUsers": {"users": ["grace"]}"#))
         let helper = helper()
@@ -68,6 +61,12 @@ struct AdapterTests {
         let next = try device.signIn("grace", by: desk)
         #expect(device.disk.parts[next]?[kiosk] != nil)
         try device.expectAccount("grace", for: helper)
+        // The app lists exclude it.
+        try device.signOut(by: desk)
+        device.configure { ($0.cleanup, $0.lists.blocked) = (.advisory, ["org.example.kiosk"]) }
+        device.use(try Self.manifest(#", "sharedDeviceModeSupported": false"#))
+        let excluded = try device.signIn("ada", by: desk)
+        #expect(device.state.ledger.parts[excluded]?[kiosk] == nil)
     }
 
     @Test("only the adapter's unit, run by root, is accepted as the adapter")
@@ -90,14 +89,6 @@ struct AdapterTests {
         #expect(device.state.ledger.parts[session]?[kiosk] == nil)
         device.use(try Self.manifest())
         #expect(device.state.ledger.parts[session]?[kiosk] != nil)
-    }
-
-    @Test("an adapter that the app lists exclude holds no data")
-    func keptOut() throws {
-        device.configure { $0.lists.blocked = ["org.example.kiosk"] }
-        device.use(try Self.manifest(#", "sharedDeviceModeSupported": false"#))
-        let session = try device.signIn("ada", by: desk)
-        #expect(device.state.ledger.parts[session]?[kiosk] == nil)
     }
 
     @Test("an overdue adapter is handed to the enforcer although it never ran")

@@ -11,16 +11,10 @@ import simulate
 @Suite("The provider ends a user's session during the user's sign-in")
 struct EndDuringSignInTests {
     private let device = VirtualDevice()
-    private let prompt: VirtualDevice.App
-    private let service: VirtualDevice.App
     /// The time of the device at the start of a test.
     private static let start = Date(timeIntervalSince1970: 1_000_000)
 
-    init() throws {
-        try device.useOrganisation()
-        prompt = device.app("org.example.prompt")
-        service = device.app(nil, user: 0, isAdministrator: true)
-    }
+    init() throws { try device.useOrganisation() }
 
     private static func event(
         _ kind: ProviderEvent.Kind = .ended,
@@ -32,13 +26,11 @@ struct EndDuringSignInTests {
         ProviderEvent(kind, issuer: issuer, subject: person, session: session, date: date)
     }
 
-    private func report(_ event: ProviderEvent) throws { try device.ask(service, .providerEvents([event])) }
-
     /// Completes the page as Ada. The exchange of the code, or the write of her session, is then in flight.
     private func answerPage(isWritten: Bool = false) throws -> UInt64 {
-        let name = try device.beginPage(prompt)
+        let name = try device.beginPage()
         if isWritten { device.diskMode = .holds } else { device.holdsProvider = true }
-        return device.send(prompt, device.answerPage(name, "ada"))
+        return device.sendPage(name)
     }
 
     /// Lets the exchange or the write go on.
@@ -66,20 +58,20 @@ struct EndDuringSignInTests {
     )
     func exchange(_ names: (String?, String?), date: Date?) throws {
         let number = try answerPage()
-        try report(Self.event(.ended, names.0, session: names.1, at: date))
+        try device.report(Self.event(.ended, names.0, session: names.1, at: date))
         resume()
         expectNobody(number)
     }
 
     @Test("an end during a device-code sign-in prevents the sign-in", arguments: [true, false])
     func deviceCode(isPolled: Bool) throws {
-        let name = try device.begin(by: prompt)
-        let number = device.send(prompt, .awaitSignIn(name: name, patience: .seconds(60)))
+        let name = try device.begin(by: device.prompt)
+        let number = device.send(device.prompt, .awaitSignIn(name: name, patience: .seconds(60)))
         if isPolled {
             device.holdsProvider = true
             device.advance(by: .seconds(3))
         }
-        try report(Self.event(at: device.now.wall))
+        try device.report(Self.event(at: device.now.wall))
         device.provider.polled = .success("ada")
         resume()
         device.advance(by: .seconds(3))
@@ -97,7 +89,7 @@ struct EndDuringSignInTests {
     @Test("an event that does not end this session leads at most to a check", arguments: harmless)
     func others(event: ProviderEvent, checks: Int) throws {
         let number = try answerPage()
-        try report(event)
+        try device.report(event)
         resume()
         try expectAda(number)
         device.advance(by: .seconds(31))
@@ -106,12 +98,12 @@ struct EndDuringSignInTests {
 
     @Test("a clock change during a sign-in does not make an end older than the sign-in", arguments: [-7200.0, 7200])
     func clock(change: Double) throws {
-        let name = try device.beginPage(prompt)
+        let name = try device.beginPage()
         device.advance(by: .seconds(30))
         device.setClock(forwardBy: change)
         device.holdsProvider = true
-        let number = device.send(prompt, device.answerPage(name, "ada"))
-        try report(Self.event(at: device.now.wall))
+        let number = device.sendPage(name)
+        try device.report(Self.event(at: device.now.wall))
         resume()
         expectNobody(number)
     }
@@ -120,18 +112,18 @@ struct EndDuringSignInTests {
     func slowDisk() throws {
         let number = try answerPage(isWritten: true)
         device.advance(by: .seconds(100))
-        try report(Self.event())
+        try device.report(Self.event())
         resume()
         expectNobody(number)
     }
 
     @Test("a reauthentication does not count if its new session ends first")
     func again() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
-        try report(Self.event(.reauthenticate))
+        let epoch = try device.signInAtProvider()
+        try device.report(Self.event(.reauthenticate))
         device.provider.session = "second"
         let number = try answerPage()
-        try report(Self.event(session: "second"))
+        try device.report(Self.event(session: "second"))
         resume()
         device.expectRefused(number, code: .interactionRequired)
         device.expectPersonWanted()
@@ -142,7 +134,7 @@ struct EndDuringSignInTests {
     @Test("credentials changed during the sign-in require reauthentication", arguments: [true, false])
     func credentialChange(isWritten: Bool) throws {
         let number = try answerPage(isWritten: isWritten)
-        try report(Self.event(.reauthenticate))
+        try device.report(Self.event(.reauthenticate))
         resume()
         try expectAda(number)
         device.expectPersonWanted()
@@ -150,17 +142,17 @@ struct EndDuringSignInTests {
 
     @Test("an end reported during one sign-in does not affect the next one")
     func forgotten() throws {
-        let name = try device.beginPage(prompt)
-        try report(Self.event())
-        try device.ask(prompt, .cancelSignIn(label: name))
+        let name = try device.beginPage()
+        try device.report(Self.event())
+        try device.ask(device.prompt, .cancelSignIn(label: name))
         #expect(device.state.provider.heard.count == 0)
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         // The same holds for a sign-in that began after the report, while another sign-in goes on.
         try device.signOut(by: device.app("org.example.till"))
         _ = try device.beginPage(device.app("org.example.other", user: 1001))
-        try report(Self.event())
+        try device.report(Self.event())
         device.advance(by: .seconds(1))
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         device.expectSignedIn()
     }
 
@@ -170,19 +162,19 @@ struct EndDuringSignInTests {
     )
     func bounded(count: Int, name: String) throws {
         let number = try answerPage()
-        for person in 0..<count { try report(Self.event(.ended, "\(name) \(person)")) }
+        for person in 0..<count { try device.report(Self.event(.ended, "\(name) \(person)")) }
         #expect(device.state.provider.heard.count <= 1000 && device.state.provider.heard.bytes <= 256 << 10)
         resume()
         device.expectRefused(number, code: .interactionRequired)
         device.expectSignedOut()
-        try device.signInAtProvider("ada", by: prompt)
+        try device.signInAtProvider()
         #expect(device.state.provider.heard.count == 0)
     }
 
     @Test("an overflow during the session's write leads to a check")
     func boundedDuringWrite() throws {
         let number = try answerPage(isWritten: true)
-        for person in 0..<1200 { try report(Self.event(.ended, "person \(person)")) }
+        for person in 0..<1200 { try device.report(Self.event(.ended, "person \(person)")) }
         resume()
         try expectAda(number)
         device.advance(by: .seconds(31))
@@ -192,10 +184,10 @@ struct EndDuringSignInTests {
     @Test("an overflow affects only sign-ins that had begun when it happened")
     func boundedForOthers() throws {
         _ = try device.beginPage(device.app("org.example.other", user: 1001))
-        for person in 0..<1000 { try report(Self.event(.ended, "person \(person)")) }
+        for person in 0..<1000 { try device.report(Self.event(.ended, "person \(person)")) }
         device.advance(by: .seconds(1))
         let number = try answerPage()
-        try report(Self.event(.ended, "grace"))
+        try device.report(Self.event(.ended, "grace"))
         resume()
         try expectAda(number)
     }

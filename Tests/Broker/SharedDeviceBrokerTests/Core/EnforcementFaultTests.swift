@@ -80,29 +80,19 @@ struct EnforcementFaultTests {
 
     @Test("the bus starts an app for its cleanup only after the enforcer's report")
     func noStart() throws {
-        let device = VirtualDevice(CleanupPolicy(.enforced))
-        let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
-        let name = #""busName": "org.example.Orders""#
-        let text = #"{"id": "org.example.orders", "user": 1000, "executable": "/usr/bin/app", \#(name), \#(cleanup)}"#
-        device.use(
-            try AppManifest(json: Data(text.utf8), file: "app.json"),
-            try AppManifest.enforced("org.example.desk")
-        )
+        let cleanup = #""busName": "org.example.Orders", "cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
+        let text = #"{"id": "org.example.orders", "user": 1000, "executable": "/usr/bin/app", \#(cleanup)}"#
+        let manifest = try AppManifest(json: Data(text.utf8), file: "app.json")
+        device.use(manifest, try AppManifest.enforced("org.example.desk"))
         device.service = .failed("it hangs")
-        let (desk, orders) = (device.app("org.example.desk"), device.app("org.example.orders"))
-        let session = try device.signIn("ada", by: desk)
-        _ = try device.session(for: orders)
-        try device.signOut(by: desk)
-        try device.finish(desk)
-        device.quit(orders)
+        device.quit(scene.orders)
         device.advance(by: .seconds(60))
-        let enforcer = device.administrator
         try device.expectOverdue(1, by: enforcer)
         let before = device.startedServices.count
         #expect(before > 0)
         device.advance(by: .seconds(600))
         #expect(device.startedServices.count == before)
-        try device.enforced(EnforcementScene.participant, [session], problem: "the disk is read-only", by: enforcer)
+        try scene.report(problem: "the disk is read-only", by: enforcer)
         device.advance(by: .seconds(1))
         #expect(device.startedServices.count == before + 1)
         for _ in 0..<20 {

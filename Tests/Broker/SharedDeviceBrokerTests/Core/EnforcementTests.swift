@@ -45,8 +45,6 @@ struct EnforcementTests {
         enforcer = scene.enforcer
     }
 
-    // MARK: The deadline
-
     @Test("an app is handed over at its deadline, also after a restart", arguments: [false, true])
     func deadline(restarts: Bool) throws {
         device.advance(by: .seconds(50))
@@ -77,15 +75,12 @@ struct EnforcementTests {
         #expect(device.disk.entries(.expired).isEmpty)
     }
 
-    @Test("a strict policy hands no app to the enforcer")
+    @Test("no app is handed over under a strict policy or during a session")
     func strict() throws {
         device.configure { $0.cleanup = .strict }
         device.advance(by: .seconds(3600))
         try device.expectOverdue(0, by: enforcer)
-    }
-
-    @Test("no app is handed over during a session, whose data would be deleted too")
-    func presentUser() throws {
+        // During a session its data would be deleted, too.
         device.configure { $0.cleanup = .advisory }
         try device.signIn("grace", by: scene.desk)
         device.configure { $0.cleanup = CleanupPolicy(.enforced) }
@@ -96,9 +91,7 @@ struct EnforcementTests {
         try device.expectOverdue(1, by: enforcer)
     }
 
-    // MARK: The enforcer
-
-    @Test("on the system bus only root's enforcement unit is handed apps")
+    @Test("on the system bus only the enforcement unit is handed apps, never an app itself")
     func whoEnforces() throws {
         let scene = try EnforcementScene(requiresProof: true)
         let device = scene.device
@@ -114,13 +107,10 @@ struct EnforcementTests {
         }
         let enforcer = device.app(nil, user: 0, unit: unit, isAdministrator: true)
         try device.expectOverdue(1, by: enforcer)
-    }
-
-    @Test("on a bus of one user an app is not handed its own cleanup")
-    func appItself() throws {
-        let app = device.app("org.example.orders", isAdministrator: true)
-        _ = try device.session(for: app)
-        #expect(throws: Refusal.notEnforcing) { try scene.handOver(to: app) }
+        // On a bus of one user, an app is not handed its own cleanup.
+        let app = self.device.app("org.example.orders", isAdministrator: true)
+        _ = try self.device.session(for: app)
+        #expect(throws: Refusal.notEnforcing) { try self.scene.handOver(to: app) }
     }
 
     @Test("a report counts only from the claim's owner and for the claimed sessions")
@@ -142,19 +132,6 @@ struct EnforcementTests {
         try scene.expectProgress(.enforced)
     }
 
-    // MARK: The app
-
-    @Test("a report does not count while a process that had the account is connected")
-    func processLeft() throws {
-        try scene.handOver(to: enforcer)
-        #expect(try scene.report(by: enforcer) == [scene.orders.connection])
-        scene.expectHeld()
-        device.quit(scene.orders)
-        #expect(try scene.report(by: enforcer).isEmpty)
-        try scene.expectProgress(.enforced)
-        scene.expectFree()
-    }
-
     @Test("a receipt before the hand-over counts as usual")
     func receiptBefore() throws {
         device.advance(by: .seconds(60))
@@ -163,10 +140,12 @@ struct EnforcementTests {
         try scene.expectProgress(.finished)
     }
 
-    @Test("a receipt during enforcement is refused, and a later one changes nothing")
+    @Test("a receipt during enforcement is refused; the report counts after the app's end")
     func receiptAfter() throws {
         try scene.handOver(to: enforcer)
         scene.expectShutOut(scene.orders)
+        #expect(try scene.report(by: enforcer) == [scene.orders.connection], "it had the account")
+        scene.expectHeld()
         device.quit(scene.orders)
         // An app that is started again during enforcement does not prevent the report from counting.
         let again = device.app("org.example.orders")
@@ -182,6 +161,7 @@ struct EnforcementTests {
         #expect(device.disk.entries(.enforced, of: scene.session).count == 1)
         #expect(device.disk.entries(.finished, app: "org.example.orders").isEmpty)
         #expect(device.disk.entries(.completed, of: scene.session).count == 1)
+        scene.expectFree()
     }
 
     @Test("an app without cleanup paths in its manifest gets no account and is told why")
