@@ -67,10 +67,7 @@ struct BrokerEngineTests {
         #expect(announcements.load(ordering: .relaxed) == 2)
     }
 
-    @Test(
-        "each change of the clock is noticed",
-        .enabled(if: Self.setsClock(), "this user may not set the clock")
-    )
+    @Test("each change of the clock is noticed", .enabled(if: Self.setsClock(), "this user may not set the clock"))
     func clock() async throws {
         let jumps = Shared(0)
         let watch = try #require(ClockWatch { jumps.withLock { $0 += 1 } })

@@ -91,7 +91,7 @@ struct CallersTests {
         if case .take = admission { true } else { false }
     }
 
-    @Test("a caller is identified once, and its arrival comes before its first response")
+    @Test("a caller is identified once, before its first response, and anew after an outage")
     func identity() async throws {
         let callers = try await callers()
         let peer = try await peer()
@@ -99,24 +99,40 @@ struct CallersTests {
         for _ in 0..<3 {
             let caller = try await identify(callers, peer.name).get()
             #expect(told.withLock { $0 } == ["+\(caller.connection)"])
-            #expect(try caller.connection == global(peer.name) && caller.user == geteuid())
-            #expect(caller.process == UInt32(getpid()) && caller.isAdministrator)
-            #expect(caller.credentials.executable == program)
+            let seen = (caller.connection, caller.user, caller.process, caller.credentials.executable)
+            #expect(try seen == (global(peer.name), geteuid(), UInt32(getpid()), program) && caller.isAdministrator)
         }
+        // Calls that arrive before the bus responds all get a response.
+        let other = try await self.peer()
+        let names = await withTaskGroup(of: String?.self) { group in
+            for _ in 0..<20 { group.addTask { try? await identify(callers, other.name).get().connection } }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(names == Array(repeating: try global(other.name), count: 20))
+        let identified = try [peer, other].map { "+\(try global($0.name))" }
+        #expect(told.withLock { $0 } == identified)
+        callers.forgetAll()
+        _ = try await identify(callers, peer.name).get()
+        #expect(told.withLock { $0 } == identified + identified.prefix(1))
     }
 
     // The root of a process may be a file system that never responds.
-    @Test("a process that cannot be examined delays no other caller")
+    @Test("a process that cannot be examined delays no other caller, and may leave")
     func stuckProcess() async throws {
-        let callers = try await callers(stuck: 1)
-        let (stuck, other) = (try await peer(), try await peer())
+        let callers = try await callers(stuck: 2, patience: .seconds(600))
+        let (stuck, leaving, other) = (try await peer(), try await peer(), try await peer())
         let late = Task { await identify(callers, stuck.name) }
-        try await eventually("the process is examined") { looks.withLock { $0 } == 1 }
+        let gone = Task { await identify(callers, leaving.name) }
+        try await eventually("the processes are examined") { looks.withLock { $0 } == 2 }
         let caller = try await identify(callers, other.name).get()
         #expect(caller.credentials.executable != ProcessView.unseen)
-        #expect(told.withLock { $0 } == ["+\(caller.connection)"], "the other one still waits")
-        gate.signal()
-        _ = try await late.value.get()
+        #expect(told.withLock { $0 } == ["+\(caller.connection)"], "the other ones still wait")
+        leaving.connection.close()
+        let refusal = await gone.value
+        #expect(throws: Refusal.self) { try refusal.get() }
+        for _ in 0..<2 { gate.signal() }
+        let arrived = try await late.value.get()
+        #expect(told.withLock { $0 } == ["+\(caller.connection)", "+\(arrived.connection)"])
     }
 
     @Test("a process that cannot be examined is identified by its user only")
@@ -125,32 +141,6 @@ struct CallersTests {
         let callers = try await callers(stuck: 1, patience: .milliseconds(50))
         let unseen = try await identify(callers, peer().name).get()
         #expect(unseen.user == geteuid() && unseen.credentials.executable == ProcessView.unseen)
-    }
-
-    @Test("a connection that ends while its process is examined does not arrive")
-    func goneWhileLookedAt() async throws {
-        let callers = try await callers(stuck: 1, patience: .seconds(600))
-        let (stuck, other) = (try await peer(), try await peer())
-        let late = Task { await identify(callers, stuck.name) }
-        try await eventually("the process is examined") { looks.withLock { $0 } == 1 }
-        stuck.connection.close()
-        let refusal = await late.value
-        #expect(throws: Refusal.self) { try refusal.get() }
-        gate.signal()
-        let caller = try await identify(callers, other.name).get()
-        #expect(told.withLock { $0 } == ["+\(caller.connection)"])
-    }
-
-    @Test("calls that arrive before the bus responds wait and all get a response")
-    func together() async throws {
-        let callers = try await callers()
-        let peer = try await peer()
-        let names = await withTaskGroup(of: String?.self) { group in
-            for _ in 0..<20 { group.addTask { try? await identify(callers, peer.name).get().connection } }
-            return await group.reduce(into: []) { $0.append($1) }
-        }
-        #expect(names == Array(repeating: try global(peer.name), count: 20))
-        #expect(told.withLock { $0 } == ["+\(try global(peer.name))"])
     }
 
     /// Like a call without a response: reports its end when it is released.
@@ -290,15 +280,10 @@ struct CallersTests {
     // MARK: Admission
 
     // S4
-    @Test("a connection that is not identified yet may send only a little")
-    func firstCalls() async throws {
-        let callers = try await callers()
-        #expect(isTaken(callers.admit(call(":1.77"))) && !isTaken(callers.admit(call(":1.77", bytes: 1 << 20))))
-    }
-
-    @Test("calls in flight are limited per user over all connections")
+    @Test("calls in flight are limited per user, and before its identification to a little")
     func budget() async throws {
         let callers = try await callers()
+        #expect(isTaken(callers.admit(call(":1.77"))) && !isTaken(callers.admit(call(":1.77", bytes: 1 << 20))))
         let (first, second) = (try await peer(), try await peer())
         for name in [first.name, second.name] { _ = try await identify(callers, name).get() }
         var ends: [@Sendable () -> Void] = []
@@ -334,15 +319,5 @@ struct CallersTests {
         }
         for ended in ends.withLock({ $0 }) { ended() }
         for _ in 0..<20 { gate.signal() }
-    }
-
-    @Test("after an outage each connection is new")
-    func outage() async throws {
-        let callers = try await callers()
-        let peer = try await peer()
-        _ = try await identify(callers, peer.name).get()
-        callers.forgetAll()
-        _ = try await identify(callers, peer.name).get()
-        #expect(try told.withLock { $0 } == Array(repeating: "+\(global(peer.name))", count: 2))
     }
 }

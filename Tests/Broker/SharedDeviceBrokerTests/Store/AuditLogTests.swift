@@ -23,9 +23,7 @@ struct AuditLogTests {
 
     private func at(_ seconds: Double) -> Date { Date(timeIntervalSince1970: 1_000_000 + seconds) }
 
-    private func append(_ entries: AuditEntry...) throws {
-        try database.append(entries)
-    }
+    private func append(_ entries: AuditEntry...) throws { try database.append(entries) }
 
     // Any caller can cause any number of refusals.
     @Test("refusals do not displace other entries from a log that waits for the disk")
@@ -66,14 +64,13 @@ struct AuditLogTests {
         )
         let first = try #require(try log.lines().first).sequence
         func found(_ filter: AuditFilter) throws -> [Int64] { try log.lines(filter).map { $0.sequence - first } }
-        #expect(try found(.init(after: first + 2)) == [3, 4] && found(.init(since: at(3))) == [3, 4])
-        #expect(try found(.init(session: 2)) == [0, 1] && found(.init(app: "a")) == [0, 2, 4])
-        #expect(try found(.init(event: .held)) == [0, 1, 4] && found(.init(last: 2)) == [3, 4])
-        #expect(try found(.init(last: 0)) == [])
-        #expect(try found(.init(after: first, first: 2)) == [1, 2], "the first entries, oldest first")
-        #expect(try found(.init(session: 4, app: "a", event: .held)) == [4])
-        #expect(try found(.init(app: "a", last: 2)) == [2, 4], "the last entries that match the other conditions")
-        #expect(try found(.init(app: "'; DROP TABLE audit; --")) == [])
+        let filters: [(AuditFilter, [Int64])] = [
+            (.init(after: first + 2), [3, 4]), (.init(since: at(3)), [3, 4]), (.init(session: 2), [0, 1]),
+            (.init(app: "a"), [0, 2, 4]), (.init(event: .held), [0, 1, 4]), (.init(last: 2), [3, 4]),
+            (.init(last: 0), []), (.init(after: first, first: 2), [1, 2]), (.init(app: "a", last: 2), [2, 4]),
+            (.init(session: 4, app: "a", event: .held), [4]), (.init(app: "'; DROP TABLE audit; --"), []),
+        ]
+        for (filter, expected) in filters { #expect(try found(filter) == expected, "\(filter)") }
     }
 
     @Test("an account is shown by name, or by number once it was removed")

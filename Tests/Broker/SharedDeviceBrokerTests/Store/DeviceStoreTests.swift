@@ -66,16 +66,6 @@ struct DeviceStoreTests {
         return ledger
     }
 
-    // MARK: The device
-
-    @Test("a new store is personal and empty, with epoch 0 and no configuration")
-    func fresh() throws {
-        let content = try content()
-        #expect(content.device == .initial)
-        #expect(content.membership == nil && content.configuration == nil && content.noted == nil)
-        #expect(content.ledger == CleanupLedger())
-    }
-
     @Test("a new database does not repeat the epochs of an earlier one")
     func epochsOfAnotherDatabase() throws {
         let before = UInt64(time(nil))
@@ -86,8 +76,15 @@ struct DeviceStoreTests {
         #expect(try DeviceDatabase(directory: path).device().epoch == first + 1, "the epoch stays when it is reopened")
     }
 
-    @Test("all fields of committed values are read back after opening again")
+    @Test("a new store is empty, and committed values are read back after opening again")
     func persistence() throws {
+        let new = try content()
+        #expect(new.device == .initial && new.ledger == CleanupLedger())
+        #expect(new.membership == nil && new.configuration == nil && new.noted == nil)
+        try store.keep(KeptSettings(configuration: Data("zero".utf8)))
+        try store.keep(KeptSettings(configuration: Data("one".utf8), manifests: ["a": Data("a".utf8), "b": Data()]))
+        try store.keep(KeptSettings(manifests: ["b": Data("b".utf8)]))
+        #expect(try content().manifests == ["b": Data("b".utf8)] && content().configuration == Data("one".utf8))
         var batch = Batch(number: 1)
         batch.device = DeviceState(mode: .shared, account: .ada, groups: ["nurses", "ward 7"], epoch: 2)
         batch.membership = .some(
@@ -102,14 +99,6 @@ struct DeviceStoreTests {
         try store.commit(batch)
         #expect(try content().membership == nil)
         #expect(try content().device.account == .ada, "what a batch does not name stays")
-    }
-
-    @Test("the last kept manifests and configuration are read back")
-    func manifests() throws {
-        try store.keep(KeptSettings(configuration: Data("zero".utf8)))
-        try store.keep(KeptSettings(configuration: Data("one".utf8), manifests: ["a": Data("a".utf8), "b": Data()]))
-        try store.keep(KeptSettings(manifests: ["b": Data("b".utf8)]))
-        #expect(try content().manifests == ["b": Data("b".utf8)] && content().configuration == Data("one".utf8))
     }
 
     @Test("a personal device cannot be stored with an account")
@@ -129,8 +118,6 @@ struct DeviceStoreTests {
         #expect(settings == [2, 1, 1])
         #expect(try database.read("look at the journal") { db in try db.value("PRAGMA journal_mode") } == "wal")
     }
-
-    // MARK: The ledger
 
     @Test("after random changes the disk contains what each commit contained", arguments: 0..<5)
     func randomChanges(seed: Int) throws {
@@ -173,8 +160,8 @@ struct DeviceStoreTests {
         _ = ledger.tell(Participant(app: "owed", user: 1), at: .at(50))
         try store.save(&ledger)
         let read = try content().ledger
-        #expect(read.parts[6]?[Participant(app: "owed", user: 1)]?.progress == .told)
-        #expect(read.parts[6]?[Participant(app: "owed", user: 2)]?.progress == .owed)
+        let progress = [1, 2].map { read.parts[6]?[Participant(app: "owed", user: $0)]?.progress }
+        #expect(progress == [.told, .owed])
         #expect(read.sessions.values.allSatisfy { $0.startedAt.timeIntervalSince1970 == 77 })
         for (app, part) in read.parts[6] ?? [:] where app.app != "owed" { #expect(part.detail == "mark") }
     }
