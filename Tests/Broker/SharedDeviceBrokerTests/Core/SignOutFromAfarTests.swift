@@ -33,15 +33,23 @@ struct SignOutFromAfarTests {
 
     @Test("ending at the provider is retried after 5, 30, 120, 600 and 3600 s, for 7 days")
     func retries() throws {
+        // A permanent failure is not retried.
+        device.provider.error = IdentityError(.providerMisconfigured, "401")
+        try device.signOut(by: device.till)
+        device.provider.error = nil
+        device.advance(by: .seconds(7200))
+        device.expectEnds(1)
+        #expect(device.disk.outbox.isEmpty)
+        try device.signInAtProvider()
         device.provider.error = .noNetwork
         try device.signOut(by: device.till)
-        for (pause, tries) in [(5, 2), (30, 3), (120, 4), (600, 5), (3600, 6), (3600, 7)] {
+        for (pause, tries) in [(5, 3), (30, 4), (120, 5), (600, 6), (3600, 7), (3600, 8)] {
             device.expectEnds(tries - 1)
             device.advance(by: .seconds(pause))
             device.expectEnds(tries)
         }
         device.restart()
-        device.expectEnds(8)
+        device.expectEnds(9)
         device.advance(by: .seconds(7 * 24 * 3600))
         let ends = device.provider.ends.count
         #expect(device.disk.outbox.isEmpty && device.notes.last?.contains("is not told again") == true)
@@ -49,28 +57,16 @@ struct SignOutFromAfarTests {
         device.expectEnds(ends)
     }
 
-    @Test("an end that fails permanently is not retried")
-    func final() throws {
-        device.provider.error = IdentityError(.providerMisconfigured, "401")
-        try device.signOut(by: device.till)
-        device.provider.error = nil
-        device.advance(by: .seconds(7200))
-        device.expectEnds(1)
-        #expect(device.disk.outbox.isEmpty)
-    }
-
     @Test("at most 100 ends are queued, and the oldest is dropped")
     func bounded() throws {
         var outbox = ProviderOutbox()
         let now = device.now
-        for number in 1...100 {
-            #expect(outbox.add(device.provider.record(of: "\(number)"), at: now).dropped == nil)
-        }
+        for number in 1...100 { #expect(outbox.add(device.provider.record(of: "\(number)"), at: now).dropped == nil) }
         #expect(outbox.add(device.provider.record(of: "101"), at: now).dropped == 1)
         #expect(outbox.entries.count == 100)
     }
 
-    @Test("a sign-out during a renewal discards the token and ends the newest record")
+    @Test("a renewal that ends after the sign-out gives no token, and its record is ended")
     func duringRenewal() throws {
         device.provider.hangs = true
         let number = device.requestToken()
@@ -87,36 +83,22 @@ struct SignOutFromAfarTests {
         #expect(device.provider.ends == [newest, newest])
         device.advance(by: .seconds(1))
         #expect(device.disk.outbox.isEmpty)
-    }
-
-    @Test("a renewal for the previous user gives the next user nothing")
-    func lateAnswer() throws {
+        // The same holds if the next user has signed in meanwhile.
+        for app in [device.till, device.prompt] { device.reconnect(app) }
+        try device.signInAtProvider()
         device.provider.hangs = true
         device.requestToken()
-        let number = device.state.provider.lastNumber
+        let last = device.state.provider.lastNumber
         try device.signOut(by: device.till)
         try device.signInAtProvider("grace")
         let session = device.state.provider.session
         device.provider.hangs = false
         let late = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
-        device.feed(.renewed(number, late))
+        device.feed(.renewed(last, late))
         #expect(device.state.provider.session?.record?.person == session?.record?.person)
         device.expectPerson("grace")
-        device.expectEnds(of: ["ada"])
+        device.expectEnds(of: ["ada", "ada", "ada"])
         try device.expectToken(for: "grace", ["orders"], by: device.till)
-    }
-
-    @Test("a sign-out during a code exchange prevents the sign-in and ends its session")
-    func duringExchange() throws {
-        try device.signOut(by: device.till)
-        let name = try device.beginPage()
-        device.holdsProvider = true
-        let number = device.sendPage(name, "grace")
-        try device.ask(device.prompt, .cancelSignIn(label: name))
-        device.expectRefused(number, .requestAbandoned)
-        device.letProviderAnswer()
-        device.expectSignedOut()
-        device.expectEnds(of: ["ada", "grace"])
     }
 
     // MARK: Remote sign-out
@@ -149,8 +131,15 @@ struct SignOutFromAfarTests {
         device.expectSignedOut()
     }
 
-    @Test("an event signs out only the session that it names")
+    @Test("only the identity service reports events, which end only the session they name")
     func events() throws {
+        let call = Request.Call.providerEvents([])
+        device.expectRefused(device.send(device.till, call), .notTheProvider)
+        let shared = VirtualDevice(requiresProof: true)
+        let root = shared.app(nil, user: 0, isAdministrator: true)
+        shared.expectRefused(shared.send(root, call), .notTheProvider)
+        let service = shared.app(nil, user: 990, unit: "shared-device-identity.service")
+        #expect(try shared.ask(service, call).isEmpty)
         try device.report(
             .of(.ended, "grace"),
             .of(.ended, "ada", session: "another"),
@@ -162,17 +151,6 @@ struct SignOutFromAfarTests {
         try device.report(.of(.ended, session: "sid"))
         device.expectSignedOut()
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session, and reported that")
-    }
-
-    @Test("only the identity service may report, by its unit on a shared bus")
-    func reporters() throws {
-        let call = Request.Call.providerEvents([])
-        device.expectRefused(device.send(device.till, call), .notTheProvider)
-        let shared = VirtualDevice(requiresProof: true)
-        let root = shared.app(nil, user: 0, isAdministrator: true)
-        shared.expectRefused(shared.send(root, call), .notTheProvider)
-        let service = shared.app(nil, user: 990, unit: "shared-device-identity.service")
-        #expect(try shared.ask(service, call).isEmpty)
     }
 
     // MARK: Restart and status

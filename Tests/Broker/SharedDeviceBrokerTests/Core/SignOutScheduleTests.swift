@@ -145,8 +145,8 @@ struct SignOutScheduleTests {
         }
     }
 
-    @Test("activity postpones the end, also after the clock was set back")
-    func overTime() throws {
+    @Test("activity postpones the end of an idle session, not of the longest or of a shift")
+    func activity() throws {
         var schedule = schedule(inactivity: 900, shiftEnds: [14], from: try date("2026-01-05 15:00"))
         var decisions = [schedule.look(at: try moment("2026-01-05 13:50"))]
         schedule.noteActivity(at: try moment("2026-01-05 13:58"))
@@ -155,12 +155,8 @@ struct SignOutScheduleTests {
         decisions.append(schedule.look(at: try moment("2026-01-05 14:00:01")))
         let (first, last) = (try date("2026-01-05 14:00"), try date("2026-01-05 14:13"))
         #expect(decisions == [.look(at: first), .signOut("shift end 14:00"), .look(at: last)])
-    }
-
-    @Test("the longest session counts from the sign-in, and activity does not extend it")
-    func longest() throws {
-        let start = try date("2026-01-05 08:00")
-        var schedule = schedule(inactivity: 7200, longest: 28_800, from: start, used: try date("2026-01-05 15:30"))
+        let (start, used) = (try date("2026-01-05 08:00"), try date("2026-01-05 15:30"))
+        schedule = self.schedule(inactivity: 7200, longest: 28_800, from: start, used: used)
         let end = try date("2026-01-05 16:00")
         #expect(schedule.look(at: try moment("2026-01-05 15:30")) == .look(at: end))
         schedule.noteActivity(at: try moment("2026-01-05 15:59:59"))
@@ -169,50 +165,27 @@ struct SignOutScheduleTests {
         #expect(schedule.look(at: try moment("2026-01-05 16:30")) == .signOut("longest session of 28800 s"))
     }
 
-    /// `start` and so many seconds, on a device whose wall clock was set back meanwhile.
-    private func moment(_ seconds: Double, after start: Date, setBack: Double = 3600) -> Moment {
-        Moment(wall: start.addingTimeInterval(seconds - setBack), uptime: .seconds(seconds))
-    }
-
-    @Test("setting the clock back extends no session beyond its longest time")
-    func setBackInLongSession() throws {
-        let start = try date("2026-01-05 15:00")
-        var schedule = schedule(inactivity: nil, longest: 900, from: start)
-        var decisions = [schedule.look(at: moment(840, after: start, setBack: 0))]
-        for seconds in [840.0, 900] {
-            schedule.noteActivity(at: moment(seconds, after: start))
-            decisions.append(schedule.look(at: moment(seconds, after: start)))
-        }
-        let expected: [SignOutSchedule.Decision] = [
-            .look(at: moment(900, after: start, setBack: 0).wall), .look(at: moment(900, after: start).wall),
-            .signOut("longest session of 900 s"),
-        ]
-        #expect(decisions == expected)
-    }
-
-    @Test("a clock that is set back and forth does not shorten a long session")
-    func backAndForth() throws {
-        let start = try date("2026-01-05 15:00")
-        var schedule = schedule(inactivity: nil, longest: 900, from: start)
-        let decisions = [0, 3600, 0].map { schedule.look(at: moment(300, after: start, setBack: $0)) }
-        #expect(decisions == [0, 3600, 0].map { .look(at: moment(900, after: start, setBack: $0).wall) })
-    }
-
-    @Test("setting the clock back does not extend an idle session")
+    @Test("a clock that is set back, or back and forth, extends or shortens no session")
     func setBack() throws {
         let start = try date("2026-01-05 15:00")
-        var schedule = schedule(inactivity: 900, from: start)
         func moment(_ seconds: Double, setBack: Double = 3600) -> Moment {
-            self.moment(seconds, after: start, setBack: setBack)
+            Moment(wall: start.addingTimeInterval(seconds - setBack), uptime: .seconds(seconds))
         }
-        var decisions = [schedule.look(at: moment(840, setBack: 0))]
-        decisions += [840, 900].map { schedule.look(at: moment($0)) }
-        schedule.noteActivity(at: moment(900))
-        decisions.append(schedule.look(at: moment(1000)))
-        let expected: [SignOutSchedule.Decision] = [
-            .look(at: moment(900, setBack: 0).wall), .look(at: moment(900).wall), .signOut("inactivity for 900 s"),
-            .look(at: moment(1800).wall),
-        ]
-        #expect(decisions == expected)
+        let ends: [SignOutSchedule.Decision] = [.look(at: moment(900, setBack: 0).wall), .look(at: moment(900).wall)]
+        // Activity moves the end of an idle session only.
+        var idle = schedule(inactivity: 900, from: start)
+        var decisions = [moment(840, setBack: 0), moment(840), moment(900)].map { idle.look(at: $0) }
+        idle.noteActivity(at: moment(900))
+        decisions.append(idle.look(at: moment(1000)))
+        #expect(decisions == ends + [.signOut("inactivity for 900 s"), .look(at: moment(1800).wall)])
+        var long = schedule(inactivity: nil, longest: 900, from: start)
+        decisions = [moment(840, setBack: 0), moment(840), moment(900)].map {
+            long.noteActivity(at: $0)
+            return long.look(at: $0)
+        }
+        #expect(decisions == ends + [.signOut("longest session of 900 s")])
+        var changing = schedule(inactivity: nil, longest: 900, from: start)
+        decisions = [0, 3600, 0].map { changing.look(at: moment(300, setBack: $0)) }
+        #expect(decisions == [ends[0], ends[1], ends[0]])
     }
 }

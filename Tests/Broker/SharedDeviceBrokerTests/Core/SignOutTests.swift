@@ -90,9 +90,14 @@ struct SignOutTests {
         #expect(try device.ask(desk, .deviceInformation)["storeProblem"] == nil)
     }
 
-    @Test("a hanging disk delays the response by half a second and the broadcast not at all")
+    @Test("a hanging disk delays only the response, by half a second; the status says so")
     func hangingDisk() throws {
+        func expectStored(_ expected: Bool, sourceLocation: SourceLocation = #_sourceLocation) throws {
+            let isStored = try device.status()["isStored"]?.booleanValue
+            #expect(isStored == expected, sourceLocation: sourceLocation)
+        }
         device.advance(by: .seconds(1))
+        try expectStored(true)
         device.diskMode = .holds
         let announced = device.announcements
         let request = device.send(desk, signOut)
@@ -102,32 +107,23 @@ struct SignOutTests {
         device.expectUnanswered(request)
         device.advance(by: .milliseconds(1))
         #expect(!isStored(try device.answer(request)))
+        try expectStored(false)
         device.finishWriting()
         #expect(device.disk.device.account == nil)
-    }
-
-    @Test("the status says if the present sign-in state is committed")
-    func storedStatus() throws {
-        func isStored() throws -> Bool? { try device.status()["isStored"]?.booleanValue }
-        device.advance(by: .seconds(1))
-        #expect(try isStored() == true)
-        device.diskMode = .holds
-        device.send(desk, signOut)
-        #expect(try isStored() == false, "it is being written")
-        device.finishWriting()
-        #expect(try isStored() == true)
+        try expectStored(true)
         device.diskMode = .commits
         try device.signIn("grace", by: desk)
         device.diskMode = .fails("no space")
-        try device.ask(desk, .signOut(identifier: "grace.t", session: nil))
-        #expect(try isStored() == false)
+        try device.signOut(by: desk)
+        try expectStored(false)
         device.diskMode = .commits
         device.advance(by: .seconds(600))
-        #expect(try isStored() == true)
+        try expectStored(true)
     }
 
-    @Test("a sign-out during another write is announced at once and written next")
+    @Test("a sign-out during a write is announced at once, written next and then answered")
     func duringWrite() throws {
+        device.configure { $0.endSessionURL = "https://login.example.com/logout" }
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         device.send(device.app("a"), .currentAccount)
@@ -138,10 +134,13 @@ struct SignOutTests {
         device.expectUnanswered(request)
         #expect(device.disk.device.account != nil)
         device.finishWriting()
-        #expect(isStored(try device.answer(request)) && device.disk.device.account == nil)
+        let fields = try device.answer(request)
+        #expect(isStored(fields) && device.disk.device.account == nil)
+        #expect(fields["session"]?.unsignedValue == session && fields["epoch"]?.unsignedValue == session + 1)
+        #expect(fields["endSessionURL"]?.stringValue == "https://login.example.com/logout")
     }
 
-    @Test("a restart does not restore a session whose end had no room on the disk")
+    @Test("a restart restores neither a session whose end had no room nor an abandoned one")
     func restart() throws {
         device.advance(by: .seconds(10))
         device.diskMode = .fails("no space")
@@ -160,11 +159,8 @@ struct SignOutTests {
         #expect(device.disk.device.account == nil)
         device.restart()
         device.expectSignedOut()
-        #expect(try device.signIn("grace", by: device.app("desk")) > session + 1)
-    }
-
-    @Test("a session abandoned during its write does not return after a restart")
-    func abandonedSignIn() throws {
+        let desk = device.app("desk")
+        #expect(try device.signIn("grace", by: desk) > session + 1)
         try device.signOut(by: desk)
         device.advance(by: .seconds(1))
         device.diskMode = .holds
@@ -176,14 +172,6 @@ struct SignOutTests {
         device.finishWriting()
         device.restart()
         device.expectSignedOut()
-    }
-
-    @Test("the response names the ended session and the browser's end-session page")
-    func answer() throws {
-        device.configure { $0.endSessionURL = "https://login.example.com/logout" }
-        let fields = try device.ask(desk, signOut)
-        #expect(fields["session"]?.unsignedValue == session && fields["epoch"]?.unsignedValue == session + 1)
-        #expect(fields["endSessionURL"]?.stringValue == "https://login.example.com/logout")
     }
 }
 
@@ -229,7 +217,7 @@ struct AutomaticSignOutTests {
         device.expectRefused(device.send(stranger, .activity), code: .appNotEligible)
     }
 
-    @Test("the inactivity timeout goes on from the last activity across a restart")
+    @Test("the inactivity timeout goes on from the last activity over a restart or time off")
     func restart() throws {
         device.advance(by: .seconds(300))
         try device.ask(desk, .activity)
@@ -237,16 +225,14 @@ struct AutomaticSignOutTests {
         device.restart(afterPowerCut: false)
         device.expectSignedIn(after: .seconds(99))
         device.expectSignedOut(after: .seconds(2))
-    }
-
-    @Test("a session that should have ended while the broker was down ends when it starts")
-    func whileDown() {
+        device.reconnect(desk)
+        try device.signIn("ada", by: desk)
         device.pause(for: .seconds(601))
         device.restart(afterPowerCut: false)
         device.expectSignedOut(after: .seconds(1))
     }
 
-    @Test("the longest session ends a session in use, and counts from the sign-in across a restart")
+    @Test("activity or a restart does not move the end of the longest session")
     func longest() throws {
         device.configure { $0.schedule.longest = .seconds(1000) }
         for _ in 0..<2 {
@@ -254,15 +240,20 @@ struct AutomaticSignOutTests {
             try device.ask(desk, .activity)
         }
         device.restart(afterPowerCut: false)
-        device.expectSignedIn(after: .seconds(399))
+        device.reconnect(desk)
+        device.advance(by: .seconds(350))
+        try expectEnd(.longestSession, in: 50, isSoon: true)
+        let before = device.announcements
+        try device.ask(desk, .activity)
+        try expectEnd(.longestSession, in: 50, isSoon: true)
+        device.expectAnnouncements(before)
+        device.expectSignedIn(after: .seconds(49))
         device.expectSignedOut(after: .seconds(2))
         #expect(device.disk.entries(.signedOut).map(\.detail) == ["longest session of 1000 s"])
     }
 
     /// The information for every program on the end of the session.
-    private var end: SessionEnd? {
-        get throws { SessionEnd(try device.ask(desk, .deviceInformation)) }
-    }
+    private var end: SessionEnd? { get throws { SessionEnd(try device.ask(desk, .deviceInformation)) } }
 
     private func expectEnd(
         _ reason: SessionEnd.Reason,
@@ -275,13 +266,18 @@ struct AutomaticSignOutTests {
         #expect(abs(end.at.timeIntervalSince(device.now.wall) - seconds) < 1, sourceLocation: sourceLocation)
     }
 
-    @Test("apps are told once before the end after inactivity, and once when activity moves it")
+    @Test("apps and status requests are told once before the end, and once when it moves")
     func warning() throws {
         try expectEnd(.inactivity, in: 600, isSoon: false)
         let before = device.announcements
+        let revision = try device.status()["revision"]?.unsignedValue
+        let status = device.send(device.administrator, .status(known: revision, patience: .seconds(3600)))
         device.advance(by: .seconds(539))
         device.expectAnnouncements(before)
+        device.expectUnanswered(status)
         device.advance(by: .seconds(2))
+        try device.expectAnswer(status, "endingSoon", .boolean(true))
+        try device.expectAnswer(status, "endReason", .string("inactivity"))
         device.expectAnnouncements(before + 1, "the warning")
         try expectEnd(.inactivity, in: 59, isSoon: true)
         try device.ask(desk, .activity)
@@ -296,49 +292,6 @@ struct AutomaticSignOutTests {
         #expect(try end == nil)
     }
 
-    @Test("activity moves neither the end of a shift nor that of the longest session")
-    func fixedEnds() throws {
-        device.configure { $0.schedule.longest = .seconds(600) }
-        device.advance(by: .seconds(550))
-        try expectEnd(.longestSession, in: 50, isSoon: true)
-        let before = device.announcements
-        try device.ask(desk, .activity)
-        try expectEnd(.longestSession, in: 50, isSoon: true)
-        device.expectAnnouncements(before)
-        device.expectSignedOut(after: .seconds(51))
-        #expect(device.disk.entries(.signedOut).map(\.detail) == ["longest session of 600 s"])
-    }
-
-    @Test("a waiting status request is answered when the warning begins")
-    func statusOfWarning() throws {
-        let revision = try device.status()["revision"]?.unsignedValue
-        let request = device.send(device.administrator, .status(known: revision, patience: .seconds(3600)))
-        device.advance(by: .seconds(530))
-        device.expectUnanswered(request)
-        device.advance(by: .seconds(20))
-        try device.expectAnswer(request, "endingSoon", .boolean(true))
-        try device.expectAnswer(request, "endReason", .string("inactivity"))
-    }
-
-    @Test("a device that sleeps through the warning ends the session when it wakes, or warns at once")
-    func sleepingThroughWarning() throws {
-        device.sleep(for: .seconds(570))
-        device.feed(.time)
-        try expectEnd(.inactivity, in: 30, isSoon: true)
-        device.sleep(for: .seconds(570))
-        device.feed(.time)
-        device.expectSignedOut()
-    }
-
-    @Test("without a warning apps are not told before the end")
-    func withoutWarning() throws {
-        device.configure { $0.schedule.warning = .zero }
-        let before = device.announcements
-        device.advance(by: .seconds(599))
-        device.expectAnnouncements(before)
-        try expectEnd(.inactivity, in: 1, isSoon: false)
-    }
-
     @Test("setting the clock does not extend a session beyond the timeout")
     func clock() throws {
         device.setClock(forwardBy: -100_000)
@@ -349,43 +302,36 @@ struct AutomaticSignOutTests {
         device.expectSignedOut("by the new clock the session has been idle for a day")
     }
 
-    @Test("a new timeout applies at once, and without one no session ends automatically")
-    func settings() {
-        device.advance(by: .seconds(300))
+    @Test("new settings apply at once: no warning, no timeout, or a shorter one")
+    func settings() throws {
+        device.configure { $0.schedule.warning = .zero }
+        let before = device.announcements
+        device.advance(by: .seconds(599))
+        device.expectAnnouncements(before)
+        try expectEnd(.inactivity, in: 1, isSoon: false)
         device.configure { $0.schedule.inactivity = nil }
         device.expectSignedIn(after: .seconds(100_000))
         device.configure { $0.schedule.inactivity = .seconds(60) }
         device.expectSignedOut()
     }
 
-    @Test("screen lock and log-out end a session only if configured")
+    @Test("screen lock and log-out end a session or sign-in only if configured")
     func login() {
         for event in [LoginEvent.locked(Self.login), .ended] {
             device.feed(.login(event))
             device.expectSignedIn()
         }
+        device.feed(.seat(nil))
+        #expect(device.state.seat.problem == nil, "no setting needs logind")
         device.configure { $0.endsAtScreenLock = true }
+        #expect(device.state.seat.problem?.contains("logind does not respond") == true)
+        device.feed(.seat(Seat(sessions: [])))
+        #expect(device.state.seat.problem == nil)
         device.feed(.login(.ended))
         device.expectSignedIn()
         device.feed(.login(.locked(Self.login)))
         device.expectSignedOut()
-    }
-
-    @Test("the status reports a missing logind if screen lock or log-out must sign out")
-    func nobodyTellsOfLocks() {
-        let problem = { device.state.seat.problem }
-        device.feed(.seat(nil))
-        #expect(problem() == nil, "no setting needs logind")
-        device.configure { $0.endsAtScreenLock = true }
-        #expect(problem()?.contains("logind does not respond") == true)
-        device.feed(.seat(Seat(sessions: [])))
-        #expect(problem() == nil)
-    }
-
-    @Test("a screen lock during a sign-in cancels the sign-in")
-    func lockedDuringSignIn() throws {
-        try device.signOut(by: desk)
-        device.configure { $0.endsAtScreenLock = true }
+        // The lock also cancels a sign-in.
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         let request = device.send(desk, VirtualDevice.signIn("ada"))
