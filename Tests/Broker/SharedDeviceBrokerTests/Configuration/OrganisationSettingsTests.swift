@@ -77,14 +77,6 @@ struct OrganisationSettingsTests {
         #expect(signals.audience == nil && signals.device == nil && signals.scopes == ["ssf.read"])
     }
 
-    @Test("a missing issuer or client ID is an error")
-    func needed() throws {
-        let noIssuer = configurationError(#"{"identity": "oidc", "oidcClientID": "device"}"#)
-        #expect(noIssuer?.key == "oidcIssuer" && noIssuer?.code == .invalidValue)
-        let noClient = configurationError(#"{"identity": "oidc", "oidcIssuer": "https://login.example.com"}"#)
-        #expect(noClient?.key == "oidcClientID" && noClient?.message.contains("absent") == true)
-    }
-
     @Test("a secret in the file is refused under any key", arguments: ["oidc", "embedded"])
     func secret(identity: String) throws {
         for key in ["oidcClientSecret", "client_secret", "secret"] {
@@ -149,8 +141,12 @@ struct OrganisationSettingsTests {
         ("sharedSignals", [#""https://login.example.com/poll""#, #"{"endpoint": 7}"#], "an object"),
     ]
 
-    @Test("an invalid value or a value of the wrong type is an error with a remedy")
+    @Test("a missing or invalid value, or one of the wrong type, is an error with a remedy")
     func invalid() throws {
+        let noIssuer = configurationError(#"{"identity": "oidc", "oidcClientID": "device"}"#)
+        #expect(noIssuer?.key == "oidcIssuer" && noIssuer?.code == .invalidValue)
+        let noClient = configurationError(#"{"identity": "oidc", "oidcIssuer": "https://login.example.com"}"#)
+        #expect(noClient?.key == "oidcClientID" && noClient?.message.contains("absent") == true)
         try expectMistakes(.invalidValue, Self.invalidValues)
         try expectMistakes(.wrongType, Self.wrongTypes)
     }
@@ -200,24 +196,20 @@ struct TokenRightsTests {
         )
     }
 
-    @Test("scopes, client IDs and Microsoft's scopes are read, and none means no scope")
+    @Test("scopes and client IDs are read, none means no scope, and an error names its key")
     func all() throws {
         let none = try manifest("").tokens
         #expect(none == TokenRights() && none.refused(of: ["profile", "email"]) == ["email", "profile"])
-        let manifest = try manifest(
+        let full = try manifest(
             """
             , "scopes": ["openid", "orders.read"], "microsoftClientIDs": ["D7B530A4-7680-4C23-A8BF-C52C121D2E87"],
             "microsoftScopes": {"https://graph.microsoft.com/.default": ["orders.read"]}
             """
         )
-        #expect(manifest.warnings.isEmpty)
-        #expect(manifest.tokens.refused(of: ["orders.read", "orders.write"]) == ["orders.write"])
-        #expect(manifest.tokens.microsoftClientIdentifiers == ["d7b530a4-7680-4c23-a8bf-c52c121d2e87"])
-        #expect(manifest.tokens.microsoftScopes == ["https://graph.microsoft.com/.default": ["orders.read"]])
-    }
-
-    @Test("an error names its key and what to write")
-    func mistakes() throws {
+        #expect(full.warnings.isEmpty)
+        #expect(full.tokens.refused(of: ["orders.read", "orders.write"]) == ["orders.write"])
+        #expect(full.tokens.microsoftClientIdentifiers == ["d7b530a4-7680-4c23-a8bf-c52c121d2e87"])
+        #expect(full.tokens.microsoftScopes == ["https://graph.microsoft.com/.default": ["orders.read"]])
         for (key, value, remedy) in [
             ("scopes", #"["a b"]"#, "one word"), ("scopes", #""a""#, "array of strings"),
             ("microsoftClientIDs", #"["edge"]"#, "hexadecimal"), ("microsoftScopes", "[]", "an object"),

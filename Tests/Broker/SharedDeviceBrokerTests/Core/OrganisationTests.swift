@@ -30,13 +30,15 @@ struct OrganisationTests {
         #expect(device.disk.providerOwner == device.state.device && device.disk.parts.isEmpty)
     }
 
-    @Test("a password is refused, and the refusal names the provider's page")
+    @Test("the own directory's passwords neither sign in nor join the device")
     func password() throws {
         let refusal = device.refusalOfSignIn("ada", by: device.till)
         #expect(refusal?.code == .interactionRequired)
         #expect(refusal?.description.contains("https://login.example's own page") == true)
-        let name = try device.beginPage()
-        device.expectRefused(device.complete(name), code: .invalidRequest)
+        device.expectRefused(device.complete(try device.beginPage()), code: .invalidRequest)
+        device.administrators = ["ada"]
+        let credentials = Request.Credentials(username: "ada", password: Secret("right"))
+        device.expectRefused(device.send(device.administrator, .join(credentials)), .noJoinByPage)
         device.expectPasswordChecks(0)
     }
 
@@ -66,14 +68,22 @@ struct OrganisationTests {
         device.provider.error = nil
         device.expectRefused(device.sendPage(try device.beginPage(), "cancel"), code: .userCanceled)
         #expect(device.state.signIns.prompts.isEmpty)
+        // The exchange of the code is in flight when the sign-in is cancelled, or its prompt disconnects.
         let name = try device.beginPage()
         device.holdsProvider = true
-        device.sendPage(name)
+        let number = device.sendPage(name, "grace")
+        try device.ask(device.prompt, .cancelSignIn(label: name))
+        device.expectRefused(number, .requestAbandoned)
+        device.letProviderAnswer()
+        device.expectSignedOut()
+        let next = try device.beginPage()
+        device.holdsProvider = true
+        device.sendPage(next)
         device.quit(device.prompt)
         device.letProviderAnswer()
         device.expectSignedOut()
-        #expect(device.provider.cancelled.count == 1)
-        device.expectEnds(of: ["ada"])
+        #expect(device.provider.cancelled.count == 2)
+        device.expectEnds(of: ["grace", "ada"])
     }
 
     @Test("a wrong tenant and a second user are refused, and their tokens revoked")
@@ -105,15 +115,6 @@ struct OrganisationTests {
         device.expectSignedOut()
         device.expectEnds(1)
         #expect(device.disk.provider == nil)
-    }
-
-    @Test("the device's own directory cannot join a device of an external provider")
-    func join() {
-        device.administrators = ["ada"]
-        let credentials = Request.Credentials(username: "ada", password: Secret("right"))
-        let number = device.send(device.administrator, .join(credentials))
-        device.expectRefused(number, .noJoinByPage)
-        device.expectPasswordChecks(0)
     }
 
     // MARK: Scopes of the sign-in

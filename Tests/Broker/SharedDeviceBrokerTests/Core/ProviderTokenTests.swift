@@ -129,7 +129,7 @@ struct ProviderTokenTests {
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
     }
 
-    @Test("a token without a requested scope is refused with the scopes that are granted")
+    @Test("a refused scope is reported with the granted ones, by the names in the manifest")
     func declinedScopes() throws {
         let epoch = device.state.device.epoch
         device.provider.granted = ["profile"]
@@ -145,17 +145,13 @@ struct ProviderTokenTests {
         let fields = try device.answer(device.requestToken([]))
         #expect(fields["token"]?.fieldsValue?["scopes"]?.stringsValue == ["profile"])
         #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
-    }
-
-    @Test("granted scopes are reported by the names in the app's manifest")
-    func grantedNames() throws {
         let graph = "https://graph.microsoft.com/"
         let scopes: Set = ["\(graph)User.Read", "\(graph)Mail.Read"]
         device.use(.app("org.example.till", scopes: scopes))
         device.provider.granted = ["User.Read", "openid", "profile"]
-        let refusal = device.refusalOfToken(scopes)
-        #expect(refusal?.declinedScopes == ["\(graph)Mail.Read"])
-        let granted = try #require(refusal?.grantedScopes)
+        let declined = device.refusalOfToken(scopes)
+        #expect(declined?.declinedScopes == ["\(graph)Mail.Read"])
+        let granted = try #require(declined?.grantedScopes)
         #expect(granted == ["\(graph)User.Read"])
         _ = try device.token(Set(granted))
     }
@@ -195,7 +191,7 @@ struct ProviderTokenTests {
         }
     }
 
-    @Test("reauthentication keeps the session and accepts the same user only")
+    @Test("reauthentication, also by configuration, keeps the session and its user only")
     func signsInAgain() throws {
         let epoch = device.state.device.epoch
         expectRefused(.reauthenticationNeeded, code: .interactionRequired)
@@ -212,13 +208,9 @@ struct ProviderTokenTests {
         _ = try device.token()
         device.expectEnds(1)
         device.expectEpoch(epoch)
-    }
-
-    @Test("onProviderSessionEnd reauthenticate keeps the session")
-    func keepsSession() throws {
         try device.useOrganisation(", \"onProviderSessionEnd\": \"reauthenticate\"")
-        let epoch = device.state.device.epoch
-        expectRefused(.sessionOver, code: .interactionRequired)
+        device.provider.outcome = .sessionOver
+        device.expectRefused(device.requestToken(refresh: true), code: .interactionRequired)
         device.expectEpoch(epoch)
     }
 
@@ -285,7 +277,7 @@ struct ProviderTokenTests {
         try device.expectToken(for: "grace", ["orders"], by: device.till)
     }
 
-    @Test("requests that are not sent because the disk is full do not count")
+    @Test("only requests that are sent count, and those that wait for the same token once")
     func fullDisk() throws {
         device.advance(by: .seconds(1))
         device.diskMode = .fails("the disk is full")
@@ -294,6 +286,13 @@ struct ProviderTokenTests {
         device.diskMode = .commits
         device.advance(by: .seconds(2))
         _ = try device.token()
+        device.holdsProvider = true
+        let numbers = (1...40).map { _ in device.requestToken(refresh: true) }
+        device.letProviderAnswer()
+        #expect(try Set(numbers.map { try WireToken(device.answer($0)["token"]).value }).count == 1)
+        device.expectRenewals(2)
+        for _ in 1...20 { _ = try device.token(refresh: true) }
+        device.expectRenewals(16)
     }
 
     @Test("an app that varies its scopes is told how long to wait")
@@ -307,16 +306,5 @@ struct ProviderTokenTests {
         }
         device.expectRenewals(16)
         #expect(last?.code == .tooManyAttempts && last?.description.contains("try again in 15 s") == true)
-    }
-
-    @Test("requests that wait for the same token count once")
-    func together() throws {
-        device.holdsProvider = true
-        let numbers = (1...40).map { _ in device.requestToken(refresh: true) }
-        device.letProviderAnswer()
-        #expect(try Set(numbers.map { try WireToken(device.answer($0)["token"]).value }).count == 1)
-        device.expectRenewals(1)
-        for _ in 1...20 { _ = try device.token(refresh: true) }
-        device.expectRenewals(16)
     }
 }

@@ -86,7 +86,7 @@ struct ProviderWordTests {
         #expect(isNamed == (disk == .fails("the disk is full")))
     }
 
-    @Test("without grace a check may take its time, and its failure ends the session")
+    @Test("without grace a failed check or a missing reauthentication ends the session")
     func noGrace() throws {
         try device.useOrganisation(", \"offlineGrace\": 0")
         device.expectSignedIn(after: .seconds(3600))
@@ -97,6 +97,13 @@ struct ProviderWordTests {
         try device.signInAtProvider()
         device.provider.outcome = .noNetwork
         device.expectSignedOut(after: .seconds(331))
+        device.provider.outcome = nil
+        // The user has a prompt's time, which a restart does not extend.
+        try device.signInAtProvider()
+        try device.demandPerson()
+        device.expectSignedIn(after: .seconds(590))
+        device.restart()
+        device.expectSignedOut(after: .seconds(1))
     }
 
     @Test("a device that was off for longer than the grace checks before it signs out")
@@ -185,16 +192,7 @@ struct ProviderWordTests {
         #expect(device.signOutCauses.last?.contains("has not signed in again") == true)
     }
 
-    @Test("without grace the user has a prompt's time, which a restart does not extend")
-    func demandWithoutGrace() throws {
-        try device.useOrganisation(", \"offlineGrace\": 0")
-        try device.demandPerson()
-        device.expectSignedIn(after: .seconds(590))
-        device.restart()
-        device.expectSignedOut(after: .seconds(1))
-    }
-
-    @Test("a token renewed while reauthentication is required is not handed out")
+    @Test("a renewal during a required reauthentication hands out no token, and may end it")
     func demandDuringRenewal() throws {
         device.holdsProvider = true
         device.advance(by: .seconds(331))
@@ -206,10 +204,7 @@ struct ProviderWordTests {
         device.expectRefused(device.requestToken(["openid"]), code: .interactionRequired)
         try device.signOut(by: device.app("org.example.notes"))
         #expect(device.provider.ends == [newest])
-    }
-
-    @Test("a renewal that says the session is over counts during a reauthentication too")
-    func endDuringDemand() throws {
+        try device.signInAtProvider()
         device.holdsProvider = true
         device.provider.outcome = .sessionOver
         device.advance(by: .seconds(331))
@@ -238,7 +233,7 @@ struct ProviderWordTests {
         device.expectSignedOut()
     }
 
-    @Test("a broker killed during a renewal assumes that the record may be used up")
+    @Test("a broker that ended during a renewal doubts its record, and sends none then")
     func startAfterQuestion() {
         device.provider.hangs = true
         device.restart()
@@ -250,6 +245,13 @@ struct ProviderWordTests {
         device.restart()
         expectDoubts([false, true, true, false])
         device.expectSignedIn()
+        device.holdsProvider = true
+        device.advance(by: .seconds(331))
+        device.feed(.ending)
+        device.restart()
+        expectDoubts([false, true, true, false, false, true])
+        device.feed(.ending)
+        device.expectRenewals(6, after: .seconds(400))
     }
 
     @Test("a renewal is sent only after the disk has noted it")
@@ -261,17 +263,6 @@ struct ProviderWordTests {
         #expect(device.held?.provider??.isSettled == false)
         device.resumeDisk()
         device.expectRenewals(1)
-    }
-
-    @Test("a stop during a renewal leaves doubt, and an ending broker sends no renewal")
-    func stopDuringRenewal() {
-        device.holdsProvider = true
-        device.advance(by: .seconds(331))
-        device.feed(.ending)
-        device.restart()
-        expectDoubts([false, true])
-        device.feed(.ending)
-        device.expectRenewals(2, after: .seconds(400))
     }
 
     // Without the bus no response could arrive.
@@ -296,9 +287,7 @@ struct ProviderWordTests {
         let token = try device.token()
         device.provider.outcome = .noNetwork
         let before = device.provider.renewals.count
-        for _ in 1...100 {
-            device.expectRefused(device.requestToken(refresh: true), code: .providerUnavailable)
-        }
+        for _ in 1...100 { device.expectRefused(device.requestToken(refresh: true), code: .providerUnavailable) }
         #expect(try device.token() == token)
         device.expectRenewals(before + 2)
         for _ in 1...600 {
@@ -334,7 +323,7 @@ struct ProviderWordTests {
 
     // MARK: Revocation
 
-    @Test("reauthentication revokes the old tokens and keeps the session")
+    @Test("reauthentication revokes the old tokens, which puts the next renewal in doubt")
     func replaced() throws {
         let epoch = device.state.device.epoch
         let first = try #require(device.state.providerRecord)
@@ -342,23 +331,18 @@ struct ProviderWordTests {
         device.expectEnds(0)
         #expect(device.provider.revocations == [first])
         device.expectEpoch(epoch)
-        // The second reauthentication keeps the provider's session. The old tokens end with that session, and revoking
-        // them might end it.
-        try authenticateAgain()
-        #expect(device.provider.revocations.count == 1)
-        device.advance(by: .seconds(1))
-        #expect(device.disk.outbox.isEmpty)
-    }
-
-    @Test("after a revocation, a refused renewal is in doubt until one succeeds")
-    func revokedTogether() throws {
-        try authenticateAgain()
-        #expect(device.provider.revocations.count == 1)
         device.advance(by: .seconds(1))
         device.restart()
         #expect(device.provider.renewals.last?.mayBeUsed == true)
         device.advance(by: .seconds(331))
         #expect(device.provider.renewals.last?.mayBeUsed == false)
+        // The second reauthentication keeps the provider's session. The old tokens end with that session, and revoking
+        // them might end it.
+        for app in [device.prompt, device.identityService] { device.reconnect(app) }
+        try authenticateAgain()
+        #expect(device.provider.revocations.count == 1)
+        device.advance(by: .seconds(1))
+        #expect(device.disk.outbox.isEmpty)
     }
 
     @Test("a renewal that completes after the reauthentication is revoked too")

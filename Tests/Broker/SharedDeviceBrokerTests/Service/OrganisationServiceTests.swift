@@ -92,7 +92,7 @@ struct OrganisationServiceTests {
         #expect(try await callAsPrompt(.getCurrentAccount)["account"] == nil)
     }
 
-    @Test("the ends of the certificates that the device needs are in the command's status, and unreadable ones, too")
+    @Test("the command's status has the ends of the device's certificates and key problems")
     func certificates() async throws {
         let bus = ["--state", directory.state, "--bus", bus.address]
         try await eventually("the files are read") {
@@ -107,10 +107,7 @@ struct OrganisationServiceTests {
         #expect(lines[2].contains("has no text “authority”"))
         let json = try await Program.sharedDevice.run(["status", "--json"] + bus).output
         #expect(json.contains(#""days":\#(days)"#) || json.contains(#""days" : \#(days)"#), "\(json)")
-    }
 
-    @Test("key problems are in the device information and in the command's status")
-    func keyTroubles() async throws {
         keys.set("there is no space; free some space and try again", for: .tokens)
         keys.set("it has 3 bytes; make it anew", for: .records)
         let problem =
@@ -119,7 +116,7 @@ struct OrganisationServiceTests {
             try await call(.getDeviceInformation, nil)["keyProblem"]
         }
         try await eventually("both problems are told") { try await told() == .string(problem) }
-        let status = try await Program.sharedDevice.run(["status", "--state", directory.state, "--bus", bus.address])
+        let status = try await Program.sharedDevice.run(["status"] + bus)
         #expect(status.status == 0 && status.output.contains(problem), "\(status.output) \(status.errors)")
         for trouble in [KeyTroubles.Keys.tokens, .records] { keys.set(nil, for: trouble) }
         try await eventually("no problem is told") { try await told() == nil }
