@@ -19,9 +19,15 @@ struct PasswordThrottleTests {
         #expect(admitted == [2, 5])
     }
 
-    @Test("an attempt without a verdict is not counted")
-    func cancellation() {
+    // S5
+    @Test("failures count per name and per user, but not without a verdict")
+    func keys() {
         var throttle = PasswordThrottle()
+        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
+        let others = [throttle.admit("grace", of: 1, at: after(0)), throttle.admit("ada", of: 2, at: after(0))]
+        throttle.succeeded("ada", of: 2, at: after(0))
+        #expect(others == [nil, nil] && throttle.admit("ada", of: 1, at: after(0)) == .seconds(30))
+        throttle = PasswordThrottle()
         let refused = (0..<200).count { _ in
             defer { throttle.cancelled("ada", of: 1, at: after(0)) }
             return throttle.admit("ada", of: 1, at: after(0)) != nil
@@ -30,17 +36,7 @@ struct PasswordThrottleTests {
     }
 
     // S5
-    @Test("failures count per name and per user")
-    func keys() {
-        var throttle = PasswordThrottle()
-        for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
-        let others = [throttle.admit("grace", of: 1, at: after(0)), throttle.admit("ada", of: 2, at: after(0))]
-        throttle.succeeded("ada", of: 2, at: after(0))
-        #expect(others == [nil, nil] && throttle.admit("ada", of: 1, at: after(0)) == .seconds(30))
-    }
-
-    // S5
-    @Test("a user who tries many names is throttled, and other users are not")
+    @Test("a user who tries many names is throttled, also between correct passwords")
     func spraying() {
         var throttle = PasswordThrottle()
         let admitted = (0..<100).count { throttle.admit("name\($0)", of: 1, at: after(0)) == nil }
@@ -55,18 +51,14 @@ struct PasswordThrottleTests {
             #expect(throttle.admit("person\(number)", of: 1, at: after(330)) == nil)
             throttle.succeeded("person\(number)", of: 1, at: after(330))
         }
-    }
-
-    // S5
-    @Test("a correct password does not earn attempts with other names")
-    func successAmongGuesses() {
-        var throttle = PasswordThrottle()
-        var admitted = 0
-        for number in 0..<100 {
-            if throttle.admit("name\(number)", of: 1, at: after(0)) == nil { admitted += 1 }
-            if throttle.admit("own", of: 1, at: after(0)) == nil { throttle.succeeded("own", of: 1, at: after(0)) }
+        // A correct password does not earn attempts with other names.
+        let among = (0..<100).count { number in
+            defer {
+                if throttle.admit("own", of: 3, at: after(0)) == nil { throttle.succeeded("own", of: 3, at: after(0)) }
+            }
+            return throttle.admit("name\(number)", of: 3, at: after(0)) == nil
         }
-        #expect(admitted == PasswordThrottle.allowedOfUser)
+        #expect(among == PasswordThrottle.allowedOfUser)
     }
 
     @Test("mistyped passwords at one busy kiosk throttle no user")
@@ -133,20 +125,16 @@ struct LogLimiterTests {
         #expect(isAdmitted == [true, true, true, true, false] && limiter.nextSummary == at(60))
     }
 
-    @Test("a new window begins with the first entry after the old one")
+    @Test("a new window begins after the old one, and after its summary if one is pending")
     func nextWindow() {
         var limiter = LogLimiter(limit: 1)
         let verdicts = [0.0, 60, 61].map { limiter.admits(1, "a", "x", at: at($0)) }
         #expect(verdicts == [true, true, false] && limiter.nextSummary == at(120))
-    }
-
-    @Test("a window with a pending summary stays open until the summary is made")
-    func lateSummary() {
-        var limiter = LogLimiter(limit: 1)
-        let verdicts = [0.0, 1, 65].map { limiter.admits(1, "a", "x", at: at($0)) }
-        let summaries = limiter.summaries(at: at(66)).map(\.count)
-        let next = limiter.admits(1, "a", "x", at: at(67))
-        #expect(verdicts == [true, false, false] && summaries == [2] && next)
+        var late = LogLimiter(limit: 1)
+        let lateVerdicts = [0.0, 1, 65].map { late.admits(1, "a", "x", at: at($0)) }
+        let summaries = late.summaries(at: at(66)).map(\.count)
+        let next = late.admits(1, "a", "x", at: at(67))
+        #expect(lateVerdicts == [true, false, false] && summaries == [2] && next)
     }
 
     // S2
@@ -164,25 +152,16 @@ struct LogLimiterTests {
 
 @Suite("Text from other processes in the log")
 struct ForeignTextTests {
-    @Test("a single character of many scalars is cut too")
-    func combining() {
+    // S16
+    @Test("text is cut by scalars, and cannot break its line or change the direction")
+    func lines() {
         let long = "e" + String(repeating: "\u{301}", count: 100_000)
         #expect(long.count == 1 && long.printable(500).unicodeScalars.count == 501)
         #expect("Grüße an alle".printable(500) == "Grüße an alle")
-    }
-
-    // S16
-    @Test("text cannot break its line or change the writing direction")
-    func lines() {
         let line = "org.example.a\n2026 notice: signed in\u{1B}[2J".printable(200)
         #expect(line == "org.example.a\u{FFFD}2026 notice: signed in\u{FFFD}[2J")
         let scalars = ["\u{2028}", "\u{2029}", "\u{85}", "\u{202E}", "\u{0}"].map { $0.printable(9) }
         #expect(scalars == Array(repeating: "\u{FFFD}", count: 5))
-    }
-
-    // S16
-    @Test("the path of a caller's program cannot break its line")
-    func program() {
         let credentials = AppCredentials(user: 7, executable: "/tmp/a\nbroker: signed in")
         let caller = Caller(connection: ":1.1", credentials: credentials, process: 42, isAdministrator: false)
         #expect(caller.program == "/tmp/a\u{FFFD}broker: signed in, pid 42, uid 7")

@@ -41,8 +41,8 @@ extension LoginSessions.Session {
 
 @Suite("Which login sessions matter, and which events they cause")
 struct LoginSessionsTests {
-    @Test("a user's broker watches only that user's sessions at a seat")
-    func userScope() {
+    @Test("a broker watches the sessions of its user, or all graphical ones of its seat")
+    func scope() {
         var sessions = LoginSessions(scope: .user(1000))
         let found = [
             sessions.found(.of(), at: "/mine"), sessions.found(.of(1001), at: "/other"),
@@ -52,11 +52,7 @@ struct LoginSessionsTests {
         #expect(found == [nil, nil, nil, nil, nil])
         let ended = ["/mine", "/other", "/remote", "/greeter", "/console", "/unknown"].map { sessions.removed($0) }
         #expect(ended == [.ended, nil, nil, nil, .ended, nil])
-    }
-
-    @Test("the machine's broker watches all users' graphical sessions of its seat")
-    func seatScope() {
-        var sessions = LoginSessions(scope: .seat("seat0"))
+        sessions = LoginSessions(scope: .seat("seat0"))
         let other = LoginSessions.Session.of(1001).name
         _ = sessions.found(.of(1001), at: "/other")
         _ = sessions.found(.of(type: "tty"), at: "/console")
@@ -78,7 +74,7 @@ struct LoginSessionsTests {
         #expect(events == [locked, nil, nil, nil, locked, nil])
     }
 
-    @Test("a closing session is reported once and causes no further events")
+    @Test("a session that closes or leaves the list has ended, once, without further events")
     func closing() {
         var sessions = LoginSessions(scope: .seat("seat0"))
         _ = sessions.found(.of(), at: "/ada")
@@ -90,11 +86,7 @@ struct LoginSessionsTests {
         #expect(events == [nil, nil, nil])
         #expect(sessions.removed("/ada") == nil)
         #expect(sessions.found(.of(isClosing: true), at: "/grace") == nil, "it was over before")
-    }
-
-    @Test("a session that is missing from the list has ended")
-    func listed() {
-        var sessions = LoginSessions(scope: .user(1000))
+        sessions = LoginSessions(scope: .user(1000))
         _ = sessions.found(.of(), at: "/one")
         _ = sessions.found(.of(), at: "/two")
         #expect(sessions.listed(["/two", "/three"]) == [.ended] && sessions.listed(["/two"]) == [])
@@ -130,7 +122,7 @@ struct LoginSessionsTests {
         }
     }
 
-    @Test("a login has all sessions of its user and begins with the first")
+    @Test("a login has all sessions of its user, and its account is known by its identifier")
     func login() throws {
         let seat = Seat(sessions: [
             .of(1000, "2", began: 20), .of(1000, "1", began: 10), .of(1001, "3", isActive: false),
@@ -138,11 +130,6 @@ struct LoginSessionsTests {
         let login = try #require(seat.login(staying: nil))
         #expect(login.sessions.map(\.identifier).sorted() == ["1", "2"])
         #expect(login.began == Date(timeIntervalSince1970: 10))
-    }
-
-    @Test("a login account is recognised by its identifier only")
-    func account() throws {
-        let login = try #require(Seat(sessions: [.of()]).login(staying: nil))
         #expect(login.account(tenant: nil).identifier == "uid-1000.login-session")
         #expect(login.account(tenant: "Contoso").identifier == "uid-1000.contoso")
         #expect(SeatLogin.user(of: login.account(tenant: "a.b")) == 1000)

@@ -39,19 +39,15 @@ struct ProblemTests {
         #expect(mended["storeProblem"] == nil)
     }
 
-    @Test("a problem that appeared while no request waited answers the next status request at once")
-    func unawaitedProblem() throws {
-        let known = try device.status()["revision"]?.unsignedValue
-        device.feed(.keys(["there is no space; free some space and try again"]))
-        let status = try device.ask(device.administrator, .status(known: known, patience: .seconds(50)))
-        #expect(status["keyProblem"] != nil)
-    }
-
-    @Test("a key problem that appears or is solved ends a status poll")
+    @Test("a key problem or its end ends a status poll, also if no request waited for it")
     func keyProblem() throws {
         let trouble = "the keys of tokens: there is no space; free some space and try again"
         #expect(try change { device.feed(.keys([trouble])) }["keyProblem"] == .string(trouble))
         #expect(try change { device.feed(.keys([])) }["keyProblem"] == nil)
+        let known = try device.status()["revision"]?.unsignedValue
+        device.feed(.keys(["there is no space; free some space and try again"]))
+        let status = try device.ask(device.administrator, .status(known: known, patience: .seconds(50)))
+        #expect(status["keyProblem"] != nil)
     }
 
     @Test("a login session that cannot be ended, or has ended, ends a status poll")
@@ -93,8 +89,8 @@ struct ProblemTests {
         #expect(problem(mended) == nil)
     }
 
-    @Test("a problem of enforcement is in the status and ends a status poll")
-    func enforcementProblems() throws {
+    @Test("a problem of enforcement or of a manifest is in the status, and ends its poll")
+    func manifestProblems() throws {
         let text = #"{"id": "org.example.desk", "user": 1000, "executable": "/usr/bin/app"}"#
         device.use(try AppManifest(json: Data(text.utf8), file: "desk.json"))
         let desk = device.app("org.example.desk")
@@ -108,10 +104,6 @@ struct ProblemTests {
         let manifest = try AppManifest(json: Data(more.utf8), file: "desk.json")
         // A manifest changes neither the device state nor a debt.
         #expect(try change { device.use(manifest) }["enforcementProblems"] == .array([], of: "s"))
-    }
-
-    @Test("the reason why a manifest is not in force is in the status")
-    func manifestProblems() throws {
         let refused = try change { device.feed(.manifests([], problems: ["desk.json: it deletes /"])) }
         #expect(refused["manifestProblems"]?.stringsValue == ["desk.json: it deletes /"])
         #expect(try change { device.use() }["manifestProblems"] == .array([], of: "s"))

@@ -33,10 +33,17 @@ struct ScopeTests {
             let refusal = device.refusal(device.send(app, device.acquireToken(for: "ada", [scope, "orders.read"])))
             #expect(refusal?.code == .notPermitted && refusal?.description.contains("\"scopes\"") == true)
         }
+        // A cached token is refused once the manifest no longer permits its scopes.
+        _ = self.app(scopes: ["orders.write"])
+        device.expectRefused(device.send(app, device.acquireToken(for: "ada", ["orders.read"])), code: .notPermitted)
     }
 
-    @Test("with required enrolment only a manifest permits scopes of a service")
-    func service() throws {
+    @Test("any scope is signed if any program may be an app, or else what a manifest has")
+    func open() throws {
+        let any = device.app("a")
+        try device.ask(any, signIn(["https://orders.example/admin"]))
+        _ = try device.token(for: "ada", ["https://orders.example/read"], by: any)
+        try device.signOut(by: any)
         let app = app()
         device.configure { $0.requiresEnrolment = true }
         device.expectRefused(device.send(app, signIn(["https://orders.example/admin"])), code: .notPermitted)
@@ -44,22 +51,6 @@ struct ScopeTests {
         _ = try device.token(for: "ada", ["profile"], by: app)
         let call = device.acquireToken(for: "ada", ["profile", "api://orders/v1/write"])
         #expect(device.refusal(device.send(app, call))?.description.contains("api://orders/v1/write") == true)
-    }
-
-    @Test("a cached token is refused once the manifest no longer permits its scopes")
-    func changed() throws {
-        let app = app(scopes: ["a", "b"])
-        try device.ask(app, signIn(["a"]))
-        _ = try device.token(for: "ada", ["a"], by: app)
-        _ = self.app(scopes: ["b"])
-        device.expectRefused(device.send(app, device.acquireToken(for: "ada", ["a"])), code: .notPermitted)
-    }
-
-    @Test("any scope is signed if any program may be an app")
-    func open() throws {
-        let app = device.app("a")
-        try device.ask(app, signIn(["https://orders.example/admin"]))
-        _ = try device.token(for: "ada", ["https://orders.example/read"], by: app)
     }
 
     @Test("requested scopes in a refusal are cut to one short line")

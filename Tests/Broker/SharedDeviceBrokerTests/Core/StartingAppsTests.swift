@@ -67,20 +67,9 @@ struct StartingAppsTests {
         #expect(device.startedServices.count == before)
     }
 
-    @Test("each reason why an app cannot be started is logged once")
-    func failures() throws {
-        device.service = .failed("exit 3\nforged line")
-        try adaWasHere(orders)
-        device.advance(by: .seconds(600))
-        device.service = .failed("no such file")
-        device.advance(by: .seconds(600))
-        let reasons = ["exit 3\u{FFFD}forged line", "no such file"]
-        let expected: [String?] = reasons.map { "could not be started as org.example.Orders: \($0)" }
-        #expect(device.disk.entries(.woken).map(\.detail) == expected)
-    }
-
-    @Test("a start is logged, and not an app that ran already or a lost bus")
+    @Test("a start and each reason why an app cannot be started are logged once")
     func log() throws {
+        // Neither a lost bus nor an app that ran already is logged.
         device.service = .noBus
         try adaWasHere(orders)
         device.service = .running
@@ -88,7 +77,15 @@ struct StartingAppsTests {
         #expect(device.disk.entries(.woken).isEmpty)
         device.service = .started
         device.advance(by: .seconds(2))
-        #expect(device.disk.entries(.woken).map(\.detail) == ["started as org.example.Orders"])
+        let expected = "started as org.example.Orders"
+        #expect(device.disk.entries(.woken).map(\.detail) == [expected])
+        for reason in ["exit 3\nforged line", "no such file"] {
+            device.service = .failed(reason)
+            device.advance(by: .seconds(600))
+        }
+        let reasons = ["exit 3\u{FFFD}forged line", "no such file"]
+        let failures = reasons.map { "could not be started as org.example.Orders: \($0)" }
+        #expect(device.disk.entries(.woken).map(\.detail) == [expected] + failures)
     }
 
     @Test("an app is started only if its manifest has a bus name")
