@@ -23,27 +23,26 @@ struct EmbeddedIdentityProviderTests {
         provider = try EmbeddedIdentityProvider(directory: directory, date: { Self.now })
     }
 
-    private func signIn(_ username: String, _ password: String?) async -> Result<Account, IdentityError> {
+    private func signIn(_ request: SignInRequest) async -> Result<Account, IdentityError> {
         do throws(IdentityError) {
-            let request = SignInRequest(username: username, password: password.map { Secret($0) })
             return .success(try await provider.authenticate(request).account)
         } catch {
             return .failure(error)
         }
     }
 
+    private func signIn(_ username: String, _ password: String?) async -> Result<Account, IdentityError> {
+        await signIn(SignInRequest(username: username, password: password.map { Secret($0) }))
+    }
+
     private func code(_ result: Result<Account, IdentityError>) -> IdentityError.Code? {
         if case .failure(let error) = result { error.code } else { nil }
     }
 
-    @Test("the right password returns the account, ignoring the case of the name")
+    @Test("the right password returns the account and its groups, in any case of the name")
     func rightPassword() async throws {
         let account = try await signIn("ADA@example.com", "correct horse").get()
         #expect(account == ada && account.username == "ada@example.com" && account.displayName == "Ada")
-    }
-
-    @Test("a sign-in has the groups that the user has at that time")
-    func groups() async throws {
         let request = SignInRequest(username: "ada@example.com", password: Secret("correct horse"))
         #expect(try await provider.authenticate(request).groups == .none)
         try directory.setGroups(["nurses"], ofUserNamed: "ada@example.com")
@@ -74,8 +73,8 @@ struct EmbeddedIdentityProviderTests {
         #expect(isWrong(removed))
     }
 
-    @Test("a wrong password and an unknown user get the same response")
-    func sameAnswer() async {
+    @Test("a wrong password gets the same response for known, unknown and disabled users")
+    func sameAnswer() async throws {
         let answers = [
             await signIn("ada@example.com", "wrong horse"), await signIn("nobody@example.com", "wrong horse"),
             await signIn("", "wrong horse"), await signIn("ada@example.com", ""),
@@ -84,6 +83,13 @@ struct EmbeddedIdentityProviderTests {
             await signIn(String(repeating: "a", count: 1_000_000), "wrong horse"),
         ]
         #expect(answers == Array(repeating: .failure(.invalidGrant), count: answers.count))
+        // Only the right password tells that the user is disabled.
+        try directory.setDisabled(true, forUserNamed: ada.username)
+        #expect(code(await signIn(ada.username, "wrong horse")) == .invalidGrant)
+        #expect(code(await signIn(ada.username, "correct horse")) == .accountDisabled)
+        try directory.setDisabled(false, forUserNamed: ada.username)
+        #expect(code(await signIn(ada.username, "correct horse")) == nil)
+        #expect(code(await signIn(ada.username, nil)) == .interactionRequired, "the password is missing")
     }
 
     @Test("an unknown user or badge, and a user without a PIN, cost the same work as a wrong password or PIN")
@@ -113,25 +119,18 @@ struct EmbeddedIdentityProviderTests {
     @Test("a badge with its owner's PIN returns the account; anything else gets one refusal")
     func badge() async throws {
         func signIn(_ number: String, _ pin: String) async -> Result<Account, IdentityError> {
-            do throws(IdentityError) {
-                let request = SignInRequest.badge(number: Secret(number), pin: Secret(pin))
-                return .success(try await provider.authenticate(request).account)
-            } catch {
-                return .failure(error)
-            }
+            await self.signIn(.badge(number: Secret(number), pin: Secret(pin)))
         }
         #expect(await signIn("0041", "1234") == .failure(.invalidBadge), "the directory has no badge")
         try directory.add(username: "grace@example.com", password: Secret("correct horse"))
         try directory.setBadge(Secret("0041"), ofUserNamed: ada.username)
         try directory.setBadge(Secret("0042"), ofUserNamed: "grace@example.com")
         try directory.setPIN(Secret("1234"), ofUserNamed: ada.username)
-        #expect(try await signIn("0041", "1234").get() == ada)
+        #expect(await signIn("0041", "1234") == .success(ada))
         for (number, pin) in [
             ("0041", "1235"), ("0042", "1234"), ("0043", "1234"), ("0041", ""), ("0041", "12 34"), ("", "1234"),
             ("0041\0", "1234"), ("0041", "1234\0"), (String(repeating: "0", count: 129), "1234"),
-        ] {
-            #expect(await signIn(number, pin) == .failure(.invalidBadge), "\(number), \(pin)")
-        }
+        ] { #expect(await signIn(number, pin) == .failure(.invalidBadge), "\(number), \(pin)") }
         try directory.setDisabled(true, forUserNamed: ada.username)
         #expect(await signIn("0041", "1234") == .failure(.accountDisabled))
         try directory.setDisabled(false, forUserNamed: ada.username)
@@ -141,33 +140,18 @@ struct EmbeddedIdentityProviderTests {
 
     @Test("a PIN returns the account of its user only")
     func pin() async throws {
-        func code(_ name: String, _ pin: String) async -> IdentityError? {
-            do throws(IdentityError) {
-                _ = try await provider.authenticate(.pin(username: name, Secret(pin)))
-                return nil
-            } catch {
-                return error
-            }
+        func signIn(_ name: String, _ pin: String) async -> Result<Account, IdentityError> {
+            await self.signIn(.pin(username: name, Secret(pin)))
         }
-        #expect(await code(ada.username, "1234") == .invalidPIN, "the user has no PIN")
+        #expect(await signIn(ada.username, "1234") == .failure(.invalidPIN), "the user has no PIN")
         try directory.setPIN(Secret("1234"), ofUserNamed: ada.username)
-        #expect(await code(ada.username, "1234") == nil)
-        #expect(await code(ada.username, "1235") == .invalidPIN)
-        #expect(await code("nobody@example.com", "1234") == .invalidPIN)
-        #expect(await code(ada.username, "correct horse") == .invalidPIN, "a password is no PIN")
-        #expect(self.code(await signIn(ada.username, "1234")) == .invalidGrant, "a PIN is no password")
+        #expect(await signIn(ada.username, "1234") == .success(ada))
+        #expect(await signIn(ada.username, "1235") == .failure(.invalidPIN))
+        #expect(await signIn("nobody@example.com", "1234") == .failure(.invalidPIN))
+        #expect(await signIn(ada.username, "correct horse") == .failure(.invalidPIN), "a password is no PIN")
+        #expect(await self.signIn(ada.username, "1234") == .failure(.invalidGrant), "a PIN is no password")
         try directory.setPIN(nil, ofUserNamed: ada.username)
-        #expect(await code(ada.username, "1234") == .invalidPIN)
-    }
-
-    @Test("a disabled user learns of it only with the right password")
-    func disabled() async throws {
-        try directory.setDisabled(true, forUserNamed: ada.username)
-        #expect(code(await signIn(ada.username, "wrong horse")) == .invalidGrant)
-        #expect(code(await signIn(ada.username, "correct horse")) == .accountDisabled)
-        try directory.setDisabled(false, forUserNamed: ada.username)
-        #expect(code(await signIn(ada.username, "correct horse")) == nil)
-        #expect(code(await signIn(ada.username, nil)) == .interactionRequired, "the password is missing")
+        #expect(await signIn(ada.username, "1234") == .failure(.invalidPIN))
     }
 
     // S1
@@ -189,27 +173,20 @@ struct EmbeddedIdentityProviderTests {
         for _ in 0..<10 { #expect(code(await signIn(ada.username, "correct horse")) == .providerFailed) }
     }
 
-    @Test("a removed or disabled user gets no token")
-    func tokensAfterChange() async throws {
-        func refusal() async -> IdentityError.Code? {
+    @Test("a token with an invalid OAuth scope or of a removed or disabled user is refused")
+    func refusedTokens() async throws {
+        func refusal(_ scope: String = "a") async -> IdentityError.Code? {
             let error = await #expect(throws: IdentityError.self) {
-                try await provider.issueToken(for: ada, scopes: ["a"])
+                try await provider.issueToken(for: ada, scopes: ["fine", scope])
             }
             return error?.code
+        }
+        for scope in ["", "a b", "a\"", "a\\", "ä", "a\n"] {
+            #expect(await refusal(scope) == .invalidScope, "\(scope)")
         }
         try directory.setDisabled(true, forUserNamed: ada.username)
         #expect(await refusal() == .accountDisabled)
         try directory.remove(username: ada.username)
         #expect(await refusal() == .accountUnknown)
-    }
-
-    @Test("invalid OAuth scopes are refused")
-    func scopes() async {
-        for scope in ["", "a b", "a\"", "a\\", "ä", "a\n"] {
-            let error = await #expect(throws: IdentityError.self) {
-                try await provider.issueToken(for: ada, scopes: ["fine", scope])
-            }
-            #expect(error?.code == .invalidScope, "\(scope)")
-        }
     }
 }

@@ -10,14 +10,6 @@ extension TemporaryDirectory {
     func users() throws -> UserDirectory {
         UserDirectory(database: try DeviceDatabase(directory: state, firstEpoch: 0), passwordCost: .minimal)
     }
-
-    /// Whether the database or its log contains these bytes.
-    func databaseContains(_ bytes: [UInt8]) throws -> Bool {
-        try ["", "-wal"].contains { suffix in
-            let content = try Data(contentsOf: URL(fileURLWithPath: databaseFile + suffix))
-            return content.range(of: Data(bytes)) != nil
-        }
-    }
 }
 
 extension UserDirectory {

@@ -32,9 +32,7 @@ struct TokenTests {
     private func token(
         _ provider: EmbeddedIdentityProvider,
         _ scopes: Set<String> = ["orders.read"]
-    ) async throws -> String {
-        try await provider.issueToken(for: ada, scopes: scopes).value
-    }
+    ) async throws -> String { try await provider.issueToken(for: ada, scopes: scopes).value }
 
     private func check(_ token: String, _ provider: EmbeddedIdentityProvider) throws -> VerifiedToken {
         let published = try #require(provider.signingKeys)
@@ -127,7 +125,5 @@ final class TestClock: Sendable {
 
 extension CompactSignature {
     /// The signed header: the algorithm, the type and the key's identifier.
-    var header: String {
-        String(decoding: signedBytes.prefix { $0 != UInt8(ascii: ".") }, as: UTF8.self)
-    }
+    var header: String { String(decoding: signedBytes.prefix { $0 != UInt8(ascii: ".") }, as: UTF8.self) }
 }

@@ -41,44 +41,33 @@ struct ProviderRowsTests {
         batch.device = state
         batch.provider = session
         batch.providerOwner = state
-        let end = ProviderOutbox.Entry(
-            record: .adas,
-            keepsSession: true,
-            addedAt: now.wall,
-            tries: 2,
-            next: now.uptime
-        )
+        let end = ProviderOutbox.Entry(record: .adas, keepsSession: true, addedAt: now.wall, tries: 2, next: now.uptime)
         batch.outbox = [3: end]
         try store.commit(batch)
     }
 
-    @Test("session and outbox are read back, and are sealed on the disk")
+    @Test("session and outbox are sealed on disk, read back, and erased with the sign-out")
     func kept() throws {
-        try signIn(try store())
-        let content = try store().load(at: now)
+        let store = try store()
+        try signIn(store)
+        let content = try self.store().load(at: now)
         #expect(content.provider == session && content.recordProblems.isEmpty)
         #expect(content.outbox[3]?.record == .adas && content.outbox[3]?.tries == 2)
         #expect(content.outbox[3]?.keepsSession == true)
         try directory.expectNone(of: "refresh-token-of-ada", "sid-of-ada", "subject-of-ada")
-    }
-
-    @Test("the sign-out's transaction removes the record, and the file keeps no trace")
-    func removed() throws {
-        let store = try store()
-        try signIn(store)
         let stored: [UInt8]? = try SQLiteConnection(path: directory.databaseFile, .read)
             .value("SELECT record FROM provider_session")
         let sealed = try #require(stored)
-        #expect(try directory.databaseContains(sealed), "the test would see no erasure")
+        #expect(try directory.contains(sealed), "the test would see no erasure")
         var batch = Batch(number: 2)
         batch.device = state.next(mode: .shared, account: nil)
         batch.provider = .some(nil)
         batch.outbox = [3: nil]
         try store.commit(batch)
         store.database.eraseRemnants()
-        let content = try store.load(at: now)
-        #expect(content.provider == nil && content.outbox.isEmpty)
-        #expect(try !directory.databaseContains(sealed))
+        let rest = try store.load(at: now)
+        #expect(rest.provider == nil && rest.outbox.isEmpty)
+        #expect(try !directory.contains(sealed))
     }
 
     @Test("a record of another session is not restored")
@@ -111,7 +100,7 @@ struct ProviderRowsTests {
         #expect(outbox.ended(3, mayWork: true, at: now) == .again(after: .seconds(3600)))
     }
 
-    @Test("with a wrong key or none the records stay sealed, and the session stays")
+    @Test("without the key records are neither read nor stored, and the session stays")
     func otherKey() throws {
         try signIn(try store())
         for key in [2, nil] as [UInt8?] {
@@ -119,10 +108,6 @@ struct ProviderRowsTests {
             #expect(content.provider?.checkedAt == now.wall && content.provider?.record == nil)
             #expect(content.outbox.isEmpty && content.recordProblems.count == 2)
         }
-    }
-
-    @Test("without a key the account is stored but no record")
-    func noKey() throws {
         try signIn(try store(nil))
         let content = try store().load(at: now)
         #expect(content.device == state && content.provider != nil && content.provider?.record == nil)

@@ -30,7 +30,10 @@ extension TemporaryDirectory {
         }
     }
 
-    func contains(_ text: String) throws -> Bool {
+    func contains(_ text: String) throws -> Bool { try contains(Array(text.utf8)) }
+
+    /// Whether any file in the directory contains these bytes.
+    func contains(_ bytes: [UInt8]) throws -> Bool {
         let files = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
         for name in files {
             var isDirectory: ObjCBool = false
@@ -39,7 +42,7 @@ extension TemporaryDirectory {
                 continue
             }
             let content = try Data(contentsOf: URL(fileURLWithPath: file(name)))
-            if content.range(of: Data(text.utf8)) != nil { return true }
+            if content.range(of: Data(bytes)) != nil { return true }
         }
         return false
     }
