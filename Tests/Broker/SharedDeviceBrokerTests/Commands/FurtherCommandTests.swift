@@ -30,7 +30,7 @@ struct FurtherCommandTests {
         return (status, process.lines, process.errorText)
     }
 
-    @Test("the program in the same folder gets the arguments and sets the status")
+    @Test("a program in the same folder gets the arguments, sets the status and has help")
     func runs() async throws {
         try writeProgram("shared-device-greet")
         let outcome = try await run("greet", "--name", "Ada Lovelace")
@@ -38,11 +38,6 @@ struct FurtherCommandTests {
         #expect(outcome.lines == ["shared-device-greet --name Ada Lovelace"])
         #expect(try await run("help", "greet").lines == ["shared-device-greet --help"])
         #expect(try await run("help", "greet", "twice").lines == ["shared-device-greet twice --help"])
-    }
-
-    @Test("the help lists the programs that can be run")
-    func help() async throws {
-        try writeProgram("shared-device-greet")
         try writeProgram("shared-device-broken", permissions: 0o644)
         try writeProgram("shared-device-greet.old")
         let text = try await run("--help").lines.joined(separator: "\n")

@@ -30,18 +30,12 @@ struct ManagedConfigurationMonitorTests {
     private func news(
         _ content: ManagedConfigurationFile.Content?,
         _ problem: ManagedConfigurationError? = nil
-    ) -> ManagedConfigurationUpdate? {
-        ManagedConfigurationUpdate(inForce: content, problem: problem)
-    }
+    ) -> ManagedConfigurationUpdate? { ManagedConfigurationUpdate(inForce: content, problem: problem) }
 
-    @Test("equal content causes no update")
-    func sameContent() {
-        let told = updates(.success(shared), .success(shared), .success(.missing))
-        #expect(told == [news(shared), nil, news(.missing)])
-    }
-
-    @Test("an invalid file is reported, and the last valid content stays in force")
-    func invalid() {
+    @Test("only news is told; an invalid file is, and the last valid content stays in force")
+    func onlyNews() {
+        let equal = updates(.success(shared), .success(shared), .success(.missing))
+        #expect(equal == [news(shared), nil, news(.missing)])
         let told = updates(.failure(problem), .success(shared), .failure(problem), .failure(problem), .success(shared))
         #expect(told == [news(nil, problem), news(shared), news(shared, problem), nil, news(shared)])
     }
@@ -53,7 +47,7 @@ struct SettlingPeriodTests {
 
     private func after(_ milliseconds: Int) -> ContinuousClock.Instant { start + .milliseconds(milliseconds) }
 
-    @Test("a burst ends once, after a quiet period without events")
+    @Test("a burst ends once after a quiet period, and a busy directory is read after eight")
     func quiet() {
         var settling = SettlingPeriod(quiet: .milliseconds(100))
         #expect(settling.deadline == nil)
@@ -62,11 +56,7 @@ struct SettlingPeriodTests {
         let answers = [219, 220, 221].map { settling.isOver(at: after($0)) }
         #expect(answers == [false, true, false])
         #expect(settling.deadline == nil)
-    }
-
-    @Test("a directory that is never quiet is read after eight periods")
-    func neverQuiet() {
-        var settling = SettlingPeriod(quiet: .milliseconds(100))
+        settling = SettlingPeriod(quiet: .milliseconds(100))
         var reads: [Int] = []
         for time in stride(from: 0, through: 2000, by: 10) {
             settling.eventOccurred(at: after(time))
@@ -110,12 +100,18 @@ struct ManagedConfigurationWatchTests {
 
     private func reader() async throws -> Reader { try await Reader(directory.file("managed.json")) }
 
-    @Test("creation, writes in place, moves, removal and re-creation are noticed")
+    @Test("creation, permissions, writes, moves, removal and re-creation are noticed")
     func everyWay() async throws {
         mkdir(directory.file("elsewhere"), 0o700)
         let reader = try await reader()
         try await reader.wait(for: .missing)
         try directory.write(sharedText, to: "managed.json")
+        try await reader.wait(for: shared)
+        // Unsafe permissions, with unchanged content.
+        chmod(directory.file("managed.json"), 0o666)
+        let update = try await reader.next()
+        #expect(update.problem?.code == .insecure && update.inForce == shared)
+        chmod(directory.file("managed.json"), 0o644)
         try await reader.wait(for: shared)
         try directory.write(personalText, to: "managed.json")
         try await reader.wait(for: personal)
@@ -138,18 +134,6 @@ struct ManagedConfigurationWatchTests {
         let text = Array((personalText + " ").utf8)
         #expect(pwrite(descriptor, text, text.count, 0) == text.count)
         try await reader.wait(for: personal)
-    }
-
-    @Test("unsafe permissions are noticed although the content is unchanged")
-    func permissions() async throws {
-        try directory.write(sharedText, to: "managed.json")
-        let reader = try await reader()
-        try await reader.wait(for: shared)
-        chmod(directory.file("managed.json"), 0o666)
-        let update = try await reader.next()
-        #expect(update.problem?.code == .insecure && update.inForce == shared)
-        chmod(directory.file("managed.json"), 0o644)
-        try await reader.wait(for: shared)
     }
 
     @Test("directories that are created, moved away and created again are followed")

@@ -13,7 +13,17 @@ struct RequestFieldsTests {
         return try RequestFields(fields, nil).patience()
     }
 
-    @Test("CO-1: a request waits for 60 s at most")
+    /// The patience of a call that asks for an hour.
+    private func patience(_ method: BrokerProtocol.Method, _ isAdministration: Bool) throws -> Duration? {
+        let wishes: BrokerProtocol.Fields = ["wait": .double(3600), "administration": .boolean(isAdministration)]
+        return switch try Request.Call(method, RequestFields(wishes, nil)) {
+        case .round(_, _, _, let patience, isAdministration): patience
+        case .status(_, let patience), .log(_, _, let patience), .overdue(_, let patience): patience
+        default: nil
+        }
+    }
+
+    @Test("CO-1: a request waits for 60 s at most, with each method that waits for a change")
     func longestWait() throws {
         let waits: [(DBusValue?, Double)] = [
             (nil, 0), (.double(0), 0), (.double(0.25), 0.25), (.double(59), 59), (.double(60), 60), (.double(61), 60),
@@ -28,23 +38,12 @@ struct RequestFieldsTests {
             let refusal = #expect(throws: Refusal.self) { try patience(wait) }
             #expect(refusal?.description.contains("wait") == true, "\(wait)")
         }
-    }
-
-    @Test(
-        "CO-1: the same limit applies to each method that waits for a change",
-        arguments: [.getRound, .getStatus, .getLog, .getOverdue] as [BrokerProtocol.Method],
-        [false, true]
-    )
-    func calls(method: BrokerProtocol.Method, isAdministration: Bool) throws {
-        let wishes: BrokerProtocol.Fields = ["wait": .double(3600), "administration": .boolean(isAdministration)]
-        let call = try Request.Call(method, RequestFields(wishes, nil))
-        let taken: Duration? =
-            switch call {
-            case .round(_, _, _, let patience, isAdministration): patience
-            case .status(_, let patience), .log(_, _, let patience), .overdue(_, let patience): patience
-            default: nil
+        for method: BrokerProtocol.Method in [.getRound, .getStatus, .getLog, .getOverdue] {
+            for isAdministration in [false, true] {
+                let taken = try patience(method, isAdministration)
+                #expect(taken == .seconds(60), "\(method), \(isAdministration)")
             }
-        #expect(taken == .seconds(60.0))
+        }
     }
 
     @Test("a sign-in takes a badge and a PIN, or a name and a password or PIN; a join takes a name and a password")
@@ -59,9 +58,7 @@ struct RequestFieldsTests {
                 case .signIn(.pin(let name, let pin), _, _, _): return "PIN \(name) \(pin.text)"
                 default: return "another call"
                 }
-            } catch {
-                return "refused"
-            }
+            } catch { return "refused" }
         }
         let (password, badge, pin) = (Secret("p"), Secret("0041"), Secret("1234"))
         #expect(kind(.signIn, "ada", SecretFields(password: password)) == "ada p")
@@ -71,9 +68,7 @@ struct RequestFieldsTests {
         for secrets in [
             SecretFields(badge: badge), SecretFields(pin: pin), SecretFields(password: password, pin: pin),
             SecretFields(password: password, badge: badge, pin: pin),
-        ] {
-            #expect(kind(.signIn, nil, secrets) == "refused")
-        }
+        ] { #expect(kind(.signIn, nil, secrets) == "refused") }
         #expect(kind(.join, "ada", SecretFields(password: password)) == "ada p")
         #expect(kind(.join, nil, SecretFields(badge: badge, pin: pin)) == "refused")
     }

@@ -237,8 +237,7 @@ final class VirtualDevice {
             lookUps += 1
             let users = names.reduce(into: Set()) { $0.formUnion(members[$1] ?? []) }
             question(.operatorsFound(names: names, users: users))
-        case .readLog(let number, let filter):
-            question(.logRead(number, .success(disk.lines(filter))))
+        case .readLog(let number, let filter): question(.logRead(number, .success(disk.lines(filter))))
         case .keepActivity(let date): disk.lastActivity = date
         case .beginSignIn(let name, let start):
             provider.starts.append(start)
@@ -278,9 +277,7 @@ final class VirtualDevice {
         guard isRight, !name.isEmpty else { return .failure(.invalidGrant) }
         let isAdministrator = administrators.contains(name)
         let groups = PersonGroups.known(groups[name] ?? [])
-        return .success(
-            AuthenticatedIdentity(account: .named(name), isAdministrator: isAdministrator, groups: groups)
-        )
+        return .success(AuthenticatedIdentity(account: .named(name), isAdministrator: isAdministrator, groups: groups))
     }
 
     func question(_ answer: Event) {
