@@ -321,9 +321,7 @@ struct BrokerHostileTests {
         try await device.startBroker()
         #expect(try await device.control.getCurrentAccount().current == nil)
         device.freeDisk()
-        try await eventually("there is room again, and a user signs in") {
-            (try? await device.signIn()) != nil
-        }
+        try await eventually("there is room again, and a user signs in") { (try? await device.signIn()) != nil }
     }
 
     @Test(

@@ -34,7 +34,8 @@ struct ScheduleTests {
 
     @Test("no step waits for an event that cannot happen")
     func sense() {
-        for seed in 1...2000 { #expect(Schedule(seed: UInt64(seed)).isSensible, "\(Schedule(seed: UInt64(seed)))") }
+        let senseless = (UInt64(1)...2000).map { Schedule(seed: $0) }.filter { !$0.isSensible }
+        #expect(senseless.map(\.description) == [])
         let steps: [Step] = [.stop(app: 0), .resume(app: 0), .untilCleaned]
         let schedule = Schedule(seed: 0, isStrict: true, steps: steps)
         #expect(schedule.isSensible)

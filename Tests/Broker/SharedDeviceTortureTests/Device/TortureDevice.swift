@@ -90,8 +90,7 @@ final class TortureDevice {
                 .write(toFile: "\(manifests)/\(app).json", atomically: true, encoding: .utf8)
         }
         guard adapter.takesPart else { return }
-        try adapter.manifest
-            .write(toFile: "\(manifests)/\(AdapterProcess.app).json", atomically: true, encoding: .utf8)
+        try adapter.manifest.write(toFile: "\(manifests)/\(AdapterProcess.app).json", atomically: true, encoding: .utf8)
     }
 
     // MARK: User data
@@ -193,9 +192,7 @@ final class TortureDevice {
             do throws(SharedDeviceError) {
                 _ = try await administrator.call(.signOutAnyone, ["reason": .string("the schedule")])
                 return true
-            } catch {
-                return error.code == .noCurrentAccount
-            }
+            } catch { return error.code == .noCurrentAccount }
         }
     }
 }

@@ -111,80 +111,71 @@ private struct Generator {
     }
 
     private mutating func step(_ kind: Kind) -> [Step] {
+        let steps = choose(kind)
+        for step in steps { note(step) }
+        return steps
+    }
+
+    private mutating func choose(_ kind: Kind) -> [Step] {
         switch kind {
         case .signIn:
             let user = random.pick(Schedule.users)
-            self.user = user
             // A long patience is used only if the wait will be short.
             let patience = isHealthy ? 3000 : random.pick([0, 30, 150])
             let request = Step.signIn(app: app(.running), user: user, patience: patience)
             return isHealthy && random.chance(60) ? [request, .untilAnswered] : [request]
         case .signOut:
             let user = user ?? random.pick(Schedule.users)
-            self.user = nil
             return [.signOut(app: app(.running), user: user)]
-        case .signOutAnyone:
-            user = nil
-            return [.signOutAnyone]
+        case .signOutAnyone: return [.signOutAnyone]
         case .token:
             let user = random.chance(50) ? user : nil
             return [.token(app: app(.running), user: user ?? random.pick(Schedule.users))]
         case .ask: return [.ask(app: app(.running))]
         case .work: return [.work(app: app(.running))]
-        case .kill:
-            let app = random.chance(80) ? app(.running) : app(.stopped)
-            apps[app] = .dead
-            return [.kill(app: app)]
+        case .kill: return [.kill(app: random.chance(80) ? app(.running) : app(.stopped))]
         case .killCleaning:
             let app = app(.running)
+            // Another app signs out, if one runs.
             apps[app] = .dead
             let user = user ?? random.pick(Schedule.users)
-            self.user = nil
             return [.signOut(app: self.app(.running), user: user), .untilAnswered, .killCleaning(app: app)]
-        case .start:
-            let app = app(.dead)
-            apps[app] = .running
-            return [.start(app: app)]
-        case .stop:
-            let app = app(.running)
-            apps[app] = .stopped
-            return [.stop(app: app)]
-        case .resume:
-            let app = app(.stopped)
-            apps[app] = .running
-            return [.resume(app: app)]
-        case .killBroker:
-            broker = .dead
-            return [.killBroker]
-        case .startBroker:
-            broker = .running
-            return [.startBroker]
-        case .stopBroker:
-            broker = .stopped
-            return [.stopBroker]
-        case .resumeBroker:
-            broker = .running
-            return [.resumeBroker]
+        case .start: return [.start(app: app(.dead))]
+        case .stop: return [.stop(app: app(.running))]
+        case .resume: return [.resume(app: app(.stopped))]
+        case .killBroker: return [.killBroker]
+        case .startBroker: return [.startBroker]
+        case .stopBroker: return [.stopBroker]
+        case .resumeBroker: return [.resumeBroker]
         case .restartBus: return [.restartBus]
-        case .becomeStrict:
-            mayBecomeStrict = false
-            return [.becomeStrict]
-        case .attack:
-            isAttacked = true
-            return [.attack(random.pick(Schedule.deeds))]
-        case .endAttack:
-            isAttacked = false
-            return [.endAttack]
-        case .fillDisk:
-            isDiskFull = true
-            return [.fillDisk]
-        case .freeDisk:
-            isDiskFull = false
-            return [.freeDisk]
+        case .becomeStrict: return [.becomeStrict]
+        case .attack: return [.attack(random.pick(Schedule.deeds))]
+        case .endAttack: return [.endAttack]
+        case .fillDisk: return [.fillDisk]
+        case .freeDisk: return [.freeDisk]
         case .pause: return [.pause(1 + random.below(random.chance(20) ? 60 : 15))]
         case .untilAnswered: return [.untilAnswered]
         case .untilCleaned: return [.untilCleaned]
         case .untilShown: return [.untilShown]
+        }
+    }
+
+    private mutating func note(_ step: Step) {
+        switch step {
+        case .signIn(_, let user, _): self.user = user
+        case .signOut, .signOutAnyone: user = nil
+        case .kill(let app), .killCleaning(let app): apps[app] = .dead
+        case .start(let app), .resume(let app): apps[app] = .running
+        case .stop(let app): apps[app] = .stopped
+        case .killBroker: broker = .dead
+        case .startBroker, .resumeBroker: broker = .running
+        case .stopBroker: broker = .stopped
+        case .becomeStrict: mayBecomeStrict = false
+        case .attack: isAttacked = true
+        case .endAttack: isAttacked = false
+        case .fillDisk: isDiskFull = true
+        case .freeDisk: isDiskFull = false
+        default: break
         }
     }
 
