@@ -49,9 +49,12 @@ struct ActivityReportsTests {
         await #expect(throws: CancellationError.self) { try await running.value }
     }
 
-    @Test("each input after a report causes another report")
+    @Test("each input causes a report, and input before the start causes none")
     func inputs() async throws {
+        input.make()
         try await run {
+            try await Task.sleep(for: .milliseconds(50))
+            #expect(reports.count == 0)
             for count in 1...5 {
                 try await eventually("report \(count)") {
                     if reports.count < count { input.make() }
@@ -60,13 +63,6 @@ struct ActivityReportsTests {
             }
         }
         #expect(reports.lines.isEmpty)
-    }
-
-    @Test("input before the start causes no report")
-    func oldInput() async throws {
-        input.make()
-        try await run { try await Task.sleep(for: .milliseconds(50)) }
-        #expect(reports.count == 0)
     }
 
     @Test("a failing report is tried again with the next input, and each problem is logged once")

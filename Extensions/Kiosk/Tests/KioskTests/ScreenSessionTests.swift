@@ -136,37 +136,25 @@ struct ScreenSessionTests {
         #expect(program.isRunning)
     }
 
-    @Test("a lock outlives the broker")
-    func lostBroker() async throws {
-        let program = try await start()
-        broker.show(.lock)
-        try await confirmed(.lock)
-        broker.close()
-        try await eventually("the program misses the broker") { program.errorText.contains("trying again") }
-        let next = try await StandInBroker(bus)
-        next.show(.lock)
-        try await eventually("it still shows the lock") { next.state.shows.first == "lock" }
-    }
-
-    @Test("a program that another one has replaced ends with a status of its own")
-    func replaced() async throws {
-        let program = try await start()
-        broker.show(.lock)
-        try await confirmed(.lock)
-        broker.refuseScreen("not_permitted")
-        #expect(await program.exitStatus() == EX_NOPERM)
-        #expect(program.errorText.contains("not this one"), "\(program.errorText)")
-    }
-
-    @Test("a program whose manifest is missing says so once, and works when the manifest is there")
-    func noManifest() async throws {
+    @Test("a program waits for its manifest and its broker, and ends if it is replaced")
+    func refusals() async throws {
         broker.refuseScreen("not_eligible_to_use_broker")
         let program = try await start()
+        func attempts() -> Int { program.errorText.components(separatedBy: "trying again").count - 1 }
         try await eventually("the refusal is told") { program.errorText.contains("not this one") }
         broker.refuseScreen(nil)
         broker.show(.lock)
         try await confirmed(.lock)
-        #expect(program.errorText.components(separatedBy: "trying again").count == 2, "\(program.errorText)")
+        #expect(attempts() == 1, "it says so once: \(program.errorText)")
+        broker.close()
+        try await eventually("the program misses the broker") { attempts() == 2 }
+        let next = try await StandInBroker(bus)
+        next.show(.lock)
+        try await eventually("it still shows the lock") { next.state.shows.first == "lock" }
+        let before = program.errorText.count
+        next.refuseScreen("not_permitted")
+        #expect(await program.exitStatus() == EX_NOPERM)
+        #expect(program.errorText.dropFirst(before).contains("not this one"), "\(program.errorText)")
     }
 
     @Test("a warning takes no keys from the person's program, and the sign-in is shown if it is wanted")

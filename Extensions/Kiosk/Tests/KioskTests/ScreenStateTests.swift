@@ -38,14 +38,14 @@ struct ScreenStateTests {
         )
     }
 
-    /// Types a text and Return, with this many milliseconds between the keys.
-    private func type(_ text: String, every pause: UInt32, _ state: inout ScreenState) -> ScreenRequest? {
-        var time = UInt32.max - 100
+    /// Types a text and Return, with this many milliseconds between the keys. `nil` touches the keys of the screen.
+    private func type(_ text: String, every pause: UInt32?, _ state: inout ScreenState) -> ScreenRequest? {
+        var time = pause.map { _ in UInt32.max - 100 }
         for character in text {
-            time &+= pause
+            time = time.map { $0 &+ (pause ?? 0) }
             #expect(state.press(.text(String(character)), at: time, now: now) == nil)
         }
-        return state.press(.enter, at: time &+ pause, now: now)
+        return state.press(.enter, at: time.map { $0 &+ (pause ?? 0) }, now: now)
     }
 
     private func lines(_ state: ScreenState, after wait: Duration = .zero) -> [String] {
@@ -90,48 +90,33 @@ struct ScreenStateTests {
         #expect(state.shown == .warning)
     }
 
-    @Test(
-        "slow digits are a PIN, other text is a password",
-        arguments: [
-            "2468": "pin", "123456789012": "pin", "123": "password", "1234567890123": "password", "a5": "password",
+    @Test("slow digits are a PIN, as all are without badges; other text is a password")
+    func kinds() {
+        let cases: [(text: String, pause: UInt32?, methods: [BrokerProtocol.SignInMethod], kind: String)] = [
+            ("2468", 150, [.password, .badge], "pin"), ("123456789012", 150, [.password, .badge], "pin"),
+            ("123", 150, [.password, .badge], "password"), ("1234567890123", 150, [.password, .badge], "password"),
+            ("a5", 150, [.password, .badge], "password"), ("2468", nil, [.password, .badge], "pin"),
+            ("2468", 20, [.password], "pin"),
         ]
-    )
-    func locked(_ text: String, _ kind: String) {
-        var state = state(.lock)
-        #expect(fields(type(text, every: 150, &state)) == ["username": "ada", kind: text])
+        for (text, pause, methods, kind) in cases {
+            var state = state(.lock, methods: methods)
+            #expect(lines(state).contains { $0.contains("badge") } == methods.contains(.badge))
+            let request = type(text, every: pause, &state)
+            #expect(fields(request) == ["username": "ada", kind: text], "\(text), \(String(describing: pause))")
+        }
     }
 
-    @Test("quick text with a Return is a badge, and then a PIN is asked for")
+    @Test("quick text is a badge, whose PIN is asked for until another badge is read")
     func badge() {
         var state = state(.lock)
         // The number replaces the text before it.
         _ = state.press(.text("9"), at: 0, now: now)
-        #expect(type("04A1B2C3", every: 20, &state) == nil)
-        #expect(lines(state).prefix(2) == ["Badge read", "Type in your PIN."])
+        for number in ["99999999", "04A1B2C3"] {
+            #expect(type(number, every: 20, &state) == nil)
+            #expect(lines(state).prefix(2) == ["Badge read", "Type in your PIN."])
+        }
         #expect(fields(type("2468", every: 150, &state)) == ["badge": "04A1B2C3", "pin": "2468"])
         #expect(lines(state).contains("One moment, please."))
-    }
-
-    @Test("another badge replaces the one whose PIN is asked for")
-    func secondBadge() {
-        var state = state(.signIn)
-        _ = type("04A1B2C3", every: 20, &state)
-        #expect(type("99999999", every: 20, &state) == nil)
-        #expect(fields(type("2468", every: 150, &state)) == ["badge": "99999999", "pin": "2468"])
-    }
-
-    @Test("on a device without badges, quick digits are a PIN")
-    func noBadges() {
-        var state = state(.lock, methods: [.password])
-        #expect(!lines(state).contains { $0.contains("badge") })
-        #expect(fields(type("2468", every: 20, &state)) == ["username": "ada", "pin": "2468"])
-    }
-
-    @Test("touched digits are never a badge")
-    func touches() {
-        var state = state(.lock)
-        for digit in ["2", "4", "6", "8"] { _ = state.press(.text(digit), at: nil, now: now) }
-        #expect(fields(state.press(.enter, at: nil, now: now)) == ["username": "ada", "pin": "2468"])
     }
 
     @Test("a number may be typed by hand on the sign-in screen, and Escape goes back")
@@ -160,21 +145,17 @@ struct ScreenStateTests {
         #expect(state.shown == .lock, "Escape hides no lock")
     }
 
-    @Test("during a cleanup the screen is covered, and takes no text")
-    func cleanup() {
+    @Test("a cleanup or another person's sign-in covers the screen, which takes no text")
+    func covers() {
         var state = state(.cleanup, asksForBadge: false)
         #expect(state.shown == .cleanup && state.picture(texts, now: now).kind == .cover)
         #expect(lines(state) == ["One moment: the last person's data is being deleted."])
         #expect(type("04A1B2C3", every: 20, &state) == nil)
         state.take(answer(.lock), time: time, now: now)
         #expect(lines(state).first == "Ada Lovelace")
-    }
-
-    @Test("the cover stays until the broker has responded to another person's sign-in")
-    func coverDuringSignIn() {
-        var state = state(.lock, asksForBadge: false)
         _ = type("04A1B2C3", every: 20, &state)
         _ = type("2468", every: 150, &state)
+        // The cover stays until the broker has responded.
         for show in [ScreenContent.cleanup, .signIn, .nothing] {
             state.take(answer(show), time: time, now: now)
             #expect(state.picture(texts, now: now).kind == .cover, "\(show)")
@@ -193,39 +174,33 @@ struct ScreenStateTests {
         #expect(fields(type("2468", every: 150, &state)) == ["badge": "04A1B2C3", "pin": "2468"])
     }
 
-    @Test("what was typed is never on the screen")
-    func secrets() {
+    @Test("typed text is shown as dots, is erased by the character, and is bounded")
+    func typed() {
         var state = state(.lock)
-        for digit in ["7", "3", "ß"] { _ = state.press(.text(digit), at: nil, now: now) }
+        // A control character does not count.
+        for text in ["7", "\u{1b}", "ß", "é"] { _ = state.press(.text(text), at: nil, now: now) }
         let picture = state.picture(texts, now: now)
         #expect(picture.lines.contains { $0.dots == 3 })
-        #expect(!picture.lines.contains { $0.text.contains("7") || $0.text.contains("ß") })
-    }
-
-    @Test("erasing removes one character, and control characters do not count")
-    func erasing() {
-        var state = state(.lock)
-        for text in ["ş", "\u{1b}", "é"] { _ = state.press(.text(text), at: nil, now: now) }
+        #expect(!picture.lines.contains { line in ["7", "ß", "é"].contains { line.text.contains($0) } })
         _ = state.press(.erase, at: nil, now: now)
-        #expect(fields(state.press(.enter, at: nil, now: now)) == ["username": "ada", "password": "ş"])
+        #expect(fields(state.press(.enter, at: nil, now: now)) == ["username": "ada", "password": "7ß"])
+        var endless = self.state(.lock)
+        for _ in 0..<3000 { _ = endless.press(.text("x"), at: nil, now: now) }
+        #expect(fields(endless.press(.enter, at: nil, now: now))?["password"]?.count == 1024)
     }
 
-    @Test("text that was left behind is forgotten")
-    func leftText() {
-        var state = state(.signIn)
-        _ = type("04A1B2C3", every: 20, &state)
-        state.tick(now + .seconds(29))
-        #expect(lines(state).first == "Badge read")
-        state.tick(now + .seconds(31))
-        #expect(lines(state).first == "Sign in")
-    }
-
-    @Test("text of another person's screen is forgotten")
-    func otherPerson() {
-        var state = state(.lock)
-        _ = state.press(.text("2468"), at: nil, now: now)
-        state.take(answer(.signIn), time: time, now: now)
-        #expect(state.press(.enter, at: nil, now: now) == nil)
+    @Test("text that was left behind, or typed on another person's screen, is forgotten")
+    func forgotten() {
+        var left = state(.signIn)
+        _ = type("04A1B2C3", every: 20, &left)
+        left.tick(now + .seconds(29))
+        #expect(lines(left).first == "Badge read")
+        left.tick(now + .seconds(31))
+        #expect(lines(left).first == "Sign in")
+        var other = state(.lock)
+        _ = other.press(.text("2468"), at: nil, now: now)
+        other.take(answer(.signIn), time: time, now: now)
+        #expect(other.press(.enter, at: nil, now: now) == nil)
     }
 
     @Test("a refusal is shown until the next key or 30 seconds, and input waits for the broker's response")
@@ -234,14 +209,15 @@ struct ScreenStateTests {
         _ = type("2468", every: 150, &state)
         #expect(type("1357", every: 150, &state) == nil)
         state.finish(SharedDeviceError(.authenticationFailed, attempted: "sign in", message: "secret detail"), now: now)
-        #expect(lines(state).contains("That was not correct, or you may not sign in here."))
+        let text = "That was not correct, or you may not sign in here."
+        #expect(lines(state).contains(text))
         state.take(answer(.lock), time: time, now: now)
-        #expect(lines(state).contains("That was not correct, or you may not sign in here."))
+        #expect(lines(state).contains(text))
         var later = state
         later.tick(now + .seconds(31))
-        #expect(!lines(later).contains("That was not correct, or you may not sign in here."))
+        #expect(!lines(later).contains(text))
         _ = state.press(.text("1"), at: nil, now: now)
-        #expect(!lines(state).contains("That was not correct, or you may not sign in here."))
+        #expect(!lines(state).contains(text))
     }
 
     @Test("without the broker a lock stays, and a warning goes")
@@ -266,12 +242,5 @@ struct ScreenStateTests {
         let state = state(.signIn, methods: takesBadges ? [.badge] : [.password], asksForBadge: isWanted)
         #expect((state.shown == .signIn) == (isWanted && takesBadges))
         #expect((state.picture(texts, now: now).kind == .cover) == (isWanted && takesBadges))
-    }
-
-    @Test("an endless text is bounded")
-    func endless() {
-        var state = state(.lock)
-        for _ in 0..<3000 { _ = state.press(.text("x"), at: nil, now: now) }
-        #expect(fields(state.press(.enter, at: nil, now: now))?["password"]?.count == 1024)
     }
 }
