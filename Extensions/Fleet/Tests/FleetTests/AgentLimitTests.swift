@@ -7,16 +7,16 @@ import Testing
 struct AgentLimitTests {
     private static let policy = AgentState.Policy(contactTimeout: 3600)
 
+    private static func memory(_ text: String) throws -> AgentMemory {
+        try AgentMemory(JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 4096)))
+    }
+
     /// An agent after a reboot, with this memory on its disk and this session open.
     private static func restarted(
         _ memory: AgentMemory,
         at now: Moment,
         policy: AgentState.Policy = policy
-    ) throws -> AgentState {
-        let text = Array(memory.json.text.utf8)
-        let read = try AgentMemory(JSONValue(parsing: text, limits: JSONLimits(size: 4096)))
-        return AgentState(policy: policy, memory: read, now: now)
-    }
+    ) throws -> AgentState { AgentState(policy: policy, memory: try Self.memory(memory.json.text), now: now) }
 
     private static var signedIn: AgentMemory {
         var memory = AgentMemory()
@@ -94,24 +94,29 @@ struct AgentLimitTests {
         }
     }
 
-    @Test("FL-7: an agent's file with an invalid limit or a negative time is damaged")
-    func damagedNumbers() throws {
+    @Test("FL-7: an agent's file keeps memory and last limit, unless a number is invalid")
+    func files() throws {
+        var memory = AgentMemory()
+        memory.seen = .init(all: 3, own: 4)
+        memory.intents = [.own: .init(order: 5, session: 6)]
+        memory.result = .init(order: 4, outcome: .nobody, ended: 8)
+        memory.sequenceLimit = 1 << 50
+        memory.contact = .init(begin: .at(1.5))
+        memory.session = .init(epoch: 9, since: .init(begin: .at(2)))
+        memory.policy = .init(contactTimeout: 90, requiresContact: true)
+        (memory.ended, memory.damage) = (6, "it was torn")
+        #expect(try Self.memory(memory.json.text) == memory)
         func read(_ members: String) throws -> AgentMemory {
-            let text = #"{"seenAll": 0, "seenOwn": 0, "sequenceLimit": 1, "intents": {}, \#(members)}"#
-            return try AgentMemory(JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 4096)))
+            try Self.memory(#"{"seenAll": 0, "seenOwn": 0, "sequenceLimit": 1, "intents": {}, \#(members)}"#)
         }
         #expect(try read(#""policy": [60, true]"#).policy == .init(contactTimeout: 60, requiresContact: true))
         #expect(try read(#""policy": []"#).policy == .init())
-        for policy in ["[-1, true]", "[59, true]", "[1e30, true]", "[31536001, false]", "[60, 1]", "[60]"] {
-            #expect(throws: FleetMessageError.self, "\(policy)") { try read("\"policy\": \(policy)") }
-        }
         #expect(try read(#""contact": [1, 2, "a", 0, 3, "a"]"#).contact?.counted == 0)
-        #expect(throws: FleetMessageError.self) { try read(#""contact": [1, 2, "a", -1e9, 3, "a"]"#) }
-        #expect(throws: FleetMessageError.self) { try read(#""session": [7, [1, 2, "a", -1, 3, "a"]]"#) }
-    }
-
-    @Test("FL-7: the limit of the last readable configuration is kept")
-    func lastPolicy() {
+        let policies = ["[-1, true]", "[59, true]", "[1e30, true]", "[31536001, false]", "[60, 1]", "[60]"]
+        for members in policies.map({ "\"policy\": \($0)" }) + [
+            #""contact": [1, 2, "a", -1e9, 3, "a"]"#, #""session": [7, [1, 2, "a", -1, 3, "a"]]"#,
+        ] { #expect(throws: FleetMessageError.self, "\(members)") { try read(members) } }
+        // The limit of the last readable configuration is kept.
         let policy = AgentState.Policy(contactTimeout: 600, requiresContact: true)
         var agent = AgentState(policy: policy, memory: AgentMemory(), now: .at(0))
         let stored = agent.handle(.tick, now: .at(0)).compactMap { effect -> AgentMemory? in
@@ -136,7 +141,7 @@ struct AgentLimitTests {
         }
     }
 
-    @Test("FL-13: a sign-out counts as done only once it is on the broker's disk")
+    @Test("FL-13: a sign-out is done once it is on the disk; a reopened session is ended")
     func unstored() throws {
         for answer in [AgentEvent.SignOutAnswer.endedUnstored, .overAlready] {
             var agent = AgentTests.agent(.signedIn(7))
@@ -154,10 +159,7 @@ struct AgentLimitTests {
             let last = try #require(agent.handle(.device(.nobody(8)), now: .at(10)).report)
             #expect(last.result == .init(order: 3, outcome: .signedOut, ended: 8) && last.problems.isEmpty)
         }
-    }
-
-    @Test("FL-13: a session that a power cut reopened is ended again")
-    func openAgain() throws {
+        // A power cut reopens a session that was over.
         var memory = AgentMemory.having(seen: 3)
         memory.result = .init(order: 3, outcome: .signedOut, ended: 7)
         var agent = AgentTests.agent(.nobody(8), memory: memory)
@@ -174,7 +176,7 @@ struct AgentLimitTests {
 
     // MARK: Reports
 
-    @Test("FL-11: truncated app names stay distinct, and the longest report fits")
+    @Test("FL-11: truncated app names stay distinct and short, and the longest report fits")
     func longNames() throws {
         let names = (0..<DeviceReport.mostDebts).map { index in
             DeviceReport.name(String(repeating: "\"\u{1F512}", count: 190) + "\(index)")
@@ -182,6 +184,11 @@ struct AgentLimitTests {
         #expect(Set(names).count == names.count && names.allSatisfy { $0.utf8.count <= 200 })
         let short = "org.example.notes (/usr/bin/notes, uid 7)"
         #expect(DeviceReport.name(short) == short)
+        // Invisible characters take more room once they are printable.
+        for count in [1, 160, 300] {
+            let name = DeviceReport.name(String(repeating: "\u{7F}", count: count) + String(repeating: "a", count: 100))
+            #expect(name.utf8.count <= 160 && DeviceReport.name(name) == name, "\(count)")
+        }
         let owing = names.map { DeviceReport.Round.Debt(app: $0, progress: "told") }
         let rounds = (0..<UInt64(DeviceReport.mostRounds)).map { session in
             DeviceReport.Round(session: session + 1, finished: 1, owing: session == 3 ? owing : [])
@@ -193,11 +200,5 @@ struct AgentLimitTests {
         #expect(report.rounds.reduce(0) { $0 + $1.owes } == 40, "apps without a name count")
         let bytes = FleetEvent(.reported(report), source: "/fleet/clinic/ward-1", identifier: "1", time: 0).bytes
         #expect(try FleetEvent(parsing: bytes).message == .reported(report))
-    }
-
-    @Test("a name with invisible characters keeps to its limit and survives parsing", arguments: [1, 160, 300])
-    func invisibleCharactersInName(count: Int) {
-        let name = DeviceReport.name(String(repeating: "\u{7F}", count: count) + String(repeating: "a", count: 100))
-        #expect(name.utf8.count <= 160 && DeviceReport.name(name) == name)
     }
 }

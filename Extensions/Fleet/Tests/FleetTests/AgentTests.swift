@@ -34,22 +34,25 @@ struct AgentTests {
         #expect(taken == expected)
     }
 
-    @Test("FL-3: an order ends the open session, whose number is stored first")
+    @Test("FL-3, FL-4: an order ends the then open session, whose number is stored first")
     func signsOut() throws {
-        var agent = Self.agent(.signedIn(7))
-        #expect(agent.handle(.desired(.all, .init(number: 3, reason: "closing")), now: .at(1)) == [.askDevice])
-        let effects = agent.handle(.device(.signedIn(7)), now: .at(1))
+        // The session began while there was no connection.
+        var agent = Self.agent(.nobody(6))
+        agent.handle(.disconnected, at: 0)
+        agent.handle(.device(.signedIn(7)), .connected, .tick, at: 10)
+        #expect(agent.handle(.desired(.all, .init(number: 3, reason: "closing")), now: .at(900)) == [.askDevice])
+        let effects = agent.handle(.device(.signedIn(7)), now: .at(900))
         #expect(effects.map(\.word).prefix(2) == ["store", "signOut"])
         guard case .store(let memory) = effects.first else { return }
         #expect(memory.intents == [.all: .init(order: 3, session: 7)])
         #expect(effects.contains(.signOut(session: 7, reason: "fleet order 3: closing")))
-        #expect(agent.handle(.signOutAnswered(.ended), now: .at(1)).map(\.word) == ["store", "note", "askDevice"])
-        let report = try #require(agent.handle(.device(.nobody(8, owing: ["notes"])), now: .at(3)).report)
+        #expect(agent.handle(.signOutAnswered(.ended), now: .at(901)).map(\.word) == ["store", "note", "askDevice"])
+        let report = try #require(agent.handle(.device(.nobody(8, owing: ["notes"])), now: .at(903)).report)
         #expect(report.seen.all == 3 && report.result == .init(order: 3, outcome: .signedOut, ended: 7))
         #expect(report.rounds.first?.owing.map(\.app) == ["notes"])
     }
 
-    @Test("FL-3: repeated, old and late orders for an earlier session have no effect")
+    @Test("FL-3: repeated, old and late orders, also after a crash, end no later session")
     func repeated() {
         var agent = Self.agent(.nobody(8), memory: .having(seen: 5))
         for number: UInt64 in [5, 4] {
@@ -60,16 +63,13 @@ struct AgentTests {
         let effects = agent.handle(.device(.signedIn(11)), now: .at(10))
         #expect(!effects.signsOut)
         #expect(effects.report?.result == .init(order: 6, outcome: .sessionOver, ended: 10))
-    }
-
-    @Test("FL-3: after a crash during a sign-out the next user's session stays open")
-    func crash() {
+        // The agent crashed during the sign-out of session 7.
         var memory = AgentMemory.having(seen: 2)
         memory.intents[.all] = .init(order: 3, session: 7)
-        var agent = Self.agent(memory: memory)
-        let effects = agent.handle(.desired(.all, .init(number: 3, reason: "")), .device(.signedIn(9)), at: 0)
-        #expect(!effects.signsOut)
-        #expect(effects.report?.result == .init(order: 3, outcome: .signedOut, ended: 8))
+        var crashed = Self.agent(memory: memory)
+        let later = crashed.handle(.desired(.all, .init(number: 3, reason: "")), .device(.signedIn(9)), at: 0)
+        #expect(!later.signsOut)
+        #expect(later.report?.result == .init(order: 3, outcome: .signedOut, ended: 8))
     }
 
     @Test("FL-5: a rejected report is repeated after a minute or on the next connection")
@@ -87,40 +87,22 @@ struct AgentTests {
         #expect(agent.handle(.tick, now: .at(300)).isEmpty)
     }
 
-    @Test("FL-4: an order for all ends the session that is open when it arrives")
-    func anySession() {
-        var agent = Self.agent(.nobody(3))
-        agent.handle(.disconnected, at: 1)
-        agent.handle(.device(.signedIn(4)), at: 2)
-        agent.handle(.connected, .desired(.all, .init(number: 3, reason: "")), at: 900)
-        #expect(agent.handle(.device(.signedIn(4)), now: .at(900)).signsOut)
-    }
-
-    @Test("FL-5: at most the newest report a second is sent, and one per connection")
-    func reports() {
+    @Test("FL-5: each change is reported once, at most one a second and one per connection")
+    func reports() throws {
         var agent = Self.agent(.nobody(3))
         #expect(agent.handle(.device(.signedIn(4)), now: .at(0.1)).report == nil)
         #expect(agent.handle(.device(.nobody(5)), now: .at(0.2)).report == nil)
         #expect(agent.wake(now: .at(0.2)) == 1)
-        let report = agent.handle(.tick, now: .at(1)).report
-        #expect(report?.session == nil && report?.sequence ?? 0 > 0)
+        let newest = agent.handle(.tick, now: .at(1)).report
+        #expect(newest?.session == nil && newest?.sequence ?? 0 > 0)
         #expect(agent.handle(.tick, now: .at(9)).isEmpty)
-        agent.handle(.disconnected, at: 10)
-        let effects = agent.handle(.connected, now: .at(20))
-        // The report's number follows the clock and is stored first.
-        #expect(effects.map(\.word) == ["subscribe", "publishPresence", "store", "publish"])
-    }
-
-    @Test("FL-5: changes of session, round and mode are reported, and repetitions are not")
-    func changes() throws {
-        var agent = Self.agent(.nobody(3))
         func owing(_ progress: String) -> DeviceView {
-            let round = DeviceReport.Round(session: 4, finished: 0, owing: [.init(app: "notes", progress: progress)])
-            return DeviceView(mode: "shared", epoch: 5, isSignedIn: false, rounds: [round])
+            let round = DeviceReport.Round(session: 6, finished: 0, owing: [.init(app: "notes", progress: progress)])
+            return DeviceView(mode: "shared", epoch: 7, isSignedIn: false, rounds: [round])
         }
         let views: [DeviceView] = [
-            .signedIn(4), owing("owed"), owing("begun"), .nobody(5),
-            DeviceView(mode: "personal", epoch: 5, isSignedIn: false, rounds: []),
+            .signedIn(6), owing("owed"), owing("begun"), .nobody(7),
+            DeviceView(mode: "personal", epoch: 7, isSignedIn: false, rounds: []),
         ]
         for (view, time) in zip(views, stride(from: 10.0, to: 100, by: 10)) {
             let report = try #require(agent.handle(.device(view), now: .at(time)).report)
@@ -128,6 +110,10 @@ struct AgentTests {
             #expect(report.session == (view.isSignedIn ? view.epoch : nil))
             #expect(agent.handle(.device(view), now: .at(time + 5)).report == nil)
         }
+        agent.handle(.disconnected, at: 100)
+        let effects = agent.handle(.connected, now: .at(110))
+        // The report's number follows the clock and is stored first.
+        #expect(effects.map(\.word) == ["subscribe", "publishPresence", "store", "publish"])
     }
 
     @Test("FL-6: a heartbeat above the seen order makes the device subscribe, with a limit")
@@ -154,24 +140,12 @@ struct AgentTests {
         let later = Moment.at(5, wall: 1700, boot: "b")
         var other = AgentState(policy: policy, memory: memory, now: later)
         #expect(other.handle(.device(.signedIn(7)), now: later).signsOut)
-    }
-
-    @Test("FL-7: requiresContact ends a new session that has no contact")
-    func requiresContact() {
-        var agent = Self.agent(.nobody(7), policy: .init(contactTimeout: 600, requiresContact: true))
-        #expect(agent.handle(.device(.signedIn(8)), now: .at(1)).signsOut)
-        agent.handle(.signOutAnswered(.ended), .device(.nobody(9)), at: 1)
-        agent.handle(.heartbeat(highest: 0), at: 2)
-        #expect(!agent.handle(.device(.signedIn(10)), now: .at(3)).signsOut)
-    }
-
-    @Test("FL-11: invalid messages are counted and reported, and have no other effect")
-    func foreign() throws {
-        var agent = Self.agent(.signedIn(7))
-        agent.handle(.foreign("it is no JSON"), at: 2)
-        let report = try #require(agent.handle(.foreign("it is no JSON"), now: .at(4)).report)
-        let problem = "2 messages were not understood; the last message: it is no JSON"
-        #expect(report.problems == [problem] && report.session == 7)
+        // With requiresContact a new session that has no contact ends at once.
+        var strict = Self.agent(.nobody(7), policy: .init(contactTimeout: 600, requiresContact: true))
+        #expect(strict.handle(.device(.signedIn(8)), now: .at(1)).signsOut)
+        strict.handle(.signOutAnswered(.ended), .device(.nobody(9)), at: 1)
+        strict.handle(.heartbeat(highest: 0), at: 2)
+        #expect(!strict.handle(.device(.signedIn(10)), now: .at(3)).signsOut)
     }
 
     @Test("a broker's refusal is reported and retried, and the order is not seen")
@@ -184,11 +158,16 @@ struct AgentTests {
         #expect(agent.handle(.tick, now: .at(8)).signsOut)
     }
 
-    @Test("without a response of the broker the report says that the state is unknown")
-    func brokerAway() throws {
+    @Test("FL-11: a missing broker and invalid messages are reported, without other effects")
+    func problems() throws {
         var agent = Self.agent(.nobody(8), memory: .having(seen: 5))
-        let report = try #require(agent.handle(.deviceUnknown("no broker"), now: .at(2)).report)
-        #expect(report.mode == DeviceReport.unknownMode && report.problems == ["no broker"])
+        let away = try #require(agent.handle(.deviceUnknown("no broker"), now: .at(2)).report)
+        #expect(away.mode == DeviceReport.unknownMode && away.problems == ["no broker"])
+        var other = Self.agent(.signedIn(7))
+        other.handle(.foreign("it is no JSON"), at: 2)
+        let report = try #require(other.handle(.foreign("it is no JSON"), now: .at(4)).report)
+        let problem = "2 messages were not understood; the last message: it is no JSON"
+        #expect(report.problems == [problem] && report.session == 7)
     }
 
     @Test("FL-15: a new device with a slow clock is heard once its clock is right")

@@ -8,33 +8,7 @@ import Testing
 
 @Suite("The expiry of a fleet's certificates")
 struct CertificateTermTests {
-    @Test("the end of openssl's certificates and lists is read")
-    func openssl() async throws {
-        let stage = try await FleetStage()
-        let now = Date().timeIntervalSince1970
-        let ends = try ["controller.pem", "authority.pem", "authority.crl"].map {
-            try CertificateTerm.end(ofFile: stage.path("pki/\($0)"))
-        }
-        let days = ends.map { CertificateTerm.days(until: $0 + 60, now: now) }
-        #expect(days == [397, 3650, 3650])
-    }
-
-    @Test("a reported end in the past or far future hides no other device's end")
-    func masked() {
-        let (now, day) = (1_800_000_000.0, 86400.0)
-        var ends = CertificateEnds()
-        for end in [0, now + 400 * day, now + 19.5 * day, 253_402_300_799] { ends.add(end, now: now) }
-        #expect(ends.next == now + 19.5 * day)
-        #expect(
-            ends.warning(now: now) == "certificates of 1 device have ended, "
-                + "certificates of 1 device end within 30 days, and the first ends in 19 days; enrol them again"
-        )
-        var sound = CertificateEnds()
-        sound.add(now + 400 * day, now: now)
-        #expect(sound.warning(now: now) == nil)
-    }
-
-    @Test("an agent warns from 30 days before the end until the certificate is renewed")
+    @Test("an end is warned of from 30 days before; impossible ends hide no other")
     func agent() {
         var agent = AgentTests.agent(.nobody(1))
         let (wall, day) = (Moment.at(10).wall, 86400.0)
@@ -48,11 +22,28 @@ struct CertificateTermTests {
         let unreadable = Result { () throws(CertificateFileError) in try CertificateTerm.end(ofFile: "/none.pem") }
         let lost = agent.handle(.certificate(end: unreadable), now: .at(40)).report
         #expect(lost?.certificateEnd == nil && lost?.problems.first?.hasPrefix("/none.pem cannot be read") == true)
+        // Ends that devices report.
+        let now = 1_800_000_000.0
+        var ends = CertificateEnds()
+        for end in [0, now + 400 * day, now + 19.5 * day, 253_402_300_799] { ends.add(end, now: now) }
+        #expect(ends.next == now + 19.5 * day)
+        #expect(
+            ends.warning(now: now) == "certificates of 1 device have ended, "
+                + "certificates of 1 device end within 30 days, and the first ends in 19 days; enrol them again"
+        )
+        var sound = CertificateEnds()
+        sound.add(now + 400 * day, now: now)
+        #expect(sound.warning(now: now) == nil)
     }
 
     @Test("the operator is warned of certificates that end soon, and metrics have the ends")
     func fleet() async throws {
         let stage = try await FleetStage(enrolling: ["a"])
+        let now = Date().timeIntervalSince1970
+        let days = try ["controller.pem", "authority.pem", "authority.crl"].map {
+            CertificateTerm.days(until: try CertificateTerm.end(ofFile: stage.path("pki/\($0)")) + 60, now: now)
+        }
+        #expect(days == [397, 3650, 3650])
         try await stage.certify("a", days: 20)
         try await stage.certify("controller", days: 10)
         let listed = try await stage.fleet("certificates", stage.path("pki"))

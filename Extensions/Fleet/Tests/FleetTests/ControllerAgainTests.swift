@@ -39,16 +39,13 @@ struct ControllerAgainTests {
         #expect(wanted(5014) == nil && wanted(5015) == .devices(["b"]))
         controller.disconnected()
         #expect(wanted(9000) == nil)
-    }
-
-    @Test("above a number of devices all reports are requested at once")
-    func askingForAll() throws {
-        var controller = try ControllerState.listing()
+        // Above a number of devices all reports are requested at once.
+        var many = try ControllerState.listing()
         let names = (0...MessagesWanted.most).map { "d\($0)" }
-        _ = try controller.list(names, groups: [])
-        for name in names { controller.hear(name, isOnline: true) }
-        try controller.issue(.all)
-        #expect(controller.nextReportsWanted(now: 15) == .all)
+        _ = try many.list(names, groups: [])
+        for name in names { many.hear(name, isOnline: true) }
+        try many.issue(.all)
+        #expect(many.nextReportsWanted(now: 15) == .all)
     }
 
     @Test("a possibly lost presence of a pending device is requested again")
@@ -99,7 +96,7 @@ struct ControllerAgainTests {
         #expect(!controller.isLooking)
     }
 
-    @Test("a rejected order is published until it is accepted, and its reason is shown")
+    @Test("a rejected order is published until it is accepted or its device is removed")
     func refused() throws {
         var controller = try ControllerState.listing("a", "b")
         try controller.issue(.all)
@@ -122,6 +119,21 @@ struct ControllerAgainTests {
         #expect(times(1...2000) == [5, 15, 35, 75, 155, 315, 635, 1235, 1835])
         controller.accepted(.allDesired)
         #expect(controller.refusal(of: controller.orders.last) == nil && times(2001...4000).isEmpty)
+        // A rejection concerns no other device, and ends with its device or connection.
+        let first = try controller.issue(.devices(["a"]), now: 4000)
+        try controller.issue(.devices(["b"]), now: 4000)
+        while controller.nextMessage(now: 4000) != nil {}
+        _ = controller.refused(.desired(device: "a"), "no right", now: 4000)
+        #expect(controller.refusal(of: first) == "no right" && controller.refusal(of: controller.orders.last) == nil)
+        #expect(controller.nextMessage(now: 4005)?.0 == .desired(device: "a"))
+        _ = try controller.list(["a"], groups: nil)
+        #expect(!controller.hasRefusals)
+        // The heartbeat is published again anyway.
+        _ = controller.refused(.heartbeat, "no right", now: 4005)
+        #expect(!controller.hasRefusals)
+        _ = controller.refused(.desired(device: "b"), "no right", now: 4005)
+        controller.connected()
+        #expect(!controller.hasRefusals)
     }
 
     @Test("FL-6: a long-rejected order does not delay a newly rejected one")
@@ -157,24 +169,5 @@ struct ControllerAgainTests {
             return sent(time, refusing: own).contains(own)
         }
         #expect(again == [6006])
-    }
-
-    @Test("a rejection ends with its device or connection, and concerns no other device")
-    func refusedOfOne() throws {
-        var controller = try ControllerState.listing("a", "b")
-        let first = try controller.issue(.devices(["a"]))
-        try controller.issue(.devices(["b"]))
-        while controller.nextMessage(now: 0) != nil {}
-        _ = controller.refused(.desired(device: "a"), "no right", now: 0)
-        #expect(controller.refusal(of: first) == "no right" && controller.refusal(of: controller.orders.last) == nil)
-        #expect(controller.nextMessage(now: 5)?.0 == .desired(device: "a"))
-        _ = try controller.list(["a"], groups: nil)
-        #expect(!controller.hasRefusals)
-        // The heartbeat is published again anyway.
-        _ = controller.refused(.heartbeat, "no right", now: 5)
-        #expect(!controller.hasRefusals)
-        _ = controller.refused(.desired(device: "b"), "no right", now: 5)
-        controller.connected()
-        #expect(!controller.hasRefusals)
     }
 }

@@ -80,20 +80,6 @@ struct ControllerStandingTests {
         #expect(controller.orders.allSatisfy { controller.progress(of: $0, now: 0, atMost: 9).counts.undone == 0 })
     }
 
-    @Test("FL-13: a device with a reopened session is not done")
-    func openAgain() throws {
-        var controller = try ControllerState.listing("a")
-        try controller.issue(.all)
-        var report = DeviceReport.done(seen: 101)
-        controller.hear(report)
-        #expect(try controller.standing().isDone)
-        for (session, word) in [7: "refused", 6: "refused", 8: "clean"] {
-            (report.session, report.sequence) = (UInt64(session), report.sequence + 1)
-            controller.hear(report)
-            #expect(try controller.standing().word == word, "session \(session)")
-        }
-    }
-
     @Test("enforced apps do not count as receipts and are counted separately")
     func enforced() throws {
         var controller = try ControllerState.listing("a")

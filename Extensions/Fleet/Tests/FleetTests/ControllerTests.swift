@@ -105,31 +105,7 @@ struct ControllerTests {
         #expect(rows == Int64(count))
     }
 
-    @Test(
-        "FL-13: a file with unreadable counts is refused instead of counted as zero",
-        arguments: [
-            "1 2 3", "x 1 0 0 0 0 0 0", "1 1 0 0 0 0 0 9007199254740992", "1 1 0 0 0 0 0 0 0", "-1 0 0 0 0 0 0 0",
-        ]
-    )
-    func unreadableCounts(text: String) throws {
-        let directory = try TemporaryDirectory("controller-counts")
-        let store = try ControllerStore(directory: directory.path)
-        var controller = try store.load()
-        try store.store(try controller.list(["a"], groups: []), devices: controller.devices)
-        let record = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
-        try store.store(record, devices: controller.devices)
-        let file = try SQLiteConnection(path: directory.path + "/fleet.sqlite")
-        var counts = OrderCounts()
-        counts.addUnknown(3)
-        try file.execute("UPDATE fleet_order SET counted = '\(counts.text)'")
-        #expect(try store.load().orders.map(\.counted) == [counts])
-        try file.execute("UPDATE fleet_order SET counted = '\(text)'")
-        let refusal = #expect(throws: FleetRefusal.self) { try store.load() }
-        let words = refusal?.description ?? ""
-        #expect(words.contains(directory.path) && words.contains(text) && words.contains("restore it"), "\(words)")
-    }
-
-    @Test("FL-11: devices' claims about apps add up to numbers that can be read again")
+    @Test("FL-11, FL-13: counts of devices' claims are read again, unreadable ones refused")
     func forgedCounts() throws {
         var counts = OrderCounts()
         let apps = UInt64(DeviceReport.mostRounds) * DeviceReport.mostApps
@@ -142,26 +118,25 @@ struct ControllerTests {
         #expect(try OrderCounts(counts.text) == counts)
         counts.addUnknown(1)
         #expect(counts.total == (1 << 53) - 1 + 303 && counts.undone == (1 << 53) - 1)
-    }
-
-    @Test("excess topics do not make the controller grow")
-    func manyTopics() {
-        var limiter = ReportLimiter()
-        for topic in 0..<(2 * ControllerState.mostDevices) { _ = limiter.admit("\(topic)", now: 0) }
-        #expect(limiter.admit("one more", now: 0) == .passedOver)
-        #expect(limiter.admit("0", now: 0) == .read)
-        #expect(limiter.admit("one more", now: ReportLimiter.window) == .read)
-    }
-
-    @Test("a session number that JSON cannot hold is refused without a change")
-    func impossibleSession() throws {
-        var controller = try ControllerState.listing("a")
-        for session: UInt64 in [1 << 53, .max] {
-            #expect(throws: FleetRefusal.self) { try controller.issue(.all, session: session) }
+        let directory = try TemporaryDirectory("controller-counts")
+        let store = try ControllerStore(directory: directory.path)
+        var controller = try store.load()
+        try store.store(try controller.list(["a"], groups: []), devices: controller.devices)
+        let record = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
+        try store.store(record, devices: controller.devices)
+        let file = try SQLiteConnection(path: directory.path + "/fleet.sqlite")
+        var unknown = OrderCounts()
+        unknown.addUnknown(3)
+        try file.execute("UPDATE fleet_order SET counted = '\(unknown.text)'")
+        #expect(try store.load().orders.map(\.counted) == [unknown])
+        for text in [
+            "1 2 3", "x 1 0 0 0 0 0 0", "1 1 0 0 0 0 0 9007199254740992", "1 1 0 0 0 0 0 0 0", "-1 0 0 0 0 0 0 0",
+        ] {
+            try file.execute("UPDATE fleet_order SET counted = '\(text)'")
+            let refusal = #expect(throws: FleetRefusal.self) { try store.load() }
+            let words = refusal?.description ?? ""
+            #expect(words.contains(directory.path) && words.contains(text) && words.contains("restore it"), "\(words)")
         }
-        #expect(controller.orders.isEmpty)
-        try controller.issue(.all, session: (1 << 53) - 1)
-        #expect(controller.orders.count == 1)
     }
 
     @Test("FL-2, FL-12: numbers only grow, also above the numbers seen by devices")
@@ -181,22 +156,17 @@ struct ControllerTests {
         #expect(controller.nextMessage(now: 60).map { $0.1 } == .heartbeat(highest: 5002))
     }
 
-    @Test("FL-12: a new order keeps the scope of a pending one: no session, else highest")
+    @Test("FL-12: a new order keeps the scope of pending ones: no session, else highest")
     func merging() throws {
-        var controller = try ControllerState.listing("a")
-        try controller.issue(.all, session: 9)
-        try controller.issue(.all, session: 4)
-        #expect(controller.desired?.session == 9)
-        try controller.issue(.all)
-        try controller.issue(.all, session: 4)
-        #expect(controller.desired?.session == nil)
-        controller.hear(.done(seen: controller.highest))
-        try controller.issue(.all, session: 4)
-        #expect(controller.desired?.session == 4)
-    }
-
-    @Test("FL-12: a new order keeps each device's own pending session")
-    func mergingEach() throws {
+        var alone = try ControllerState.listing("a")
+        for (given, kept) in [(9, 9), (4, 9), (nil, nil), (4, nil)] as [(UInt64?, UInt64?)] {
+            try alone.issue(.all, session: given)
+            #expect(alone.desired?.session == kept)
+        }
+        alone.hear(.done(seen: alone.highest))
+        try alone.issue(.all, session: 4)
+        #expect(alone.desired?.session == 4)
+        // Each device has its own pending session.
         let directory = try TemporaryDirectory("controller-merging")
         let store = try ControllerStore(directory: directory.path)
         var controller = try ControllerState.listing("a", "b", "c")
@@ -211,18 +181,21 @@ struct ControllerTests {
         #expect(try store.load().devices.mapValues(\.desired) == controller.devices.mapValues(\.desired))
     }
 
-    @Test("FL-12: a group means its members when the order is issued")
+    @Test("FL-12: a group means its members at that time; an impossible order is refused")
     func groups() throws {
         var controller = try ControllerState.listing("a", "b")
-        try controller.issue(.group("wards"))
+        try controller.issue(.group("wards"), session: (1 << 53) - 1)
         _ = try controller.list(["c"], groups: ["wards"])
-        #expect(controller.orders.last?.target == .devices(["a", "b"]))
-        for target in [.group("none"), .devices(["x"])] as [OrderTarget] {
-            #expect(throws: FleetRefusal.self) { try controller.issue(target) }
+        // JSON cannot hold larger numbers of sessions.
+        for (target, session) in [
+            (.group("none"), nil), (.devices(["x"]), nil), (.all, 1 << 53), (.all, .max),
+        ] as [(OrderTarget, UInt64?)] {
+            #expect(throws: FleetRefusal.self) { try controller.issue(target, session: session) }
         }
+        #expect(controller.orders.map(\.target) == [.devices(["a", "b"])])
     }
 
-    @Test("FL-13, FL-14: only the device's own report without an open round counts")
+    @Test("FL-13, FL-14: only the device's report without open round or session counts")
     func done() throws {
         var controller = try ControllerState.listing("a")
         try controller.issue(.all)
@@ -233,9 +206,9 @@ struct ControllerTests {
         controller.hear(.done(seen: 101, owing: ["notes"], sequence: 2), now: 1)
         #expect(try controller.standing(now: 30).word == "cleaning")
         #expect(try controller.standing(now: 62).word == "stuck")
-        var unknown = DeviceReport.done(seen: 101, sequence: 3)
-        unknown.mode = DeviceReport.unknownMode
-        controller.hear(unknown, now: 2)
+        var report = DeviceReport.done(seen: 101, sequence: 3)
+        report.mode = DeviceReport.unknownMode
+        controller.hear(report, now: 2)
         #expect(try !controller.standing().isDone)
         controller.hear(.done(seen: 101, sequence: 4), now: 3)
         #expect(try controller.standing() == .clean(waived: 0))
@@ -245,9 +218,16 @@ struct ControllerTests {
         // A later session has its own cleanups.
         controller.hear(.done(seen: 101, ended: 6, owing: ["notes"], sequence: 5), now: 4)
         #expect(try controller.standing().isDone)
+        // A session that is open again has not ended.
+        report = .done(seen: 101, sequence: 5)
+        for (session, word) in [(7, "refused"), (6, "refused"), (8, "clean")] as [(UInt64, String)] {
+            (report.session, report.sequence) = (session, report.sequence + 1)
+            controller.hear(report, now: 5)
+            #expect(try controller.standing().word == word, "session \(session)")
+        }
     }
 
-    @Test("FL-11: excess messages of a device are ignored without affecting another")
+    @Test("FL-11: excess messages of a device and excess topics are ignored")
     func tooMuch() {
         var limiter = ReportLimiter()
         let flood = (0..<1000).map { _ in limiter.admit("a", now: 5) }
@@ -257,19 +237,10 @@ struct ControllerTests {
         let agent = (0..<100).map { limiter.admit("c", now: 5 + Double($0)) }
         let later = limiter.admit("a", now: 5 + ReportLimiter.window)
         #expect(other == .read && later == .read && agent.allSatisfy { $0 == .read })
-    }
-
-    @Test("FL-15: an old retained report is ignored; a live one reveals a wrong clock")
-    func oldReports() throws {
-        var controller = try ControllerState.listing("a")
-        try controller.issue(.all)
-        controller.hear(.done(seen: 101, owing: ["notes"], sequence: 9))
-        controller.hear(.done(seen: 101, sequence: 8))
-        #expect(try !controller.standing().isDone)
-        #expect(controller.oldCount == 1)
-        let report = DeviceReport.done(seen: 101, sequence: 10)
-        controller.received(.reported(device: "a"), .reported(report), sent: 500, now: 1000)
-        #expect(controller.devices["a"]?.clockOffset == -500)
+        var many = ReportLimiter()
+        for topic in 0..<(2 * ControllerState.mostDevices) { _ = many.admit("\(topic)", now: 0) }
+        let admitted = [("one more", 0), ("0", 0), ("one more", ReportLimiter.window)].map { many.admit($0, now: $1) }
+        #expect(admitted == [.passedOver, .read, .read])
     }
 
     /// The first report of an agent without a file.
@@ -279,8 +250,18 @@ struct ControllerTests {
         return try #require(agent.handle(.device(view), now: now).report)
     }
 
-    @Test("FL-15: after a far-ahead clock and a lost file a device is heard again")
+    @Test("FL-15: old reports are ignored, until a wrong clock and a lost file explain them")
     func clockFarAhead() throws {
+        // An old report is ignored, and a live one reveals a wrong clock.
+        var listing = try ControllerState.listing("a")
+        try listing.issue(.all)
+        listing.hear(.done(seen: 101, owing: ["notes"], sequence: 9))
+        listing.hear(.done(seen: 101, sequence: 8))
+        #expect(try !listing.standing().isDone && listing.oldCount == 1)
+        let live = DeviceReport.done(seen: 101, sequence: 10)
+        listing.received(.reported(device: "a"), .reported(live), sent: 500, now: 1000)
+        #expect(listing.devices["a"]?.clockOffset == -500)
+        // The clock was far ahead, and the file is lost.
         let directory = try TemporaryDirectory("controller-clock")
         let store = try ControllerStore(directory: directory.path)
         var controller = try store.load()

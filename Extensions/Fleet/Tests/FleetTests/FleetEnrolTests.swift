@@ -95,31 +95,25 @@ struct FleetEnrolTests {
         try await stage.fleet(words(name, stage, "--certificate", write(answer, "answer", stage)))
     }
 
-    @Test("enrolment works in two steps with files, and again to renew the certificate")
+    @Test("two steps with files enrol and renew a device; other certificates are refused")
     func twoSteps() async throws {
         let stage = try await FleetStage()
-        var keys: [Data] = []
-        for _ in 0..<2 {
-            let answer = try await Self.request("ward-1", on: stage).answer
-            let enrolled = try await Self.enrol("ward-1", answer, stage)
-            #expect(enrolled.status == 0, "\(enrolled)")
-            keys.append(try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.key"))))
-        }
-        #expect(keys[0] == keys[1])
-    }
-
-    @Test("a certificate of another key, name or authority is refused without changes")
-    func wrongAnswers() async throws {
-        let stage = try await FleetStage()
         let (pki, other) = (stage.path("pki"), stage.path("other"))
-        let (file, right) = try await Self.request("ward-1", on: stage)
-        #expect(try await Self.enrol("ward-1", right, stage).status == 0)
+        func content(_ name: String) throws -> Data { try Data(contentsOf: URL(filePath: stage.path(name))) }
+        var (file, right, keys) = ("", [String](), Set<Data>())
+        for _ in 0..<2 {
+            (file, right) = try await Self.request("ward-1", on: stage)
+            let enrolled = try await Self.enrol("ward-1", right, stage)
+            #expect(enrolled.status == 0, "\(enrolled)")
+            keys.insert(try content("device/fleet/ward-1.key"))
+        }
+        #expect(keys.count == 1, "a renewal keeps the key")
         func certificate(_ name: String) throws -> [String] {
             try [name, "authority"].map { try String(contentsOfFile: "\(pki)/\($0).pem", encoding: .utf8) }
         }
         try await stage.succeed("certify", pki, "ward-3")
         try await stage.succeed("authority", other)
-        let before = try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.pem")))
+        let before = try content("device/fleet/ward-1.pem")
         var wrong: [(lines: [String], reason: String)] = [
             (try await stage.succeed("certify", pki, "ward-2", "--request", file), "another name"),
             (try certificate("ward-3"), "another name"),
@@ -134,43 +128,36 @@ struct FleetEnrolTests {
             let outcome = try await Self.enrol("ward-1", lines, stage)
             #expect(outcome.status == EX_DATAERR && outcome.errors.contains(reason), "\(reason): \(outcome)")
         }
-        #expect(try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.pem"))) == before)
+        #expect(try content("device/fleet/ward-1.pem") == before)
     }
 
-    /// Commands that use the key of the authority in this folder.
-    private static func uses(of pki: String) -> [[String]] { [["certify", pki, "x"], ["revoke", pki, "localhost"]] }
-
-    @Test("a key of device or authority that other users could read is not used")
-    func rights() async throws {
+    @Test("FL-10: a key that others could read, or a folder they can change, is not used")
+    func othersRights() async throws {
         let stage = try await FleetStage()
-        try await stage.succeed(Self.words("ward-1", stage, "--request-only"))
-        chmod(stage.path("device/fleet/ward-1.key"), 0o640)
-        let device = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
-        #expect(device.status == EX_NOPERM && device.errors.contains("users other than its owner"), "\(device)")
-        #expect(device.lines.isEmpty)
-        #expect(try Self.rights(stage.path("pki/authority.key")) == 0o600)
-        chmod(stage.path("pki/authority.key"), 0o604)
-        for words in Self.uses(of: stage.path("pki")) {
-            let authority = try await stage.fleet(words)
-            #expect(authority.status == EX_NOPERM && authority.errors.contains("chmod 600"), "\(authority)")
+        func refuses(_ commands: [[String]], _ remedy: String) async throws {
+            for words in commands {
+                let outcome = try await stage.fleet(words)
+                #expect(outcome.status == EX_NOPERM && outcome.lines.isEmpty, "\(words): \(outcome)")
+                #expect(outcome.errors.contains(remedy), "\(words): \(outcome)")
+            }
         }
-    }
-
-    @Test("FL-10: an authority in a folder that other users can change is refused")
-    func othersFolder() async throws {
-        let stage = try await FleetStage()
+        let request = Self.words("ward-1", stage, "--request-only")
+        try await stage.succeed(request)
+        chmod(stage.path("device/fleet/ward-1.key"), 0o640)
+        try await refuses([request], "users other than its owner")
         let (folder, pki) = (stage.path("others"), stage.path("pki"))
+        let (key, uses) = ("\(pki)/authority.key", [["certify", pki, "x"], ["revoke", pki, "localhost"]])
+        #expect(try Self.rights(key) == 0o600)
+        chmod(key, 0o604)
+        try await refuses(uses, "chmod 600")
+        chmod(key, 0o600)
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
         for rights: mode_t in [0o777, 0o770, 0o1777] {
             for path in [folder, pki] { chmod(path, rights) }
-            let made = try await stage.fleet("authority", folder)
-            #expect(made.status == EX_NOPERM && made.errors.contains("chmod 700 \(folder)"), "\(made)")
+            try await refuses([["authority", folder]], "chmod 700 \(folder)")
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
             // An existing authority there is not used either.
-            for words in Self.uses(of: pki) {
-                let outcome = try await stage.fleet(words)
-                #expect(outcome.status == EX_NOPERM && outcome.errors.contains("chmod 700"), "\(outcome)")
-            }
+            try await refuses(uses, "chmod 700")
         }
         chmod(folder, 0o755)
         try await stage.succeed("authority", folder)
@@ -232,7 +219,7 @@ struct FleetEnrolTests {
         return Dictionary(named) { "\($0), \($1)" }
     }
 
-    @Test("a device named like a certificate number does not affect a revocation")
+    @Test("a revocation finds the right certificate by its number, or stops with an error")
     func digits() async throws {
         let stage = try await FleetStage()
         for isOld in [false, true] {
@@ -252,11 +239,7 @@ struct FleetEnrolTests {
             let expected = ["1000": "V localhost", "1001": "R ward-9", "1002": "V 1001", "1003": "V 1003"]
             #expect(try Self.certificates(folder) == expected)
         }
-    }
-
-    @Test("a certificate file with other content stops the revocation with an error")
-    func lostCertificate() async throws {
-        let stage = try await FleetStage()
+        // A certificate file with other content.
         let folder = stage.path("pki")
         for name in ["ward-8", "ward-9"] { try await stage.succeed("certify", folder, name) }
         // Older versions left the folder like this if a device had the number as its name. The copy by name is missing,

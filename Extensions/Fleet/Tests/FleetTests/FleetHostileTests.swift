@@ -207,9 +207,7 @@ struct FleetHostileTests {
         for lane in 0..<120 {
             let connection = connections[lane % connections.count]
             lanes.append(
-                Task.detached {
-                    while !Task.isCancelled, await Self.giveOrder(connection, refused: refused) {}
-                }
+                Task.detached { while !Task.isCancelled, await Self.giveOrder(connection, refused: refused) {} }
             )
         }
         try await eventually("some are refused") { refused.value > 100 }

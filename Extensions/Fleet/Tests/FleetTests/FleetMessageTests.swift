@@ -31,19 +31,7 @@ struct FleetMessageTests {
         return report
     }
 
-    @Test("the steps of apps are in their round, as far as they fit")
-    func steps() throws {
-        var report = DeviceReport()
-        report.mode = "shared"
-        let step = DeviceReport.Round.Step(app: "notes", progress: "begun", told: 12, begun: 15, finished: nil)
-        report.rounds = [.init(session: 7, finished: 0, owing: [], ended: 1.5, steps: [step])]
-        #expect(try DeviceReport(report.json) == report)
-        let many = [DeviceReport.Round.Step](repeating: step, count: DeviceReport.mostSteps + 1)
-        report.rounds = [.init(session: 7, finished: 0, owing: [], steps: many)]
-        #expect(try DeviceReport(report.json).rounds.first?.steps.count == DeviceReport.mostSteps)
-    }
-
-    @Test("each message survives encoding and parsing")
+    @Test("each message survives encoding and parsing, with as many steps as fit")
     func roundTrips() throws {
         let messages: [FleetMessage] = [
             .desired(.init(number: 9, session: 3, reason: "é \u{1F512}")), .desired(.init(number: 9, reason: "")),
@@ -53,13 +41,17 @@ struct FleetMessageTests {
             let event = FleetEvent(message, source: "/fleet/clinic", identifier: "7", time: 1_700_000_000.25)
             #expect(try FleetEvent(parsing: event.bytes) == event)
         }
-        var wanted = Self.report
+        let step = DeviceReport.Round.Step(app: "notes", progress: "begun", told: 12, begun: 15, finished: nil)
+        var (report, wanted) = (Self.report, Self.report)
+        let steps = Array(repeating: step, count: DeviceReport.mostSteps)
+        report.rounds.append(.init(session: 7, finished: 0, owing: [], ended: 1.5, steps: steps + [step]))
+        wanted.rounds.append(.init(session: 7, finished: 0, owing: [], ended: 1.5, steps: steps))
         wanted.problems = ["“a”\u{FFFD}\\"]
-        let event = FleetEvent(.reported(Self.report), source: "/x", identifier: "7", time: nil)
+        let event = FleetEvent(.reported(report), source: "/x", identifier: "7", time: nil)
         #expect(try FleetEvent(parsing: event.bytes).message == .reported(wanted))
     }
 
-    @Test("FL-11: texts of a report are printable, and its counts never overflow")
+    @Test("FL-11: a report has printable texts, bounded counts and a bounded size")
     func texts() throws {
         let text = "a\0b\u{1B}"
         var report = Self.report
@@ -74,19 +66,15 @@ struct FleetMessageTests {
             [read.mode] + round.owing.flatMap { [$0.app, $0.progress] } + round.steps.flatMap { [$0.app, $0.progress] }
         #expect(texts == Array(repeating: "a\u{FFFD}b\u{FFFD}", count: 5))
         #expect([round.finished, round.waived, round.more].allSatisfy { $0 == DeviceReport.mostApps })
-    }
-
-    @Test("the largest report is below the limit")
-    func largest() throws {
-        var report = Self.report
+        var largest = Self.report
         let debt = DeviceReport.Round.Debt(app: String(repeating: "x", count: 255), progress: "failed")
         let problem = String(repeating: "x", count: DeviceReport.longestText)
-        report.rounds = (0..<UInt64(DeviceReport.mostRounds)).map {
+        largest.rounds = (0..<UInt64(DeviceReport.mostRounds)).map {
             .init(session: (1 << 53) - 1 - $0, finished: 1 << 50, waived: 1 << 50, owing: [], more: 1 << 50)
         }
-        report.rounds[0] = .init(session: 1, finished: 0, owing: Array(repeating: debt, count: DeviceReport.mostDebts))
-        report.problems = Array(repeating: problem, count: DeviceReport.mostProblems)
-        let bytes = FleetEvent(.reported(report), source: "/x", identifier: "7", time: 0).bytes
+        largest.rounds[0] = .init(session: 1, finished: 0, owing: Array(repeating: debt, count: DeviceReport.mostDebts))
+        largest.problems = Array(repeating: problem, count: DeviceReport.mostProblems)
+        let bytes = FleetEvent(.reported(largest), source: "/x", identifier: "7", time: 0).bytes
         #expect(bytes.count <= FleetEvent.largest, "\(bytes.count)")
         #expect(throws: Never.self) { try FleetEvent(parsing: bytes) }
     }
@@ -129,9 +117,7 @@ struct FleetMessageTests {
         let topics = try #require(Self.topics)
         for topic: FleetTopic in [
             .allDesired, .heartbeat, .desired(device: "a-1"), .reported(device: "a"), .presence(device: "b"),
-        ] {
-            #expect(topics.topic(topics.text(topic)) == topic)
-        }
+        ] { #expect(topics.topic(topics.text(topic)) == topic) }
         for text in [
             "sd/1/other/all/desired", "sd/1/clinic/dev/A/reported", "sd/1/clinic/dev/+/reported",
             "sd/1/clinic/dev//reported",
@@ -140,21 +126,6 @@ struct FleetMessageTests {
             #expect(topics.topic(text) == nil, "\(text)")
         }
         #expect(FleetTopics(fleet: "a/b") == nil && FleetTopics(fleet: "") == nil && FleetTopics(fleet: "a+") == nil)
-    }
-
-    @Test("an agent's memory survives its file")
-    func memory() throws {
-        var memory = AgentMemory()
-        memory.seen = .init(all: 3, own: 4)
-        memory.intents = [.own: .init(order: 5, session: 6)]
-        memory.result = .init(order: 4, outcome: .nobody, ended: 8)
-        memory.sequenceLimit = 1 << 50
-        memory.contact = .init(begin: .at(1.5))
-        memory.session = .init(epoch: 9, since: .init(begin: .at(2)))
-        memory.policy = .init(contactTimeout: 90, requiresContact: true)
-        (memory.ended, memory.damage) = (6, "it was torn")
-        let text = Array(memory.json.text.utf8)
-        #expect(try AgentMemory(JSONValue(parsing: text, limits: JSONLimits(size: 4096))) == memory)
     }
 
     @Test("FL-9: waits grow with full jitter to 120 s, and to 300 s after ten minutes")

@@ -9,14 +9,22 @@ import Testing
 /// The client's bytes, and its tolerance of a server that breaks every rule. The tests are the server.
 @Suite("A fleet's bytes on the wire")
 struct FleetWireTests {
-    @Test("FL-9, FL-11: the client's first packet has the documented limits and will")
+    @Test("FL-9, FL-11: the first packet has limits and will; the server sets the pings")
     func greeting() async throws {
         let server = try Listener()
         let will = FleetConnectionTests.presence
         var options = server.options
         options.will = will
         let client = try MQTTClient(options) { _ in }
-        let greeting = await onThread { server.read() }
+        let (greeting, said) = await onThread { () -> ([UInt8], [UInt8]) in
+            let connection = server.take()
+            defer { close(connection) }
+            let greeting = Listener.read(connection)
+            // The server accepts and sets its own keep-alive of a second, which replaces the client's.
+            guard Listener.write([0x20, 6, 0, 0, 3, 0x13, 0, 1], to: connection) else { return (greeting, []) }
+            var watched = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
+            return (greeting, poll(&watched, 1, 40_000) > 0 ? Listener.read(connection) : [])
+        }
         func text(_ bytes: [UInt8]) -> [UInt8] { [UInt8(bytes.count >> 8), UInt8(bytes.count & 0xFF)] + bytes }
         // MQTT 5.0, 3.1. The flags are: will retain, will QoS 1, will, clean start. The keep-alive is 60 s.
         var expected: [UInt8] = text(Array("MQTT".utf8)) + [5, 0b0010_1110, 0, 60]
@@ -27,6 +35,7 @@ struct FleetWireTests {
         expected += text(Array(will.topic.utf8)) + text(will.payload)
         // The packet type and two bytes of length come first.
         #expect(greeting.first == 0x10 && Array(greeting.dropFirst(3)) == expected, "\(greeting)")
+        #expect(said.prefix(2) == [0xC0, 0], "a ping")
         withExtendedLifetime(client) {}
     }
 
@@ -54,23 +63,6 @@ struct FleetWireTests {
         try await eventually("the client says why") {
             client.losses.contains { if case .tooMuch = $0.reason { true } else { false } }
         }
-    }
-
-    @Test("FL-9: the server's keep-alive replaces the client's")
-    func serverKeepAlive() async throws {
-        let server = try Listener()
-        let client = try MQTTClient(server.options) { _ in }
-        let said = await onThread { () -> [UInt8] in
-            let connection = server.take()
-            defer { close(connection) }
-            _ = Listener.read(connection)
-            // The server accepts and sets its own keep-alive.
-            guard Listener.write([0x20, 6, 0, 0, 3, 0x13, 0, 1], to: connection) else { return [] }
-            var watched = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
-            return poll(&watched, 1, 40_000) > 0 ? Listener.read(connection) : []
-        }
-        #expect(said.prefix(2) == [0xC0, 0], "a ping")
-        withExtendedLifetime(client) {}
     }
 
     @Test("FL-11: a subscription that is refused ten thousand times is reported once")
@@ -121,9 +113,7 @@ final class Listener: Sendable {
     deinit { close(descriptor) }
 
     /// A client of this server without TLS.
-    var options: MQTTOptions {
-        MQTTOptions(host: "127.0.0.1", port: port, clientIdentifier: "a", certificates: nil)
-    }
+    var options: MQTTOptions { MQTTOptions(host: "127.0.0.1", port: port, clientIdentifier: "a", certificates: nil) }
 
     /// Accepts the next connection. Blocks.
     func take() -> CInt { accept(descriptor, nil, nil) }

@@ -94,8 +94,7 @@ package final class SimulatedDevices: Sendable {
         self.topics = topics
         names = range.map(Self.name)
         subscriptions =
-            range.count == 1
-            ? topics.forDevice(names[0]) : [topics.text(.heartbeat), topics.text(.allDesired)]
+            range.count == 1 ? topics.forDevice(names[0]) : [topics.text(.heartbeat), topics.text(.allDesired)]
         var random = Seeded(state: seed)
         let now = Self.now
         let devices = range.map { _ in

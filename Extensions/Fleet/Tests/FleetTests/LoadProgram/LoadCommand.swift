@@ -7,8 +7,7 @@ import Glibc
 struct LoadCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fleet-load",
-        abstract:
-            "Simulates a fleet with a real MQTT server and the built controller, and prints the costs.",
+        abstract: "Simulates a fleet with a real MQTT server and the built controller, and prints the costs.",
         discussion: """
             Exit status: 0 the guarantees held; 1 they did not. If the time limit is exceeded because other programs \
             have used the processors, the program reports that, and it is no failure.
