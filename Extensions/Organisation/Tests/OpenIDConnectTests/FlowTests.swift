@@ -65,34 +65,24 @@ struct AuthorizationCodeFlowTests {
         #expect(flow.handle(.cancelled, at: start) == nil)
     }
 
-    @Test("a query of another sign-in ends the flow")
-    func otherAnswers() throws {
+    @Test("a query of another sign-in, a cancellation or the end of 600 s ends the flow")
+    func refusals() throws {
         let long = String(repeating: "a", count: AuthorizationCodeFlow.longestQuery)
         let queries = [
             "", "code=c", "code=c&state=", "code=c&state=other", "state=%", "state=STATE",
             "code=c&state=STATE&state=STATE", long,
         ]
-        for query in queries {
+        var cases = queries.map { (AuthorizationCodeFlow.Event.answered($0), 0, SignInError.Code.authenticationFailed) }
+        cases += [(.answered("code=c&state=STATE"), 600, .loginExpired), (.cancelled, 0, .userCanceled)]
+        for (event, seconds, code) in cases {
             var flow = try flow()
-            let state = try #require(try self.query(flow)["state"])
-            let query = query.replacing("STATE", with: state)
-            #expect(
-                refusal(flow.handle(.answered(query), at: start))?.code == .authenticationFailed,
-                "\(query.prefix(60))"
-            )
+            let state = try #require(try query(flow)["state"])
+            var event = event
+            if case .answered(let query) = event { event = .answered(query.replacing("STATE", with: state)) }
+            let effect = flow.handle(event, at: start + .seconds(seconds))
+            #expect(refusal(effect)?.code == code, "\("\(event)".prefix(80))")
             #expect(flow.handle(.answered("code=c&state=\(state)"), at: start) == nil)
         }
-    }
-
-    @Test("the flow expires after 600 s, and can be cancelled")
-    func ends() throws {
-        var flow = try flow()
-        let state = try #require(try query(flow)["state"])
-        #expect(
-            refusal(flow.handle(.answered("code=c&state=\(state)"), at: start + .seconds(600)))?.code == .loginExpired
-        )
-        var other = try self.flow()
-        #expect(refusal(other.handle(.cancelled, at: start))?.code == .userCanceled)
     }
 
     @Test("the secret is in the header, or in the body if the provider accepts only that")
@@ -133,26 +123,21 @@ struct DeviceGrantTests {
         return grant
     }
 
-    @Test("a client that authenticates in the header is named in the form, too")
-    func namedClient() throws {
-        var grant = try waiting(secret: "s")
-        _ = grant.handle(.awaited, at: start)
-        guard case .send(let poll)? = grant.handle(.waited, at: start).first else { throw NoAddress() }
-        #expect(form(poll)["client_id"] == "device-7" && form(poll)["client_secret"] == nil)
-    }
-
-    @Test("slow_down adds 5 s to all waits; a timeout doubles them; Retry-After counts once")
+    @Test("polls name the client; slow_down adds 5 s to all waits, a timeout doubles them")
     func pace() throws {
-        var grant = try waiting()
+        var grant = try waiting(secret: "s")
         let pending = oauthError("authorization_pending")
         for (answer, seconds) in [
             (pending, 5), (oauthError("slow_down"), 10), (pending, 10), (failure(.timedOut), 20),
+            // Retry-After counts once.
             (.success(json("", status: 503, fields: ["retry-after": "100"])), 100), (pending, 40),
             (failure(.unreachable("no route")), 60), (failure(.timedOut), 60),
         ] as [(Result<HTTPResponse, HTTPError>, Int)] {
             _ = grant.handle(.awaited, at: start)
-            _ = grant.handle(.waited, at: start)
-            guard case .wait(let pause)? = grant.handle(.answered(answer), at: start).first else { throw NoAddress() }
+            guard case .send(let poll)? = grant.handle(.waited, at: start).first,
+                case .wait(let pause)? = grant.handle(.answered(answer), at: start).first
+            else { throw NoAddress() }
+            #expect(form(poll)["client_id"] == "device-7" && form(poll)["client_secret"] == nil)
             #expect(pause == .seconds(seconds), "\(answer)")
         }
     }
@@ -267,15 +252,6 @@ struct UnusableResponseTests {
         #expect(step.outcome == (flaw == nil ? .works : .fails) && flaw.map(step.text.contains) != false, "\(step)")
     }
 
-    @Test("the error for missing metadata names the address, and is no network outage")
-    func description() throws {
-        let issuer = try #require(testIssuer)
-        let error = #expect(throws: SignInError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
-        let wanted =
-            "responds with something unusable: status 404 at https://login.example.com/realm/.well-known/openid-configuration"
-        #expect(error?.description.contains(wanted) == true, "\(String(describing: error))")
-    }
-
     @Test("a logout token may be for several clients")
     func logoutAudience() throws {
         let now = Date()
@@ -323,74 +299,62 @@ struct RefreshFlowTests {
             (.success(json("", status: 429)), .unavailable(mayBeUsed: false)),
             (failure(.unreachable("no route")), .unavailable(mayBeUsed: false)),
             (failure(.untrusted("expired")), .unavailable(mayBeUsed: false)),
-        ] as [(Result<HTTPResponse, HTTPError>, OutcomeKind)] {
-            #expect(try meaning(answer) == expected, "\(answer)")
-        }
+        ] as [(Result<HTTPResponse, HTTPError>, OutcomeKind)] { #expect(try meaning(answer) == expected, "\(answer)") }
     }
 
-    @Test("malformed scopes make the response unusable")
-    func malformedScopes() throws {
-        for scope in [
-            #"["openid"]"#, "7", "true", "{}", #""openid \u00e9""#, #""a\nb""#, #""a\\b""#, #""\u0000""#,
-        ] {
-            let answer = #"{"access_token":"a","token_type":"bearer","scope":\#(scope)}"#
-            #expect(try meaning(.success(json(answer))) == .unavailable(mayBeUsed: true), "\(scope)")
-        }
-    }
-
-    @Test("a missing or null scope grants the request; an empty one grants nothing")
+    @Test("a missing scope grants the request, an empty one nothing, a malformed one fails")
     func scopes() throws {
-        for (member, granted) in [
-            ("", nil), (#","scope":null"#, nil), (#","scope":"""#, []), (#","scope":"b  a""#, ["a", "b"]),
-        ] as [(String, Set<String>?)] {
+        func outcome(_ scope: String?) throws -> RefreshOutcome {
             var flow = RefreshFlow(try provider(), token: Secret("r1"))
+            let member = scope.map { #","scope":\#($0)"# } ?? ""
             let answer = json(#"{"access_token":"a","token_type":"bearer"\#(member)}"#)
             guard case .finished(let outcome) = flow.handle(.success(answer)) else { throw NoAddress() }
-            #expect(try outcome.tokens.scopes == granted, "\(member)")
+            return outcome
         }
+        for (scope, granted) in [(nil, nil), ("null", nil), (#""""#, []), (#""b  a""#, ["a", "b"])]
+            as [(String?, Set<String>?)]
+        {
+            #expect(try outcome(scope).tokens.scopes == granted, "\(scope ?? "-")")
+        }
+        for scope in [
+            #"["openid"]"#, "7", "true", "{}", #""openid \u00e9""#, #""a\nb""#, #""a\\b""#, #""\u0000""#,
+        ] { #expect(try outcome(scope).kind == .unavailable(mayBeUsed: true), "\(scope)") }
     }
 
-    @Test("a lost response is requested once more; invalid_grant then ends no session")
+    @Test("a lost response is requested once more; a refusal then leaves a use possible")
     func lostAnswer() throws {
         for lost in [failure(.timedOut), failure(.redirected)] {
             #expect(try meaning(lost) == nil)
             #expect(try meaning(lost, lost) == .unavailable(mayBeUsed: true))
         }
         #expect(try meaning(failure(.brokenOff("cut")), .success(tokens)) == .renewed)
-        #expect(try meaning(failure(.timedOut), oauthError("invalid_grant")) == .reauthenticationNeeded)
-        #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthenticationNeeded)
-    }
-
-    @Test("a refusal of the client or the scopes leaves a possible use of the token open")
-    func lostAnswerAndRefusal() throws {
-        for refusal in [
-            oauthError("invalid_client", status: 401), oauthError("unauthorized_client"),
-            oauthError("unsupported_grant_type"), .success(json("", status: 403)),
-        ] {
-            #expect(try meaning(failure(.timedOut), refusal) == .unavailable(mayBeUsed: true))
-            #expect(try meaning(refusal, mayBeUsed: true) == .unavailable(mayBeUsed: true))
+        for (refusal, afterKnownLoss, afterLoss) in [
+            // The token may have been used, so the provider's refusal of it ends no session.
+            (oauthError("invalid_grant"), .reauthenticationNeeded, .reauthenticationNeeded),
+            (oauthError("invalid_client", status: 401), .unavailable(mayBeUsed: true), .unavailable(mayBeUsed: true)),
+            (oauthError("unauthorized_client"), .unavailable(mayBeUsed: true), .unavailable(mayBeUsed: true)),
+            (oauthError("unsupported_grant_type"), .unavailable(mayBeUsed: true), .unavailable(mayBeUsed: true)),
+            (.success(json("", status: 403)), .unavailable(mayBeUsed: true), .unavailable(mayBeUsed: true)),
+            // A caller that knows of the loss loses only this request.
+            (oauthError("invalid_scope"), .scopeRefused, .unavailable(mayBeUsed: true)),
+        ] as [(Result<HTTPResponse, HTTPError>, OutcomeKind, OutcomeKind)] {
+            #expect(try meaning(refusal, mayBeUsed: true) == afterKnownLoss, "\(refusal)")
+            #expect(try meaning(failure(.timedOut), refusal) == afterLoss, "\(refusal)")
         }
-        #expect(try meaning(failure(.timedOut), oauthError("invalid_scope")) == .unavailable(mayBeUsed: true))
-        // The caller knows of the loss, so only this request fails.
-        #expect(try meaning(oauthError("invalid_scope"), mayBeUsed: true) == .scopeRefused)
     }
 
-    @Test("Retry-After is passed on, and a page is not quoted")
-    func later() throws {
-        var flow = RefreshFlow(try provider(), token: Secret("r1"))
-        let answer = json("", status: 503, fields: ["retry-after": "70"])
-        guard case .finished(let outcome) = flow.handle(.success(answer)) else { throw NoAddress() }
-        #expect(outcome.outage?.retryAfter == .seconds(70))
-        guard case .finished(let second) = flow.handle(.success(json("<html>Maintenance"))) else { throw NoAddress() }
-        #expect(second.outage?.description.contains("Maintenance") == false)
-    }
-
-    @Test("a refresh sends the token, and scopes only if they are requested")
+    @Test("a refresh sends token and requested scopes; an error has Retry-After, no page")
     func request() throws {
         let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()
         #expect(form(plain) == ["grant_type": "refresh_token", "refresh_token": "r1", "client_id": "device-7"])
         #expect(plain.limits.connect == .seconds(5) && plain.limits.total == .seconds(10))
         let scoped = RefreshFlow(try provider(), token: Secret("r1"), scopes: ["openid", "mail"]).begin()
         #expect(form(scoped)["scope"] == "openid mail")
+        var flow = RefreshFlow(try provider(), token: Secret("r1"))
+        let answer = json("", status: 503, fields: ["retry-after": "70"])
+        guard case .finished(let outcome) = flow.handle(.success(answer)) else { throw NoAddress() }
+        #expect(outcome.outage?.retryAfter == .seconds(70))
+        guard case .finished(let second) = flow.handle(.success(json("<html>Maintenance"))) else { throw NoAddress() }
+        #expect(second.outage?.description.contains("Maintenance") == false)
     }
 }

@@ -13,68 +13,52 @@ import Testing
 
 @Suite("Reading the provider's keys and metadata")
 struct KeyReadingTests {
-    private func client(_ fault: String, clock: TestClock) async throws -> TestClient {
+    private let clock = TestClock()
+
+    private func client(_ fault: String) async throws -> TestClient {
         try await FaultyProvider.client(fault, clock: clock.clock)
     }
 
-    /// A client that has to read the keys again, and whose request for them waits.
-    private func waiting(
-        _ fault: String,
-        _ clock: TestClock,
-        watched: OpenIDConnectClient.Clock? = nil
-    ) async throws -> TestClient {
-        let test = try await FaultyProvider.client(fault, clock: watched ?? clock.clock)
-        _ = try await test.signIn()
-        _ = try await test.page("rotate")
-        clock.advance(by: KeyCache.pause)
-        return test
-    }
-
-    @Test("a token that arrives during a read of the keys causes no second request")
+    @Test("tokens that arrive during a read of the keys share it if its caller gives up")
     func shared() async throws {
-        let clock = TestClock()
         let looks = Locked(0)
-        let watched = OpenIDConnectClient.Clock(now: {
+        let watched = OpenIDConnectClient.Clock(now: { [clock] in
             looks.withLock { $0 += 1 }
             return clock.now
         })
-        let test = try await waiting("keys-wait", clock, watched: watched)
-        let tokens = [try await test.page("logout-token"), try await test.page("logout-token")]
-        let first = Task { try await test.client.logoutToken(tokens[0]) }
+        // This client has to read the keys again, and its request for them waits.
+        let test = try await FaultyProvider.client("keys-wait", clock: watched)
+        _ = try await test.signIn()
+        _ = try await test.page("rotate")
+        clock.advance(by: KeyCache.pause)
+        var tokens: [String] = []
+        for _ in 1...3 { tokens.append(try await test.page("logout-token")) }
+        func look(at token: String) -> Task<String?, any Error> {
+            Task { try await test.client.logoutToken(token).subject }
+        }
+        let first = look(at: tokens[0])
         try await eventually("the keys are asked for") { try await test.page("key-requests") == "2" }
-        let before = looks.withLock { $0 }
-        let second = Task { try await test.client.logoutToken(tokens[1]) }
-        try await eventually("the second token is looked at") { looks.withLock { $0 } > before }
-        _ = try await test.page("go-on")
-        #expect(try await first.value.subject == "ada")
-        #expect(try await second.value.subject == "ada")
-        #expect(try await test.page("key-requests") == "2")
-    }
-
-    @Test("a cancelled caller stops waiting for the keys; the other callers get them")
-    func givenUp() async throws {
-        let clock = TestClock()
-        let test = try await waiting("keys-wait.given-up", clock)
-        let token = try await test.page("logout-token")
-        let first = Task { try await test.client.logoutToken(token) }
-        try await eventually("the keys are asked for") { try await test.page("key-requests") == "2" }
+        var others: [Task<String?, any Error>] = []
+        for token in tokens.dropFirst() {
+            let before = looks.withLock { $0 }
+            others.append(look(at: token))
+            try await eventually("the next token is looked at") { looks.withLock { $0 } > before }
+        }
         first.cancel()
         let error = await #expect(throws: SignInError.self) { try await first.value }
         #expect(error == .cancelled)
-        let second = Task { try await test.client.logoutToken(token) }
         _ = try await test.page("go-on")
-        #expect(try await second.value.subject == "ada")
+        for other in others { #expect(try await other.value == "ada") }
         #expect(try await test.page("key-requests") == "2")
     }
 
     @Test("a stranger's token does not delay reading keys for the provider's responses")
     func stranger() async throws {
-        let clock = TestClock()
-        let test = try await client("none.stranger", clock: clock)
+        let test = try await client("none.stranger")
         let signedIn = try await test.signIn()
         clock.advance(by: KeyCache.pause)
         // Signed with another provider's key, so the keys are read and do not contain it.
-        let foreign = try await client("none.other-keys", clock: clock).page("logout-token")
+        let foreign = try await client("none.other-keys").page("logout-token")
         await #expect(throws: SignInError.self) { try await test.client.logoutToken(foreign) }
         #expect(try await test.page("key-requests") == "2")
         _ = try await test.page("rotate")
@@ -89,7 +73,6 @@ struct KeyReadingTests {
 
     @Test("a read that fails at once has failed for the caller that began it")
     func failsAtOnce() async throws {
-        let clock = TestClock()
         let unknown = try UnknownKey()
         let failure = SignInError.unreachable(try #require(Issuer("https://example.com")), "its keys are away")
         for _ in 1...2000 {
@@ -110,8 +93,7 @@ struct KeyReadingTests {
 
     @Test("Retry-After of the metadata is respected and passed on")
     func descriptionLater() async throws {
-        let clock = TestClock()
-        let test = try await client("discovery-retry-after", clock: clock)
+        let test = try await client("discovery-retry-after")
         for pause in [0, 61, 58] {
             clock.advance(by: .seconds(pause))
             let error = try #require(try await test.refusal())
@@ -128,8 +110,7 @@ struct KeyReadingTests {
         ] as [(String, Duration?, Duration)]
     )
     func keysLater(fault: String, retryAfter: Duration?, pause: Duration) async throws {
-        let clock = TestClock()
-        let test = try await client(fault, clock: clock)
+        let test = try await client(fault)
         let signedIn = try await test.signIn()
         clock.advance(by: KeyCache.age)
         for wait in [Duration.zero, pause - .seconds(1)] {
@@ -145,13 +126,12 @@ struct KeyReadingTests {
 
     @Test("a network change lets failed reads retry at once; other reads keep their pause")
     func networkIsBack() async throws {
-        let clock = TestClock()
-        let test = try await client("discovery-retry-after.network", clock: clock)
+        let test = try await client("discovery-retry-after.network")
         #expect(try await test.refusal() != nil)
         test.client.forgetFailures()
         let signedIn = try await test.signIn()
 
-        let other = try await client("keys-away.network", clock: clock)
+        let other = try await client("keys-away.network")
         let ada = try await other.signIn()
         clock.advance(by: KeyCache.age)
         #expect(try await other.refresh(ada).kind == .unavailable(mayBeUsed: false))
@@ -159,10 +139,10 @@ struct KeyReadingTests {
         #expect(try await other.refresh(ada).kind == .renewed)
         #expect(signedIn.identity.subject == "ada")
 
-        let quiet = try await client("none.network", clock: clock)
+        let quiet = try await client("none.network")
         _ = try await quiet.signIn()
         quiet.client.forgetFailures()
-        let foreign = try await client("none.other-keys", clock: clock).page("logout-token")
+        let foreign = try await client("none.other-keys").page("logout-token")
         await #expect(throws: SignInError.self) { try await quiet.client.logoutToken(foreign) }
         #expect(try await quiet.page("key-requests") == "1")
     }

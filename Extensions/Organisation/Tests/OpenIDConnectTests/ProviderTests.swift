@@ -17,9 +17,7 @@ struct ProviderTests {
         #expect(Issuer("http://localhost:4593/api/oidc") != nil)
         for text in [
             "http://login.example.com", "https://login.example.com?a=b", "https://login.example.com/#x", "login", "",
-        ] {
-            #expect(Issuer(text) == nil, "\(text)")
-        }
+        ] { #expect(Issuer(text) == nil, "\(text)") }
         let (base, openID) = ("https://login.example.com", ".well-known/openid-configuration")
         for (issuer, configuration, server) in [
             (testIssuer, "/realm/\(openID)", "/realm"), (Issuer(base + "/"), "/\(openID)", ""),
@@ -68,7 +66,7 @@ struct ProviderTests {
         #expect(cache.decision(at: start + .seconds(401)) == .fail(other))
     }
 
-    @Test("keys are valid for an hour, and read for an unknown key once a minute at most")
+    @Test("keys are valid for an hour, and each need reads them once a minute at most")
     func keys() throws {
         let unknown = try UnknownKey()
         var cache = KeyCache()
@@ -83,44 +81,39 @@ struct ProviderTests {
         #expect(cache.verify(unknown.token, at: start + .seconds(3600)) == .fetch)
         cache.willFetch(at: start + .seconds(3600))
         #expect(cache.verify(unknown.token, at: start + .seconds(3601)) == .unavailable)
-    }
-
-    @Test("each need has its own minute; messages wait for the minutes of all needs")
-    func pauses() throws {
-        let unknown = try UnknownKey()
-        var cache = KeyCache()
+        // Each need has its own minute; messages wait for the minutes of all needs.
+        var others = KeyCache()
         func verdict(_ seconds: Int, _ need: KeyNeed) -> KeyCache.Verdict {
-            cache.verify(unknown.token, at: start + .seconds(seconds), for: need)
+            others.verify(unknown.token, at: start + .seconds(seconds), for: need)
         }
-        cache.willFetch(at: start, for: .preparation)
-        cache.read(unknown.keys, at: start)
+        others.willFetch(at: start, for: .preparation)
+        others.read(unknown.keys, at: start)
         #expect(verdict(0, .message) == unknown.verdict)
         #expect(verdict(0, .answer) == .fetch)
-        cache.willFetch(at: start + .seconds(59), for: .answer)
+        others.willFetch(at: start + .seconds(59), for: .answer)
         #expect(verdict(60, .answer) == unknown.verdict)
         #expect(verdict(60, .message) == unknown.verdict)
         #expect(verdict(119, .message) == .fetch)
-        cache.willFetch(at: start + .seconds(119), for: .message)
+        others.willFetch(at: start + .seconds(119), for: .message)
         #expect(verdict(119, .answer) == .fetch)
-        #expect(cache.readiness(at: start + .seconds(3600)) == .fetch)
+        #expect(others.readiness(at: start + .seconds(3600)) == .fetch)
     }
 
-    @Test("configured addresses replace the provider's and missing ones")
+    @Test("configured addresses replace missing ones; an error names missing metadata")
     func overrides() throws {
         let issuer = try #require(testIssuer)
         let token = try #require(HTTPAddress("https://login.example.com/other"))
-        let document = try ProviderDocument(
-            json(#"{"issuer":"\#(issuer)","token_endpoint":"https://login.example.com/t"}"#),
-            of: issuer
-        )
+        let text = #"{"issuer":"\#(issuer)","token_endpoint":"https://login.example.com/t"}"#
+        let document = try ProviderDocument(json(text), of: issuer)
         #expect(document.isIncomplete)
         #expect(throws: SignInError.self) { try ProviderMetadata(document, issuer: issuer) }
-        let metadata = try ProviderMetadata(
-            document,
-            issuer: issuer,
-            overrides: ["token_endpoint": token, "jwks_uri": token]
-        )
+        let overrides = ["token_endpoint": token, "jwks_uri": token]
+        let metadata = try ProviderMetadata(document, issuer: issuer, overrides: overrides)
         #expect(metadata.tokenEndpoint == token && metadata.keysAddress == token)
+        let error = #expect(throws: SignInError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
+        let address = "https://login.example.com/realm/.well-known/openid-configuration"
+        let wanted = "responds with something unusable: status 404 at \(address)"
+        #expect(error?.description.contains(wanted) == true, "\(String(describing: error))")
     }
 }
 
@@ -131,15 +124,11 @@ struct EventTokenTests {
 
     private func event(_ claims: String, type: String? = "secevent+jwt") throws -> SecurityEventToken {
         let all = #"{"iss":"\#(issuer)","aud":"device-7","iat":1799999000,"jti":"j"\#(claims)}"#
-        return try SecurityEventToken(
-            verified(all, type: type),
-            issuer: #require(testIssuer),
-            audience: "device-7",
-            now: now
-        )
+        let token = try verified(all, type: type)
+        return try SecurityEventToken(token, issuer: #require(testIssuer), audience: "device-7", now: now)
     }
 
-    @Test("a security event token has its event and its subject")
+    @Test("a security event token has its event and its subject; an invalid one is rejected")
     func events() throws {
         let schemas = "https://schemas.openid.net/secevent/"
         let ada = #""sub_id":{"format":"iss_sub","iss":"\#(issuer)","sub":"ada"}"#
@@ -163,19 +152,13 @@ struct EventTokenTests {
         #expect(try event(#","events":{"x":{}},\#(complex)"#).subject == "ada")
         let stranger = #""sub_id":{"format":"iss_sub","iss":"https://example.com","sub":"ada"}"#
         #expect(try event(#","events":{"x":{}},\#(stranger)"#).subject == nil)
-    }
-
-    @Test(
-        "invalid security event tokens are rejected",
-        arguments: [
+        for (claims, type) in [
             (#","events":{"x":{}},"exp":1900000000"#, "secevent+jwt"),
-            (#","events":{"x":{}},"sub":"ada""#, "secevent+jwt"),
-            (#","events":{}"#, "secevent+jwt"), ("", "secevent+jwt"), (#","events":{"x":{}}"#, "JWT"),
-            (#","events":{"x":{}}"#, nil),
-        ] as [(String, String?)]
-    )
-    func refused(claims: String, type: String?) {
-        #expect(throws: SignInError.self) { try event(claims, type: type) }
+            (#","events":{"x":{}},"sub":"ada""#, "secevent+jwt"), (#","events":{}"#, "secevent+jwt"),
+            ("", "secevent+jwt"), (#","events":{"x":{}}"#, "JWT"), (#","events":{"x":{}}"#, nil),
+        ] as [(String, String?)] {
+            #expect(throws: SignInError.self, "\(claims), \(type ?? "-")") { try event(claims, type: type) }
+        }
     }
 
     @Test("an identifier is accepted once in ten minutes, and a thousand are remembered")

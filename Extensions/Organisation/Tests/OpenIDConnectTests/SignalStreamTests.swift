@@ -50,7 +50,7 @@ struct SignalStreamTests {
         #expect(try body(stream.question(token, at: at(51)))["ack"] == nil)
     }
 
-    @Test("endless events are polled every second; without long polling every 15 s")
+    @Test("polls pause for a second, 15 s or Retry-After, until the network changes")
     func pauses() throws {
         var stream = try stream()
         _ = stream.question(token, at: at(0))
@@ -62,6 +62,16 @@ struct SignalStreamTests {
         _ = stream.question(token, at: at(20))
         _ = stream.handle(sets(), at: at(40))
         #expect(stream.rest == .zero)
+        // A network change ends all pauses; Retry-After counts up to five minutes.
+        var other = try self.stream()
+        _ = other.question(token, at: at(0))
+        _ = other.handle(failure(.timedOut), at: at(45))
+        _ = other.handle(.success(json("", status: 429, fields: ["retry-after": "100"])), at: at(46))
+        #expect(other.rest == .seconds(100))
+        other.wake()
+        #expect(other.rest == .zero)
+        #expect(try body(other.question(token, at: at(47)))["returnImmediately"] == .boolean(false))
+        #expect(other.handle(failure(.cancelled), at: at(48)) == .interrupted && other.rest == .zero)
     }
 
     @Test("after a timeout the stream polls without waiting, and failures back off")
@@ -85,20 +95,7 @@ struct SignalStreamTests {
         #expect(try body(stream.question(token, at: at(500)))["returnImmediately"] == .boolean(false))
     }
 
-    @Test("a network change ends all pauses; Retry-After counts up to five minutes")
-    func wakes() throws {
-        var stream = try stream()
-        _ = stream.question(token, at: at(0))
-        _ = stream.handle(failure(.timedOut), at: at(45))
-        _ = stream.handle(.success(json("", status: 429, fields: ["retry-after": "100"])), at: at(46))
-        #expect(stream.rest == .seconds(100))
-        stream.wake()
-        #expect(stream.rest == .zero)
-        #expect(try body(stream.question(token, at: at(47)))["returnImmediately"] == .boolean(false))
-        #expect(stream.handle(failure(.cancelled), at: at(48)) == .interrupted && stream.rest == .zero)
-    }
-
-    @Test("a response without a set of tokens is a failure with its reason")
+    @Test("a response without tokens is a failure; one that is too large lowers the number")
     func nonsense() throws {
         let deep = #"{"sets":\#(String(repeating: "[", count: 100) + String(repeating: "]", count: 100))}"#
         for (answer, reason) in [
@@ -114,10 +111,7 @@ struct SignalStreamTests {
                 continue
             }
         }
-    }
-
-    @Test("after a response that is too large, fewer events are requested")
-    func sizes() throws {
+        // After a response that is too large, fewer events are requested.
         var stream = try stream()
         #expect(try body(stream.question(token, at: at(0)))["maxEvents"] == .number(25))
         for most in [12, 6, 3, 1, 1] {
