@@ -29,16 +29,11 @@ struct AccountMappingTests {
         try account(issuer, claims).identifier
     }
 
-    @Test("without a tenant UUID, both UUIDs derive from issuer and subject (RFC 4122)")
-    func nameBased() throws {
-        #expect(
-            try identifier(issuer, ["tid": .string("contoso")])
-                == "54d980d6-90c8-5fb8-82a5-84cd5316e03a.f6a7ca36-dfe5-5538-b963-373aa0e5705a"
-        )
-    }
-
-    @Test("the tenant claim is used with any provider, the object claim only with Entra")
-    func objects() throws {
+    @Test("the account has tenant and Entra's object, or is derived of issuer and subject")
+    func identifiers() throws {
+        // Name-based UUIDs (RFC 4122).
+        let named = "54d980d6-90c8-5fb8-82a5-84cd5316e03a.f6a7ca36-dfe5-5538-b963-373aa0e5705a"
+        #expect(try identifier(issuer, ["tid": .string("contoso")]) == named)
         let claims: [String: JSONValue] = ["tid": .string(tenant), "oid": .string(object)]
         #expect(try identifier(issuer, claims) == "86a521c8-80ca-5720-ae91-57f3496eac09.\(tenant)")
         let entra = Issuer("https://login.microsoftonline.com/\(tenant)/v2.0")
@@ -46,6 +41,10 @@ struct AccountMappingTests {
         // Another host that only looks like Entra's.
         let look = Issuer("https://login.microsoftonline.com.example.com/")
         #expect(try identifier(look, claims).hasPrefix("86a521c8"))
+        // The names from userinfo do not count.
+        for issuer in [issuer, entra] {
+            #expect(try account(issuer, [:], names: claims) == account(issuer, [:]))
+        }
     }
 
     @Test(
@@ -83,13 +82,5 @@ struct AccountMappingTests {
         #expect(
             PersonGroups(claims: try JSONValue(parsing: Array(claims.utf8), limits: JSONLimits(size: 1000))) == groups
         )
-    }
-
-    @Test("names from userinfo do not change the account identifier")
-    func otherClaims() throws {
-        let claims: [String: JSONValue] = ["tid": .string(tenant), "oid": .string(object)]
-        for issuer in [issuer, Issuer("https://login.microsoftonline.com/\(tenant)/v2.0")] {
-            #expect(try account(issuer, [:], names: claims) == account(issuer, [:]))
-        }
     }
 }

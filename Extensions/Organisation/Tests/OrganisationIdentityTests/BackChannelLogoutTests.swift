@@ -23,8 +23,8 @@ struct BackChannelLogoutTests {
         )
     }
 
-    @Test("a request that is no logout gets the matching status")
-    func strangers() async throws {
+    @Test("a request gets its status, and a logout is reported with the time of its token")
+    func statuses() async throws {
         let logout = BackChannelLogout(try await FaultyProvider.client("none").client) { event in
             Issue.record("\(event)")
         }
@@ -33,18 +33,12 @@ struct BackChannelLogoutTests {
             (ReceivedRequest(method: "GET", path: "/logout"), 405),
             (ReceivedRequest(method: "POST", path: "/", fields: ["content-type": "application/json"]), 415),
             (ReceivedRequest(method: "POST", path: "/", fields: form, body: Array("a=b".utf8)), 400),
-        ] {
-            #expect(await logout.answer(request).status == status)
-        }
-    }
-
-    @Test("a logout is reported with the time at which its token was issued")
-    func time() async throws {
+        ] { #expect(await logout.answer(request).status == status) }
         let test = try await FaultyProvider.client("backchannel-issued-90-s-ago")
         let events = Locked<[ProviderEvent]>([])
-        let logout = BackChannelLogout(test.client) { event in events.withLock { $0.append(event) } }
+        let heard = BackChannelLogout(test.client) { event in events.withLock { $0.append(event) } }
         let asked = Date()
-        #expect(await logout.answer(request(try await test.page("logout-token"))).status == 200)
+        #expect(await heard.answer(request(try await test.page("logout-token"))).status == 200)
         let date = try #require(events.withLock { $0.first?.date })
         // The provider's clock has whole seconds.
         #expect((asked.addingTimeInterval(-91)...Date().addingTimeInterval(-90)).contains(date), "\(date)")
@@ -69,7 +63,7 @@ struct BackChannelLogoutTests {
         #expect(!report.withLock { $0.isCancelled })
     }
 
-    @Test("a flood of strangers' tokens does not block a genuine logout")
+    @Test("ten requests a second are allowed, and a flood does not block a logout")
     func flood() async throws {
         let test = try await FaultyProvider.client("backchannel-none.flooded")
         let foreign = try await FaultyProvider.client("backchannel-none.other-keys").page("logout-token")
@@ -84,17 +78,12 @@ struct BackChannelLogoutTests {
         let second = request(try await test.page("logout-token"))
         #expect(await logout.answer(second).status == 200)
         #expect(events.withLock { $0 } == 2)
-    }
-}
-
-@Suite("Request rate limit")
-struct RequestRateTests {
-    @Test("ten requests a second are allowed, and ten at once after a quiet period")
-    func rate() {
+        // After a quiet period ten are allowed at once.
         let start = ContinuousClock.now
         var rate = RequestRate(perSecond: 10, at: start)
-        #expect((0..<30).count { _ in rate.take(at: start) } == 10)
-        #expect((0..<30).count { _ in rate.take(at: start + .milliseconds(250)) } == 2)
-        #expect((0..<30).count { _ in rate.take(at: start + .seconds(3600)) } == 10)
+        let allowed = [Duration.zero, .milliseconds(250), .seconds(3600)].map { passed in
+            (0..<30).count { _ in rate.take(at: start + passed) }
+        }
+        #expect(allowed == [10, 2, 10])
     }
 }

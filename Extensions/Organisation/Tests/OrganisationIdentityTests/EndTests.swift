@@ -11,7 +11,7 @@ import Testing
 @testable import OrganisationIdentity
 
 extension OpenIDConnectProviderTests {
-    @Test("the session ends first, then the refresh token, then all access tokens")
+    @Test("session, refresh token and access tokens end in this order; a refusal is final")
     func end() async throws {
         let (provider, test) = try await make("end")
         let signIn = try await provider.signIn(browse: test.browse)
@@ -19,13 +19,13 @@ extension OpenIDConnectProviderTests {
         try await provider.end(record)
         #expect(try await test.page("ended") == allEnded + "\nrevoke access_token")
         #expect(await provider.renew(record).kind == .sessionOver)
-    }
-
-    @Test("a refused revocation is final")
-    func refusedEnd() async throws {
-        let (provider, test) = try await make("revoke-denied")
-        let record = try await provider.signIn(browse: test.browse).record
-        let refusal = await #expect(throws: IdentityError.self) { try await provider.end(record) }
+        // With keepsSession only the tokens are revoked.
+        let (keeping, other) = try await make("tokens-alone")
+        try await keeping.end(try await keeping.signIn(browse: other.browse).record, keepsSession: true)
+        #expect(try await other.page("ended") == tokensEnded)
+        let (refusing, last) = try await make("revoke-denied")
+        let refused = try await refusing.signIn(browse: last.browse).record
+        let refusal = await #expect(throws: IdentityError.self) { try await refusing.end(refused) }
         #expect(refusal?.code == .providerMisconfigured)
     }
 
@@ -64,26 +64,18 @@ extension OpenIDConnectProviderTests {
         #expect(try await test.page("ended").hasSuffix(last))
     }
 
-    @Test("a cancelled end is not final")
-    func cancelledEnd() async throws {
-        let (provider, test) = try await make("none.cancelled-end")
-        let record = try await provider.signIn(browse: test.browse).record
-        let cancelled = Task {
-            withUnsafeCurrentTask { $0?.cancel() }
-            try await provider.end(record)
-        }
-        let cancellation = await #expect(throws: IdentityError.self) { try await cancelled.value }
-        #expect(cancellation?.code == .providerUnavailable)
-        try await provider.end(record)
-        #expect(try await test.page("ended").hasSuffix(allEnded))
-    }
-
-    @Test("an end takes 50 s at most; a later attempt ends the rest")
+    @Test("an end takes 50 s at most; after it or a cancellation a later one ends the rest")
     func longEnd() async throws {
         let (provider, test) = try await make("none.long-end")
         var record = try await provider.signIn(browse: test.browse).record
         for _ in 0..<9 { record = try await provider.renewed(record).record }
         func ended() async throws -> Int { try await test.page("ended").split(separator: "\n").count }
+        let cancelled = Task { [record] in
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await provider.end(record)
+        }
+        let cancellation = await #expect(throws: IdentityError.self) { try await cancelled.value }
+        #expect(cancellation?.code == .providerUnavailable)
         // Every read of the clock advances it by 6 s.
         let start = ContinuousClock.now
         let passed = Locked(Duration.zero)
@@ -106,22 +98,22 @@ extension OpenIDConnectProviderTests {
 
     @Test(
         "tokens with a rejected ID token are revoked, and their session is ended",
-        arguments: ["nonce-invalid.ended", "earlier-person.ended", "invalid-sig-es256.ended", "invalid-aud.ended"]
+        arguments: [
+            "nonce-invalid.ended", "earlier-person.ended", "invalid-sig-es256.ended", "invalid-aud.ended",
+            "nonce-invalid.device",
+        ]
     )
     func refusedTokens(fault: String) async throws {
-        let (provider, test) = try await make(fault)
-        await #expect(throws: IdentityError.self) { try await provider.signIn(browse: test.browse) }
-        try await eventually("the end of the tokens") { try await test.page("ended") == allEnded }
-    }
-
-    @Test("a rejected device code sign-in ends its session")
-    func refusedByCode() async throws {
         let clock = TestClock(holds: true)
-        let (provider, test) = try await make("nonce-invalid.device", clock: clock.clock)
-        _ = try await provider.begin(SignInStart(.deviceCode))
-        for wait in 1...2 {
-            try await eventually("wait \(wait)") { clock.waits == wait }
-            clock.advance(by: .seconds(5))
+        let (provider, test) = try await make(fault, clock: fault.hasSuffix(".device") ? clock.clock : .init())
+        if fault.hasSuffix(".device") {
+            _ = try await provider.begin(SignInStart(.deviceCode))
+            for wait in 1...2 {
+                try await eventually("wait \(wait)") { clock.waits == wait }
+                clock.advance(by: .seconds(5))
+            }
+        } else {
+            await #expect(throws: IdentityError.self) { try await provider.signIn(browse: test.browse) }
         }
         try await eventually("the end of the tokens") { try await test.page("ended") == allEnded }
     }
@@ -169,13 +161,5 @@ extension OpenIDConnectProviderTests {
         _ = try await test.page("go-on")
         try await provider.end(try await outcome.record)
         #expect(try await test.page("ended") == allEnded)
-    }
-
-    @Test("with keepsSession only the tokens are revoked")
-    func tokensAlone() async throws {
-        let (provider, test) = try await make("tokens-alone")
-        let record = try await provider.signIn(browse: test.browse).record
-        try await provider.end(record, keepsSession: true)
-        #expect(try await test.page("ended") == tokensEnded)
     }
 }

@@ -29,8 +29,8 @@ struct KeptSignInTests {
         return KeptSignIn(identity, try tokens("a day", lifetime: 86_400), scopes: [], now: now)
     }
 
-    @Test("tokens of checks are dropped before tokens of apps, and revoked after them")
-    func tokensOfChecks() throws {
+    @Test("of too many tokens those of checks, or the first to expire, are dropped")
+    func accessTokens() throws {
         var kept = try signIn()
         kept.renew(try tokens("app", lifetime: 600), now: now)
         for number in 0..<100 {
@@ -39,18 +39,13 @@ struct KeptSignInTests {
         #expect(kept.accessTokens.map(\.value) == (38..<100).map { "\($0)" } + ["app", "a day"])
         let issuer = try #require(Issuer("https://login.example.com"))
         let again = try #require(KeptSignIn(try kept.record(of: issuer), of: issuer))
-        // Tokens are revoked from the end of the list.
+        // Tokens are revoked from the end of the list: those of checks after those of apps.
         #expect(again.accessTokens.suffix(3).map(\.value) == ["99", "app", "a day"])
-    }
-
-    @Test("of too many access tokens the first to expire are dropped")
-    func accessTokens() throws {
-        var kept = try signIn()
-        for number in 0..<100 { kept.renew(try tokens("\(number)", lifetime: 60 + Double(number)), now: now) }
-        let values = kept.accessTokens.map(\.value)
-        #expect(values == (37..<100).map { "\($0)" } + ["a day"])
-        kept.renew(try tokens("late", lifetime: 60), now: now + 3600)
-        #expect(kept.accessTokens.map(\.value) == ["late", "a day"])
+        var apps = try signIn()
+        for number in 0..<100 { apps.renew(try tokens("\(number)", lifetime: 60 + Double(number)), now: now) }
+        #expect(apps.accessTokens.map(\.value) == (37..<100).map { "\($0)" } + ["a day"])
+        apps.renew(try tokens("late", lifetime: 60), now: now + 3600)
+        #expect(apps.accessTokens.map(\.value) == ["late", "a day"])
     }
 
     @Test("a sign-in that is being completed does not expire; an unanswered one does")

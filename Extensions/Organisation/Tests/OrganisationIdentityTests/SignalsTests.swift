@@ -56,10 +56,12 @@ private final class Receiver: Sendable {
     /// The number of requests to the stream.
     func polls() async throws -> Int { try await Int(list("polls").first ?? "") ?? 0 }
 
-    /// Adds an event, and receives until it is acknowledged.
-    func take(_ query: String, _ signals: SharedSignals? = nil) async throws {
-        try await add(query)
+    /// Adds an event, receives until it is acknowledged, and returns its `jti`.
+    @discardableResult
+    func take(_ query: String, _ signals: SharedSignals? = nil) async throws -> String {
+        let identifier = try await add(query)
         try await receive(signals, until: "the acknowledgement") { try await self.list("waiting").isEmpty }
+        return identifier
     }
 
     /// Receives until the condition holds.
@@ -91,31 +93,19 @@ private final class Receiver: Sendable {
 
 @Suite("Security events of a polled stream")
 struct SignalsTests {
-    @Test(
-        "each event has its specified effect, and is acknowledged after the broker has it",
-        arguments: [
-            ("session-revoked", .ended), ("sessions-revoked", .ended), ("account-disabled", .ended),
-            ("account-purged", .ended), ("credential-change", .reauthenticate), ("verification", nil),
-        ] as [(String, ProviderEvent.Kind?)]
-    )
-    func events(name: String, kind: ProviderEvent.Kind?) async throws {
-        let receiver = try await Receiver("signals.\(name)")
-        let identifier = try await receiver.add("event=\(name)")
-        try await receiver.receive(until: "the acknowledgement") {
-            try await receiver.list("acknowledged") == [identifier]
-        }
-        #expect(receiver.told == [kind.map { receiver.event($0, "ada") }].compactMap { $0 })
-        #expect(receiver.notes.withLock { $0 } == [.works])
-    }
-
     @Test("an event has its effect for what it names; an unclear one makes the broker ask")
     func subjects() async throws {
         let receiver = try await Receiver("signals.subjects")
         let (revoked, compliance) = ("event=session-revoked&", "event=device-compliance-change&device=")
+        let ended = receiver.event(.ended, "ada")
+        var identifiers: [String] = []
         for (query, device, expected) in [
+            ("event=session-revoked", nil, ended), ("event=sessions-revoked", nil, ended),
+            ("event=account-disabled", nil, ended), ("event=account-purged", nil, ended),
+            ("event=credential-change", nil, receiver.event(.reauthenticate, "ada")), ("event=verification", nil, nil),
             // A named session ends alone.
             (revoked + "session=session-1", "till-7", receiver.event(.ended, "ada", session: "session-1")),
-            (revoked + "device=till-7", "till-7", receiver.event(.ended, "ada")),
+            (revoked + "device=till-7", "till-7", ended),
             (revoked + "device=till-8", "till-7", nil),
             (revoked + "subject=grace", "till-7", receiver.event(.ended, "grace")),
             // Without a configured device name, the event may concern this device.
@@ -126,9 +116,16 @@ struct SignalsTests {
             (compliance + "till-7", "till-7", receiver.event(.doubt)),
         ] as [(String, String?, ProviderEvent?)] {
             let before = receiver.told
-            try await receiver.take(query, receiver.signals(device: device))
+            identifiers.append(try await receiver.take(query, receiver.signals(device: device)))
             #expect(receiver.told == before + [expected].compactMap { $0 }, "\(query)")
+            #expect(try await receiver.list("acknowledged") == identifiers, "\(query)")
         }
+        // The token is for several receivers, among them this stream's audience.
+        let before = receiver.told
+        try await receiver.take(revoked + "audience=till-7&fault=several-aud", receiver.signals(audience: "till-7"))
+        #expect(receiver.told == before + [ended])
+        // One note of each receiver.
+        #expect(receiver.notes.withLock { $0 } == identifiers.map { _ in .works } + [.works])
     }
 
     @Test(
@@ -197,14 +194,6 @@ struct SignalsTests {
         #expect(receiver.notes.withLock { $0 }.count { if case .refusedMore = $0 { true } else { false } } == 1)
     }
 
-    @Test("a token for several receivers is accepted if the stream's audience is among them")
-    func audience() async throws {
-        let receiver = try await Receiver("signals.audience")
-        let query = "event=session-revoked&audience=till-7&fault=several-aud"
-        try await receiver.take(query, receiver.signals(audience: "till-7"))
-        #expect(receiver.told == [receiver.event(.ended, "ada")])
-    }
-
     @Test("a token whose acknowledgement was lost has its effect once")
     func lostAcknowledgement() async throws {
         let receiver = try await Receiver("signals-forget")
@@ -261,9 +250,7 @@ struct SignalsTests {
             try await receiver.test.page("key-requests") == "2"
         }
         _ = try await receiver.test.page("go-on")
-        try await receiver.receive(signals, until: "the acknowledgement") {
-            try await receiver.list("waiting").isEmpty
-        }
+        try await receiver.receive(signals, until: "the acknowledgement") { try await receiver.list("waiting").isEmpty }
         #expect(try await receiver.list("errors").isEmpty)
         #expect(try await receiver.list("acknowledged").contains(identifier))
         #expect(receiver.told == [receiver.event(.ended, "ada")])
