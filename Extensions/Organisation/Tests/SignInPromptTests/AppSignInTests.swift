@@ -6,42 +6,47 @@ import Testing
 
 @Suite("An app's sign-in at the device's own prompt")
 struct AppSignInTests {
+    private let device: PromptDevice
+    private var state: String { "\(device.directory.path)/apps/signing-in" }
+
+    init() async throws { device = try await PromptDevice() }
+
     /// An app whose prompt is a page that the test opens.
-    private func app(_ device: PromptDevice, _ arguments: String..., program: String? = nil) throws -> ChildProcess {
-        let prompt = try program ?? withoutBrowser(device)
+    private func app(_ arguments: String..., program: String? = nil) throws -> ChildProcess {
+        // The prompt program prints the address of its page instead of opening it.
+        let script = #"exec "\#(device.program)" "$@" --browser none"#
+        let prompt = try program ?? device.directory.writeScript("prompt", script)
         return try ChildProcess(
             "setsid",
-            ["--wait", ChildProcess.built("sign-in-app"), device.bus.address, state(device)] + arguments,
+            ["--wait", ChildProcess.built("sign-in-app"), device.bus.address, state] + arguments,
             environment: device.environment.merging(["SHARED_DEVICE_SIGN_IN": prompt]) { $1 }
         )
     }
 
-    private func state(_ device: PromptDevice) -> String { "\(device.directory.path)/apps/signing-in" }
-
-    /// The prompt program, which prints the address of its page instead of opening it.
-    private func withoutBrowser(_ device: PromptDevice) throws -> String {
-        try device.directory.writeScript("prompt", #"exec "\#(device.program)" "$@" --browser none"#)
-    }
-
-    @Test("the app gets its token and no password")
+    @Test("the app gets its token and no password; only the signed-in user is asked again")
     func page() async throws {
-        let device = try await PromptDevice()
-        let app = try app(device, "ada")
-        let address = try await app.pageAddress()
-        #expect(try await Page.get(address).text.contains(#"value="ada""#))
-        _ = try await Page.post(address, "ada", "correct horse ada")
-        try await app.line { $0 == "signed in ada with a token" }
-        #expect(await app.exitStatus() == 0)
+        let first = try app("ada")
+        let firstAddress = try await first.pageAddress()
+        #expect(try await Page.get(firstAddress).text.contains(#"value="ada""#))
+        _ = try await Page.post(firstAddress, "ada", "correct horse ada")
+        try await first.line { $0 == "signed in ada with a token" }
+        #expect(await first.exitStatus() == 0)
         // The app now counts as holding data of the session.
-        let record = try String(contentsOfFile: "\(state(device))/shared-device-sessions.json", encoding: .utf8)
+        let record = try String(contentsOfFile: "\(state)/shared-device-sessions.json", encoding: .utf8)
         #expect(record.contains("ada"))
+        let again = try app("nobody", "again")
+        let address = try await again.pageAddress()
+        #expect(try await Page.get(address).text.contains(#"value="ada""#))
+        let refusal = try await Page.post(address, "grace", "correct horse grace").text
+        #expect(refusal.contains("another person"), "\(refusal)")
+        _ = try await Page.post(address, "ada", "correct horse ada")
+        try await again.line { $0 == "signed in ada with a token" }
     }
 
     @Test("the prompt asks at the app's terminal")
     func terminal() async throws {
-        let device = try await PromptDevice()
         let app = try PromptDevice.atTerminal(
-            [ChildProcess.built("sign-in-app"), device.bus.address, state(device)],
+            [ChildProcess.built("sign-in-app"), device.bus.address, state],
             environment: device.environment.merging(["SHARED_DEVICE_SIGN_IN": device.program]) { $1 }
         )
         try await app.line { $0.contains("User name: ") }
@@ -52,44 +57,16 @@ struct AppSignInTests {
         #expect(await app.exitStatus() == 0)
     }
 
-    @Test("a signed-in user is asked again, and no other user can answer")
-    func again() async throws {
-        let device = try await PromptDevice()
-        let first = try app(device, "ada")
-        _ = try await Page.post(try await first.pageAddress(), "ada", "correct horse ada")
-        try await first.line { $0 == "signed in ada with a token" }
-        let second = try app(device, "nobody", "again")
-        let address = try await second.pageAddress()
-        #expect(try await Page.get(address).text.contains(#"value="ada""#))
-        let refusal = try await Page.post(address, "grace", "correct horse grace").text
-        #expect(refusal.contains("another person"), "\(refusal)")
-        _ = try await Page.post(address, "ada", "correct horse ada")
-        try await second.line { $0 == "signed in ada with a token" }
-    }
-
-    @Test("cancelling the task ends the prompt without a sign-in")
-    func cancelled() async throws {
-        let device = try await PromptDevice()
-        let app = try app(device)
-        let address = try await app.pageAddress()
-        try app.write("cancel")
-        try await app.line { $0 == "error user_canceled" }
-        #expect(try await Page.get(address).status != 200)
-        #expect(try await device.user() == nil)
-    }
-
     @Test("cancelling the task right after a sign-in signs the user out, and not if the user was signed in before")
     func cancelledLate() async throws {
-        let device = try await PromptDevice()
-        for isSignedIn in [false, true] {
-            try await cancelLate(device, "\(device.directory.path)/go-\(isSignedIn)", isSignedIn: isSignedIn)
-        }
+        for isSignedIn in [false, true] { try await cancelLate(isSignedIn: isSignedIn) }
     }
 
     /// - Parameter isSignedIn: whether Ada is signed in before and is asked again, so that she stays signed in.
-    private func cancelLate(_ device: PromptDevice, _ go: String, isSignedIn: Bool) async throws {
+    private func cancelLate(isSignedIn: Bool) async throws {
+        let go = "\(device.directory.path)/go-\(isSignedIn)"
         if isSignedIn {
-            let first = try app(device)
+            let first = try app()
             _ = try await Page.post(try await first.pageAddress(), "ada", "correct horse ada")
             try await first.line { $0 == "signed in ada with a token" }
         }
@@ -102,7 +79,7 @@ struct AppSignInTests {
             echo "$result"
             """#
         )
-        let app = try isSignedIn ? app(device, "ada", "again", program: slow) : app(device, program: slow)
+        let app = try isSignedIn ? app("ada", "again", program: slow) : app(program: slow)
         let address = try await app.pageAddress()
         let page = try await Page.post(address, "ada", "correct horse ada")
         #expect(page.status == 200)
@@ -114,9 +91,21 @@ struct AppSignInTests {
         #expect(try await device.user() == (isSignedIn ? "ada" : nil))
     }
 
-    @Test("a provider's refusal of the app's scopes does not prevent the sign-in")
-    func refusedScopes() async throws {
-        let device = try await PromptDevice()
+    @Test("a missing, silent or lying prompt is an error, and refused scopes are none")
+    func brokenPrograms() async throws {
+        for (script, code) in [
+            ("exit 0", "broker_failed"), ("exit 3", "broker_failed"), ("kill -9 $$", "broker_failed"),
+            (#"echo '{"username":"ada","epoch":99}'"#, "current_account_mismatch"),
+            (#"echo '{"code":"login_expired","message":"m"}'; exit 75"#, "login_expired"),
+            (#"echo '{"code":"of a later version","message":"m"}'; exit 70"#, "broker_failed"),
+            ("head -c 100000000 /dev/zero; exit 1", "broker_failed"),
+        ] {
+            let program = try device.directory.writeScript("broken", script)
+            let app = try app(program: program)
+            try await app.line { $0 == "error \(code)" }
+        }
+        let app = try app(program: "/nonexistent/sign-in")
+        try await app.line { $0 == "error interaction_required" }
         let strict = try device.directory.writeScript(
             "strict",
             #"""
@@ -126,39 +115,19 @@ struct AppSignInTests {
             exec "\#(device.program)" "$@" --browser none
             """#
         )
-        let app = try app(device, program: strict)
-        _ = try await Page.post(try await app.pageAddress(), "ada", "correct horse ada")
-        try await app.line { $0 == "signed in ada with a token" }
-        #expect(await app.exitStatus() == 0)
+        let asking = try self.app(program: strict)
+        _ = try await Page.post(try await asking.pageAddress(), "ada", "correct horse ada")
+        try await asking.line { $0 == "signed in ada with a token" }
+        #expect(await asking.exitStatus() == 0)
     }
 
-    @Test("a missing, silent or lying prompt is an error")
-    func brokenPrograms() async throws {
-        let device = try await PromptDevice()
-        for (script, code) in [
-            ("exit 0", "broker_failed"), ("exit 3", "broker_failed"), ("kill -9 $$", "broker_failed"),
-            (#"echo '{"username":"ada","epoch":99}'"#, "current_account_mismatch"),
-            (#"echo '{"code":"login_expired","message":"m"}'; exit 75"#, "login_expired"),
-            (#"echo '{"code":"of a later version","message":"m"}'; exit 70"#, "broker_failed"),
-            ("head -c 100000000 /dev/zero; exit 1", "broker_failed"),
-        ] {
-            let program = try device.directory.writeScript("broken", script)
-            let app = try app(device, program: program)
-            try await app.line { $0 == "error \(code)" }
-        }
-        let app = try app(device, program: "/nonexistent/sign-in")
-        try await app.line { $0 == "error interaction_required" }
-    }
-
-    @Test("no password is in the arguments or environment of the app or the prompt")
+    @Test("no argument or variable has a password; cancelling the task ends the prompt")
     func secrets() async throws {
-        let device = try await PromptDevice()
-        let app = try app(device)
+        let app = try app()
         let address = try await app.pageAddress()
         let path = try #require(address.split(separator: "/").last.map(String.init))
         let wrong = try await Page.post(address, "ada", "a-known-and-wrong-password")
         #expect(wrong.text.contains("is wrong"))
-        let state = state(device)
         let ours = try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { process -> Data? in
             guard Int(process) != nil,
                 let arguments = FileManager.default.contents(atPath: "/proc/\(process)/cmdline"),
@@ -172,5 +141,7 @@ struct AppSignInTests {
         }
         try app.write("cancel")
         try await app.line { $0 == "error user_canceled" }
+        #expect(try await Page.get(address).status != 200)
+        #expect(try await device.user() == nil)
     }
 }

@@ -5,7 +5,6 @@ import Glibc
 import Identity
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
-import Synchronization
 import Testing
 
 @testable import SignInPrompt
@@ -15,7 +14,7 @@ struct BrowserTests {
     @Test("no cookie of a sign-in is present in the next sign-in")
     func cookies() async throws { try await PromptInBrowser().checkCookies() }
 
-    @Test("the open browser's profile is private, and no command line has the address")
+    @Test("the browser's profile and address are private; closing it cancels the sign-in")
     func secrets() async throws {
         let signIn = try await PromptInBrowser(holds: true)
         let prompt = try signIn.prompt()
@@ -29,12 +28,8 @@ struct BrowserTests {
             let attributes = try FileManager.default.attributesOfItem(atPath: "\(signIn.directory.path)/\(path)")
             #expect(attributes[.posixPermissions] as? Int == 0o700, "\(path)")
         }
-        try signIn.page.write("go on")
-        #expect(await prompt.exitStatus() == 0)
+        try await signIn.checkClosing(prompt)
     }
-
-    @Test("closing the browser cancels the sign-in")
-    func closed() async throws { try await PromptInBrowser(holds: true).checkClosing() }
 
     @Test("the browser and profile of a killed prompt are removed without another prompt")
     func guarded() async throws {
@@ -53,8 +48,8 @@ struct BrowserTests {
         try await eventually("the end of the guard") { try !signIn.guards().contains(keeper) }
         let left = try #require(signIn.profiles.first)
         let gone = try #require(both.first { $0 != left })
-        #expect(try signIn.processes(with: "/\(gone)/", inVariables: true) == [])
-        #expect(try !signIn.processes(with: "/\(left)/", inVariables: true).isEmpty)
+        #expect(try processes(with: "/\(gone)/", inVariables: true) == [])
+        #expect(try !processes(with: "/\(left)/", inVariables: true).isEmpty)
         for _ in 0..<2 { try signIn.page.write("go on") }
         #expect(await other.exitStatus() == 0)
         #expect(try signIn.profiles == [] && signIn.browsers() == [] && signIn.guards() == [])
@@ -73,7 +68,7 @@ struct BrowserTests {
         let second = try signIn.prompt()
         #expect(try await signIn.visit(2) == "visit -")
         #expect(!signIn.profiles.contains(left), "\(second.errorText)")
-        #expect(try signIn.processes(with: "/\(left)/", inVariables: true) == [])
+        #expect(try processes(with: "/\(left)/", inVariables: true) == [])
         // The first line is for the killed browser.
         try signIn.page.write("go on")
         try signIn.page.write("go on")

@@ -117,9 +117,7 @@ struct DeviceCodeTests {
         let directory = try TemporaryDirectory("qr")
         // As the terminal shows it: each character is two squares, one above the other.
         let letters: [Substring] = code.lines.map { line in line.split(separator: "m")[1].prefix { $0 != "\u{1B}" } }
-        let rows = letters.flatMap { line in
-            [line.map { "█▀".contains($0) }, line.map { "█▄".contains($0) }]
-        }
+        let rows = letters.flatMap { line in [line.map { "█▀".contains($0) }, line.map { "█▄".contains($0) }] }
         let squares = rows.map { row in row.map { $0 ? "0" : "255" } }
         let scale = 4
         let pixels = squares.flatMap { row in
@@ -136,16 +134,12 @@ struct DeviceCodeTests {
         #expect(code.svg(.english).split(separator: "h1v1h-1z").count == dark + 1)
     }
 
-    @Test("the sign-in continues without a QR code if the text is too long for one")
-    func tooLong() {
+    @Test("a code is shown without a picture if its text is too long, and moves no cursor")
+    func lines() {
         #expect(QRCode(String(repeating: "a", count: 4000)) == nil)
         let code = DeviceCode(code: "A", address: "https://login.example/" + String(repeating: "a", count: 4000))
         #expect(DeviceCodeText.lines(code, withPicture: true).contains { $0.contains("    A") })
-    }
-
-    @Test("text of the provider cannot move the cursor")
-    func control() {
-        let code = DeviceCode(code: "A\u{1B}[2J", address: "https://login.example/")
-        #expect(!DeviceCodeText.lines(code, withPicture: false).joined().contains("\u{1B}"))
+        let moving = DeviceCode(code: "A\u{1B}[2J", address: "https://login.example/")
+        #expect(!DeviceCodeText.lines(moving, withPicture: false).joined().contains("\u{1B}"))
     }
 }

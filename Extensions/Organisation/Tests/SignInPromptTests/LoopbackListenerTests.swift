@@ -46,17 +46,6 @@ struct LoopbackListenerTests {
         "GET \(path) HTTP/1.1\r\nHost: \(listener.place.host)\r\n\r\n"
     }
 
-    @Test("a request gets one response, and the connection ends")
-    func answers() async throws {
-        let listener = try listener()
-        let client = try StreamSocket(to: listener.place.port)
-        client.send(request("/", of: listener) + request("/", of: listener))
-        let text = await answer(client)
-        #expect(text.hasPrefix("HTTP/1.1 200 OK\r\n") && text.hasSuffix("</html>\n"))
-        #expect(text.components(separatedBy: "HTTP/1.1").count == 2)
-        await listener.close()
-    }
-
     @Test(
         "other users' connections are closed unread and delay no visitor",
         .enabled(if: geteuid() == 0, "only root can be several users")
@@ -107,14 +96,16 @@ struct LoopbackListenerTests {
         await listener.close()
     }
 
-    @Test("closing the listener ends visitors without a response and accepts no other")
+    @Test("a request gets one response; closing the listener ends other visits without one")
     func closing() async throws {
         let listener = try listener()
         let waiting = try StreamSocket(to: listener.place.port)
         waiting.send(request("/unanswered", of: listener))
         let other = try StreamSocket(to: listener.place.port)
-        other.send(request("/", of: listener))
-        #expect(await status(other) == "200")
+        other.send(request("/", of: listener) + request("/", of: listener))
+        let text = await answer(other)
+        #expect(text.hasPrefix("HTTP/1.1 200 OK\r\n") && text.hasSuffix("</html>\n"))
+        #expect(text.components(separatedBy: "HTTP/1.1").count == 2)
         await listener.close()
         #expect(await answer(waiting) == "")
         #expect(throws: NoAddress.self) { _ = try StreamSocket(to: listener.place.port) }
@@ -136,14 +127,7 @@ struct LoopbackListenerTests {
         }
     }
 
-    @Test("the listener accepts connections only at 127.0.0.1")
-    func address() async throws {
-        let listener = try listener()
-        #expect(throws: NoAddress.self) { _ = try StreamSocket(to: listener.place.port, "127.0.0.2") }
-        await listener.close()
-    }
-
-    @Test("the first free port of the list is used, else another port with the reason")
+    @Test("the first free port is used, else another with the reason, at 127.0.0.1 only")
     func ports() async throws {
         let first = try listener()
         let port = try freePort()
@@ -154,21 +138,16 @@ struct LoopbackListenerTests {
         #expect(![first.place.port, port].contains(third.place.port))
         let problem = third.place.problem
         #expect(problem?.code == .providerMisconfigured && problem?.message.contains("oidcLoopbackPorts") == true)
-        await third.close()
-        await first.close()
-        await second.close()
-    }
-
-    @Test("every page has a different, unguessable path")
-    func paths() async throws {
+        #expect(throws: NoAddress.self) { _ = try StreamSocket(to: first.place.port, "127.0.0.2") }
+        for listener in [first, second, third] { await listener.close() }
+        // Every page has a different, unguessable path.
         var paths: Set<String> = []
         for _ in 0..<20 {
             let listener = try listener()
             paths.insert(listener.place.path)
-            #expect(listener.place.path.utf8.count == 33)
             await listener.close()
         }
-        #expect(paths.count == 20)
+        #expect(paths.count == 20 && paths.allSatisfy { $0.utf8.count == 33 })
     }
 }
 
@@ -189,16 +168,13 @@ struct LoopbackRequestTests {
         return try LoopbackRequest(received, host: Self.host)
     }
 
-    @Test("a request for the page and its form are accepted unchanged")
+    @Test("a request for the page and its form are accepted unchanged, others are refused")
     func requests() throws {
         #expect(try take("GET", query: "code=a%20b") == LoopbackRequest("/page", query: "code=a%20b"))
         let text = "username=ada&password=p%C3%A4ss"
         let form = LoopbackRequest("/page", method: .post, form: text)
         #expect(try take("POST", type: Self.form + "; charset=utf-8", body: Array(text.utf8)) == form)
-    }
-
-    @Test("a request that a browser would not send to the page is refused")
-    func refusals() {
+        // A browser would not send these.
         let notFound = LoopbackRequest.Refusal(status: .notFound)
         #expect(throws: notFound) { try take("PUT") }
         #expect(throws: notFound) { try take("GET", host: nil) }

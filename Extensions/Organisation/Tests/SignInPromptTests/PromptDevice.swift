@@ -151,7 +151,5 @@ enum Page {
     }
 
     static func post(_ address: String, _ user: String, _ password: String) async throws -> (status: Int, text: String)
-    {
-        try await get(address, "--data-urlencode", "username=\(user)", "--data-urlencode", "password=\(password)")
-    }
+    { try await get(address, "--data-urlencode", "username=\(user)", "--data-urlencode", "password=\(password)") }
 }

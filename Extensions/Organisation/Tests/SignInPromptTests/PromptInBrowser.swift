@@ -29,6 +29,16 @@ struct TestBrowser: Sendable {
     var isThere: Bool { BrowserChoice.isInPath(program) }
 }
 
+/// All processes with these texts in their arguments or, on request, their environment.
+func processes(with texts: String..., inVariables: Bool = false) throws -> [Int32] {
+    try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int32($0) }.filter { process in
+        (inVariables ? ["cmdline", "environ"] : ["cmdline"]).contains { file in
+            let content = FileManager.default.contents(atPath: "/proc/\(process)/\(file)") ?? Data()
+            return texts.allSatisfy { content.range(of: Data($0.utf8)) != nil }
+        }
+    }
+}
+
 /// The limits of a process's core dump, in bytes.
 struct CoreLimits: Equatable {
     let soft, hard: String
@@ -126,20 +136,7 @@ final class PromptInBrowser {
 
     private var visits: [String] { page.lines.filter { $0.hasPrefix("visit ") } }
 
-    var profiles: [String] {
-        (try? FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/sign-in")) ?? []
-    }
-
-    /// All processes with a text in their arguments or, on request, their environment.
-    func processes(with text: String, inVariables: Bool = false) throws -> [Int32] {
-        try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int32($0) }
-            .filter { process in
-                (inVariables ? ["cmdline", "environ"] : ["cmdline"]).contains {
-                    FileManager.default.contents(atPath: "/proc/\(process)/\($0)")?
-                        .range(of: Data(text.utf8)) != nil
-                }
-            }
-    }
+    var profiles: [String] { (try? FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/sign-in")) ?? [] }
 
     func browsers() throws -> [Int32] {
         try processes(with: "\(directory.path)/sign-in/", inVariables: true)
@@ -194,10 +191,8 @@ final class PromptInBrowser {
         }
     }
 
-    /// Closes the browser, and checks that this cancels the sign-in.
-    func checkClosing() async throws {
-        let prompt = try prompt()
-        _ = try await visit(1)
+    /// Closes the browser of the only prompt, and checks that this cancels the sign-in.
+    func checkClosing(_ prompt: ChildProcess) async throws {
         kill(try browser(of: prompt), SIGTERM)
         #expect(await prompt.exitStatus() == 1)
         #expect(try PromptResult(prompt).code == "user_canceled")

@@ -61,7 +61,7 @@ struct PromptProcessTests {
         #expect(try await device.user() == "ada")
     }
 
-    @Test("Ctrl-C at the password and the end of the input cancel the sign-in")
+    @Test("Ctrl-C and the end of the input cancel a sign-in, an empty user name does not")
     func interruptedTerminal() async throws {
         let device = try await PromptDevice()
         let prompt = try device.terminal(hint: "ada")
@@ -73,27 +73,17 @@ struct PromptProcessTests {
         #expect(prompt.lines.joined().contains("user_canceled"))
         let other = try device.terminal()
         try await sees(other, "User name: ")
+        try other.write("")
+        try await sees(other, "User name: ", times: 2)
+        try other.write("ada")
+        try await sees(other, "Password: ")
+        #expect(!other.lines.joined().contains("wrong"), "the empty name was no attempt")
         try other.write("\u{4}")
         #expect(await other.exitStatus() == 1)
         #expect(try await device.user() == nil)
     }
 
-    @Test("the terminal asks again for an empty user name, without an attempt")
-    func emptyName() async throws {
-        let device = try await PromptDevice()
-        let prompt = try device.terminal()
-        try await sees(prompt, "User name: ")
-        try prompt.write("")
-        try await sees(prompt, "User name: ", times: 2)
-        try prompt.write("ada")
-        try await sees(prompt, "Password: ")
-        #expect(!prompt.lines.joined().contains("wrong"))
-        try prompt.write("correct horse ada")
-        #expect(await prompt.exitStatus() == 0)
-        #expect(try await device.user() == "ada")
-    }
-
-    @Test("without a display the prompt opens no browser and tells the reason")
+    @Test("without a display or a temporary profile no provider's page is opened")
     func nowhere() async throws {
         let device = try await PromptDevice()
         let prompt = try device.prompt("--json")
@@ -104,17 +94,14 @@ struct PromptProcessTests {
         let terminal = try device.terminal("--method", "browser")
         #expect(await terminal.exitStatus() == EX_UNAVAILABLE)
         #expect(terminal.lines.joined().contains("a browser needs a display"))
-    }
-
-    @Test("without a browser with a temporary profile no provider's page is requested")
-    func ownBrowser() async throws {
+        // A browser that the prompt does not start has no temporary profile.
         let bus = try PrivateBus()
         let broker = try await FakeBroker(bus) { method, _ in
             throw FakeBroker.refusal(.providerUnavailable, "the provider cannot be reached")
         }
         let (program, page) = (ChildProcess.built("shared-device-sign-in"), ["--page", "--browser", "none", "--json"])
-        let prompt = try ChildProcess(program, ["--bus", bus.address] + page)
-        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        let pageOnly = try ChildProcess(program, ["--bus", bus.address] + page)
+        #expect(await pageOnly.exitStatus() == EX_UNAVAILABLE)
         #expect(broker.asked(.beginSignIn).first?["methods"]?.stringsValue == ["password", "deviceCode"])
         let byBrowser = try ChildProcess(program, ["--bus", bus.address, "--method", "browser"] + page)
         #expect(await byBrowser.exitStatus() == EX_USAGE && byBrowser.errorText.contains("--browser none"))
@@ -123,10 +110,11 @@ struct PromptProcessTests {
 
     // MARK: On a page
 
-    @Test("the page asks again after a wrong password and accepts the right one")
+    @Test("the page asks again after a wrong password, and a later user is not signed in")
     func page() async throws {
         let device = try await PromptDevice()
         let (prompt, address) = try await device.page()
+        let late = try await device.page()
         let form = try await Page.get(address)
         #expect(form.status == 200)
         #expect(CoreLimits(of: prompt.identifier) == CoreLimits.ofPrompts)
@@ -148,71 +136,34 @@ struct PromptProcessTests {
         #expect(try await device.user() == "ada")
         // Another server may own the port by now; it has no such page.
         #expect(try await Page.get(address).status != 200, "the page is still served")
-    }
-
-    @Test("a wrong PIN, an unknown and a removed badge get one response, too many get another, and the right PIN works")
-    func badgeOnPage() async throws {
-        let device = try await PromptDevice(badges: ["ada": "0041", "grace": "0042"])
-        try device.users.setBadge(nil, ofUserNamed: "grace")
-        let (prompt, address) = try await device.page()
-        func show(_ badge: String, _ pin: String) async throws -> String {
-            let asked = try await Page.get(address, "--data-urlencode", "badge=\(badge)")
-            #expect(asked.text.contains(#"id="pin""#) && !asked.text.contains(badge))
-            return try await Page.get(address, "--data-urlencode", "pin=\(pin)").text
-        }
-        // The time left in the page's head changes.
-        func body(_ page: String) -> Substring? { page.split(separator: "<body>").last }
-        let answers = [try await show("0041", "9999"), try await show("0042", "1234"), try await show("0043", "1234")]
-        #expect(answers[0].contains("the badge or the PIN is wrong") && Set(answers.map(body)).count == 1)
-        for _ in 0..<4 { _ = try await show("0043", "1234") }
-        #expect(try await show("0043", "1234").contains("too many"))
-        #expect(try await device.user() == nil)
-        #expect(try await show("0041", "1234").contains("ada is signed in"))
-        #expect(await prompt.exitStatus() == 0)
+        let refusal = try await Page.post(late.address, "grace", "correct horse grace")
+        #expect(refusal.text.contains("You are not signed in"))
+        #expect(await late.prompt.exitStatus() == EX_DATAERR)
+        #expect(try PromptResult(late.prompt).code == "account_already_signed_in")
         #expect(try await device.user() == "ada")
     }
 
-    @Test("a user who signs in elsewhere stays signed in, and the page says so")
-    func overtaken() async throws {
-        let device = try await PromptDevice()
-        let (prompt, address) = try await device.page()
-        let other = try await device.page()
-        _ = try await Page.post(other.address, "grace", "correct horse grace")
-        #expect(await other.prompt.exitStatus() == 0)
-        let late = try await Page.post(address, "ada", "correct horse ada")
-        #expect(late.text.contains("You are not signed in"))
-        #expect(await prompt.exitStatus() == EX_DATAERR)
-        #expect(try PromptResult(prompt).code == "account_already_signed_in")
-        #expect(try await device.user() == "grace")
-    }
-
-    @Test("the end of the broker ends the sign-in, and the page says so", arguments: [true, false])
+    @Test("the end of broker or bus ends a sign-in, and page and terminal say so", arguments: [true, false])
     func brokerEnds(withBus: Bool) async throws {
         let device = try await PromptDevice()
         let (prompt, address) = try await device.page()
+        let terminal = try device.terminal()
+        try await sees(terminal, "User name: ")
         if withBus { device.bus.stop() } else { device.broker.kill() }
         try await eventually("the page says that it is over") {
             try await Page.get(address).text.contains("the broker of this device has ended")
         }
         #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
         #expect(try PromptResult(prompt).code == "broker_unavailable")
+        #expect(await terminal.exitStatus() == EX_UNAVAILABLE)
+        #expect(terminal.lines.joined().contains("begin again"), "\(terminal.lines)")
     }
 
-    @Test("the end of the broker ends the password prompt at the terminal")
-    func brokerEndsBehindTerminal() async throws {
-        let device = try await PromptDevice()
-        let prompt = try device.terminal()
-        try await sees(prompt, "User name: ")
-        device.broker.kill()
-        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
-        #expect(prompt.lines.joined().contains("begin again"), "\(prompt.lines)")
-    }
-
-    @Test("SIGINT and SIGKILL cancel the sign-in at the broker", arguments: [SIGINT, SIGKILL])
-    func ended(_ signal: Int32) async throws {
+    @Test("SIGINT and SIGKILL cancel the sign-in at the broker")
+    func ended() async throws {
         let device = try await PromptDevice()
         // The broker allows a user two sign-ins at a time, so a sign-in that was not cancelled would be in the way.
-        for _ in 0..<2 {
+        for signal in [SIGINT, SIGINT, SIGKILL, SIGKILL] {
             let (prompt, _) = try await device.page()
             prompt.send(signal)
             #expect(await prompt.exitStatus() == (signal == SIGKILL ? 128 + SIGKILL : 1))

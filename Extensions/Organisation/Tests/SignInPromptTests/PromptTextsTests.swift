@@ -14,36 +14,31 @@ struct PromptTextsTests {
         #expect(Set(keys) == Set(PromptTexts.Key.allCases.map(\.rawValue)))
     }
 
-    @Test("a page is in the browser's language, unless the session has a locale")
+    @Test("a page is in its browser's language, unless the session has a locale")
     func page() {
         let place = Prompt.Place(port: 4711, path: "/0123", problem: nil)
-        let visit = Prompt.Event.visited(Prompt.Visitor(1), LoopbackRequest(place.path, languages: "es"))
-        for (language, button) in [(nil, "Iniciar sesión"), (.german, "Anmelden")] as [(Language?, String)] {
+        // A request without the secret path does not change the language.
+        let visits = [(place.path, "es"), ("/", "de"), (Prompt.Place.callback, "de")].enumerated().map {
+            Prompt.Event.visited(Prompt.Visitor(UInt64($0)), LoopbackRequest($1.0, languages: $1.1))
+        }
+        for (language, name, button) in [(nil, "es", "Iniciar sesión"), (.german, "de", "Anmelden")]
+            as [(Language?, String, String)]
+        {
             var prompt = Prompt(Prompt.Wishes(methods: [.password], surface: .page, language: language))
             _ = [.started, .listening(place), .opened(OpenRequest(name: "r", way: .password))].map { prompt.handle($0) }
-            guard case .respond(_, let response)? = prompt.handle(visit).first else {
+            guard case .respond(_, let response)? = prompt.handle(visits[0]).first else {
                 Issue.record("there is no page")
                 continue
             }
             #expect(response.page.contains(">\(button)</button>"))
-            #expect(response.page.contains(#"<html lang="\#(language == nil ? "es" : "de")">"#))
+            #expect(response.page.contains(#"<html lang="\#(name)">"#))
+            for visit in visits.dropFirst() { _ = prompt.handle(visit) }
+            _ = prompt.handle(.timeOver)
+            #expect(prompt.lastPage?.page.contains(#"<html lang="\#(name)">"#) == true)
         }
     }
 
-    @Test("a request without the secret path does not change the language")
-    func otherPath() {
-        let place = Prompt.Place(port: 4711, path: "/0123", problem: nil)
-        var prompt = Prompt(Prompt.Wishes(methods: [.password], surface: .page))
-        let visits = [(place.path, "es"), ("/", "de"), (Prompt.Place.callback, "de")].enumerated().map {
-            Prompt.Event.visited(Prompt.Visitor(UInt64($0)), LoopbackRequest($1.0, languages: $1.1))
-        }
-        _ = ([.started, .listening(place), .opened(OpenRequest(name: "r", way: .password))] + visits)
-            .map { prompt.handle($0) }
-        _ = prompt.handle(.timeOver)
-        #expect(prompt.lastPage?.page.contains(#"<html lang="es">"#) == true)
-    }
-
-    @Test("an error is translated, and an unusual one keeps the text for the administrator")
+    @Test("an error is translated or keeps its text, and values are escaped and not filled")
     func errors() {
         let texts = PromptTexts(.german)
         let wrong = SharedDeviceError(.authenticationFailed, attempted: "sign in", message: "no {username}")
@@ -55,10 +50,6 @@ struct PromptTextsTests {
         #expect(texts.text(of: refused).hasPrefix("Das ist hier nicht erlaubt"))
         let other = SharedDeviceError(.brokerFailed, attempted: "sign in", message: "disk {message} full")
         #expect(texts.text(of: other).hasSuffix(": disk {message} full"))
-    }
-
-    @Test("values are escaped on a page, and are not filled again")
-    func values() {
         let code = DeviceCode(code: "A<B", address: "https://login.example/{host}?<b>")
         let page = LoopbackResponse(.ok, .deviceCode(code, picture: nil, PromptTexts(.turkish))).page
         #expect(page.contains("<strong>https://login.example/{host}?&lt;b&gt;</strong>") && page.contains("A&lt;B"))

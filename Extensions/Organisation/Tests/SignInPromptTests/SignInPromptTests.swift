@@ -43,61 +43,53 @@ struct SignInPromptTests {
         .visited(visitor, LoopbackRequest(path, query: query))
     }
 
-    @Test("a sign-in at the terminal that needs no browser serves no page")
-    func noListener() {
-        var terminal = Prompt(Prompt.Wishes(methods: [.password], surface: .terminal))
-        #expect(words(terminal.handle(.started)) == ["begin -"])
-        var page = Prompt(Prompt.Wishes(methods: [.password], surface: .page))
-        #expect(words(page.handle(.started)) == ["listen"])
-        #expect(words(page.handle(.listening(place))) == ["begin -"])
-        var browser = Prompt(Prompt.Wishes(surface: .terminal))
-        #expect(words(browser.handle(.started)) == ["listen"])
-        #expect(words(browser.handle(.listening(place))) == ["begin http://127.0.0.1:4711/callback"])
-    }
-
-    @Test("the error for a missing browser says that it is missing")
-    func missingBrowser() {
+    @Test("a page is served only if it is needed, and a browser needs the provider's ports")
+    func listener() {
+        let problem = SharedDeviceError(.providerMisconfigured, attempted: "serve", message: "no port is free")
+        let elsewhere = Prompt.Place(port: 4712, path: "/0123", problem: problem)
+        let cases: [(wishes: Prompt.Wishes, place: Prompt.Place?, steps: [String])] = [
+            (.init(methods: [.password], surface: .terminal), nil, ["begin -"]),
+            (.init(methods: [.password], surface: .page), place, ["listen", "begin -"]),
+            (.init(surface: .terminal), place, ["listen", "begin http://127.0.0.1:4711/callback"]),
+            // With the provider's ports in use the prompt uses another method.
+            (.init(surface: .page), elsewhere, ["listen", "begin -"]),
+        ]
+        for (wishes, place, steps) in cases {
+            var prompt = Prompt(wishes)
+            var effects = words(prompt.handle(.started))
+            if let place { effects += words(prompt.handle(.listening(place))) }
+            #expect(effects == steps)
+        }
+        var browser = Prompt(Prompt.Wishes(methods: [.browser], surface: .page))
+        _ = browser.handle(.started)
+        #expect(words(browser.handle(.listening(elsewhere))).last == "finish provider_misconfigured")
         let error = #expect(throws: SharedDeviceError.self) {
             try BrowserChoice(nil, arguments: [], exists: { _ in false })
         }
         #expect(error?.message.hasPrefix("no browser is installed; install one of ") == true)
     }
 
-    @Test("with the provider's ports in use the prompt uses another method")
-    func portsInUse() {
-        let problem = SharedDeviceError(.providerMisconfigured, attempted: "serve", message: "no port is free")
-        let elsewhere = Prompt.Place(port: 4712, path: "/0123", problem: problem)
-        var prompt = Prompt(Prompt.Wishes(surface: .page))
-        _ = prompt.handle(.started)
-        #expect(words(prompt.handle(.listening(elsewhere))) == ["begin -"])
-        var browser = Prompt(Prompt.Wishes(methods: [.browser], surface: .page))
-        _ = browser.handle(.started)
-        #expect(words(browser.handle(.listening(elsewhere))).last == "finish provider_misconfigured")
-    }
-
-    @Test("the terminal asks until the password is right")
+    @Test("the terminal asks until the password is right, or cannot fix the error")
     func terminal() {
+        let (wrong, right) = (credentials("wrong"), credentials("right"))
         var (prompt, effects) = begun(.password, .terminal, hint: "ada")
         #expect(words(effects) == ["timer", "ask ada -"])
-        let wrong = Prompt.Credentials(username: "ada", password: Secret("wrong"))
         #expect(words(prompt.handle(.typed(wrong))) == ["complete ada wrong"])
         #expect(words(prompt.handle(refusal(.authenticationFailed, "is wrong"))) == ["ask ada is wrong"])
         #expect(words(prompt.handle(.typed(wrong))) == ["complete ada wrong"])
         #expect(words(prompt.handle(refusal(.tooManyAttempts, "in 5 s"))) == ["ask ada in 5 s"])
-        let right = Prompt.Credentials(username: "ada", password: Secret("right"))
         #expect(words(prompt.handle(.typed(right))) == ["complete ada right"])
         #expect(words(prompt.handle(.signedIn(ada))) == ["finish ada 7"])
         #expect(words(prompt.handle(.browserClosed)) == [])
+        for code in [SharedDeviceError.Code.brokerUnavailable, .accountAlreadySignedIn, .loginExpired] {
+            var (hopeless, _) = begun(.password, .terminal)
+            _ = hopeless.handle(.typed(right))
+            #expect(words(hopeless.handle(refusal(code))) == ["cancel", "finish \(code)"])
+        }
     }
 
-    @Test(
-        "an error that another password cannot fix ends the sign-in",
-        arguments: [SharedDeviceError.Code.brokerUnavailable, .accountAlreadySignedIn, .loginExpired]
-    )
-    func hopeless(_ code: SharedDeviceError.Code) {
-        var (prompt, _) = begun(.password, .terminal)
-        _ = prompt.handle(.typed(Prompt.Credentials(username: "ada", password: Secret("right"))))
-        #expect(words(prompt.handle(refusal(code))) == ["cancel", "finish \(code)"])
+    private func credentials(_ password: String) -> Prompt.Credentials {
+        Prompt.Credentials(username: "ada", password: Secret(password))
     }
 
     @Test("the page shows the form again, with the reason, after a wrong password")
@@ -158,8 +150,8 @@ struct SignInPromptTests {
         #expect(words(terminal.handle(refusal(.authenticationFailed, "no"))) == ["ask badge - no"])
     }
 
-    @Test("an empty or malformed form is shown again and not sent to the broker")
-    func emptyForm() {
+    @Test("an empty, malformed or second form is not sent to the broker")
+    func unusableForms() {
         var (prompt, _) = begun(.password, .page)
         for text in [
             "", "username=ada", "username=ada&password=", "username=ada&username=grace&password=p", "=&&=", "%",
@@ -167,26 +159,12 @@ struct SignInPromptTests {
             let effects = words(prompt.handle(posted(text)))
             #expect(effects.count == 1 && effects[0].hasPrefix("200 "), "\(text): \(effects)")
         }
-    }
-
-    @Test("a second form has to wait while the first is checked")
-    func twoForms() {
-        var (prompt, _) = begun(.password, .page)
+        // A second form has to wait while the first is checked.
         _ = prompt.handle(form("ada", "right"))
         #expect(words(prompt.handle(form("grace", "right"))).first?.hasPrefix("409 ") == true)
     }
 
-    @Test("the page is only at its own path, and a terminal sign-in has none")
-    func otherPaths() {
-        for path in ["/", "/favicon.ico", "/callback", "/0123/", "/012"] {
-            var (prompt, _) = begun(.password, .page)
-            #expect(words(prompt.handle(visited(path))).first?.hasPrefix("404 ") == true)
-        }
-        var (prompt, _) = begun(.password, .terminal)
-        #expect(words(prompt.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
-    }
-
-    @Test("only the first redirect of this sign-in is sent to the broker")
+    @Test("the page is at its own path, and only the first redirect is sent to the broker")
     func callback() {
         var (prompt, effects) = begun(.browser(address: login), .terminal)
         #expect(words(effects) == ["timer", "open \(login)"])
@@ -207,6 +185,13 @@ struct SignInPromptTests {
         #expect(end.first?.contains("belongs to another sign-in") == true)
         #expect(Array(end.dropFirst()) == ["cancel", "finish authentication_failed"])
         #expect(prompt.hasShownFailure)
+        // A sign-in at the terminal has no page.
+        for path in ["/", "/favicon.ico", "/callback", "/0123/", "/012"] {
+            var (page, _) = begun(.password, .page)
+            #expect(words(page.handle(visited(path))).first?.hasPrefix("404 ") == true)
+        }
+        var (terminal, _) = begun(.password, .terminal)
+        #expect(words(terminal.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
     }
 
     @Test("a code is shown, and the broker is polled until the user has finished")
