@@ -3,7 +3,6 @@ import FoundationEssentials
 import Identity
 import NotifyCenterTestKit
 import SharedDevice
-import Synchronization
 import TestProviders
 import Testing
 

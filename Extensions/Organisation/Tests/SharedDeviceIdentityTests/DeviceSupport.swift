@@ -113,8 +113,7 @@ final class IdentityDevice: Sendable {
         let provider =
             issuer.map {
                 #", "identity": "oidc", "oidcIssuer": "\#($0)", "oidcClientID": "device-7", "oidcScopes": ["openid"]"#
-            }
-            ?? ""
+            } ?? ""
         let anchors = trustAnchors.map { #", "oidcTrustAnchors": "\#($0)""# } ?? ""
         try #"{"sharedDeviceMode": true\#(provider)\#(anchors)\#(more)}"#
             .write(toFile: path + "/managed-configuration.json", atomically: true, encoding: .utf8)

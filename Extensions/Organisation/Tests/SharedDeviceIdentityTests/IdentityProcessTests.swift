@@ -11,7 +11,7 @@ import Testing
 struct IdentityProcessTests {
     private let start = SignInStart(.browser, redirect: testRedirect)
 
-    @Test("Ada signs in over the bus, her record is renewed, and its end is reported")
+    @Test("Ada signs in over the bus, her record renews and ends; a code is cancelled")
     func whole() async throws {
         let device = try await IdentityDevice(fault: "process")
         let signIn = try await device.signIn()
@@ -22,21 +22,14 @@ struct IdentityProcessTests {
         try await device.provider.end(record)
         #expect(try await device.test.page("ended").hasPrefix(allEnded))
         #expect(await device.provider.renew(record).kind == .sessionOver)
-        let error = await #expect(throws: IdentityError.self) {
-            try await device.provider.complete("a", query: "b")
-        }
+        let error = await #expect(throws: IdentityError.self) { try await device.provider.complete("a", query: "b") }
         #expect(error?.code == .loginExpired)
-    }
-
-    @Test("a device-code sign-in completes once the user is done, and can be cancelled")
-    func deviceCode() async throws {
-        let device = try await IdentityDevice(fault: "device-process")
         let begun = try await device.provider.begin(SignInStart(.deviceCode))
         guard case .deviceCode("WDJB-MJHT", _, _?) = begun.prompt else { throw NoAddress() }
         #expect(try await device.provider.poll(begun.handle) == nil)
         await device.provider.cancel(begun.handle)
-        let error = await #expect(throws: IdentityError.self) { try await device.provider.poll(begun.handle) }
-        #expect(error?.code == .loginExpired)
+        let cancelled = await #expect(throws: IdentityError.self) { try await device.provider.poll(begun.handle) }
+        #expect(cancelled?.code == .loginExpired)
     }
 
     @Test("the process ends with the bus that started it, or else waits for the next bus")
@@ -59,7 +52,7 @@ struct IdentityProcessTests {
         #expect(lasting.isRunning)
     }
 
-    @Test("calls from a stranger, or from a broker that gave up its name, are refused")
+    @Test("a stranger is refused, and a broker that gave up its name leaves its places free")
     func strangers() async throws {
         let device = try await IdentityDevice(fault: "none")
         let stranger = try DBusConnection.open(device.bus.bus)
@@ -69,23 +62,17 @@ struct IdentityProcessTests {
             }
             #expect(error?.name == "org.freedesktop.DBus.Error.AccessDenied", "\(method)")
         }
-        _ = try await device.provider.begin(start)
-        try await device.broker.releaseName(BrokerProtocol.busName)
-        await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
-        // The new owner of the broker's name is answered at once.
-        try await stranger.requestName(BrokerProtocol.busName)
-        _ = try await device.call("BeginSignIn", start.fields, on: stranger)
-    }
-
-    @Test("sign-ins of a broker that has left the bus free their places")
-    func goneBroker() async throws {
-        let device = try await IdentityDevice(fault: "none")
         for _ in 0..<8 { _ = try await device.provider.begin(start) }
         let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
         #expect(error?.code == .busy)
         try await device.broker.releaseName(BrokerProtocol.busName)
+        await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
+        // The new owner of the broker's name is answered at once, and so is the earlier one when it has the name again.
+        try await stranger.requestName(BrokerProtocol.busName)
+        _ = try await device.call("BeginSignIn", start.fields, on: stranger)
+        try await stranger.releaseName(BrokerProtocol.busName)
         try await device.broker.requestName(BrokerProtocol.busName)
-        _ = try await device.provider.begin(start)
+        for _ in 0..<8 { _ = try await device.provider.begin(start) }
     }
 
     @Test("malformed or oversized requests are refused by name, and the process goes on")
@@ -195,11 +182,7 @@ struct IdentityProcessTests {
     func activation() async throws {
         let faulty = try await FaultyProvider.shared.value
         let directory = try TemporaryDirectory("shared-device-identity")
-        try IdentityDevice.configure(
-            directory.path,
-            issuer: faulty.issuer("none"),
-            trustAnchors: faulty.trustAnchors
-        )
+        try IdentityDevice.configure(directory.path, issuer: faulty.issuer("none"), trustAnchors: faulty.trustAnchors)
         let program = ChildProcess.built("shared-device-identity")
         let command = "\(program) --configuration \(directory.path)/managed-configuration.json"
         let bus = try PrivateBus(.init(services: [IdentityProtocol.busName: command]))
@@ -209,13 +192,20 @@ struct IdentityProcessTests {
         #expect(begun.lifetime == .seconds(600))
     }
 
-    @Test("a provider that is configured later is used at once, and none is an error")
+    @Test("a missing provider and process are named; a later provider is used at once")
     func configuration() async throws {
         let device = try await IdentityDevice(issuer: nil)
         let error = await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
         #expect(error?.code == .providerMisconfigured && error?.description.contains("oidcIssuer") == true)
+        let none = try await ProviderCheckTests.run(device)
+        #expect(none.status == 78 && none.output.contains("oidcIssuer"), "\(none.output)")
+        // A provider that is configured later is used at once.
         try await device.configure()
         try await eventually("the provider") { (try? await device.provider.begin(start)) != nil }
+        device.process.kill()
+        device.process.waitUntilExit()
+        let gone = try await ProviderCheckTests.run(device)
+        #expect(gone.status == 69 && gone.output.contains("shared-device-identity"), "\(gone.output)")
     }
 
     @Test(

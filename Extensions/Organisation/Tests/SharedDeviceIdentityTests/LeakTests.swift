@@ -21,8 +21,7 @@ struct LeakTests {
         let names = try FileManager.default.subpathsOfDirectory(atPath: directory)
         try #require(names.contains("shared-device.sqlite"), "\(names)")
         return names.filter { name in
-            name.contains(text)
-                || FileManager.default.contents(atPath: "\(directory)/\(name)")?.range(of: bytes) != nil
+            name.contains(text) || FileManager.default.contents(atPath: "\(directory)/\(name)")?.range(of: bytes) != nil
         }
     }
 

@@ -4,7 +4,6 @@ import FoundationEssentials
 import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
-import Synchronization
 import TestProviders
 import Testing
 

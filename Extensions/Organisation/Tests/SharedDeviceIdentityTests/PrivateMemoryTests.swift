@@ -113,41 +113,36 @@ struct PrivateMemoryTests {
     /// Files with variables and memory addresses. A program that may read these may read all memory.
     private static let files = ["environ", "maps"]
 
-    @Test("no program of the same user can read the three services, and no core is written")
-    func services() async throws {
-        let user = try OrdinaryUser()
-        let others = try user.start("sleep", "1000")
-        try await eventually("another program is read") { try await user.reads("environ", of: others) }
-        let broker = try await user.service("shared-device-broker", ["--state", user.directory.path + "/state"])
-        let identity = try await user.service("shared-device-identity")
-        let state = ["--state", user.directory.path + "/bridge"]
-        let bridge = try await user.service("shared-device-microsoft-broker", state)
-        for file in Self.files {
-            #expect(try await user.reads(file, of: others), "\(file)")
-            for process in [broker, identity, bridge] { #expect(try await !user.reads(file, of: process), "\(file)") }
-        }
-        // The kernel writes no core of a process whose memory it protects in this way. The limits are a second
-        // protection.
-        let none = CoreLimits(soft: "0", hard: "0")
-        let limits = [broker, identity, bridge].map { CoreLimits(of: $0.identifier) }
-        #expect(limits == [none, none, CoreLimits.ofPrompts])
-    }
-
-    @Test("no program of the same user can read the prompt, which the broker identifies")
-    func prompt() async throws {
+    @Test("no program of the same user can read services and prompt, and no core is written")
+    func programs() async throws {
         let user = try OrdinaryUser()
         let program = ChildProcess.built("shared-device-sign-in")
         try user.write(
             #"{"id": "\#(BrokerProtocol.promptIdentifier)", "executable": "\#(program)"}"#,
             to: "apps/sign-in.json"
         )
+        let others = try user.start("sleep", "1000")
+        try await eventually("another program is read") { try await user.reads("environ", of: others) }
         let broker = try await user.service("shared-device-broker", ["--state", user.directory.path + "/state"])
+        let identity = try await user.service("shared-device-identity")
+        let state = ["--state", user.directory.path + "/bridge"]
+        let bridge = try await user.service("shared-device-microsoft-broker", state)
+        // The broker can identify the prompt.
         let prompt = try user.start(program, "--bus", user.bus.address, "--page", "--browser", "none")
         _ = try await prompt.pageAddress()
-        for file in Self.files { #expect(try await !user.reads(file, of: prompt), "\(file)") }
+        for file in Self.files {
+            #expect(try await user.reads(file, of: others), "\(file)")
+            for process in [broker, identity, bridge, prompt] {
+                #expect(try await !user.reads(file, of: process), "\(file)")
+            }
+        }
+        // The kernel writes no core of a process whose memory it protects in this way. The limits are a second
+        // protection.
+        let none = CoreLimits(soft: "0", hard: "0")
+        let limits = [broker, identity, bridge].map { CoreLimits(of: $0.identifier) }
+        #expect(limits == [none, none, CoreLimits.ofPrompts])
         prompt.send(SIGTERM)
         #expect(await prompt.exitStatus() == 1)
-        withExtendedLifetime(broker) {}
     }
 
     @Test("after a sign-in only root can read the identity service, and no core is written")
