@@ -32,7 +32,7 @@ struct ClientAnswerTests {
         )
     }
 
-    @Test("a token has the required members, four minutes and the requested scopes")
+    @Test("a token has its members and four minutes, and needs an ID token with a name")
     func token() throws {
         let idToken = Self.idToken(
             #"{"preferred_username":"ada@example.com","given_name":"Ada","family_name":"Lovelace"}"#
@@ -51,15 +51,11 @@ struct ClientAnswerTests {
         )
         let short = try answer(idToken, lifetime: 60)["brokerTokenResponse"]
         #expect(short?["expiresOn"]?.number == 1_800_000_060_000)
-    }
-
-    @Test("without an ID token or its name there is no token, and the reason is told")
-    func noIdentity() {
-        for (token, reason) in [
+        for (idToken, reason) in [
             (nil, "must have in scopes those of openid, profile"), (Self.idToken(#"{"sub":"1"}"#), "profile"),
             (Self.idToken("no"), "read"), ("x", "read"),
         ] as [(String?, String)] {
-            let error = #expect(throws: BrokerFailure.self) { try answer(token) }
+            let error = #expect(throws: BrokerFailure.self) { try self.answer(idToken) }
             #expect(error?.status == .incorrectConfiguration && error?.context.contains(reason) == true)
         }
     }
@@ -83,18 +79,17 @@ struct ClientAnswerTests {
 
     @Test("a scope that the provider did not grant is named, except those of each sign-in")
     func granted() throws {
-        let manifest = try AppManifest(
-            json: Data(
-                #"{"id":"a.b","executable":"/x","scopes":["mail","openid"],"microsoftScopes":{"m/.default":["mail"]}}"#
-                    .utf8
-            ),
-            file: "m"
-        )
-        let rights = ClientRights(rights: manifest.tokens)
+        let replaced: [String: JSONValue] = ["microsoftScopes": .object(["m/.default": .array([.string("mail")])])]
+        let rights = try Self.manifest(["mail", "openid"], more: replaced)
         #expect(try rights.scopes(for: ["m/.default", "openid", "offline_access"]) == ["mail", "openid"])
         try rights.check(granted: ["mail"], for: ["m/.default", "openid", "offline_access"])
         let error = #expect(throws: BrokerFailure.self) { try rights.check(granted: [], for: ["m/.default"]) }
         #expect(error?.status == .incorrectConfiguration && error?.context.contains("mail") == true)
+        // A scope for all configured rights does not count as missing.
+        let all = "https://graph.microsoft.com/.default"
+        let graph = try Self.manifest([all, "openid"])
+        #expect(try graph.scopes(for: ["HTTPS://graph.microsoft.com/.DEFAULT"]) == [all])
+        try graph.check(granted: ["User.Read", "Mail.Read"], for: [all])
     }
 
     @Test(
@@ -123,14 +118,6 @@ struct ClientAnswerTests {
         }
     }
 
-    @Test("a scope for all configured rights does not count as missing")
-    func all() throws {
-        let all = "https://graph.microsoft.com/.default"
-        let rights = try Self.manifest([all, "openid"])
-        #expect(try rights.scopes(for: ["HTTPS://graph.microsoft.com/.DEFAULT"]) == [all])
-        try rights.check(granted: ["User.Read", "Mail.Read"], for: [all])
-    }
-
     @Test(
         "claims beyond the client's capabilities count as a demand",
         arguments: [
@@ -150,10 +137,11 @@ struct ClientAnswerTests {
         }
     }
 
-    private static func manifest(_ scopes: [String]) throws -> ClientRights {
-        let json = JSONValue.object([
+    private static func manifest(_ scopes: [String], more: [String: JSONValue] = [:]) throws -> ClientRights {
+        let members: [String: JSONValue] = [
             "id": .string("a.b"), "executable": .string("/x"), "scopes": .array(scopes.map { .string($0) }),
-        ])
+        ]
+        let json = JSONValue.object(members.merging(more) { $1 })
         return ClientRights(rights: try AppManifest(json: Data(json.text.utf8), file: "m").tokens)
     }
 }

@@ -154,8 +154,7 @@ final class Device: Sendable {
     ) -> JSONValue {
         .object([
             "authParameters": .object([
-                "account": account, "clientId": .string(client),
-                "requestedScopes": .array(scopes.map { .string($0) }),
+                "account": account, "clientId": .string(client), "requestedScopes": .array(scopes.map { .string($0) }),
                 "popParams": isBound ? .object([:]) : .null, "username": .string(""), "decodedClaims": .string(claims),
                 "accessTokenToRenew": .string(token),
             ])

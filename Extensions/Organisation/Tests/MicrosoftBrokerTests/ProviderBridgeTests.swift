@@ -68,7 +68,7 @@ final class ProviderDevice: Sendable {
 
 @Suite("Microsoft's clients with the organisation's provider")
 struct ProviderBridgeTests {
-    @Test("a client gets the provider's tokens for four minutes, with its scope names")
+    @Test("a client gets tokens for four minutes, a renewed one, and none with claims")
     func token() async throws {
         let device = try await ProviderDevice(fault: "bridge")
         try await device.signIn()
@@ -88,12 +88,6 @@ struct ProviderBridgeTests {
         let token = try #require(asking["accessToken"]?.string)
         #expect(try await device.device.test.page("secrets").contains("access-token \(token)"))
         #expect(asking["account"]?["username"]?.string == "ada@example.com")
-    }
-
-    @Test("a renewing client gets a new token, and a client that needs claims has to ask the user")
-    func freshness() async throws {
-        let device = try await ProviderDevice(fault: "bridge.fresh")
-        try await device.signIn()
         func accessToken(claims: String = "", renewing token: String = "") async throws -> String? {
             let answer = try await device.token(claims: claims, renewing: token)
             return answer["brokerTokenResponse"]?["accessToken"]?.string
@@ -103,6 +97,7 @@ struct ProviderBridgeTests {
         let renewed = try #require(try await accessToken(renewing: first))
         #expect(renewed != first)
         #expect(try await accessToken() == renewed)
+        // A client that needs claims has to ask the user.
         let challenge = #"{"access_token":{"nbf":{"essential":true,"value":"1800000000"}}}"#
         let answer = try await device.token(claims: challenge)
         #expect(answer.status == 2 && answer.context.contains("claims"), "\(answer.text)")
@@ -132,11 +127,7 @@ struct ProviderBridgeTests {
         #expect(device.prompts.count == 1)
         // For a claims challenge the user authenticates again, and the provider's page gets the claims.
         let challenge = #"{"access_token":{"acrs":{"value":"c1"}}}"#
-        let again = try await device.token(
-            by: "acquireTokenInteractively",
-            scopes: ["orders.read"],
-            claims: challenge
-        )
+        let again = try await device.token(by: "acquireTokenInteractively", scopes: ["orders.read"], claims: challenge)
         let newToken = try #require(again["brokerTokenResponse"]?["accessToken"]?.string, "\(again.context)")
         #expect(newToken != token)
         #expect(device.prompts.last?.hasSuffix("--again \(challenge)") == true, "\(device.prompts)")
