@@ -43,26 +43,18 @@ struct CleanupProgramTests {
         await adapter.end()
     }
 
-    /// Launches a command as the adapter does, and returns its output without surrounding blanks.
-    private func launch(_ starter: [String] = [], user: UInt32, _ command: String...) async throws -> [String] {
+    @Test("a launched command blocks no signal and keeps none of root's groups")
+    func launched() async throws {
+        let isRoot = geteuid() == 0
+        let user = isRoot ? 65534 : geteuid()
+        let command = ["grep", "-E", isRoot ? "SigBlk|Groups" : "SigBlk", "/proc/self/status"]
+        let starter = isRoot ? ["setpriv", "--groups", "0,4,5"] : ["env"]
         let words = starter + [Self.program, "launch", "--user", "\(user)", "--"] + command
         let launch = try ChildProcess(words[0], Array(words.dropFirst()))
         #expect(await launch.exitStatus() == 0, "\(launch.errorText)")
-        return launch.lines.map { $0.trimmingCharacters(in: .whitespaces) }
-    }
-
-    @Test("a launched command blocks no signal")
-    func signalsOfLauncher() async throws {
-        let lines = try await launch(user: geteuid(), "grep", "SigBlk", "/proc/self/status")
-        #expect(lines == ["SigBlk:\t0000000000000000"])
-    }
-
-    @Test("a command of another user keeps none of root's groups", .needsRoot)
-    func groupsOfLauncher() async throws {
-        let starter = ["/usr/bin/setpriv", "--groups", "0,4,5"]
-        let lines = try await launch(starter, user: 65534, "grep", "Groups", "/proc/self/status")
-        let group = try SystemUser(number: 65534).group
-        #expect(lines == ["Groups:\t\(group)"])
+        let groups = isRoot ? ["Groups:\t\(try SystemUser(number: user).group)"] : []
+        let lines = launch.lines.map { $0.trimmingCharacters(in: .whitespaces) }
+        #expect(lines == groups + ["SigBlk:\t0000000000000000"])
     }
 
     @Test("the error for a directory that the user cannot create names the remedy", .needsRoot)
@@ -111,13 +103,14 @@ struct CleanupProgramTests {
         await adapter.end()
     }
 
-    @Test("systemctl controls a unit; a missing unit is an error that says so")
+    @Test("systemctl controls a unit; a missing or stuck unit is an error with a remedy")
     func unit() async throws {
         let directory = try TemporaryDirectory("systemctl")
         let script = #"""
             echo "$@" >>\#(directory.path)/calls
             case "$*" in
             *show*missing*) printf 'LoadState=not-found\nActiveState=inactive\nControlGroup=\n' ;;
+            *show*stuck*) printf 'LoadState=loaded\nActiveState=active\nControlGroup=\n' ;;
             *show*) printf 'LoadState=loaded\nActiveState=%s\nControlGroup=\n' "$(cat \#(directory.path)/active)" ;;
             *stop*) echo deactivating >\#(directory.path)/active ;;
             *kill*) echo inactive >\#(directory.path)/active ;;
@@ -128,7 +121,10 @@ struct CleanupProgramTests {
         try "active".write(toFile: "\(directory.path)/active", atomically: true, encoding: .utf8)
         var patience = StopPatience()
         patience.asked = .milliseconds(100)
-        let control = UnitControl("kiosk.service", isSystem: true, patience: patience, systemctl: program)
+        func unit(_ name: String) -> UnitControl {
+            UnitControl(name, isSystem: true, patience: patience, systemctl: program)
+        }
+        let control = unit("kiosk.service")
         #expect(try await !control.isStopped())
         // The unit ignores the request to stop and is killed.
         try await control.stop()
@@ -137,15 +133,44 @@ struct CleanupProgramTests {
         #expect(try await !control.isStopped())
         let calls = try String(contentsOfFile: "\(directory.path)/calls", encoding: .utf8)
         #expect(calls.contains("kill --signal=SIGKILL -- kiosk.service"))
-        let missing = UnitControl("missing.service", isSystem: true, patience: patience, systemctl: program)
-        let failure = await #expect(throws: AdapterFailure.self) { try await missing.stop() }
-        let text = failure?.description ?? ""
-        #expect(text.contains("no such unit") && text.contains("correct the name in the app's manifest"), "\(text)")
+        patience.killed = .milliseconds(100)
+        for (name, words) in [
+            ("missing.service", ["no such unit", "correct the name in the app's manifest"]),
+            ("stuck.service", ["stuck.service", "although it was killed", "restart"]),
+        ] {
+            let failure = await #expect(throws: AdapterFailure.self) { try await unit(name).stop() }
+            let text = failure?.description ?? ""
+            #expect(words.allSatisfy { text.contains($0) }, "\(text)")
+        }
+        #expect(try await !unit("stuck.service").isStopped())
+    }
+
+    @Test("an obstacle to a cleanup is in status and log, and is overcome once it is gone", .needsRoot)
+    func obstacle() async throws {
+        let kiosk = try await Kiosk()
+        try kiosk.enrol(Kiosk.cleanup(deleting: kiosk.data))
+        try await kiosk.endSession()
+        let adapter = try kiosk.adapter()
+        func isTold(_ text: String) -> Bool { text.contains(kiosk.data) && text.contains("chown") }
+        try await eventually("the status has the obstacle", within: .seconds(60)) { isTold(try await kiosk.status()) }
+        try await eventually("the device log has the obstacle", within: .seconds(60)) { isTold(try await kiosk.log()) }
+        try await eventually("the adapter log has the obstacle", within: .seconds(60)) { isTold(adapter.errorText) }
+        #expect(try await kiosk.owes())
+        succeed(chown(kiosk.data, Kiosk.user, Kiosk.user))
+        try await kiosk.waitUntilFinished()
+        await adapter.end()
+    }
+
+    @Test("a reason that ends with a full stop gets no second one")
+    func fullStop() {
+        let failures = ["it is away", "It is away."].map { AdapterFailure("stop", "x", $0, remedy: "Wait") }
+        let texts = ["could not stop x: it is away. Wait", "could not stop x: It is away. Wait"]
+        #expect(failures.map(\.description) == texts)
     }
 
     @Test(
         "root on the system bus refuses manifests that root does not own",
-        .enabled(if: geteuid() == 0, "only root"),
+        .needsRoot,
         arguments: ["owner", "group", "directory"]
     )
     func foreignManifest(flaw: String) async throws {

@@ -46,27 +46,24 @@ struct EarlierManifestTests {
         }
     }
 
-    @Test("the earlier target is stopped and deleted before the receipt")
-    func changedMeanwhile() async throws {
+    @Test("the target of a changed or removed manifest is stopped and deleted", arguments: ["changed", "removed"])
+    func changedMeanwhile(manifest: String) async throws {
         let killed = try await Killed()
-        try killed.enrolSecond()
-        try await killed.kiosk.endSession()
+        if manifest == "changed" {
+            try killed.enrolSecond()
+            try await killed.kiosk.endSession()
+        } else {
+            succeed(unlink("\(killed.kiosk.manifests)/kiosk.json"))
+        }
         #expect(killed.hasSecret)
         let adapter = try killed.kiosk.adapter()
-        try await killed.kiosk.waitUntilFinished()
-        #expect(!killed.hasSecret && killed.hasCommandEnded, "\(adapter.errorText)")
-        await adapter.end()
-    }
-
-    @Test("the earlier target is stopped and deleted although the manifest is gone")
-    func removedMeanwhile() async throws {
-        let killed = try await Killed()
-        succeed(unlink("\(killed.kiosk.manifests)/kiosk.json"))
-        let adapter = try killed.kiosk.adapter()
-        try await eventually("nothing is left, nor owed", within: .seconds(60)) {
-            !killed.hasSecret && !exists(killed.record)
+        if manifest == "changed" { try await killed.kiosk.waitUntilFinished() }
+        if manifest == "removed" {
+            try await eventually("nothing is left, nor owed", within: .seconds(60)) {
+                !killed.hasSecret && !exists(killed.record)
+            }
         }
-        #expect(killed.hasCommandEnded)
+        #expect(!killed.hasSecret && killed.hasCommandEnded, "\(adapter.errorText)")
         await adapter.end()
     }
 
@@ -110,38 +107,23 @@ struct EarlierManifestTests {
         await adapter.end()
     }
 
-    @Test("a huge record is not read and does not count as missing")
-    func hugeRecord() throws {
-        let directory = try TemporaryDirectory("huge")
+    @Test("an unreadable record, or one that others may write, does not count as missing")
+    func unusableRecord() throws {
+        let directory = try TemporaryDirectory("record")
         let named = NamedCleanups(stateDirectory: directory.path)
-        let file = open(named.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
-        try #require(file >= 0 && ftruncate(file, 1 << 32) == 0)
-        close(file)
-        let error = #expect(throws: AdapterFailure.self) { try named.read() }
-        #expect(error?.description.contains("bytes") == true)
-    }
-
-    @Test("a record whose directory is a file does not count as missing")
-    func recordBelowAFile() throws {
-        let directory = try TemporaryDirectory("below")
-        let file = "\(directory.path)/file"
-        try "".write(toFile: file, atomically: false, encoding: .utf8)
-        #expect(throws: AdapterFailure.self) { try NamedCleanups(stateDirectory: file).read() }
-    }
-
-    @Test(
-        "a record that another user owns or may write is not used",
-        arguments: [(owner: uid_t(65534), mode: mode_t(0o600)), (owner: 0, mode: 0o620), (owner: 0, mode: 0o602)]
-    )
-    func recordOfOthers(owner: uid_t, mode: mode_t) throws {
-        let directory = try TemporaryDirectory("others")
-        let named = NamedCleanups(stateDirectory: directory.path)
-        try "[]".write(toFile: named.path, atomically: false, encoding: .utf8)
+        try writeFile("[]", to: named.path)
         succeed(chmod(named.path, 0o600))
         #expect(try named.read().isEmpty)
-        succeed(chown(named.path, owner, 0))
-        succeed(chmod(named.path, mode))
-        #expect(throws: AdapterFailure.self) { try named.read() }
+        for (owner, mode) in [(65534, 0o600), (0, 0o620), (0, 0o602)] as [(uid_t, mode_t)] {
+            succeed(chown(named.path, owner, 0))
+            succeed(chmod(named.path, mode))
+            #expect(throws: AdapterFailure.self, "\(owner), \(mode)") { try named.read() }
+        }
+        #expect(throws: AdapterFailure.self, "below a file") { try NamedCleanups(stateDirectory: named.path).read() }
+        succeed(chmod(named.path, 0o600))
+        succeed(truncate(named.path, 1 << 32))
+        let error = #expect(throws: AdapterFailure.self) { try named.read() }
+        #expect(error?.description.contains("bytes") == true)
     }
 
     /// A program that exits by itself between the first and the second check.

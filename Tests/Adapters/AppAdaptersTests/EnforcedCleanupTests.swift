@@ -134,16 +134,7 @@ struct EnforcedCleanupTests {
         try await expectEnforced(device, desk, by: enforcer)
     }
 
-    /// Signs in Ada beside an adapter whose command has her secret and ignores SIGTERM.
-    private func beginAdapter(_ device: LateApps) async throws -> (desk: ChildProcess, adapter: ChildProcess) {
-        try enrolAdapter(device, deleting: device.data)
-        let desk = try await device.app("desk", "tidy")
-        let adapter = try device.adapter()
-        try await device.signIn("ada", at: desk)
-        try await eventually("the command runs", within: .seconds(60)) { try !device.isClean() }
-        return (desk, adapter)
-    }
-
+    /// Enrols an adapter whose command stores a secret and ignores SIGTERM.
     private func enrolAdapter(_ device: LateApps, deleting path: String) throws {
         let command = #"echo secret of ada >\#(device.data)/secret; trap "" TERM; while :; do sleep 0.1; done"#
         let arguments = try String(decoding: JSONEncoder().encode(["/bin/sh", "-c", command]), as: UTF8.self)
@@ -152,25 +143,22 @@ struct EnforcedCleanupTests {
         try device.enrol("late", #""executable": "\#(program)", "cleanup": \#(cleanup)"#)
     }
 
-    @Test("the targets of an adapter's earlier manifest are deleted after it was killed")
-    func earlierManifest() async throws {
+    @Test("a stuck or killed adapter's program is stopped and its data is deleted", arguments: ["stuck", "killed"])
+    func adapter(state: String) async throws {
         let device = try await LateApps()
-        let (desk, adapter) = try await beginAdapter(device)
-        adapter.kill()
-        #expect(await adapter.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
-        let other = "\(device.directory.path)/late/other"
-        makeDirectory(other, owner: LateApps.user)
-        try enrolAdapter(device, deleting: other)
-        let enforcer = try device.enforcer()
-        try await device.signOut()
-        try await expectEnforced(device, desk, by: enforcer)
-    }
-
-    @Test("a stuck adapter and its program are stopped and the data is deleted")
-    func adapterHangs() async throws {
-        let device = try await LateApps()
-        let (desk, adapter) = try await beginAdapter(device)
-        adapter.suspend()
+        try enrolAdapter(device, deleting: device.data)
+        let desk = try await device.app("desk", "tidy")
+        let adapter = try device.adapter()
+        try await device.signIn("ada", at: desk)
+        try await eventually("the command runs", within: .seconds(60)) { try !device.isClean() }
+        if state == "stuck" { adapter.suspend() }
+        if state == "killed" {
+            adapter.kill()
+            #expect(await adapter.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
+            let other = "\(device.directory.path)/late/other"
+            makeDirectory(other, owner: LateApps.user)
+            try enrolAdapter(device, deleting: other)
+        }
         let enforcer = try device.enforcer()
         try await device.signOut()
         try await expectEnforced(device, desk, by: enforcer)
@@ -179,43 +167,33 @@ struct EnforcedCleanupTests {
 
 @Suite("Which connected processes the enforcer kills")
 struct ConnectedProcessesTests {
-    private typealias Found = ConnectedProcesses.Found
-    private static let (app, stranger, root): (UInt32, UInt32, UInt32) = (2000, 1000, 0)
-
-    private func verdict(
-        of connection: UInt32,
-        running: Bool? = nil,
-        users: Set<UInt32>,
-        ownProgram: Bool = false,
-        adapter: UInt32? = root
-    ) -> Found.Verdict {
-        let found = Found(
-            connectionUser: connection,
-            isConnectionsRunning: running,
-            users: users,
-            isOwnProgram: ownProgram
-        )
-        return found.verdict(user: Self.app, adapter: adapter)
+    @Test("only the app's own processes and its adapter are killed")
+    func verdicts() {
+        typealias Found = ConnectedProcesses.Found
+        let (app, stranger, root): (UInt32, UInt32, UInt32) = (2000, 1000, 0)
+        let cases: [(Found, adapter: UInt32?, Found.Verdict)] = [
+            (found(app, [app]), root, .meant),
+            // The bus does not report whether the connection's process still runs. The kernel reports the users of the
+            // process that has its number now.
+            (found(app, [stranger]), root, .stranger), (found(app, [root]), root, .stranger),
+            // If the bus reports the end, a new process of the same user is not killed either.
+            (found(app, [app], isRunning: false), root, .ended), (found(app, []), root, .ended),
+            (found(root, [root], isOwnProgram: true), root, .meant), (found(root, [root]), root, .stranger),
+            (found(root, [root], isOwnProgram: true), nil, .stranger),
+            (found(root, [stranger], isOwnProgram: true), root, .stranger),
+            (found(stranger, [stranger], isOwnProgram: true), root, .stranger),
+        ]
+        for (number, (found, adapter, verdict)) in cases.enumerated() {
+            #expect(found.verdict(user: app, adapter: adapter) == verdict, "case \(number): \(found)")
+        }
     }
 
-    @Test("a process that reuses the number of an ended process is not killed")
-    func reusedNumber() {
-        #expect(verdict(of: Self.app, users: [Self.app]) == .meant)
-        // The bus does not report whether the connection's process still runs. The kernel reports the users of the
-        // process that has its number now.
-        #expect(verdict(of: Self.app, users: [Self.stranger]) == .stranger)
-        #expect(verdict(of: Self.app, users: [Self.root]) == .stranger)
-        // If the bus reports the end, a new process of the same user is not killed either.
-        #expect(verdict(of: Self.app, running: false, users: [Self.app]) == .ended)
-        #expect(verdict(of: Self.app, users: []) == .ended)
-    }
-
-    @Test("a root process is killed only if it is the adapter of an app that has one")
-    func adapters() {
-        #expect(verdict(of: Self.root, users: [Self.root], ownProgram: true) == .meant)
-        #expect(verdict(of: Self.root, users: [Self.root]) == .stranger)
-        #expect(verdict(of: Self.root, users: [Self.root], ownProgram: true, adapter: nil) == .stranger)
-        #expect(verdict(of: Self.root, users: [Self.stranger], ownProgram: true) == .stranger)
-        #expect(verdict(of: Self.stranger, users: [Self.stranger], ownProgram: true) == .stranger)
+    private func found(
+        _ connectionUser: UInt32,
+        _ users: Set<UInt32>,
+        isRunning: Bool? = nil,
+        isOwnProgram: Bool = false
+    ) -> ConnectedProcesses.Found {
+        .init(connectionUser: connectionUser, isConnectionsRunning: isRunning, users: users, isOwnProgram: isOwnProgram)
     }
 }

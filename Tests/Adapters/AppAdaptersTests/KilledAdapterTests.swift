@@ -36,19 +36,17 @@ struct KilledAdapterTests {
         try await eventually("no app owes a cleanup", within: .seconds(60)) {
             try await !device.application("org.example.control").currentRoundOwes()
         }
-        let left = try ByteSearch(["ada's secret"]).run(under: data)
-        #expect(left.findings.isEmpty)
+        #expect(try ByteSearch(["ada's secret"]).run(under: data).findings.isEmpty)
         let lines = second.lines
         #expect(lines.filter { $0 == "started" }.count == 1)
         let cleaned = try #require(lines.firstIndex { $0.hasPrefix("log stopped") })
         let started = try #require(lines.firstIndex(of: "started"))
         #expect(cleaned < started)
         try await eventually("the command has said which process it is", within: .seconds(60)) {
-            (try? String(contentsOfFile: "\(data)/process", encoding: .utf8))?.hasSuffix("\n") == true
+            processNumber(in: data) != nil
         }
-        let process = try #require(Int32(try String(contentsOfFile: "\(data)/process", encoding: .utf8).dropLast()))
         second.kill()
         await _ = second.exitStatus()
-        kill(process, SIGKILL)
+        kill(try #require(processNumber(in: data)), SIGKILL)
     }
 }

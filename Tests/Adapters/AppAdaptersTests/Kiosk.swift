@@ -56,10 +56,10 @@ struct Kiosk {
     ///
     /// - Parameter former: the number of an earlier run, which does not count.
     func process(otherThan former: pid_t? = nil) async throws -> pid_t {
-        let text = { (try? String(contentsOfFile: "\(data)/process", encoding: .utf8)) ?? "" }
-        let number = { text().hasSuffix("\n") ? pid_t(text().dropLast()) : nil }
-        try await eventually("the command runs", within: .seconds(60)) { number().map { $0 != former } ?? false }
-        return try #require(number())
+        try await eventually("the command runs", within: .seconds(60)) {
+            processNumber(in: data).map { $0 != former } ?? false
+        }
+        return try #require(processNumber(in: data))
     }
 
     func adapter() throws -> ChildProcess {

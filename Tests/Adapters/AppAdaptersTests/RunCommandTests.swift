@@ -165,61 +165,43 @@ struct RunCommandTests {
         )
     }
 
-    @Test("data that covers more than the program's own is refused before any start")
+    @Test("a program that cannot run, and data beyond its own, are refused")
     func refused() async throws {
         let directory = try TemporaryDirectory("run-refused")
         let (inner, state) = ("\(directory.path)/inner", try TemporaryDirectory("run-state"))
         makeDirectory(inner)
         for name in ["link", "inner/link"] { succeed(symlink(directory.path, "\(directory.path)/\(name)")) }
+        // A file without the right to execute it, and a directory with existing files.
+        for name in ["text", "docs/letter"] { try writeFile("dear Grace", to: "\(inner)/\(name)") }
         let here = "is the working directory, or above it"
-        let cases: [(String, [String], String)] = [
-            ("/", [], "--data"), ("\(state.path)/org.example.x", [], "--data"), ("/tmp/kiosk-*", [], "--data"),
-            (".", ["--adopt"], here), ("..", ["--adopt"], here), ("link", ["--adopt"], here),
-            ("../link/", ["--adopt"], here),
+        let echo = ["--", "/bin/echo", "started"]
+        let cases: [([String], Int32, [String])] = [
+            (["/"] + echo, EX_USAGE, ["--data"]), (["\(state.path)/org.example.x"] + echo, EX_USAGE, ["--data"]),
+            (["/tmp/kiosk-*"] + echo, EX_USAGE, ["--data"]), ([".", "--adopt"] + echo, EX_USAGE, [here]),
+            (["..", "--adopt"] + echo, EX_USAGE, [here]), (["link", "--adopt"] + echo, EX_USAGE, [here]),
+            (["../link/", "--adopt"] + echo, EX_USAGE, [here]),
+            (
+                ["docs"] + echo, EX_USAGE,
+                ["--data: docs is not empty, and org.example.x has never used it; name a new", "--adopt"]
+            ),
+            // The shell's status.
+            (["data", "--", "no-such-program"], 127, ["there is no program no-such-program in PATH"]),
+            (["data", "--", "./no-such-program"], 127, ["there is no program ./no-such-program;"]),
+            (["data", "--", "./text"], 126, ["chmod +x ./text"]),
         ]
-        for (data, options, words) in cases {
-            let arguments = ["--data", data] + options + ["--", "/bin/echo", "started"]
-            let process = try start(arguments, in: inner, state: state.path)
-            #expect(await process.exitStatus() == EX_USAGE, "\(data)")
-            #expect(process.errorText.contains(words), "\(data): \(process.errorText)")
-            #expect(process.lines.isEmpty, "\(data)")
+        for (arguments, status, words) in cases {
+            let process = try start(["--data"] + arguments, in: inner, state: state.path)
+            #expect(await process.exitStatus() == status, "\(arguments)")
+            let text = process.errorText
+            #expect(words.allSatisfy { text.contains($0) } && process.lines.isEmpty, "\(arguments): \(text)")
         }
-    }
-
-    @Test("a directory with existing files is refused until it is adopted")
-    func adoption() async throws {
-        let directory = try TemporaryDirectory("run-adopts")
-        let (file, state) = ("\(directory.path)/docs/letter", "\(directory.path)/state")
-        try writeFile("dear Grace", to: file)
-        let words = ["--", "/bin/echo", "started"]
-        let refused = try start(["--data", "docs"] + words, in: directory.path, state: state)
-        #expect(await refused.exitStatus() == EX_USAGE)
-        let text = refused.errorText
-        #expect(text.contains("--data: docs is not empty, and org.example.x has never used it; name a new"), "\(text)")
-        #expect(text.contains("--adopt"), "\(text)")
-        for options in [["--data", "docs", "--adopt"], ["--data", "\(directory.path)/docs"]] {
-            let process = try start(options + words, in: directory.path, state: state)
+        // A directory that was adopted once needs no option later.
+        for options in [["docs", "--adopt"], ["\(inner)/docs"]] {
+            let process = try start(["--data"] + options + echo, in: inner, state: state.path)
             try await eventually("run looks for a broker", within: .seconds(60)) { !process.errorText.isEmpty }
             #expect(!process.errorText.contains("--data"), "\(process.errorText)")
             await process.end()
         }
-        #expect(exists(file), "there was no sign-out")
-    }
-
-    @Test("a missing or unexecutable program ends the command with the shell's status")
-    func noProgram() async throws {
-        let directory = try TemporaryDirectory("run-nothing")
-        try writeFile("text", to: "\(directory.path)/text")
-        succeed(chmod("\(directory.path)/text", 0o644))
-        let cases: [(String, Int32, String)] = [
-            ("no-such-program", 127, "there is no program no-such-program in PATH"),
-            ("./no-such-program", 127, "there is no program ./no-such-program;"), ("./text", 126, "chmod +x ./text"),
-        ]
-        for (program, status, words) in cases {
-            let arguments = ["--data", "data", "--", program]
-            let process = try start(arguments, in: directory.path, state: "\(directory.path)/state")
-            #expect(await process.exitStatus() == status, "\(program)")
-            #expect(process.errorText.contains(words), "\(program): \(process.errorText)")
-        }
+        #expect(exists("\(inner)/docs/letter"), "there was no sign-out")
     }
 }

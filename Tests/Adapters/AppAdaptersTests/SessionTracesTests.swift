@@ -39,9 +39,7 @@ struct TraceHome {
 
     func has(_ file: String) -> Bool { exists("\(path)/\(file)") }
 
-    func findings() throws -> [ByteSearch.Finding] {
-        try ByteSearch([Marker(Self.marker)]).run(under: path).findings
-    }
+    func findings() throws -> [ByteSearch.Finding] { try ByteSearch([Marker(Self.marker)]).run(under: path).findings }
 
     /// The traces of this home, for a user number that has no trash on any other file system.
     func traces(_ more: [String: String] = [:]) -> SessionTraces {

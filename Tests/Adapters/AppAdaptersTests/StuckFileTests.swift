@@ -46,9 +46,7 @@ struct StuckFileTests {
         let error = #expect(throws: AdapterFailure.self) { try marked(patience: .milliseconds(500)) }
         #expect(error?.description.contains("the process 7:") == true)
         file.end()
-        try await eventually("the file is read", within: .seconds(60)) {
-            (try? marked(patience: .seconds(60))) == [7]
-        }
+        try await eventually("the file is read", within: .seconds(60)) { (try? marked(patience: .seconds(60))) == [7] }
     }
 
     @Test("an unkillable program delays no caller and is reaped later")

@@ -48,6 +48,12 @@ func names(in path: String) -> [String] {
     ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).sorted()
 }
 
+/// The process number that a command has written into its data; `nil` until it has.
+func processNumber(in data: String) -> pid_t? {
+    let text = (try? String(contentsOfFile: "\(data)/process", encoding: .utf8)) ?? ""
+    return text.hasSuffix("\n") ? pid_t(text.dropLast()) : nil
+}
+
 /// Counts for the checkpoints of a deletion. Unchecked: the deletion calls them on the test's own thread.
 final class Counts: @unchecked Sendable {
     var calls = 0

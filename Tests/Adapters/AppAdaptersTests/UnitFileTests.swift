@@ -17,19 +17,14 @@ struct UnitFileTests {
         return settings
     }
 
-    @Test(
-        "an adapter's unit leaves /proc and the devices visible to Flatpak sandboxes",
-        arguments: [
+    @Test("an adapter's unit hides nothing from sandboxes; other units filter system calls")
+    func confinement() throws {
+        let hiding: Set = [
             "ProtectKernelLogs", "ProtectKernelTunables", "ProtectProc", "ProcSubset", "ProtectControlGroups",
             "PrivateDevices", "ProtectClock", "DevicePolicy", "DeviceAllow", "RestrictNamespaces",
         ]
-    )
-    func adapter(setting: String) throws {
-        #expect(try Self.settings("systemd-system/shared-device-cleanup@.service")[setting] == nil)
-    }
-
-    @Test("units that run no app's command filter system calls")
-    func filters() throws {
+        let adapter = try Self.settings("systemd-system/shared-device-cleanup@.service")
+        #expect(!adapter.isEmpty && hiding.intersection(adapter.keys) == [])
         for unit in [
             "systemd-system/shared-device-enforcement.service", "systemd-user/shared-device-session-traces.service",
         ] {
