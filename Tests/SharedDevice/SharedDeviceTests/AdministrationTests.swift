@@ -49,8 +49,6 @@ struct AdministrationTests {
         try entries(try await device.command("log", "--json", option, value).lines)
     }
 
-    // MARK: status
-
     @Test("status shows the account and the round, with and without a broker")
     func status() async throws {
         let device = try await DeviceOnPrivateBus()
@@ -83,32 +81,20 @@ struct AdministrationTests {
         #expect(stored.round?.apps.first?.running == nil && stored.round?.session == before.epoch)
     }
 
-    @Test("without a state directory commands exit with 66 and one line of help")
-    func noState() async throws {
+    @Test("without a broker commands exit with 69, and without a state directory with 66")
+    func noBroker() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
+        let outcome = try await device.command("sign-out", "--wait", "1")
+        #expect(outcome.status == EX_UNAVAILABLE && outcome.lines.isEmpty)
+        let nowhere = "unix:path=/nonexistent/bus"
+        #expect(try await device.command("sign-out", bus: nowhere).status == EX_UNAVAILABLE)
+        #expect(try await CommandOutcome(["watch", "--json", "--bus", nowhere]).status == EX_UNAVAILABLE)
         try FileManager.default.removeItem(atPath: device.state)
         for command in ["status", "log", "apps"] {
             let outcome = try await device.command(command)
             #expect(outcome.status == EX_NOINPUT, "\(command)")
-            #expect(outcome.lines.isEmpty && outcome.errors.contains("--state"))
+            #expect(outcome.lines.isEmpty && outcome.errors.contains("--state"), "\(command): \(outcome.errors)")
         }
-    }
-
-    // MARK: sign-out
-
-    @Test("a waiting sign-out shows each step and exits with 0 when all apps are clean")
-    func signOut() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let desk = ControlApp(on: device, name: "desk", detail: "3 files")
-        try await desk.signIn("ada")
-        let outcome = try await device.command("sign-out", "--wait", "60", "--reason", "end of shift")
-        #expect(outcome.status == 0, "\(outcome.errors)")
-        #expect(outcome.lines.first?.hasPrefix("signed out: session ") == true)
-        #expect(outcome.lines.contains { $0.hasPrefix("  +") && $0.contains("s  desk  finished  (3 files)") })
-        #expect(outcome.output.contains(": complete"))
-        #expect(try await desk.application.getCurrentAccount().current == nil)
-        let entry = try #require(try await entries(device, "--event", "signed-out").first)
-        #expect(entry.detail == "end of shift" && entry.account == "ada")
     }
 
     @Test("a sign-out that times out exits with 75 and names the pending apps")
@@ -128,21 +114,7 @@ struct AdministrationTests {
         #expect(again.status == EX_NOINPUT && again.errors.contains("no account is signed in"))
     }
 
-    @Test("without a broker a sign-out exits with 69")
-    func signOutWithoutBroker() async throws {
-        let device = try await DeviceOnPrivateBus(starts: false)
-        let outcome = try await device.command("sign-out", "--wait", "1")
-        #expect(outcome.status == EX_UNAVAILABLE && outcome.lines.isEmpty)
-        let nowhere = try await device.command("sign-out", bus: "unix:path=/nonexistent")
-        #expect(nowhere.status == EX_UNAVAILABLE)
-    }
-
-    // MARK: Permissions and usage errors
-
-    @Test(
-        "another user may neither sign out nor waive: exit status 77",
-        .enabled(if: geteuid() == 0, "only root can be two users")
-    )
+    @Test("another user may neither sign out nor waive: exit status 77", .needsRoot)
     func notPermitted() async throws {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true
@@ -160,9 +132,9 @@ struct AdministrationTests {
         #expect(try await device.command("status", "--json").json(Status.self).account == "ada")
     }
 
-    @Test(
-        "a usage error is short and has a remedy",
-        arguments: [
+    @Test("a usage error is short and has a remedy, and each command has a help text")
+    func usage() async throws {
+        for (arguments, remedy) in [
             (["--foo"], "--help"), (["sign-out", "--foo"], "--help"), (["apps", "waive"], "--help"),
             (["dance"], "--help"),
             // A command that only asks the broker needs no state directory.
@@ -172,25 +144,33 @@ struct AdministrationTests {
             (["sign-out", "--wait=soon"], ""), (["follow", "--app", "../x"], ""), (["follow"], ""),
             (["follow", "--app", "org.example.x", "--timeout", "0"], ""),
             (["follow", "--app", "org.example.x", "--cleanup", "true", "--step", "a"], ""),
-        ] as [([String], String)]
-    )
-    func usageErrors(_ arguments: [String], _ remedy: String) async throws {
-        let outcome = try await CommandOutcome(arguments)
-        #expect(outcome.status == EX_USAGE && (remedy.isEmpty || outcome.errors.contains(remedy)), "\(outcome.errors)")
-        guard remedy == "--help" else { return }
-        let lines = outcome.errors.split(separator: "\n")
-        #expect(lines.count <= 4 && lines.first?.hasPrefix("Error: ") == true, "\(outcome.errors)")
+        ] as [([String], String)] {
+            let outcome = try await CommandOutcome(arguments)
+            let lines = outcome.errors.split(separator: "\n")
+            let isShort = lines.count <= 4 && lines.first?.hasPrefix("Error: ") == true
+            #expect(outcome.status == EX_USAGE, "\(arguments)")
+            #expect(remedy.isEmpty || outcome.errors.contains(remedy), "\(arguments): \(outcome.errors)")
+            #expect(remedy != "--help" || isShort, "\(arguments): \(outcome.errors)")
+        }
+        for command in [["status"], ["sign-out"], ["apps", "list"], ["log"], ["apps", "waive"]] {
+            let help = try await CommandOutcome(command + ["--help"])
+            #expect(help.status == 0 && help.lines.contains { $0.hasPrefix("OVERVIEW: ") }, "\(command)")
+            #expect(help.output.contains("--json"), "\(command)")
+        }
     }
 
-    // MARK: log
-
-    @Test("the log shows a session up to its last receipt, and filters entries")
+    @Test("a waiting sign-out shows each step, and the log has the session up to its end")
     func log() async throws {
         let device = try await DeviceOnPrivateBus()
         let desk = ControlApp(on: device, name: "desk", detail: "3 files")
         try await desk.signIn("ada")
-        let first = try await device.command("sign-out", "--wait", "60")
-        try #require(first.status == 0)
+        let outcome = try await device.command("sign-out", "--wait", "60", "--reason", "end of shift")
+        try #require(outcome.status == 0, "\(outcome.errors)")
+        #expect(outcome.lines.first?.hasPrefix("signed out: session ") == true && outcome.output.contains(": complete"))
+        #expect(outcome.lines.contains { $0.hasPrefix("  +") && $0.contains("s  desk  finished  (3 files)") })
+        #expect(try await desk.application.getCurrentAccount().current == nil)
+        let signedOut = try #require(try await entries(device, "--event", "signed-out").first)
+        #expect(signedOut.detail == "end of shift" && signedOut.account == "ada")
         let all = try entries(try await device.command("log", "--json").lines)
         #expect(all.map(\.sequence) == all.map(\.sequence).sorted())
         let session = try #require(all.first { $0.event == "signed-in" }?.session)
@@ -207,6 +187,14 @@ struct AdministrationTests {
         for wrong in [["--event", "nonsense"], ["--since", "yesterday"], ["--last", "x"]] {
             let outcome = try await device.command("log", wrong[0], wrong[1])
             #expect(outcome.status == EX_USAGE, "\(wrong)")
+        }
+        // Control characters in an app's name do not reach the terminal.
+        let evil = device.application("evil", identifier: "evil\u{1B}[2J\u{202E}app")
+        #expect(await code { try await evil.signIn("ada") } == .appNotEligible)
+        try await eventually("the log names it") {
+            let output = try await device.command("log").output
+            #expect(!output.contains("\u{1B}") && !output.contains("\u{202E}"))
+            return output.contains("evil\u{FFFD}[2J\u{FFFD}app")
         }
     }
 
@@ -227,28 +215,5 @@ struct AdministrationTests {
         #expect(events == ["signed-in", "signed-in"])
         process.send(SIGTERM)
         #expect(await process.exitStatus() == 128 + SIGTERM)
-    }
-
-    @Test("control characters in an app's name do not reach the terminal")
-    func controlCharacters() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let app = SharedDeviceApplication(
-            identifier: "evil\u{1B}[2J\u{202E}app",
-            bus: device.bus.bus,
-            stateDirectory: "\(device.directory.path)/apps/evil"
-        )
-        #expect(await code { try await app.signIn("ada") } == .appNotEligible)
-        try await eventually("the log names it") {
-            let output = try await device.command("log").output
-            #expect(!output.contains("\u{1B}") && !output.contains("\u{202E}"))
-            return output.contains("evil\u{FFFD}[2J\u{FFFD}app")
-        }
-    }
-
-    @Test("each command has a help text", arguments: ["status", "sign-out", "apps list", "log", "apps waive"])
-    func help(_ command: String) async throws {
-        let help = try await CommandOutcome(command.split(separator: " ").map(String.init) + ["--help"])
-        #expect(help.status == 0 && help.lines.contains { $0.hasPrefix("OVERVIEW: ") })
-        #expect(help.output.contains("--json"))
     }
 }

@@ -59,14 +59,12 @@ struct BrokerProcessTests {
 
     @Test("without a watchdog for this process no sign of life is sent")
     func noWatchdog() {
-        let socket = "/run/notify"
-        let other = ["NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"]
-        #expect(ServiceManager(environment: other)?.watchdog == nil)
-        let mine = ["NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "\(getpid())"]
-        #expect(ServiceManager(environment: mine)?.watchdog == .seconds(1))
-        #expect(ServiceManager(environment: ["NOTIFY_SOCKET": socket])?.watchdog == nil)
-        #expect(ServiceManager(environment: [:]) == nil)
-        #expect(ServiceManager(environment: ["NOTIFY_SOCKET": "relative"]) == nil)
+        func watchdog(_ variables: [String: String]) -> Duration? {
+            ServiceManager(environment: variables.merging(["NOTIFY_SOCKET": "/run/notify"]) { $1 })?.watchdog
+        }
+        #expect(watchdog(["WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "\(getpid())"]) == .seconds(1))
+        for other in [["WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"], [:]] { #expect(watchdog(other) == nil) }
+        for none in [[:], ["NOTIFY_SOCKET": "relative"]] { #expect(ServiceManager(environment: none) == nil) }
     }
 
     @Test("signs of life stop while an effect is blocked, and resume afterwards")
@@ -151,11 +149,15 @@ struct BrokerProcessTests {
         return end
     }
 
+    private func outputToPipe() throws -> (LogOutput, ends: [CInt]) {
+        var ends: [CInt] = [0, 0]
+        try #require(pipe(&ends) == 0)
+        return (LogOutput(descriptor: ends[1], environment: [:]), ends)
+    }
+
     @Test("text from another process stays on one line and cannot forge fields or levels")
     func forgedLines() async throws {
-        var ends: [CInt] = [0, 0]
-        #expect(pipe(&ends) == 0)
-        let output = LogOutput(descriptor: ends[1], environment: [:])
+        let (output, ends) = try outputToPipe()
         let evil = "x\n<0>shared-device-broker: signed-in user=\"0\" \u{1B}[2J\u{2028}\u{202E}end\r\0"
         let metadata: Logger.Metadata = ["app": "\(evil)", "reason": "plain", "user": "1000 session=9"]
         output.logger("test", level: .info).notice("refused", metadata: metadata)
@@ -172,9 +174,7 @@ struct BrokerProcessTests {
 
     @Test("dropped lines are counted, and the count is logged")
     func leftOut() async throws {
-        var ends: [CInt] = [0, 0]
-        #expect(pipe(&ends) == 0)
-        let output = LogOutput(descriptor: ends[1], environment: [:])
+        let (output, ends) = try outputToPipe()
         let log = output.logger("test", level: .info)
         // More than the pipe and the queue can hold.
         let long = String(repeating: "l", count: 3000)
@@ -195,29 +195,21 @@ struct BrokerProcessTests {
 
     // MARK: The kernel
 
-    @Test("its own user cannot read its memory, and it leaves no core dump")
+    // S17
+    @Test("its memory is private, and a checked password is soon gone from it")
     func privateMemory() async throws {
         let device = try await DeviceOnPrivateBus()
-        let process = "/proc/\(try #require(device.broker?.identifier))"
-        let limits = try String(contentsOfFile: "\(process)/limits", encoding: .utf8)
+        let process = try #require(device.broker?.identifier)
+        let limits = try String(contentsOfFile: "/proc/\(process)/limits", encoding: .utf8)
         let core = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
         #expect(core?.split(separator: " ").filter { $0 == "0" }.count == 2, "\(limits)")
-        // Its files under /proc belong to root only if the protection works. Root can read them in either case, so this
-        // check needs another user.
-        guard geteuid() != 0 else { return }
-        var information = stat()
-        #expect(stat("\(process)/mem", &information) == 0)
-        #expect(information.st_uid == 0)
-    }
-
-    // S17
-    @Test(
-        "a checked password remains in memory only in libdbus's read buffer",
-        .enabled(if: geteuid() == 0, "only root can read its memory")
-    )
-    func passwords() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let process = try #require(device.broker?.identifier)
+        guard geteuid() == 0 else {
+            // Its files under /proc belong to root only if the protection works.
+            var information = stat()
+            #expect(stat("/proc/\(process)/mem", &information) == 0 && information.st_uid == 0)
+            return
+        }
+        // Only root can read the memory. The password remains only in libdbus's read buffer.
         try await device.application().signIn("ada")
         let broker = try BrokerAdministration(bus: device.bus.bus)
         _ = try? await broker.call(.reportActivity, ["application": .string(String(repeating: "a", count: 4000))])

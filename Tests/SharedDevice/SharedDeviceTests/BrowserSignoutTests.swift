@@ -22,10 +22,6 @@ struct BrowserSignoutTests {
         return parameters
     }
 
-    private func device() async throws -> DeviceOnPrivateBus {
-        try await DeviceOnPrivateBus(configuration: #""endSessionURL": "\#(Self.page)""#)
-    }
-
     private func signOut(_ device: DeviceOnPrivateBus, _ parameters: SignoutParameters) async throws -> BrowserSignout {
         let application = device.application()
         let account = try await application.signIn("ada").account
@@ -34,9 +30,9 @@ struct BrowserSignoutTests {
         return result.browser
     }
 
-    @Test("the configured page is opened after the broker has signed out")
+    @Test("a configured page is opened on request, and its failure fails no sign-out")
     func opened() async throws {
-        let device = try await device()
+        let device = try await DeviceOnPrivateBus(configuration: #""endSessionURL": "\#(Self.page)""#)
         let seen = Log()
         let application = device.application("looker")
         var parameters = Self.parameters
@@ -46,23 +42,7 @@ struct BrowserSignoutTests {
         }
         #expect(try await signOut(device, parameters) == .opened)
         #expect(seen.lines == [Self.page, "nobody"])
-    }
-
-    @Test("without a request or without a configured page no page is opened")
-    func notOpened() async throws {
-        let opener = BrowserOpener { address in Issue.record("\(address) was opened") }
-        var parameters = SignoutParameters()
-        parameters.browserOpener = opener
-        #expect(try await signOut(try await device(), parameters) == .notRequested)
-        parameters.signoutFromBrowser = true
-        #expect(try await signOut(try await DeviceOnPrivateBus(), parameters) == .notConfigured)
-    }
-
-    @Test("an opener that fails or never returns does not fail the sign-out")
-    func failures() async throws {
         struct NoScreen: Error {}
-        let device = try await device()
-        var parameters = Self.parameters
         parameters.browserOpener = BrowserOpener { _ in throw NoScreen() }
         #expect(try await signOut(device, parameters) == .failed("NoScreen()"))
         let held = Locked<CheckedContinuation<Void, Never>?>(nil)
@@ -74,6 +54,12 @@ struct BrowserSignoutTests {
         #expect(try await signOut(device, parameters) == .timedOut)
         try await eventually("it was called") { held.withLock { $0 != nil } }
         held.withLock { $0 }?.resume()
+        // Without a request or a configured page no page is opened.
+        parameters.browserOpener = BrowserOpener { address in Issue.record("\(address) was opened") }
+        parameters.signoutFromBrowser = false
+        #expect(try await signOut(device, parameters) == .notRequested)
+        parameters.signoutFromBrowser = true
+        #expect(try await signOut(try await DeviceOnPrivateBus(), parameters) == .notConfigured)
     }
 
     @Test("only https pages and the machine's own http pages are opened")
@@ -88,9 +74,7 @@ struct BrowserSignoutTests {
         #expect((allowed + forbidden).filter(EndSessionPage.isAllowed) == allowed)
     }
 
-    // MARK: The opener program
-
-    @Test("a program gets its arguments unchanged and no descriptor of this process")
+    @Test("a program gets its exact arguments and no descriptor, and may fail or be missing")
     func helperArguments() async throws {
         let script = #"printf '%s\n' "$@" > "$0.arguments"; ls /proc/$$/fd > "$0.descriptors""#
         let path = try directory.writeScript("opener", script)
@@ -107,17 +91,13 @@ struct BrowserSignoutTests {
         #expect(arguments == "https://a.example/?a=1&b=$(id);x='\nsecond one\n")
         let descriptors = try String(contentsOfFile: "\(path).descriptors", encoding: .utf8).split(separator: "\n")
         #expect(!descriptors.isEmpty && !descriptors.contains("\(descriptor)"))
-    }
-
-    @Test("a program that fails or is missing is an error with a reason")
-    func helperFailures() async throws {
-        let path = try directory.writeScript("opener", "exit 3")
-        let failure = await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("sh", [path]) }
+        let failing = try directory.writeScript("failing", "exit 3")
+        let failure = await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("sh", [failing]) }
         #expect(failure?.description == "sh ended with status 3")
-        await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("\(path)-missing", []) }
+        await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("\(failing)-missing", []) }
     }
 
-    @Test("a hanging program is killed on cancellation and leaves no zombie")
+    @Test("a hanging program is killed on cancellation or after its time; no zombie is left")
     func helperHangs() async throws {
         let path = try directory.writeScript("opener", #"echo $$ > "$0.new"; mv "$0.new" "$0.pid"; exec sleep 1000"#)
         let running = Task { try await HelperProcess.run("sh", [path]) }
@@ -128,14 +108,32 @@ struct BrowserSignoutTests {
         await #expect(throws: HelperProcess.Failure.self) { try await running.value }
         // Sending a signal to a zombie would succeed.
         #expect(kill(identifier, 0) == -1)
+        let other = Task { try await HelperProcess.output(of: "sleep", ["1000"], patience: .seconds(120)).status }
+        other.cancel()
+        #expect(try await other.value == 128 + SIGKILL)
+        var patience = Duration.milliseconds(300)
+        var output: String
+        // On a slow machine the program may not have started yet, so retry with more time.
+        repeat {
+            let late = try await HelperProcess.output(of: "sh", ["-c", "echo hi; exec sleep 1000"], patience: patience)
+            #expect(late.status == 128 + SIGKILL)
+            output = late.text
+            patience = patience * 2
+        } while output.isEmpty && patience < .seconds(120)
+        #expect(output == "hi\n")
     }
 
     private func output(_ command: String, limit: Int) async throws -> (status: Int32?, text: String) {
         try await HelperProcess.output(of: "sh", ["-c", command], limit: limit, patience: .seconds(120))
     }
 
-    @Test("a child that keeps writing to the output blocks no caller")
-    func outputKeptOpen() async throws {
+    @Test("output is complete up to its limit, and a child that goes on delays no caller")
+    func output() async throws {
+        let command = "yes | head -c 300000; echo end"
+        let whole = try await output(command, limit: 1_000_000)
+        #expect(whole.text.utf8.count == 300_004 && whole.text.hasSuffix("end\n"))
+        let part = try await HelperProcess.output(of: "sh", ["-c", command], patience: .seconds(120))
+        #expect(part.text.utf8.count == 65_536 && part.status == 0)
         var texts: [String] = []
         let time = try await ContinuousClock().measure {
             for command in ["sleep 1000 & echo $!; echo hi", "while :; do echo late; done & echo $!; echo hi"] {
@@ -150,31 +148,5 @@ struct BrowserSignoutTests {
             #expect(text.contains("hi\n"))
         }
         #expect(time < .seconds(60))
-    }
-
-    @Test("a program's output is complete, and the excess is read and dropped")
-    func outputComplete() async throws {
-        let command = "yes | head -c 300000; echo end"
-        let whole = try await output(command, limit: 1_000_000)
-        #expect(whole.text.utf8.count == 300_004 && whole.text.hasSuffix("end\n"))
-        let part = try await HelperProcess.output(of: "sh", ["-c", command], patience: .seconds(120))
-        #expect(part.text.utf8.count == 65_536 && part.status == 0)
-    }
-
-    @Test("a program that takes too long or whose task is cancelled is killed")
-    func outputLate() async throws {
-        var patience = Duration.milliseconds(300)
-        var text: String
-        // On a slow machine the program may not have started yet, so retry with more time.
-        repeat {
-            let late = try await HelperProcess.output(of: "sh", ["-c", "echo hi; exec sleep 1000"], patience: patience)
-            #expect(late.status == 128 + SIGKILL)
-            text = late.text
-            patience = patience * 2
-        } while text.isEmpty && patience < .seconds(120)
-        #expect(text == "hi\n")
-        let running = Task { try await HelperProcess.output(of: "sleep", ["1000"], patience: .seconds(120)).status }
-        running.cancel()
-        #expect(try await running.value == 128 + SIGKILL)
     }
 }

@@ -8,19 +8,24 @@ import Testing
 
 @Suite("Cleanup rounds across real processes", .serialized, .timeLimit(.minutes(10)))
 struct CleanupRoundTests {
-    @Test("a waiting sign-out returns each app's progress and reports the steps in order")
-    func completeRound() async throws {
+    @Test("a sign-out reports each app's steps until all are clean or the deadline comes")
+    func waiting() async throws {
         let (device, control, app) = try await deviceWithListener(showing: "ada")
         let apps = [app, try Listener("slow", on: device)]
         try await apps[1].start(showing: "ada")
-        let account = try #require(try await control.application.getCurrentAccount().current)
         let steps = Locked<[CleanupReport]>([])
-        let parameters = SignoutParameters(cleanupDeadline: .seconds(60)) { report in
-            steps.withLock { $0.append(report) }
+        func signOut(deadline: Duration) async throws -> CleanupReport {
+            let account = try #require(try await control.application.getCurrentAccount().current)
+            let parameters = SignoutParameters(cleanupDeadline: deadline) { report in
+                steps.withLock { $0.append(report) }
+            }
+            let result = try await control.application.signout(with: account, signoutParameters: parameters)
+            let report = try #require(result.cleanup)
+            #expect(report.session == result.session)
+            return report
         }
-        let result = try await control.application.signout(with: account, signoutParameters: parameters)
-        let report = try #require(result.cleanup)
-        #expect(report.isComplete && report.session == result.session)
+        let report = try await signOut(deadline: .seconds(60))
+        #expect(report.isComplete)
         let names = report.apps.map { $0.identifier.prefix { $0 != " " } }
         #expect(names == ["org.example.control", "org.example.listener", "org.example.slow"])
         #expect(report.apps.allSatisfy { $0.progress == .finished && $0.isRunning })
@@ -29,7 +34,7 @@ struct CleanupRoundTests {
             #expect(times == times.sorted() && app.detail?.isEmpty == false, "\(app)")
         }
         let seen = steps.withLock { $0 }
-        #expect(seen.last == report && seen.allSatisfy { $0.session == result.session })
+        #expect(seen.last == report && seen.allSatisfy { $0.session == report.session })
         // A settled app is never pending again in a later step.
         for (earlier, later) in zip(seen, seen.dropFirst()) {
             let settled = Set(earlier.apps.filter { $0.progress.isSettled }.map(\.identifier))
@@ -40,22 +45,18 @@ struct CleanupRoundTests {
         try await eventually("the log has it") {
             try await device.command("log", "--event", "completed").lines.count == 1
         }
-    }
-
-    @Test("after the deadline the report names the pending apps; the sign-out stands")
-    func deadline() async throws {
-        let (_, control, app) = try await deviceWithListener(showing: "ada")
+        // After the deadline the report names the pending apps, and the sign-out stands.
+        let mark = app.mark
+        try await control.signIn("grace")
+        try await app.wait("open grace", after: mark)
         app.suspend()
-        let account = try #require(try await control.application.getCurrentAccount().current)
-        let parameters = SignoutParameters(cleanupDeadline: .milliseconds(500))
-        let result = try await control.application.signout(with: account, signoutParameters: parameters)
-        let report = try #require(result.cleanup)
-        #expect(!report.isComplete && app.part(in: report)?.progress == .owed)
-        // This process cleans up at once, but on a busy machine the deadline may come first.
-        try await control.wait(forAllBut: app, in: result.session)
+        let early = try await signOut(deadline: .milliseconds(500))
+        #expect(!early.isComplete && app.part(in: early)?.progress == .owed)
+        // The other processes clean up at once, but on a busy machine the deadline may come first.
+        try await control.wait(forAllBut: app, in: early.session)
         #expect(try await control.application.getCurrentAccount().current == nil)
         app.resume()
-        let later = try await control.application.waitForCleanup(ofSession: result.session, within: .seconds(120))
+        let later = try await control.application.waitForCleanup(ofSession: early.session, within: .seconds(120))
         #expect(later?.isComplete == true)
     }
 

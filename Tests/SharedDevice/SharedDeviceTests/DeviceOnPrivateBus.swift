@@ -9,6 +9,7 @@ import NotifyCenter
 @_spi(Extensions) import SharedDevice
 import SharedDeviceBroker
 import Synchronization
+import Testing
 
 /// A device for one test: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
 /// are “correct horse ada” and “correct horse grace”.
@@ -86,10 +87,15 @@ final class DeviceOnPrivateBus {
     }
 
     /// An app of this device; the same name is the same app after a restart.
-    func application(_ name: String = "app") -> SharedDeviceApplication {
+    func application(
+        _ name: String = "app",
+        identifier: String? = nil,
+        busName: String? = nil
+    ) -> SharedDeviceApplication {
         SharedDeviceApplication(
-            identifier: "org.example.\(name)",
+            identifier: identifier ?? "org.example.\(name)",
             bus: bus.bus,
+            busName: busName,
             stateDirectory: "\(directory.path)/apps/\(name)"
         )
     }
@@ -116,6 +122,25 @@ final class DeviceOnPrivateBus {
             )
         )
         return Set(names.first?.stringsValue?.filter { $0.hasPrefix(":") } ?? [])
+    }
+}
+
+extension DBusConnection {
+    /// Calls a method of the broker's object.
+    func callBroker(
+        _ interface: String,
+        _ member: String,
+        _ arguments: [DBusValue] = []
+    ) async throws(DBusError) -> [DBusValue] {
+        try await call(
+            try DBusMessage.methodCall(
+                destination: BrokerProtocol.busName,
+                path: BrokerProtocol.path,
+                interface: interface,
+                member: member,
+                arguments: arguments
+            )
+        )
     }
 }
 
@@ -150,4 +175,11 @@ final class Log: Sendable {
     var lines: [String] { entries.withLock { $0 } }
 
     func add(_ line: String) { entries.withLock { $0.append(line) } }
+}
+
+extension Trait where Self == ConditionTrait {
+    static var needsRoot: Self { .enabled(if: geteuid() == 0, "only root can be several users") }
+    static var needsActivation: Self {
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
+    }
 }

@@ -81,7 +81,5 @@ final class FakeLogin {
         _ member: String,
         _ arguments: [DBusValue],
         path: String = FakeLogin.session
-    ) throws {
-        try connection.send(.signal(path: path, interface: interface, member: member, arguments: arguments))
-    }
+    ) throws { try connection.send(.signal(path: path, interface: interface, member: member, arguments: arguments)) }
 }

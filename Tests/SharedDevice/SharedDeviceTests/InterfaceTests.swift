@@ -46,28 +46,11 @@ struct InterfaceTests {
         try String(contentsOf: root.appending(path: path), encoding: .utf8)
     }
 
-    private func call(
-        _ connection: DBusConnection,
-        _ interface: String,
-        _ member: String,
-        _ arguments: [DBusValue] = []
-    ) async throws(DBusError) -> [DBusValue] {
-        try await connection.call(
-            try DBusMessage.methodCall(
-                destination: BrokerProtocol.busName,
-                path: BrokerProtocol.path,
-                interface: interface,
-                member: member,
-                arguments: arguments
-            )
-        )
-    }
-
-    @Test("introspection returns the installed file, and the properties have its types")
+    @Test("the broker, its installed description and the page about it agree")
     func introspection() async throws {
         let device = try await DeviceOnPrivateBus()
         let connection = try DBusConnection.open(device.bus.bus)
-        let answer = try await call(connection, "org.freedesktop.DBus.Introspectable", "Introspect")
+        let answer = try await connection.callBroker("org.freedesktop.DBus.Introspectable", "Introspect")
         let document = try #require(answer.first?.stringValue)
         let file = try Self.text(Self.file)
         let start = try #require(file.range(of: "  <interface "))
@@ -77,44 +60,32 @@ struct InterfaceTests {
         let (described, installed) = (try Description(document), try Description(file))
         #expect(described.methods == installed.methods && described.properties == installed.properties)
         let interface = DBusValue.string(BrokerProtocol.interface)
-        let values = try await call(connection, "org.freedesktop.DBus.Properties", "GetAll", [interface])
+        let values = try await connection.callBroker("org.freedesktop.DBus.Properties", "GetAll", [interface])
         let fields = try #require(values.first?.fieldsValue)
         #expect(fields.mapValues(\.signature) == installed.properties)
         #expect(fields["InterfaceVersion"] == .uint32(BrokerProtocol.version))
-        #expect(try Self.text("Documentation/Interface.md").contains("\n| \(BrokerProtocol.version) | this page"))
-    }
-
-    @Test("the broker accepts the documented signatures and refuses others")
-    func signatures() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let connection = try DBusConnection.open(device.bus.bus)
-        let description = try Description(try Self.text(Self.file))
-        #expect(Set(description.methods.keys) == Set(BrokerProtocol.Method.allCases.map(\.rawValue)))
-        for (name, method) in description.methods {
+        let page = try Self.text("Documentation/Interface.md")
+        for name in Array(installed.methods.keys) + installed.properties.keys {
+            #expect(page.contains("`\(name)`"), "\(name)")
+        }
+        for code in SharedDeviceError.Code.all { #expect(page.contains("`\(code)`"), "\(code)") }
+        #expect(page.contains(NotificationName.sharedModeCurrentAccountChanged.rawValue))
+        #expect(page.contains("\n| \(BrokerProtocol.version) | this page"))
+        #expect(Set(installed.methods.keys) == Set(BrokerProtocol.Method.allCases.map(\.rawValue)))
+        for (name, method) in installed.methods {
             let arguments: [DBusValue] = method.inputs.isEmpty ? [] : [.fields([:])]
             #expect(arguments.map(\.signature).joined() == method.inputs, "\(name)")
             do throws(DBusError) {
-                let answer = try await call(connection, BrokerProtocol.interface, name, arguments)
+                let answer = try await connection.callBroker(BrokerProtocol.interface, name, arguments)
                 #expect(answer.map(\.signature).joined() == method.outputs, "\(name)")
             } catch {
                 // Refused because of missing fields, not because of the signature.
                 #expect(error.name?.hasPrefix(BrokerProtocol.errorPrefix) == true, "\(name): \(error)")
             }
             let wrong = await #expect(throws: DBusError.self, "\(name)") {
-                _ = try await call(connection, BrokerProtocol.interface, name, arguments + [.string("one more")])
+                _ = try await connection.callBroker(BrokerProtocol.interface, name, arguments + [.string("one more")])
             }
             #expect(wrong?.name == "org.freedesktop.DBus.Error.InvalidArgs", "\(name)")
         }
-    }
-
-    @Test("the page names each method, property, error code and the match rule")
-    func page() throws {
-        let page = try Self.text("Documentation/Interface.md")
-        let description = try Description(try Self.text(Self.file))
-        for name in Array(description.methods.keys) + description.properties.keys {
-            #expect(page.contains("`\(name)`"), "\(name)")
-        }
-        for code in SharedDeviceError.Code.all { #expect(page.contains("`\(code)`"), "\(code)") }
-        #expect(page.contains(NotificationName.sharedModeCurrentAccountChanged.rawValue))
     }
 }

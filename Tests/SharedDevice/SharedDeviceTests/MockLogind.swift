@@ -97,9 +97,7 @@ final class MockLogind {
         }
     }
 
-    func prepareForShutdown() async throws {
-        try await emit("PrepareForShutdown", "b", [.boolean(true)])
-    }
+    func prepareForShutdown() async throws { try await emit("PrepareForShutdown", "b", [.boolean(true)]) }
 
     private static func path(_ session: String) -> String { "\(manager)/session/\(session)" }
 

@@ -48,9 +48,7 @@ struct RequestSessionTests {
             try await device.startBroker()
             // Like a token response that arrives during the cleanup.
             let session = DeviceSession(account: ada, epoch: try #require(change.sessionsToCleanUp.first).epoch)
-            let refusal = await code {
-                try await app.keeper.enter(session, attempted: "get a token", isDoubtful: true)
-            }
+            let refusal = await code { try await app.keeper.enter(session, attempted: "get a token", isDoubtful: true) }
             #expect(refusal == .currentAccountMismatch)
             try await app.cleanupDone(change)
             // The app is told of the session again, and then gets its tokens.

@@ -56,8 +56,8 @@ struct SandboxedAppTests {
     private static let flatpak = "org.example.Listener"
     private static let identifier = "org.example.listener"
 
-    /// A device with a manifest of the Flatpak, on which Ada is signed in.
-    private func device() async throws -> (DeviceOnPrivateBus, ControlApp) {
+    @Test("an app behind Flatpak's proxy is known by its id, and other programs are refused")
+    func identified() async throws {
         let device = try await DeviceOnPrivateBus(starts: false)
         let manifest = #"{"id": "\#(Self.identifier)", "flatpak": "\#(Self.flatpak)"}"#
         let path = "\(device.directory.path)/apps/\(Self.identifier).json"
@@ -65,27 +65,6 @@ struct SandboxedAppTests {
         try await device.startBroker()
         let control = ControlApp(on: device)
         try await control.signIn("ada")
-        return (device, control)
-    }
-
-    @Test("an app behind Flatpak's proxy cleans up and is known by its Flatpak id")
-    func signOut() async throws {
-        let (device, control) = try await device()
-        let sandbox = try await Sandbox(Self.flatpak, on: device)
-        let app = try Listener(on: device, launcher: sandbox.launcher, bus: sandbox.address)
-        try await app.start(showing: "ada")
-        let mark = app.mark
-        let session = try await control.signOut()
-        try await app.expectCleanup(after: mark)
-        try await control.wait(for: app, in: session, .finished)
-        let log = try ChildProcess(ChildProcess.built("shared-device"), ["log", "--state", device.state, "--json"])
-        try await log.line { $0.contains("known by Flatpak \(Self.flatpak) (hint)") && $0.contains(Self.identifier) }
-        try await log.line { $0.contains("finished") && $0.contains(Self.identifier) }
-    }
-
-    @Test("a program outside the Flatpak's own sandbox is refused")
-    func others() async throws {
-        let (device, _) = try await device()
         let other = try await Sandbox("org.example.Other", on: device)
         let nobody = try await Sandbox(nil, on: device)
         // The proxy's program is enrolled, but that must not identify any program in a sandbox.
@@ -107,5 +86,15 @@ struct SandboxedAppTests {
         }
         // The journal and the log contain the same refusals.
         try await eventually("the refusals are in the log") { try device.audit("refused").count >= 3 }
+        let sandbox = try await Sandbox(Self.flatpak, on: device)
+        let app = try Listener(on: device, launcher: sandbox.launcher, bus: sandbox.address)
+        try await app.start(showing: "ada")
+        let mark = app.mark
+        let session = try await control.signOut()
+        try await app.expectCleanup(after: mark)
+        try await control.wait(for: app, in: session, .finished)
+        let log = try ChildProcess(ChildProcess.built("shared-device"), ["log", "--state", device.state, "--json"])
+        try await log.line { $0.contains("known by Flatpak \(Self.flatpak) (hint)") && $0.contains(Self.identifier) }
+        try await log.line { $0.contains("finished") && $0.contains(Self.identifier) }
     }
 }

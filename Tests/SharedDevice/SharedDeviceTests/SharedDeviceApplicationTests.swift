@@ -85,12 +85,7 @@ struct SharedDeviceApplicationTests {
     func deniedName() async throws {
         let bus = try PrivateBus(PrivateBus.Options(denials: [#"<deny own="org.example.Denied"/>"#]))
         let device = try await DeviceOnPrivateBus(bus: bus)
-        let app = SharedDeviceApplication(
-            identifier: "org.example.app",
-            bus: bus.bus,
-            busName: "org.example.Denied",
-            stateDirectory: "\(device.directory.path)/apps/app"
-        )
+        let app = device.application(busName: "org.example.Denied")
         #expect(await app.getDeviceInformation().deviceMode == .shared)
         #expect(app.busNameProblem?.code == .notPermitted)
         try await app.signIn("ada")

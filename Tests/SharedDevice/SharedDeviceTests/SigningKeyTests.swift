@@ -19,15 +19,8 @@ struct SigningKeyTests {
         let connection = try DBusConnection.open(device.bus.bus)
         for isStartedAnew in [false, true] {
             if isStartedAnew { try await device.restartBroker() }
-            let answer = try await connection.call(
-                try DBusMessage.methodCall(
-                    destination: BrokerProtocol.busName,
-                    path: BrokerProtocol.path,
-                    interface: "org.freedesktop.DBus.Properties",
-                    member: "Get",
-                    arguments: [.string(BrokerProtocol.interface), .string("SigningKeys")]
-                )
-            )
+            let property: [DBusValue] = [.string(BrokerProtocol.interface), .string("SigningKeys")]
+            let answer = try await connection.callBroker("org.freedesktop.DBus.Properties", "Get", property)
             guard case .variant(let value)? = answer.first, let published = value.stringValue else {
                 throw DeviceOnPrivateBus.Unexpected(description: "\(answer)")
             }

@@ -6,7 +6,7 @@ import Testing
 
 /// The policy that is installed for the system bus, tested on a bus that denies by default like the system bus. These
 /// tests need several users, and so root.
-@Suite("The broker on a system bus", .enabled(if: geteuid() == 0, "root alone has several users"))
+@Suite("The broker on a system bus", .needsRoot)
 struct SystemBusTests {
     private let device: DeviceOnPrivateBus
 
@@ -37,10 +37,7 @@ struct SystemBusTests {
 }
 
 /// The policy that `shared-device bus-policy` generates, at the path where the installed policy includes it.
-@Suite(
-    "The users that the system bus admits to the broker",
-    .enabled(if: geteuid() == 0, "root alone has several users")
-)
+@Suite("The users that the system bus admits to the broker", .needsRoot)
 struct GeneratedBusPolicyTests {
     private static let (daemon, bin) = (UInt32(1), UInt32(2))
     /// Also dbus-broker if it is installed.
@@ -58,13 +55,10 @@ struct GeneratedBusPolicyTests {
         return (await program.exitStatus(), program.errorText)
     }
 
-    @Test(
-        "the bus admits users of manifests and root; a bad manifest excludes no app",
-        arguments: Self.daemons
-    )
+    @Test("the bus admits users of manifests and root; a bad manifest excludes no app", arguments: Self.daemons)
     func generated(_ daemon: PrivateBus.Daemon) async throws {
         let folder = try TemporaryDirectory("bus-policy")
-        try FileManager.default.createDirectory(atPath: "\(folder.path)/dbus-1", withIntermediateDirectories: true)
+        _ = try folder.folder("dbus-1")
         let installed = "\(folder.path)/org.notifycenter.SharedDevice1.conf"
         try String(contentsOfFile: shippedFile("system-bus/org.notifycenter.SharedDevice1.conf"), encoding: .utf8)
             .replacing("@SYSCONFDIR@", with: folder.path)

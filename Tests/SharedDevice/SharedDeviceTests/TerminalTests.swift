@@ -30,14 +30,6 @@ struct TerminalTests {
         #expect(check.lines.joined().contains("\u{1B}[") == isExpected, "\(check.lines)")
     }
 
-    // MARK: demo-live
-
-    private func temporaryFolder(in directory: TemporaryDirectory) throws -> String {
-        let folder = "\(directory.path)/tmp"
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        return folder
-    }
-
     private func demoLive(_ environment: [String: String]) throws -> ChildProcess {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
         let programs = URL(fileURLWithPath: ChildProcess.built("demo")).deletingLastPathComponent().path
@@ -50,7 +42,7 @@ struct TerminalTests {
     @Test("Ctrl-C during the start of demo-live ends it and leaves nothing behind")
     func interruptedStart() async throws {
         let directory = try TemporaryDirectory("demo-live")
-        let folder = try temporaryFolder(in: directory)
+        let folder = try directory.folder()
         // This stand-in for tmux blocks demo-live at its last step before the panes.
         let reached = "\(directory.path)/reached"
         _ = try directory.writeScript("tmux", "case $* in *kill-server*) exit;; esac; : > \(reached); exec sleep 600")
@@ -73,7 +65,7 @@ struct TerminalTests {
     )
     func closedTerminal() async throws {
         let directory = try TemporaryDirectory("demo-live")
-        let folder = try temporaryFolder(in: directory)
+        let folder = try directory.folder()
         let demo = try demoLive(["TMPDIR": folder, "LINES": "48", "COLUMNS": "160"])
         try await eventually("all panes are there, and shown") {
             try #require(demo.isRunning, "\(demo.lines)")

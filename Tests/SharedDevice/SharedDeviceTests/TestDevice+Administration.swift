@@ -30,6 +30,14 @@ struct CommandOutcome {
     }
 }
 
+extension TemporaryDirectory {
+    /// Makes a folder in the directory, and returns its path.
+    func folder(_ name: String = "tmp") throws -> String {
+        try FileManager.default.createDirectory(atPath: "\(path)/\(name)", withIntermediateDirectories: true)
+        return "\(path)/\(name)"
+    }
+}
+
 extension DeviceOnPrivateBus {
     /// Runs the command on the device's state and, if the command calls the broker, on the device's bus.
     func command(_ arguments: String..., bus: String? = nil) async throws -> CommandOutcome {

@@ -61,32 +61,14 @@ struct WatchCommandTests {
         #expect(screen.lines.last { $0.contains("[?25") }?.contains("[?25h") == true, "the cursor is visible")
     }
 
-    @Test("the screen shows sign-ins, pending cleanups and the broker's state")
+    @Test("the screen shows the device's state, and its s key signs out if confirmed")
     func live() async throws {
         let device = try await DeviceOnPrivateBus()
         let screen = try onTerminal(device)
         try await shows("○ No account is signed in", screen)
-        let app = device.application("desk")
-        try await app.signIn("ada")
+        try await device.application("desk").signIn("ada")
         try await shows("● Ada", screen)
         try await shows("▪ holds data", screen)
-        try await app.signOutCurrent()
-        try await shows("1 of 1 owes a cleanup", screen)
-        try await shows("signed-out", screen)
-        device.killBroker()
-        try await shows("Unknown: the broker does not respond", screen)
-        let before = screen.lines.count
-        try await device.startBroker()
-        try await shows("○ No account is signed in", screen, after: before)
-        try screen.write("key q")
-        try await ends(screen, by: 0)
-    }
-
-    @Test("the s key asks for confirmation, n cancels, y signs out")
-    func signOut() async throws {
-        let device = try await DeviceOnPrivateBus()
-        try await device.application("desk").signIn("ada")
-        let screen = try onTerminal(device)
         try await shows("s sign out", screen)
         try screen.write("key s")
         try await shows("Sign Ada out? 1 app holds data", screen)
@@ -98,8 +80,15 @@ struct WatchCommandTests {
         try screen.write("key s")
         try await shows("Sign Ada out?", screen, after: denied)
         try screen.write("key y")
-        try await shows("○ No account is signed in", screen)
+        try await shows("○ No account is signed in", screen, after: denied)
         try await device.expectAudit("signed-out", ["shared-device watch"])
+        try await shows("1 of 1 owes a cleanup", screen)
+        try await shows("signed-out", screen)
+        device.killBroker()
+        try await shows("Unknown: the broker does not respond", screen)
+        let before = screen.lines.count
+        try await device.startBroker()
+        try await shows("○ No account is signed in", screen, after: before)
         try screen.write("key q")
         try await ends(screen, by: 0)
     }
@@ -148,42 +137,18 @@ struct WatchCommandTests {
         let round: Round?
     }
 
-    private func watch(_ bus: String) throws -> ChildProcess {
-        try ChildProcess(ChildProcess.built("shared-device"), ["watch", "--json", "--bus", bus])
-    }
-
-    @Test("--json writes one line per change, and none without a change")
+    @Test("--json writes one line per change, and waits for the signal of a broker's return")
     func json() async throws {
-        let device = try await DeviceOnPrivateBus()
-        let watch = try watch(device.bus.address)
-        func lines() throws -> [Line] {
-            try watch.lines.map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
-        }
-        try await watch.line { _ in true }
-        let app = device.application("desk")
-        try await app.signIn("ada")
-        try await eventually("ada is in a line") { try lines().last?.device?.account == "ada" }
-        #expect(try lines().last?.device?.displayName == "Ada")
-        try await app.signOutCurrent()
-        try await eventually("her round is in a line") { try lines().contains { $0.round?.outcome == "open" } }
-        device.killBroker()
-        try await eventually("the broker's end is in a line") { try lines().last?.broker == "gone" }
-        // The outage gets one line, although the command may send a second request during it.
-        try await device.startBroker()
-        try await eventually("the broker's return is in a line") { try lines().last?.broker == "responds" }
-        #expect(try lines().filter { $0.broker == "gone" }.count == 1)
-        let revisions = try lines().prefix { $0.broker == "responds" }.compactMap(\.device?.revision)
-        #expect(revisions == revisions.sorted())
-        watch.send(SIGTERM)
-        #expect(await watch.exitStatus() >= 128)
-    }
-
-    @Test("while the broker is gone the command waits for the bus's signal")
-    func waitsForTheOwner() async throws {
         let device = try await DeviceOnPrivateBus()
         let rule = "type='method_call',interface='org.notifycenter.SharedDevice1'"
         let monitor = try ChildProcess("dbus-monitor", ["--address", device.bus.address, rule])
-        let watch = try watch(device.bus.address)
+        let watch = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["watch", "--json", "--bus", device.bus.address]
+        )
+        func lines() throws -> [Line] {
+            try watch.lines.map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
+        }
         let questions = { monitor.lines.count { $0.contains("member=GetStatus") } }
         // The monitor is a separate process. When it has printed this call, it has printed everything that the bus
         // handled before.
@@ -199,8 +164,14 @@ struct WatchCommandTests {
         }
         try await watch.line { $0.contains("\"responds\"") }
         try await eventually("the monitor sees requests") { questions() > 0 }
+        let app = device.application("desk")
+        try await app.signIn("ada")
+        try await eventually("ada is in a line") { try lines().last?.device?.account == "ada" }
+        #expect(try lines().last?.device?.displayName == "Ada")
+        try await app.signOutCurrent()
+        try await eventually("her round is in a line") { try lines().contains { $0.round?.outcome == "open" } }
         device.killBroker()
-        try await watch.line { $0.contains("\"gone\"") }
+        try await eventually("the broker's end is in a line") { try lines().last?.broker == "gone" }
         try await monitorCatchesUp()
         // A second request may follow the broker's end, because the bus may be able to start another broker.
         let asked = questions()
@@ -209,18 +180,21 @@ struct WatchCommandTests {
         try await monitorCatchesUp()
         #expect(questions() <= asked + 1)
         try await device.startBroker()
-        try await watch.line(within: .seconds(60)) { _ in watch.lines.last?.contains("\"responds\"") == true }
-    }
-
-    @Test("without a bus it fails at once with the right status")
-    func noBus() async throws {
-        #expect(try await watch("unix:path=/nonexistent/bus").exitStatus() == EX_UNAVAILABLE)
+        try await eventually("the broker's return is in a line", within: .seconds(60)) {
+            try lines().last?.broker == "responds"
+        }
+        // The outage gets one line, although the command may send a second request during it.
+        #expect(try lines().filter { $0.broker == "gone" }.count == 1)
+        let revisions = try lines().prefix { $0.broker == "responds" }.compactMap(\.device?.revision)
+        #expect(revisions == revisions.sorted())
+        watch.send(SIGTERM)
+        #expect(await watch.exitStatus() >= 128)
     }
 }
 
 @Suite("shared-device metrics with a real broker")
 struct MetricsCommandTests {
-    @Test("the file is replaced atomically, world-readable, and shows a missing broker")
+    @Test("the file is replaced atomically for all readers, or the error names it")
     func file() async throws {
         let device = try await DeviceOnPrivateBus()
         let file = "\(device.directory.path)/device.prom"
@@ -242,11 +216,7 @@ struct MetricsCommandTests {
         #expect(attributes[.posixPermissions] as? Int == 0o644)
         let left = try FileManager.default.contentsOfDirectory(atPath: device.directory.path)
         #expect(left.filter { $0.hasPrefix("device.prom") } == ["device.prom"])
-    }
-
-    @Test("an unwritable file is an error, and its content stays")
-    func noFile() async throws {
-        let device = try await DeviceOnPrivateBus()
+        // A file that cannot be written is named.
         let outcome = try await CommandOutcome(["metrics", "--output", "/proc/version", "--bus", device.bus.address])
         #expect(outcome.status == EX_CANTCREAT && outcome.errors.contains("/proc/version"))
     }

@@ -53,11 +53,19 @@ struct CleanupPlanTests {
         }
     }
 
-    @Test("the steps run in order, each is noted before the next, and done is reported once")
+    @Test("the steps run in order, each is noted before the next, and the summary has all")
     func order() {
         let result = run(plan())
         #expect(result.done == ["screen", "note", "orders", "note", "photos", "note", "done"])
         #expect(result.journal.finished.map(\.step) == steps)
+        #expect(plan([]).next == .reportDone && "\(plan([]).summary)" == "0 steps")
+        // Also the steps from before a crash.
+        var journal = CleanupJournal(sessions: [ada])
+        journal.finish("orders", result: "12 rows")
+        var later = plan(journal: journal)
+        later.succeeded(nil)
+        later.succeeded("3 files")
+        #expect("\(later.summary)" == "3 steps: screen, orders (12 rows), photos (3 files)")
     }
 
     @Test("a failed step is retried, the later steps still run, and it is not done")
@@ -73,6 +81,9 @@ struct CleanupPlanTests {
         )
         let next = run(plan(journal: broken.journal))
         #expect(next.done == ["screen", "note", "orders", "note", "done"])
+        // A failure before the first step prevents the report but no step.
+        let before = run(plan(failures: [CleanupFailure.Step(name: "window", reason: "stuck")]))
+        #expect(before.done == ["screen", "note", "orders", "note", "photos", "note", "failed: window stuck"])
     }
 
     @Test("after crashes at any two events, every step runs, and no noted step runs again")
@@ -93,15 +104,8 @@ struct CleanupPlanTests {
         }
     }
 
-    @Test("a failure before the first step prevents the report but no step")
-    func failedBefore() {
-        let plan = plan(failures: [CleanupFailure.Step(name: "window", reason: "stuck")])
-        let done = run(plan).done
-        #expect(done == ["screen", "note", "orders", "note", "photos", "note", "failed: window stuck"])
-    }
-
-    @Test("a journal of other sessions is ignored, one of more sessions is used")
-    func otherSessions() {
+    @Test("a journal counts only for its sessions and the steps that it contains")
+    func otherJournals() {
         var journal = CleanupJournal(sessions: [grace])
         journal.finish("screen", result: nil)
         #expect(plan(journal: journal).next == .run("screen", attempt: 1))
@@ -114,30 +118,11 @@ struct CleanupPlanTests {
         let again = CleanupJournal.Session(account: "ada", epoch: 5)
         let later = CleanupPlan(steps: steps, sessions: [again], journal: run(plan()).journal, attempts: 1)
         #expect(later.next == .run("screen", attempt: 1))
-    }
-
-    @Test("after an update, steps that the journal does not contain are run")
-    func otherSteps() {
-        let journal = run(plan(), events: 4).journal
-        #expect(journal.finished.map(\.step) == ["screen", "orders"])
-        let done = run(plan(["database", "screen", "photos", "cache"], journal: journal)).done
+        // After an update there are other steps.
+        let partial = run(plan(), events: 4).journal
+        #expect(partial.finished.map(\.step) == ["screen", "orders"])
+        let done = run(plan(["database", "screen", "photos", "cache"], journal: partial)).done
         #expect(done == ["database", "note", "photos", "note", "cache", "note", "done"])
-    }
-
-    @Test("without steps, the cleanup is done")
-    func noSteps() {
-        #expect(plan([]).next == .reportDone)
-        #expect("\(plan([]).summary)" == "0 steps")
-    }
-
-    @Test("the summary names all steps in order, including those from before a crash")
-    func summary() {
-        var journal = CleanupJournal(sessions: [ada])
-        journal.finish("orders", result: "12 rows")
-        var plan = plan(journal: journal)
-        plan.succeeded(nil)
-        plan.succeeded("3 files")
-        #expect("\(plan.summary)" == "3 steps: screen, orders (12 rows), photos (3 files)")
     }
 
     @Test("the waits between passes double up to a limit and restart after a success")

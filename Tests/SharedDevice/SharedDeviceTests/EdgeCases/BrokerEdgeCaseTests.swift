@@ -43,9 +43,7 @@ struct BrokerEdgeCaseTests {
         let mark = app.mark
         let session = try await control.signOut()
         try await control.signIn("grace")
-        try await eventually("no other app owes") {
-            try await control.report(session)?.owing.count == 1
-        }
+        try await eventually("no other app owes") { try await control.report(session)?.owing.count == 1 }
         // The broker has to record that the app is told of grace, and cannot.
         let database = try device.database()
         for event in ["INSERT", "UPDATE"] {

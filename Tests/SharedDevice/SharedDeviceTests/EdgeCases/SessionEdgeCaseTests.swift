@@ -58,10 +58,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E4
-    @Test(
-        "the bus starts an app with a bus name to clean up",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
-    )
+    @Test("the bus starts an app with a bus name to clean up", .needsActivation)
     func startedByTheBus() async throws {
         let home = try TemporaryDirectory("started-by-the-bus")
         let (program, name) = (ChildProcess.built("listener-app"), "org.example.listener")

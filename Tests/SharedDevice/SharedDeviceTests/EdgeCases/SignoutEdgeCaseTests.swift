@@ -117,9 +117,7 @@ extension DeviceOnPrivateBus {
     /// Checks that a session ended in all of the broker's tables or in none; returns whether it ended.
     func expectWhole(_ session: UInt64) throws -> Bool {
         try database().read { db in
-            func count(_ sql: String) throws -> Int {
-                try db.value(sql.replacing("SESSION", with: "\(session)")) ?? -1
-            }
+            func count(_ sql: String) throws -> Int { try db.value(sql.replacing("SESSION", with: "\(session)")) ?? -1 }
             let isOut = try count("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1
             let ended = isOut ? 1 : 0
             let parts = try count("SELECT count(*) FROM part WHERE session = SESSION")
@@ -129,9 +127,7 @@ extension DeviceOnPrivateBus {
                 ("SELECT count(*) FROM session WHERE number = SESSION AND ended_at IS NOT NULL", ended),
                 ("SELECT count(*) FROM audit WHERE event = 'signed-out' AND session = SESSION", ended),
                 ("SELECT count(*) FROM part WHERE session = SESSION AND progress IS NOT NULL", isOut ? parts : 0),
-            ] {
-                #expect(try count(sql) == expected, "\(sql)")
-            }
+            ] { #expect(try count(sql) == expected, "\(sql)") }
             return isOut
         }
     }
