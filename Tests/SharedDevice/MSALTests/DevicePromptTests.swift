@@ -29,7 +29,7 @@ struct DevicePromptTests {
         return directory
     }
 
-    @Test("a view controller makes the prompt open a window, and errors have MSAL's codes")
+    @Test("the prompt opens a window if asked, has MSAL's codes, and asks again on demand")
     func outcomes() async throws {
         final class ViewController {}
         _ = try Self.program.get()
@@ -47,20 +47,14 @@ struct DevicePromptTests {
             request.loginHint = hint
             #expect(await codes { _ = try await app.acquireToken(with: request) } == expected, "\(hint)")
         }
-    }
-
-    @Test("for claims and with promptType login the device's prompt asks the signed-in person again")
-    func again() async throws {
-        _ = try Self.program.get()
-        let device = try await DeviceOnPrivateBus()
-        let app = try device.msalApplication()
+        // The signed-in person is asked again for claims and with the prompt type “login”.
         _ = try await app.signIn("ada")
         let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
         request.promptType = .login
         #expect(await codes { _ = try await app.acquireToken(with: request) } == Codes(.userCanceled))
         request.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"acrs":{"value":"c1"}}}"#)
-        let expected = Codes.internal(.internalErrorAuthorizationFailed)
-        #expect(await codes { _ = try await app.acquireToken(with: request) } == expected)
+        let expired = Codes.internal(.internalErrorAuthorizationFailed)
+        #expect(await codes { _ = try await app.acquireToken(with: request) } == expired)
         // Without a demand it is single sign-on.
         (request.promptType, request.claimsRequest) = (.default, nil)
         #expect(try await app.acquireToken(with: request).account.username == "ada")

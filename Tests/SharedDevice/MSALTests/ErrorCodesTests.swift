@@ -33,15 +33,23 @@ struct ErrorCodesTests {
         (.scopesDeclined, Codes(.serverDeclinedScopes)),
     ]
 
-    @Test("each code has its pair, and the error keeps the original message", arguments: expected)
-    func mapped(_ code: SharedDeviceError.Code, _ codes: Codes) throws {
-        let error = SharedDeviceError(code, attempted: "try it", message: "it did not work")
-        let nsError = RequestFailure(error).nsError
-        #expect(Codes(nsError) == codes)
-        #expect((nsError.userInfo[MSALInternalErrorCodeKey] == nil) == (codes.code != MSALError.internal.rawValue))
-        #expect(nsError.userInfo[MSALErrorDescriptionKey] as? String == "\(error)")
-        #expect(nsError.userInfo[NSUnderlyingErrorKey] as? SharedDeviceError == error)
-        #expect(nsError.localizedDescription == "\(error)")
+    @Test("each code has its pair, also in silent requests, and keeps the message")
+    func mapped() throws {
+        #expect(Set(Self.expected.map(\.0)) == Set(SharedDeviceError.Code.all))
+        #expect(Set(ErrorCodes.table.keys) == Set(SharedDeviceError.Code.all))
+        for (code, codes) in Self.expected {
+            let error = SharedDeviceError(code, attempted: "try it", message: "it did not work")
+            let nsError = RequestFailure(error).nsError
+            #expect(Codes(nsError) == codes, "\(code)")
+            let (isInternal, info) = (codes.code == MSALError.internal.rawValue, nsError.userInfo)
+            #expect((info[MSALInternalErrorCodeKey] != nil) == isInternal, "\(code)")
+            #expect(info[MSALErrorDescriptionKey] as? String == "\(error)", "\(code)")
+            #expect(info[NSUnderlyingErrorKey] as? SharedDeviceError == error, "\(code)")
+            #expect(nsError.localizedDescription == "\(error)", "\(code)")
+            let needsPerson = code == .noCurrentAccount || code == .authenticationFailed
+            let silent: ErrorCodes = needsPerson ? .surfaced(.interactionRequired) : ErrorCodes(code)
+            #expect(ErrorCodes(code, in: .silentToken) == silent, "\(code)")
+        }
     }
 
     @Test("declined and granted scopes are lists under MSAL's keys")
@@ -67,24 +75,6 @@ struct ErrorCodesTests {
         for details in [[:], ["declinedScopes": .string("orders")]] as [[String: DBusValue]] {
             let userInfo = information(details)
             #expect(userInfo[MSALDeclinedScopesKey] == nil && userInfo[MSALGrantedScopesKey] == nil)
-        }
-    }
-
-    @Test("every code has a row")
-    func complete() {
-        #expect(Set(Self.expected.map(\.0)) == Set(SharedDeviceError.Code.all))
-        #expect(Set(ErrorCodes.table.keys) == Set(SharedDeviceError.Code.all))
-    }
-
-    @Test("an error that a person can resolve is “interaction required” when silent")
-    func silent() {
-        for code in SharedDeviceError.Code.all {
-            let codes = ErrorCodes(code, in: .silentToken)
-            if code == .noCurrentAccount || code == .authenticationFailed {
-                #expect(codes == .surfaced(.interactionRequired))
-            } else {
-                #expect(codes == ErrorCodes(code))
-            }
         }
     }
 

@@ -84,8 +84,6 @@ struct PortedAppTests {
         #expect(FileManager.default.fileExists(atPath: "\(device.directory.path)/org.example.ported"))
     }
 
-    // MARK: Forms of apps
-
     @Test("a SwiftUI proxy signs in through its view controller, refreshes and signs out")
     func proxy() async throws {
         let device = try await DeviceOnPrivateBus()

@@ -53,10 +53,27 @@ struct RequestTests {
         #expect(await codes { _ = try await one.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
     }
 
-    @Test("arguments are checked before any change")
+    @Test("arguments are checked before any change, and device tokens are refused")
     func argumentChecks() async throws {
         let account = try await app.signIn("ada").account
         let invalid = Codes.internal(.internalErrorInvalidParameter)
+        // Only the person can meet a demand, but the app's capabilities are none.
+        let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: account)
+        silent.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"nbf":{"essential":true}}}"#)
+        #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
+        silent.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#)
+        #expect(try await app.acquireTokenSilent(with: silent).account == account)
+        func deviceToken(_ resource: String) async -> Codes? {
+            await codes { _ = try await app.deviceTokenForSharedDevice(withResource: resource, scopes: nil) }
+        }
+        #expect(await deviceToken("https://example.com") == Codes(.workplaceJoinRequired))
+        #expect(await deviceToken("") == invalid)
+        let error = await withCheckedContinuation { continuation in
+            app.getDeviceTokenForSharedDevice(withResource: "https://example.com", scopes: nil) { result, error in
+                continuation.resume(returning: result == nil ? error as NSError? : nil)
+            }
+        }
+        #expect(error?.code == MSALError.workplaceJoinRequired.rawValue)
         let plain = MSALSignoutParameters(webviewParameters: .unasked)
         #expect(!SignoutRequest(account, plain).fromBrowser && !plain.wipeAccount && !plain.wipeCacheForAllAccounts)
         let browser = MSALSignoutParameters()
@@ -75,48 +92,20 @@ struct RequestTests {
         #expect(request.fromBrowser && request.hasWebviewParameters)
     }
 
-    @Test("a silent request for claims has to ask the person, and a device token is refused")
-    func refusals() async throws {
-        let account = try await app.signIn("ada").account
-        let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: account)
-        silent.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"nbf":{"essential":true}}}"#)
-        let invalid = Codes.internal(.internalErrorInvalidParameter)
-        #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
-        silent.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#)
-        #expect(try await app.acquireTokenSilent(with: silent).account == account)
-        func deviceToken(_ resource: String) async -> Codes? {
-            await codes { _ = try await app.deviceTokenForSharedDevice(withResource: resource, scopes: nil) }
-        }
-        #expect(await deviceToken("https://example.com") == Codes(.workplaceJoinRequired))
-        #expect(await deviceToken("") == invalid)
-        let error = await withCheckedContinuation { continuation in
-            app.getDeviceTokenForSharedDevice(withResource: "https://example.com", scopes: nil) { result, error in
-                continuation.resume(returning: result == nil ? error as NSError? : nil)
-            }
-        }
-        #expect(error?.code == MSALError.workplaceJoinRequired.rawValue)
-    }
-
-    @Test("a browser sign-out without a page signs out of the device and fails")
-    func browserWithoutPage() async throws {
-        let account = try await app.signIn("ada").account
+    @Test("an account that is not current gets no sign-out and no token")
+    func mismatch() async throws {
+        let ada = try await app.signIn("ada").account
+        // A browser sign-out without a configured page signs out of the device, and fails.
         let parameters = MSALSignoutParameters(webviewParameters: .unasked)
         parameters.signoutFromBrowser = true
         let error = await #expect(throws: NSError.self) {
-            try await app.signout(with: account, signoutParameters: parameters)
+            try await app.signout(with: ada, signoutParameters: parameters)
         }
         #expect(error?.userInfo[MSALInternalErrorCodeKey] as? Int == MSALInternalError.internalErrorUnexpected.rawValue)
         let description = error?.userInfo[MSALErrorDescriptionKey] as? String
         #expect(description?.contains("endSessionURL") == true && description?.contains("is signed out") == true)
         #expect(try app.allAccounts() == [])
         #expect(try await app.told() == "- ada")
-    }
-
-    @Test("an account that is not current gets no sign-out and no token")
-    func mismatch() async throws {
-        let ada = try await app.signIn("ada").account
-        try await app.signout(with: ada, signoutParameters: MSALSignoutParameters())
-        _ = try await app.told()
         func signOut() async -> Codes? {
             await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) }
         }

@@ -32,7 +32,5 @@ extension DeviceOnPrivateBus {
 }
 
 extension ControlApp {
-    var current: String? {
-        get async throws { try await application.getCurrentAccount().current?.username }
-    }
+    var current: String? { get async throws { try await application.getCurrentAccount().current?.username } }
 }
