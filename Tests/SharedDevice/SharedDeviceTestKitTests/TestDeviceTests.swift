@@ -6,16 +6,15 @@ import Testing
 
 @Suite("A test device")
 struct TestDeviceTests {
-    @Test("a stopped app is neither told nor clean until it is resumed")
+    @Test("a stopped app is neither told nor clean until resumed; a search leaves it so")
     func stopped() async throws {
-        let device = try await TestDevice(
-            apps: ["field-service", "point-of-sale"].map(ExampleApps.app),
-            users: ["ada"]
-        )
+        let apps = ["field-service", "point-of-sale"].map(ExampleApps.app)
+        let device = try await TestDevice(apps: apps, users: ["ada"])
         try await device.signIn("ada")
         try await device.waitUntilRunning()
         let app = try device.app(ExampleApps.identifier("field-service"))
         try await app.work()
+        try await eventually("it goes on after the search") { !app.isStopped }
         try await app.stop()
         try await device.beginSignOut()
         let other = ExampleApps.identifier("point-of-sale")
@@ -25,7 +24,7 @@ struct TestDeviceTests {
         let report = try device.report()
         let error = try #require(throws: TestDeviceError.self) { try report.requireClean() }
         #expect(error.code == .notClean && "\(error)".contains("not heard of it; its process is stopped"), "\(error)")
-        #expect(try !app.findings(of: ["Ada <ada>"]).isEmpty)
+        #expect(try !app.findings(of: ["Ada <ada>"]).isEmpty && app.isStopped)
         let late = try await #require(throws: TestDeviceError.self) {
             try await device.waitUntilHeard(within: .milliseconds(100))
         }
@@ -85,29 +84,22 @@ struct TestDeviceTests {
         #expect(try device.report().isClean)
     }
 
-    @Test("data that an app leaves behind is found, with its path")
+    @Test("data that a slowed app leaves behind is found, with its path")
     func leftBehind() async throws {
-        let (device, app) = try await ExampleApps.deviceAtWork("point-of-sale")
+        let (device, app) = try await ExampleApps.deviceAtWork("flight-briefing")
+        try device.slowCleanup(of: app.identifier, by: .milliseconds(300))
         try "0123ada's note".write(toFile: "\(app.home)/cache/left", atomically: true, encoding: .utf16LittleEndian)
         let report = try await device.signOut(deadline: .seconds(60))
-        try report.requireClean()
+        try report.requireClean(of: "Ada <ada>")
         // A search for a string that was never there proves nothing.
         let nothing = try #require(throws: TestDeviceError.self) { try report.requireClean(of: "no such secret") }
         #expect(nothing.code == .provesNothing)
         let error = try #require(throws: TestDeviceError.self) { try report.requireClean(of: "Ada's note") }
         #expect(error.code == .notClean && error.description.contains("at byte 8 of cache/left"), "\(error)")
-    }
-
-    @Test("slowCleanup stops the app when it is told")
-    func slow() async throws {
-        let (device, app) = try await ExampleApps.deviceAtWork("flight-briefing")
-        try device.slowCleanup(of: app.identifier, by: .milliseconds(300))
-        try await device.signOut(deadline: .seconds(60))
         try await eventually("it was stopped and went on") {
             let kinds = try device.report().events.filter { $0.lane == app.identifier }.map(\.kind)
             return kinds.contains(.stopped) && kinds.contains(.continued)
         }
-        try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
 
     @Test("apps survive restarts of bus and broker, and a later sign-out reaches them")
@@ -134,7 +126,7 @@ struct TestDeviceTests {
         #expect(await warnings.next()??.reason == .shiftEnd)
     }
 
-    @Test("a locked session continues after a restart of the broker, and another person ends it")
+    @Test("a locked session outlives a broker restart, and another person ends it")
     func lock() async throws {
         let (device, app) = try await ExampleApps.deviceAtWork("field-service", users: ["ada", "grace"])
         let account = try await device.application("org.example.other").getCurrentAccount().current
@@ -152,25 +144,10 @@ struct TestDeviceTests {
         }
     }
 
-    @Test("a search leaves a stopped app stopped and a running app running")
-    func searchLeavesState() async throws {
-        let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
-        let app = try device.app(ExampleApps.identifier("field-service"))
-        try await device.waitUntilRunning()
-        _ = try app.findings(of: ["x"])
-        try await eventually("it goes on") { !app.isStopped }
-        try await app.stop()
-        _ = try app.findings(of: ["x"])
-        #expect(app.isStopped)
-        try app.resume()
-        try await eventually("it goes on") { !app.isStopped }
-    }
-
-    @Test("an app that never asks the broker is named with a reason")
+    @Test("an app that never asks, ends at once or is missing is named with a reason")
     func stranger() async throws {
-        let device = try await TestDevice(apps: [
-            TestApp("org.example.sleeper", executable: "sleep", arguments: ["600"])
-        ])
+        let sleeper = TestApp("org.example.sleeper", executable: "sleep", arguments: ["600"])
+        let device = try await TestDevice(apps: [sleeper])
         let error = try await #require(throws: TestDeviceError.self) {
             try await device.waitUntilRunning(within: .milliseconds(200))
         }
@@ -178,20 +155,16 @@ struct TestDeviceTests {
         #expect(error.description.contains("org.example.sleeper: it runs, but no app of this identifier"), "\(error)")
         try await device.signIn("ada")
         #expect(try await !device.signOut(deadline: .milliseconds(300)).isClean)
+        let gone = TestApp("org.example.gone", executable: "sh", arguments: ["-c", "echo no such option >&2; exit 3"])
+        let other = try await TestDevice(apps: [gone], users: ["ada"])
+        let end = try await #require(throws: TestDeviceError.self) { try await other.waitUntilRunning() }
+        #expect(end.description.contains("ended with status 3") && end.description.contains("no such option"))
+        let missing = TestApp("org.example.none", executable: "/nonexistent/app")
+        let refusal = try await #require(throws: TestDeviceError.self) { _ = try await TestDevice(apps: [missing]) }
+        #expect(refusal.code == .programMissing)
     }
 
-    @Test("an app that ends at once is named with its output")
-    func endsAtOnce() async throws {
-        let app = TestApp("org.example.gone", executable: "sh", arguments: ["-c", "echo no such option >&2; exit 3"])
-        let device = try await TestDevice(apps: [app], users: ["ada"])
-        let error = try await #require(throws: TestDeviceError.self) { try await device.waitUntilRunning() }
-        #expect(error.description.contains("ended with status 3") && error.description.contains("no such option"))
-    }
-
-    @Test(
-        "an app that the bus starts gets its own directories and environment",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
-    )
+    @Test("an app that the bus starts gets its own directories and environment", .needsActivation)
     func activation() async throws {
         var app = ExampleApps.app("point-of-sale")
         app.busName = "org.notifycenter.example.PointOfSale"
@@ -224,13 +197,5 @@ struct TestDeviceTests {
         let manifest = try JSONDecoder().decode([String: String].self, from: content)
         let program = URL(fileURLWithPath: "/bin/sleep").resolvingSymlinksInPath().path
         #expect(manifest == ["id": "org.example.link", "executable": program, "busName": "org.example.Link"])
-    }
-
-    @Test("a missing program is an error with a remedy")
-    func missingProgram() async throws {
-        let error = try await #require(throws: TestDeviceError.self) {
-            _ = try await TestDevice(apps: [TestApp("org.example.none", executable: "/nonexistent/app")])
-        }
-        #expect(error.code == .programMissing)
     }
 }
