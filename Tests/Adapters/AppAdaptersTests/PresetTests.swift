@@ -21,28 +21,12 @@ struct PresetTests {
         """
 
     @Test(
-        "no marker of Ada is left in Chromium's data after her sign-out",
-        .enabled(if: UnchangedProgram.chromium.path != nil, "chromium is not installed"),
-        .timeLimit(.minutes(5))
+        "no marker of Ada is left in the program's data after her sign-out",
+        .timeLimit(.minutes(5)),
+        arguments: [UnchangedProgram.chromium, .firefox, .libreOffice]
     )
-    func chromium() async throws { try await wholeRound(.chromium) }
-
-    @Test(
-        "no marker of Ada is left in Firefox's data after her sign-out",
-        .enabled(if: UnchangedProgram.firefox.path != nil, "firefox-esr is not installed"),
-        .timeLimit(.minutes(5))
-    )
-    func firefox() async throws { try await wholeRound(.firefox) }
-
-    @Test(
-        "no marker of Ada is left in LibreOffice's data after her sign-out",
-        .enabled(if: UnchangedProgram.libreOffice.path != nil, "LibreOffice Writer is not installed"),
-        .timeLimit(.minutes(5))
-    )
-    func libreOffice() async throws { try await wholeRound(.libreOffice) }
-
-    private func wholeRound(_ program: UnchangedProgram) async throws {
-        let path = try #require(program.path)
+    func wholeRound(_ program: UnchangedProgram) async throws {
+        guard let path = program.path else { try Test.cancel("\(program.preset) is not installed") }
         let pages = try TemporaryDirectory("preset-pages")
         try writeFile(Self.page, to: "\(pages.path)/index.html")
         let words = ["-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages.path, "0"]
@@ -82,16 +66,11 @@ struct PresetTests {
         #expect(try Self.processes(of: data).isEmpty)
         #expect(try FileManager.default.contentsOfDirectory(atPath: data).isEmpty)
         #expect(exists("/etc/passwd"))
-        // The program starts again for the next user, with an empty profile. Without the document, LibreOffice would
-        // exit before the test sees its process.
+        // The program starts again for the next user. Without the document, LibreOffice would exit before the test sees
+        // its process. A killed adapter leaves its program running, and the next adapter has to find and stop the
+        // program. By the time Chromium stores data, it has overwritten its environment and arguments.
         try plant([document], in: data)
         try await device.signIn("grace")
-        try await eventually("the program runs again") { try !Self.processes(of: data).isEmpty }
-        try await device.signOut(deadline: .seconds(60)).requireClean()
-        // A killed adapter leaves its program running, and the next adapter has to find and stop the program. By the
-        // time Chromium stores data, it has overwritten its environment and arguments.
-        try plant([document], in: data)
-        try await device.signIn("ada")
         try await eventually("the program stores data", within: .seconds(120)) {
             try !search.run(under: "\(data)/\(program.places[0])").findings.isEmpty
         }
@@ -119,8 +98,9 @@ struct PresetTests {
 }
 
 /// A program as Debian packages it, and how a test makes it store Ada's marker.
-struct UnchangedProgram: Sendable {
+struct UnchangedProgram: Sendable, CustomTestStringConvertible {
     let preset: String
+    var testDescription: String { preset }
     private let candidates: [String]
     /// The places in its data directory where the program itself stores the marker.
     let places: [String]

@@ -113,9 +113,11 @@ func app(bus: String, directory: String, identifier: String, kind: String) async
     Thread.detachNewThread {
         while let name = readLine() {
             Task {
-                let parameters = InteractiveTokenParameters(scopes: [], loginHint: name) { _ in
+                var parameters = InteractiveTokenParameters(scopes: [], loginHint: name) { _ in
                     Credentials(username: name, password: "correct horse \(name)")
                 }
+                // Tests that expect a refusal wait for this time. The others try again.
+                parameters.patience = .seconds(2)
                 do {
                     _ = try await application.acquireToken(with: parameters)
                     say("signed in \(name)")
