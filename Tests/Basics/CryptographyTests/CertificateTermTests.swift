@@ -16,7 +16,7 @@ struct CertificateTermTests {
         }
     }
 
-    @Test("the first end in a text of certificates and lists is read, and damage never traps")
+    @Test("the first end of certificates and lists is read, and damage never traps")
     func damage() throws {
         #expect(CertificateTerm.end(inPEM: Self.certificate.utf8) == 2_141_629_277)
         #expect(CertificateTerm.end(inPEM: Self.list.utf8) == 2_055_229_277)
@@ -36,7 +36,7 @@ struct CertificateTermTests {
         }
     }
 
-    @Test("a file that is missing, too large or of another kind has no end, and the error says why")
+    @Test("a file that is missing, too large or of another kind has no end")
     func files() throws {
         let directory = try TemporaryDirectory("certificates")
         func write(_ text: String, _ name: String) throws {

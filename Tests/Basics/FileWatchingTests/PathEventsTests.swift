@@ -13,28 +13,24 @@ import Testing
         return copy
     }
 
-    @Test func comingAndGoingIsSeen() {
-        #expect(FileSnapshot.difference(nil, file) == .create)
-        #expect(FileSnapshot.difference(file, nil) == .delete)
-        #expect(FileSnapshot.difference(nil, nil) == [])
-        #expect(FileSnapshot.difference(file, file) == [])
-    }
-
-    @Test func anotherFileInThePlaceIsDeletionCreationAndRenaming() {
-        #expect(FileSnapshot.difference(file, changed { $0.inode = 3 }) == [.delete, .create, .rename])
-    }
-
-    @Test func changesInStatAreMapped() {
-        let changes: [(FileSnapshot, PathEvents)] = [
-            (changed { $0.size = 11 }, .extend), (changed { $0.size = 9 }, .write),
-            (changed { $0.mode = 0o600 }, .attrib), (changed { $0.user = 1 }, .attrib),
-            (changed { $0.links = 2 }, .link),
-            (changed { $0.modified = .init(1) }, [.write, .mtime]), (changed { $0.changed = .init(0, 1) }, .ctime),
+    @Test("the difference of two states of a path becomes events of notify(3)")
+    func differences() {
+        let changes: [(FileSnapshot?, FileSnapshot?, PathEvents)] = [
+            (nil, file, .create), (file, nil, .delete), (nil, nil, []), (file, file, []),
+            // Another file is in the place.
+            (file, changed { $0.inode = 3 }, [.delete, .create, .rename]),
+            (file, changed { $0.size = 11 }, .extend), (file, changed { $0.size = 9 }, .write),
+            (file, changed { $0.mode = 0o600 }, .attrib), (file, changed { $0.user = 1 }, .attrib),
+            (file, changed { $0.links = 2 }, .link), (file, changed { $0.modified = .init(1) }, [.write, .mtime]),
+            (file, changed { $0.changed = .init(0, 1) }, .ctime),
         ]
-        for (after, events) in changes { #expect(FileSnapshot.difference(file, after) == events) }
+        for (before, after, events) in changes {
+            #expect(FileSnapshot.difference(before, after) == events, "\(events)")
+        }
     }
 
-    @Test func eventsOfInotifyAreMapped() {
+    @Test("events of inotify and flags of callers become events of notify(3)")
+    func mapping() {
         func inotify(target: Int = 0, inside: Int = 0, last: Int = 0) -> WatchEvents {
             WatchEvents(target: UInt32(target), inside: UInt32(inside), last: UInt32(last))
         }
@@ -51,9 +47,6 @@ import Testing
         for (inotify, events) in unchanged { #expect(inotify.events(file, file) == events, "\(inotify)") }
         let linked = inotify(target: Int(IN_ATTRIB)).events(file, changed { $0.links = 2 })
         #expect(linked == .link, "a new link does not change attributes")
-    }
-
-    @Test func noFlagsMeanAll() {
         #expect(PathEvents.wanted(0) == .all)
         #expect(PathEvents.wanted(0x82) == [.create, .write])
         #expect(PathEvents.wanted(0x482) == [.create, .write], "0x400 is no flag of notify(3)")

@@ -6,89 +6,75 @@ import Testing
 @Suite struct PathResolutionTests {
     private typealias Node = FakeFileSystem.Node
 
-    private func resolve(_ path: String, _ nodes: [String: Node]) -> Found {
+    private func resolution(_ path: String, _ nodes: [String: Node]) -> (PathResolution, FakeFileSystem) {
         var fileSystem = FakeFileSystem()
         fileSystem.nodes.merge(nodes) { $1 }
         let resolution = PathResolution(of: FilePath(path), by: &fileSystem)
-        return Found(resolution.texts(fileSystem), resolution.end)
+        return (resolution, fileSystem)
     }
 
-    private struct Found: Equatable {
-        let watches: Set<String>
-        let end: PathResolution.End
+    private static let present = PathResolution.End.present(FileSnapshot(inode: 5))
+    private static let directory = PathResolution.End.present(FileSnapshot())
 
-        init(_ watches: Set<String>, _ end: PathResolution.End) { (self.watches, self.end) = (watches, end) }
+    /// A path, the nodes of the file system, the watches, and the end of the path.
+    private static let cases: [(String, [String: Node], Set<String>, PathResolution.End)] = [
+        // Every directory on the way is watched, and the file itself.
+        (
+            "/a//b/./c/", ["/a": .directory, "/a/b": .directory, "/a/b/c": .file(inode: 5)],
+            ["/:a", "/a:b", "/a/b:c!", "/a/b/c:"], present
+        ),
+        // The existing part of a missing path is watched. A path may continue after a file.
+        ("/a/b/c", ["/a": .directory], ["/:a", "/a:b"], .missing), ("/a", [:], ["/:a!"], .missing),
+        ("/a/b", ["/a": .file(inode: 1)], ["/:a"], .missing),
+        // Links and their targets are watched.
+        (
+            "/a/l",
+            [
+                "/a": .directory, "/a/l": .link("../x/y"), "/x": .directory, "/x/y": .link("/z"), "/z": .file(inode: 5),
+            ],
+            ["/:a", "/a:l!", "/:x", "/x:y!", "/:z!", "/z:"], present
+        ),
+        ("/l/f", ["/l": .link("d")], ["/:l", "/:d"], .missing),
+        // Links in a circle lead nowhere.
+        ("/a", ["/a": .link("b"), "/b": .link("a")], ["/:a!", "/:b!"], .missing),
+        // A directory is watched as a whole.
+        ("/a", ["/a": .directory], ["/:a!", "/a:"], directory), ("/", [:], ["/:"], directory),
+        ("/a/..", ["/a": .directory], ["/:a", "/:"], directory),
+        // A part that may not be searched is denied.
+        ("/a/b/c", ["/a": .directory, "/a/b": .closed], ["/:a", "/a:b"], .denied),
+        // A file that may not be read is watched by its directory: inotify needs the right to read, stat does not.
+        ("/a/f", ["/a": .directory, "/a/f": .secret(inode: 5)], ["/:a", "/a:f!", "/a writes:f!"], present),
+        // Parents end at the root.
+        ("/../../a", ["/a": .file(inode: 5)], ["/:a!", "/a:"], present),
+    ]
+
+    @Test("the directories, links and targets of a path are watched, and its end is found")
+    func watches() {
+        for (path, nodes, watches, end) in Self.cases {
+            let (resolution, fileSystem) = resolution(path, nodes)
+            #expect(resolution.texts(fileSystem) == watches, "\(path) in \(nodes)")
+            #expect(resolution.end == end, "\(path) in \(nodes)")
+        }
     }
 
-    private let present = PathResolution.End.present(FileSnapshot(inode: 5))
-
-    @Test func everyDirectoryOnTheWayIsWatchedAndTheFileItself() {
-        #expect(
-            resolve("/a//b/./c/", ["/a": .directory, "/a/b": .directory, "/a/b/c": .file(inode: 5)])
-                == Found(["/:a", "/a:b", "/a/b:c!", "/a/b/c:"], present)
-        )
-    }
-
-    @Test func theExistingPartOfAMissingPathIsWatched() {
-        #expect(resolve("/a/b/c", ["/a": .directory]) == Found(["/:a", "/a:b"], .missing))
-        #expect(resolve("/a", [:]) == Found(["/:a!"], .missing))
-        // A path continues after a file.
-        #expect(resolve("/a/b", ["/a": .file(inode: 1)]) == Found(["/:a"], .missing))
-    }
-
-    @Test func linksAndTheirTargetsAreWatched() {
-        let nodes: [String: Node] = [
-            "/a": .directory, "/a/l": .link("../x/y"), "/x": .directory, "/x/y": .link("/z"), "/z": .file(inode: 5),
-        ]
-        #expect(resolve("/a/l", nodes) == Found(["/:a", "/a:l!", "/:x", "/x:y!", "/:z!", "/z:"], present))
-        #expect(resolve("/l/f", ["/l": .link("d")]) == Found(["/:l", "/:d"], .missing))
-    }
-
-    @Test func linksInACircleLeadNowhere() {
-        #expect(resolve("/a", ["/a": .link("b"), "/b": .link("a")]) == Found(["/:a!", "/:b!"], .missing))
-    }
-
-    @Test func aPathOfTooManyPartsLeadsNowhere() {
+    @Test("a path of too many parts leads nowhere")
+    func tooManyParts() {
         let detour = String(repeating: "a/../", count: 1000)
         var nodes: [String: Node] = ["/a": .directory, "/l3": .file(inode: 5)]
         for link in 0..<3 { nodes["/l\(link)"] = .link("\(detour)l\(link + 1)") }
-        #expect(resolve("/l2", nodes).end == present)
-        #expect(resolve("/l0", nodes).end == .missing)
+        #expect([resolution("/l2", nodes).0.end, resolution("/l0", nodes).0.end] == [Self.present, .missing])
     }
 
-    @Test func aDirectoryIsWatchedAsAWhole() {
-        let directory = PathResolution.End.present(FileSnapshot())
-        #expect(resolve("/a", ["/a": .directory]) == Found(["/:a!", "/a:"], directory))
-        #expect(resolve("/", [:]) == Found(["/:"], directory))
-        #expect(resolve("/a/..", ["/a": .directory]) == Found(["/:a", "/:"], directory))
-    }
-
-    @Test func aPartThatMayNotBeSearchedIsDenied() {
-        #expect(resolve("/a/b/c", ["/a": .directory, "/a/b": .closed]) == Found(["/:a", "/a:b"], .denied))
-    }
-
-    @Test func parentsEndAtTheRoot() {
-        #expect(FilePath("/a/b").parent == FilePath("/a"))
-        #expect(FilePath("/a").parent == .root)
-        #expect(FilePath.root.parent == .root)
-        #expect(resolve("/../../a", ["/a": .file(inode: 5)]).end == present)
-    }
-
-    // inotify needs the right to read; stat does not.
-    @Test func aFileThatMayNotBeReadIsWatchedByItsDirectory() {
-        let nodes: [String: Node] = ["/a": .directory, "/a/f": .secret(inode: 5)]
-        #expect(resolve("/a/f", nodes) == Found(["/:a", "/a:f!", "/a writes:f!"], present))
-    }
-
-    @Test func pathsThatCannotBeWatchedAreCompared() {
-        func isCompared(_ path: String, _ nodes: [String: Node]) -> Bool {
-            var fileSystem = FakeFileSystem()
-            fileSystem.nodes.merge(nodes) { $1 }
-            return PathResolution(of: FilePath(path), by: &fileSystem).isCompared
+    @Test("a path that no watch covers is compared, and a parent ends at the root")
+    func compared() {
+        let cases: [(String, [String: Node], Bool)] = [
+            ("/a/f", ["/a": .directory, "/a/f": .secret(inode: 5)], false),
+            ("/a/f", ["/a": .locked, "/a/f": .secret(inode: 5)], true),
+            ("/a/f", ["/a": .locked, "/a/f": .file(inode: 5)], true), ("/a", ["/a": .locked], true),
+        ]
+        for (path, nodes, isCompared) in cases {
+            #expect(resolution(path, nodes).0.isCompared == isCompared, "\(path) in \(nodes)")
         }
-        #expect(!isCompared("/a/f", ["/a": .directory, "/a/f": .secret(inode: 5)]))
-        #expect(isCompared("/a/f", ["/a": .locked, "/a/f": .secret(inode: 5)]))
-        #expect(isCompared("/a/f", ["/a": .locked, "/a/f": .file(inode: 5)]))
-        #expect(isCompared("/a", ["/a": .locked]))
+        #expect(["/a/b", "/a", "/"].map { FilePath($0).parent } == [FilePath("/a"), .root, .root])
     }
 }

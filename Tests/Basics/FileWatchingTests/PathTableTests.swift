@@ -41,15 +41,14 @@ import Testing
         #expect(later == [])
     }
 
-    @Test mutating func eventsOfOtherEntriesOfADirectoryAreIgnored() {
+    @Test("only requested events of a path and of a directory's entries fire")
+    mutating func requestedEvents() {
         add(1, "/f")
         table.take(event("/", Int(IN_CREATE), "g"), at: start)
         #expect(table.nextDue == nil)
         table.take(event("/", Int(IN_CREATE), "f"), at: start)
         #expect(table.nextDue != nil)
-    }
-
-    @Test mutating func onlyRequestedEventsFire() {
+        (table, fileSystem) = (PathTable(), FakeFileSystem())
         fileSystem.nodes["/f"] = .file(inode: 1)
         add(1, "/f", .delete)
         add(2, "/f", [.delete, .write])
@@ -58,9 +57,18 @@ import Testing
         #expect(due == [1, 2])
         let fires = (settle(1, "/f"), settle(2, "/f"))
         #expect(fires == (false, true))
+        (table, fileSystem) = (PathTable(), FakeFileSystem())
+        fileSystem.nodes["/d"] = .directory
+        add(1, "/d", .write)
+        table.take(event("/d", Int(IN_ATTRIB), "x"), at: start)
+        #expect(table.nextDue == nil)
+        table.take(event("/d", Int(IN_CREATE), "x"), at: start)
+        let writes = settle(1, "/d")
+        #expect(writes)
     }
 
-    @Test mutating func aDirectoryThatAppearsBringsTheFile() {
+    @Test("a directory that appears or is replaced is followed to the file")
+    mutating func directories() {
         add(1, "/d/f", .create)
         #expect(table.watchCount == 1)
         fileSystem.nodes["/d"] = .directory
@@ -73,9 +81,7 @@ import Testing
         let created = settle(1, "/d/f")
         #expect(created)
         #expect(table.watchCount == 3)
-    }
-
-    @Test mutating func aDirectoryThatIsReplacedIsFollowed() {
+        (table, fileSystem) = (PathTable(), FakeFileSystem())
         fileSystem.nodes.merge(["/d": .directory, "/d/f": .file(inode: 1)]) { $1 }
         add(1, "/d/f")
         fileSystem.nodes["/d/f"] = .file(inode: 2)
@@ -84,7 +90,8 @@ import Testing
         #expect(fires)
     }
 
-    @Test mutating func unusedWatchesAreRemoved() {
+    @Test("a removed path reports nothing, and its unused watches are removed")
+    mutating func removal() {
         fileSystem.nodes.merge(["/d": .directory, "/d/f": .file(inode: 1)]) { $1 }
         add(1, "/d/f")
         add(2, "/d/g")
@@ -94,9 +101,7 @@ import Testing
         let removals = [Set(table.remove(2)), Set(table.remove(2))]
         #expect(removals == [[0, 1], []])
         #expect(table.watchCount == 0)
-    }
-
-    @Test mutating func aRemovedPathReportsNothing() {
+        (table, fileSystem) = (PathTable(), FakeFileSystem())
         add(1, "/f")
         add(2, "/f")
         table.take(event("/", Int(IN_CREATE), "f"), at: start)
@@ -114,16 +119,6 @@ import Testing
         #expect(due == [1, 2])
         let fires = (settle(1, "/f"), settle(2, "/g"))
         #expect(fires == (true, true))
-    }
-
-    @Test mutating func entriesOfAMonitoredDirectoryCountAsWriting() {
-        fileSystem.nodes["/d"] = .directory
-        add(1, "/d", .write)
-        table.take(event("/d", Int(IN_ATTRIB), "x"), at: start)
-        #expect(table.nextDue == nil)
-        table.take(event("/d", Int(IN_CREATE), "x"), at: start)
-        let fires = settle(1, "/d")
-        #expect(fires)
     }
 
     @Test mutating func aPathThatCannotBeWatchedIsLookedAtEverySecond() {
@@ -145,7 +140,8 @@ import Testing
         #expect(table.nextDue == start + .milliseconds(100))
     }
 
-    @Test mutating func requestedChangesOfFilesInADirectoryAreReported() {
+    @Test("changes of files in a directory are reported, every second if unwatched")
+    mutating func contents() {
         fileSystem.nodes["/d"] = .directory
         add(1, "/d")
         table.take(event("/d", Int(IN_MODIFY), "f"), at: start)
@@ -158,19 +154,17 @@ import Testing
         table.take(event("/d writes", Int(IN_CLOSE_WRITE), "f"), at: start)
         let closed = settle(2, "/d", contents: true)
         #expect(closed, "a program may have written through a memory mapping")
-    }
-
-    @Test mutating func contentsThatCannotBeWatchedCountAsChangedEverySecond() {
+        // Contents that cannot be watched count as changed every second.
+        (table, fileSystem) = (PathTable(), FakeFileSystem())
         fileSystem.nodes["/d"] = .locked
         add(1, "/d", [.all, .contents])
         #expect(table.nextDue == start + .seconds(1))
-        let due = table.due(at: start + .seconds(1))
-        let fires = settle(1, "/d", contents: true)
-        #expect(due == [1] && fires)
+        let unwatched = table.due(at: start + .seconds(1))
+        let changes = settle(1, "/d", contents: true)
+        #expect(unwatched == [1] && changes)
         #expect(table.nextDue == start + .seconds(1), "from the last look on")
-    }
-
-    @Test mutating func contentsThatAreWatchedBelowAnUnreadableDirectoryOnlyFireAfterAChange() {
+        // Watched contents below an unreadable directory fire only after a change.
+        (table, fileSystem) = (PathTable(), FakeFileSystem())
         fileSystem.nodes["/home"] = .locked
         add(1, "/home/d", [.all, .contents])
         let missing = settle(1, "/home/d", contents: true)

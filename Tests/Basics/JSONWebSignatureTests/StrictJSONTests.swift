@@ -18,7 +18,7 @@ struct StrictJSONTests {
         #expect(value(#"["a",1]"#)?.strings == nil)
     }
 
-    @Test("malformed JSON is rejected")
+    @Test("malformed JSON, and bytes that are not UTF-8, are rejected")
     func refused() {
         for text in [
             "", " ", "{", "}", "[1,]", "[1 2]", "1 2", "{\"a\":1,}", "{\"a\"}", "{\"a\":}", "{\"a\" 1}", "{a:1}", "'a'",
@@ -29,10 +29,6 @@ struct StrictJSONTests {
         ] {
             #expect(value(text) == nil, "\(text)")
         }
-    }
-
-    @Test("bytes that are not UTF-8 are rejected")
-    func encoding() {
         for bytes in [[0xFF], [0x22, 0xC3, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22], [0x22, 0xC0, 0x80, 0x22]] as [[UInt8]]
         {
             #expect(throws: JSONError.self) { try JSONValue(parsing: bytes, limits: JSONLimits(size: 100)) }

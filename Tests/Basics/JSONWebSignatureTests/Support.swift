@@ -10,7 +10,6 @@ struct Signer {
 
     /// Shared, because making an RSA key is slow.
     static let shared = Signer()
-    static let stranger = Signer()
 
     // MARK: Keys
 
