@@ -166,19 +166,6 @@ struct ConnectingTests {
         #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1"])
     }
 
-    @Test(
-        "the error in a user namespace that changes the user says why",
-        .enabled(if: geteuid() == 0, "only root becomes another user")
-    )
-    func userNamespace() async throws {
-        var options = PrivateBus.Options()
-        options.admitsOtherUsers = true
-        let bus = try PrivateBus(options)
-        let command = ["--user", "--map-root-user", ChildProcess.built("bus-probe"), bus.address, "connect", "1"]
-        let said = try await ChildProcess(as: 65534, "unshare", command).line { _ in true }
-        #expect(said.contains("this process is in a user namespace") && said.contains("--map-current-user"), "\(said)")
-    }
-
     @Test("waits grow from zero to 2 s and reset only after a connection that lasted")
     func reconnectDelay() {
         let start = ContinuousClock.now

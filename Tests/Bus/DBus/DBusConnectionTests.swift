@@ -24,9 +24,7 @@ struct DBusConnectionTests {
             .init("Fail") { _ in throw MethodFailure(name: "org.example.Error.Busy", message: "later") },
             .init(
                 "FailLater",
-                inOrder: { _, reply in
-                    Task { reply.send(.failure(.init(name: "org.example.Error.No", message: ""))) }
-                }
+                inOrder: { _, reply in Task { reply.send(.failure(.init(name: "org.example.Error.No", message: ""))) } }
             ),
             .init("Huge", out: [.init("bytes", "ay")]) { _ in
                 [.bytes(Array(repeating: 0, count: DBusValueLimits.bodyBytes + 1))]
@@ -64,59 +62,29 @@ struct DBusConnectionTests {
         #expect(await task.value == .cancelled)
     }
 
-    @Test("standard tools can introspect a service and read its properties")
+    @Test("standard tools can introspect a service and ping a program without objects")
     func introspection() async throws {
-        func send(_ path: String, _ member: String, _ arguments: String...) throws -> ChildProcess {
-            let name = try #require(served.server.uniqueName)
-            let words = [
-                "--session", "--print-reply=literal", "--dest=\(name)", path, "org.freedesktop.DBus.\(member)",
-            ]
-            return try ChildProcess("dbus-send", words + arguments, environment: bus.environment)
-        }
-        let object = try send("/object", "Introspectable.Introspect")
-        try await object.line { $0.contains("<method name=\"Echo\">") }
-        #expect(object.lines.contains { $0.contains("<property name=\"Version\" type=\"u\" access=\"read\">") })
-        try await send("/", "Introspectable.Introspect").line { $0.contains("<node name=\"object\"/>") }
-        try await send("/object", "Properties.Get", "string:org.example.Object", "string:Version")
-            .line { $0.contains("uint32 7") }
-    }
-
-    @Test("a program without objects answers Ping and refuses other calls")
-    func noObjects() async throws {
-        // From its first call on, a connection reads.
-        #expect(await connection.refusal(of: try served.call("Fail"))?.code == .refused)
-        let name = try #require(connection.uniqueName)
-        func send(_ member: String) throws -> ChildProcess {
-            let words = ["--session", "--print-reply", "--dest=\(name)", "/", "org.freedesktop.DBus.\(member)"]
+        let (server, client) = (try #require(served.server.uniqueName), try #require(connection.uniqueName))
+        func send(to name: String, _ path: String, _ member: String, _ arguments: String...) throws -> ChildProcess {
+            let call = ["--dest=\(name)", path, "org.freedesktop.DBus.\(member)"] + arguments
+            let words = ["--session", "--print-reply=literal"] + call
             return try ChildProcess("dbus-send", words, environment: bus.environment)
         }
-        #expect(try await send("Peer.Ping").exitStatus() == 0)
-        let refused = try send("Introspectable.Introspect")
+        let object = try send(to: server, "/object", "Introspectable.Introspect")
+        try await object.line { $0.contains("<method name=\"Echo\">") }
+        #expect(object.lines.contains { $0.contains("<property name=\"Version\" type=\"u\" access=\"read\">") })
+        try await send(to: server, "/", "Introspectable.Introspect").line { $0.contains("<node name=\"object\"/>") }
+        try await send(to: server, "/object", "Properties.Get", "string:org.example.Object", "string:Version")
+            .line { $0.contains("uint32 7") }
+        // From its first call on, a connection reads.
+        #expect(await connection.refusal(of: try served.call("Fail"))?.code == .refused)
+        #expect(try await send(to: client, "/", "Peer.Ping").exitStatus() == 0)
+        let refused = try send(to: client, "/", "Introspectable.Introspect")
         #expect(await refused.exitStatus() == 1)
         #expect(refused.errorText.contains("UnknownObject: this program serves no objects"), "\(refused.errorText)")
     }
 
-    @Test("a peer's process runs until its descriptor says that it has ended")
-    func processDescriptor() async throws {
-        // A pipe end becomes readable when the other end is closed, as a process descriptor does when the process ends.
-        var ends: [CInt] = [-1, -1]
-        try #require(pipe(&ends) == 0)
-        let fields: [String: DBusValue] = [
-            "UnixUserID": .uint32(7), "ProcessID": .uint32(8),
-            "ProcessFD": .descriptor(DBusDescriptor(adopting: ends[0])),
-            "LinuxSecurityLabel": .bytes(Array("snap.a.b (enforce)\0".utf8)), "OfTomorrow": .double(1),
-        ]
-        let peer = try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(fields)])
-        #expect(peer.userID == 7 && peer.processID == 8 && peer.securityLabel == "snap.a.b (enforce)")
-        #expect(peer.isRunning == true)
-        close(ends[1])
-        // A process that another test is starting may briefly hold a copy.
-        try await eventually("it has ended") { peer.isRunning == false }
-        let older = fields.filter { $0.key != "ProcessFD" }
-        #expect(try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(older)]).isRunning == nil)
-    }
-
-    @Test("the bus reports a peer's user, process and program")
+    @Test("the bus reports the user, process, program and end of a peer")
     func credentials() async throws {
         let peer = try DBusConnection.open(bus.bus)
         let credentials = try await connection.credentials(of: try #require(peer.uniqueName))
@@ -134,6 +102,22 @@ struct DBusConnectionTests {
                 return error.code == .refused
             }
         }
+        // A pipe end becomes readable when the other end is closed, as a process descriptor does when the process ends.
+        var ends: [CInt] = [-1, -1]
+        try #require(pipe(&ends) == 0)
+        let fields: [String: DBusValue] = [
+            "UnixUserID": .uint32(7), "ProcessID": .uint32(8),
+            "ProcessFD": .descriptor(DBusDescriptor(adopting: ends[0])),
+            "LinuxSecurityLabel": .bytes(Array("snap.a.b (enforce)\0".utf8)), "OfTomorrow": .double(1),
+        ]
+        let described = try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(fields)])
+        #expect(described.userID == 7 && described.processID == 8 && described.securityLabel == "snap.a.b (enforce)")
+        #expect(described.isRunning == true)
+        close(ends[1])
+        // A process that another test is starting may briefly hold a copy.
+        try await eventually("it has ended") { described.isRunning == false }
+        let older = fields.filter { $0.key != "ProcessFD" }
+        #expect(try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(older)]).isRunning == nil)
     }
 
     @Test("a name of another owner is refused until the owner is gone or releases it")
@@ -167,14 +151,10 @@ struct DBusConnectionTests {
         }
         bus.stop()
         try await eventually("the loss is told") { events.withLock { $0 } == ["lost"] }
-        let lost = #expect(throws: DBusError.self) {
-            try server.send(try .ping())
-        }
+        let lost = #expect(throws: DBusError.self) { try server.send(try .ping()) }
         #expect(lost?.code == .disconnected)
         try bus.start()
-        try await eventually("the return is told") {
-            events.withLock { $0 } == ["lost", "restored with 0 failures"]
-        }
+        try await eventually("the return is told") { events.withLock { $0 } == ["lost", "restored with 0 failures"] }
         let client = try DBusConnection.open(bus.bus)
         let answer = try await client.call(.ofObject("Echo", [.string("again")], at: "org.example.Echo"))
         #expect(answer == [.string("again")])

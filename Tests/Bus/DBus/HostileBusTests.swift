@@ -58,10 +58,7 @@ private final class Relay: Sendable {
     }
 
     /// Returns a socket that is bound or connected to the path; a negative number if that fails.
-    private static func socket(
-        at path: String,
-        _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt
-    ) -> CInt {
+    private static func socket(at path: String, _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt {
         let socket = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)

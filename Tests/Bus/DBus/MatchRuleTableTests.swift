@@ -140,7 +140,7 @@ struct MatchRuleTableTests {
         #expect(answer.waiters == [] && rules.table.notInForceCount == 0)
     }
 
-    @Test("at the limit the fallback replaces this rule and all later ones")
+    @Test("at the limit a fallback replaces this rule and later ones; if refused, all fail")
     mutating func fallback() throws {
         let first = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: first.actions, error: limit)
@@ -152,6 +152,14 @@ struct MatchRuleTableTests {
         #expect(later.retention.name == "in force")
         #expect(rules.table.coveredCount == 3 && rules.table.notInForceCount == 0)
         #expect(rules.release(follower.handle).isEmpty, "the bus never had it")
+        // The bus refuses the fallback too.
+        rules = RuleTable()
+        let only = rules.retain(rule, fallback: broad, waiter: 1)
+        let refused = try rules.answer(rule, of: only.actions, error: limit)
+        let answer = try rules.answer(broad, of: refused.actions, error: limit)
+        #expect(answer.waiters == [1] && answer.error == limit && rules.table.notInForceCount == 1)
+        #expect(rules.release(only.handle).isEmpty, "the bus never held it")
+        #expect(rules.table.count == 0)
     }
 
     /// Retains rules. The bus grants the first `count`, refuses the last, and then grants the fallback.
@@ -182,7 +190,7 @@ struct MatchRuleTableTests {
         #expect(rules.release(covered.handles[0]).isEmpty, "the bus does not have it any more")
     }
 
-    @Test("when half of the rules are gone, the rest replace the fallback again")
+    @Test("rules that have become few replace the fallback if the bus grants all")
     mutating func fewerRules() throws {
         let covered = try cover(granting: 4)
         for handle in covered.handles[..<2] { #expect(rules.release(handle).isEmpty) }
@@ -195,31 +203,19 @@ struct MatchRuleTableTests {
         #expect(try rules.answer(other, of: joining.actions).actions == [.remove(broad)])
         #expect(rules.table.count == 3 && rules.table.coveredCount == 0 && rules.table.notInForceCount == 0)
         #expect(rules.release(joining.handle) == [.remove(other)])
-    }
-
-    @Test("if the bus grants too few of the remaining rules, the fallback stays")
-    mutating func stillTooMany() throws {
-        let covered = try cover(granting: 4)
-        let requests = covered.handles[..<3].flatMap { rules.release($0) }
-        _ = try rules.answer(numbered(3), of: requests)
-        let refusal = try rules.answer(numbered(4), of: requests, error: limit)
+        // The bus grants too few of them.
+        rules = RuleTable()
+        let again = try cover(granting: 4)
+        let tooMany = again.handles[..<3].flatMap { rules.release($0) }
+        _ = try rules.answer(numbered(3), of: tooMany)
+        let refusal = try rules.answer(numbered(4), of: tooMany, error: limit)
         #expect(refusal.actions == [.remove(numbered(3))] && refusal.error == nil)
         #expect(rules.table.coveredCount == 2 && rules.table.notInForceCount == 0)
-        #expect(rules.release(covered.handles[3]).isEmpty)
-        #expect(rules.release(covered.handles[4]) == [.remove(broad)] && rules.table.count == 0)
+        #expect(rules.release(again.handles[3]).isEmpty)
+        #expect(rules.release(again.handles[4]) == [.remove(broad)] && rules.table.count == 0)
     }
 
-    @Test("if the bus refuses the fallback too, all waiters fail")
-    mutating func noPlaceAtAll() throws {
-        let only = rules.retain(rule, fallback: broad, waiter: 1)
-        let covering = try rules.answer(rule, of: only.actions, error: limit)
-        let answer = try rules.answer(broad, of: covering.actions, error: limit)
-        #expect(answer.waiters == [1] && answer.error == limit && rules.table.notInForceCount == 1)
-        #expect(rules.release(only.handle).isEmpty, "the bus never held it")
-        #expect(rules.table.count == 0)
-    }
-
-    @Test("a spare rule keeps room for the fallback, so that no used rule is removed")
+    @Test("a spare rule keeps room for the fallback if the bus has granted it")
     mutating func spare() throws {
         let filling = fill()
         _ = try rules.request(MatchRuleTable.spareRule, in: filling)
@@ -227,19 +223,29 @@ struct MatchRuleTableTests {
         let covering = try rules.answer(rule, of: last.actions, error: limit)
         #expect(covering.actions.first == .remove(MatchRuleTable.spareRule))
         _ = try rules.request(broad, in: covering.actions)
+        // The bus refuses the spare.
+        rules = RuleTable()
+        let refusing = fill()
+        _ = try rules.answer(MatchRuleTable.spareRule, of: refusing, error: limit)
+        let next = rules.retain(rule, fallback: broad, waiter: -1)
+        #expect(next.actions.count == 1, "there is no place for the spare")
+        let fallingBack = try rules.answer(rule, of: next.actions, error: limit)
+        #expect(!fallingBack.actions.contains(.remove(MatchRuleTable.spareRule)))
+        // The response to the first request for the spare comes after a reconnection.
+        rules = RuleTable()
+        let slow = fill()
+        let late = DBusError(.timedOut, message: "no response", attempted: "add a rule")
+        _ = try rules.answer(MatchRuleTable.spareRule, of: slow, error: late)
+        _ = rules.lost()
+        let again = rules.table.reconnected()
+        _ = try rules.answer(MatchRuleTable.spareRule, of: slow, error: .disconnected("add a rule"))
+        let latest = rules.retain(rule, fallback: broad, waiter: -1)
+        let releasing = try rules.answer(rule, of: latest.actions, error: limit)
+        #expect(releasing.actions.first == .remove(MatchRuleTable.spareRule))
+        withExtendedLifetime(again) {}
     }
 
-    @Test("a spare rule that the bus refused is not released for the fallback")
-    mutating func refusedSpare() throws {
-        let filling = fill()
-        _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: limit)
-        let last = rules.retain(rule, fallback: broad, waiter: -1)
-        #expect(last.actions.count == 1, "there is no place for the spare")
-        let covering = try rules.answer(rule, of: last.actions, error: limit)
-        #expect(!covering.actions.contains(.remove(MatchRuleTable.spareRule)))
-    }
-
-    @Test("every rule is requested again on a new connection")
+    @Test("a reconnection requests every rule again, and only a loss ends the waits")
     mutating func reconnection() throws {
         let first = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: first.actions, error: limit)
@@ -250,47 +256,29 @@ struct MatchRuleTableTests {
         #expect(again.count == 1, "the fallback is not asked for before it is needed")
         let answer = try rules.answer(rule, of: again)
         #expect(answer.error == nil && rules.table.coveredCount == 0 && rules.table.notInForceCount == 0)
-    }
-
-    @Test("a waiter keeps waiting for the rule or its fallback across a reconnection")
-    mutating func waitingAcrossReconnection() throws {
+        // Waiters keep waiting across a reconnection.
+        rules = RuleTable()
         _ = rules.retain(rule, fallback: broad, waiter: 1)
-        let again = rules.table.reconnected()
-        #expect(try rules.answer(rule, of: again).waiters == [1])
+        let requests = rules.table.reconnected()
+        #expect(try rules.answer(rule, of: requests).waiters == [1])
         // The table is requesting the fallback.
         let second = rules.retain(other, fallback: broad, waiter: 2)
         _ = try rules.answer(other, of: second.actions, error: limit)
         let third = rules.table.reconnected()
         #expect(third.count == 2)
         #expect(try rules.answer(other, of: third).waiters == [2])
-    }
-
-    @Test("a waiter for a fallback is notified when the bus is lost first")
-    mutating func lossWhileCovering() throws {
+        // A loss notifies a waiter for a fallback.
+        rules = RuleTable()
         let only = rules.retain(rule, fallback: broad, waiter: 1)
-        let covering = try rules.answer(rule, of: only.actions, error: limit)
+        let waiting = try rules.answer(rule, of: only.actions, error: limit)
         #expect(rules.lost() == [1])
         // The response to the fallback's request comes after the loss, when it has no waiters.
-        let late = try rules.answer(broad, of: covering.actions, error: .disconnected("add a rule"))
+        let late = try rules.answer(broad, of: waiting.actions, error: .disconnected("add a rule"))
         #expect(late.waiters == [])
         #expect(rules.table.reconnected().count == 1)
     }
 
-    @Test("a spare with a late response is released, and not confused with an earlier one")
-    mutating func lateSpare() throws {
-        let filling = fill()
-        let late = DBusError(.timedOut, message: "no response", attempted: "add a rule")
-        _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: late)
-        _ = rules.lost()
-        let again = rules.table.reconnected()
-        _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: .disconnected("add a rule"))
-        let last = rules.retain(rule, fallback: broad, waiter: -1)
-        let covering = try rules.answer(rule, of: last.actions, error: limit)
-        #expect(covering.actions.first == .remove(MatchRuleTable.spareRule))
-        withExtendedLifetime(again) {}
-    }
-
-    @Test("a second copy of a rule without users is removed when the bus confirms it")
+    @Test("a late response removes a surplus copy and spares a new rule in its slot")
     mutating func surplusCopies() throws {
         let first = rules.retain(rule, waiter: 1)
         let again = rules.table.reconnected()
@@ -301,6 +289,14 @@ struct MatchRuleTableTests {
         let third = rules.table.reconnected()
         #expect(rules.release(first.handle).isEmpty)
         #expect(try rules.answer(rule, of: third).actions == [.remove(rule)])
+        rules = RuleTable()
+        let finished = rules.retain(rule, waiter: 1)
+        _ = rules.release(finished.handle)
+        let second = rules.retain(other, waiter: 2)
+        #expect(second.handle == finished.handle)
+        let late = try rules.answer(rule, of: finished.actions)
+        #expect(late.waiters.isEmpty && late.actions == [.remove(rule)])
+        #expect(try rules.answer(other, of: second.actions).waiters == [2])
     }
 
     @Test("a broad rule is never its own fallback: it replaces the spare, or fails")
@@ -331,26 +327,11 @@ struct MatchRuleTableTests {
         _ = try rules.request(broad, in: again)
     }
 
-    @Test("a response to a finished request has no effect on a rule in its slot")
-    mutating func lateAnswer() throws {
-        let first = rules.retain(rule, waiter: 1)
-        _ = rules.release(first.handle)
-        let second = rules.retain(other, waiter: 2)
-        #expect(second.handle == first.handle)
-        let late = try rules.answer(rule, of: first.actions)
-        #expect(late.waiters.isEmpty && late.actions == [.remove(rule)])
-        #expect(try rules.answer(other, of: second.actions).waiters == [2])
-    }
-
-    @Test("two spellings of a letter are two rules, as for the bus")
+    @Test("letters of rules are compared by bytes, and apostrophes are quoted")
     mutating func spellings() {
         let composed = rules.retain(MatchRule(interface: "a", argument0: "\u{e9}"), waiter: 1)
         let decomposed = rules.retain(MatchRule(interface: "a", argument0: "e\u{301}"), waiter: 2)
         #expect(composed.handle != decomposed.handle && decomposed.actions.count == 1)
-    }
-
-    @Test("an apostrophe in a rule's value is quoted for the bus; a backslash is literal")
-    func quoting() {
         #expect(MatchRule(argument0: "it's \\n").description == #"type='signal',arg0='it'\''s \n'"#)
     }
 }

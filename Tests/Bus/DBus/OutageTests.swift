@@ -40,43 +40,35 @@ struct OutageTests {
         try await eventually("the post arrives") { counter.arrived == 1 }
     }
 
-    @Test("a kept rule is in force after the outage; one whose function threw is not kept")
-    func registrationDuringOutage() async throws {
-        let lost = Noted<Bool>()
-        let watching = try connection.onEvent { event in if case .lost = event { lost.note(true) } }
-        bus.stop()
-        try await eventually("the loss is told") { !lost.all.isEmpty }
-        let settled = Noted<DBusError.Code?>()
-        let lease = connection.keepMatch(.ping) { error in settled.note(error?.code) }
-        #expect(settled.all == [.disconnected])
-        let refused = failure { () throws(DBusError) in try connection.addMatch(.pong) }
-        #expect(refused?.code == .disconnected)
-        #expect(connection.statistics.matchRules == 1)
-        #expect(connection.statistics.matchRulesNotInForce == 1)
-        try bus.start()
-        try await eventually("the rule is in force") { connection.statistics.matchRulesNotInForce == 0 }
-        let counter = try Counter(connection, nil)
-        try DBusConnection.open(bus.bus).send(try .ping())
-        try await eventually("what is posted arrives") { counter.arrived == 1 }
-        withExtendedLifetime((lease, watching)) {}
-    }
-
-    @Test("kept rules are in force once a bus that was never there appears")
-    func neverThere() async throws {
+    @Test("kept rules are in force once a bus appears or returns; a refused one is not kept")
+    func keptRules() async throws {
         bus.stop()
         let connection = try DBusConnection.whenThere(bus.bus)
-        let error = #expect(throws: DBusError.self) { try connection.send(try .ping()) }
-        #expect(error?.code == .noBus)
+        let lost = Noted<Bool>()
+        let watching = try connection.onEvent { event in if case .lost = event { lost.note(true) } }
+        let absent = #expect(throws: DBusError.self) { try connection.send(try .ping()) }
+        #expect(absent?.code == .noBus)
         let settled = Noted<DBusError.Code?>()
-        let lease = connection.keepMatch(.ping) { error in settled.note(error?.code) }
-        #expect(settled.all == [.noBus])
+        let first = connection.keepMatch(.ping) { settled.note($0?.code) }
         // While the reading thread retries, posts report why there is no connection.
         #expect(throws: DBusError.self) { try connection.send(try .ping()) }
         try bus.start()
         try await eventually("the rule is in force") { connection.statistics.matchRulesNotInForce == 0 }
         #expect(connection.statistics.reconnections == 0)
         try connection.send(try .ping())
-        withExtendedLifetime(lease) {}
+        bus.stop()
+        try await eventually("the loss is told") { !lost.all.isEmpty }
+        let second = connection.keepMatch(MatchRule(interface: "org.example.Other")) { settled.note($0?.code) }
+        #expect(settled.all == [.noBus, .disconnected])
+        let refused = failure { () throws(DBusError) in try connection.addMatch(.pong) }
+        #expect(refused?.code == .disconnected)
+        #expect(connection.statistics.matchRules == 2 && connection.statistics.matchRulesNotInForce == 2)
+        try bus.start()
+        try await eventually("the rules are in force") { connection.statistics.matchRulesNotInForce == 0 }
+        let counter = try Counter(connection, nil)
+        try DBusConnection.open(bus.bus).send(try .ping())
+        try await eventually("what is posted arrives") { counter.arrived == 1 }
+        withExtendedLifetime((first, second, watching)) {}
     }
 
     @Test("a rule requested in order is in force for what its thread sends next")
@@ -110,8 +102,9 @@ struct OutageTests {
     // MARK: Stopped
 
     @Test(
-        "registration times out on a stopped bus; a kept rule is in force when it resumes",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
+        "registrations time out on a stopped bus, and only a kept rule remains",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon),
+        .timeLimit(.minutes(5))
     )
     func registrationOnStoppedBus() async throws {
         connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
@@ -121,34 +114,23 @@ struct OutageTests {
         try await eventually("the wait ends") { settled.all == [.timedOut] }
         let late = await #expect(throws: DBusError.self) { try await connection.addMatch(.pong) }
         #expect(late?.code == .timedOut)
-        bus.resume()
-        try await eventually("the kept rule is in force, the other is given back") {
-            connection.statistics.matchRules == 1 && connection.statistics.matchRulesNotInForce == 0
-        }
-        #expect(settled.all == [.timedOut], "told once")
-        withExtendedLifetime(lease) {}
-    }
-
-    @Test(
-        "an awaited registration ends at the caller's deadline and keeps no rule",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon),
-        .timeLimit(.minutes(5))
-    )
-    func shortRegistration() async throws {
         // Only the caller's deadline ends the wait.
         connection.core.state.withLock { $0.ruleTimeout = .seconds(3600) }
-        bus.suspend()
+        let other = MatchRule(interface: "org.example.Other")
         for _ in 0..<3 {
             let error = await #expect(throws: DBusError.self) {
-                try await connection.addMatch(.ping, timeout: .milliseconds(100))
+                try await connection.addMatch(other, timeout: .milliseconds(100))
             }
             #expect(error?.code == .timedOut)
         }
         bus.resume()
-        try await eventually("the rules are given back") { connection.statistics.matchRules == 0 }
-        let lease = try await connection.addMatch(.ping)
+        try await eventually("the kept rule is in force, the others are given back") {
+            connection.statistics.matchRules == 1 && connection.statistics.matchRulesNotInForce == 0
+        }
+        #expect(settled.all == [.timedOut], "told once")
+        let again = try await connection.addMatch(other)
         #expect(connection.statistics.matchRulesNotInForce == 0)
-        withExtendedLifetime(lease) {}
+        withExtendedLifetime((lease, again)) {}
     }
 
     @Test(
@@ -253,30 +235,6 @@ extension OutageTests {
         private func connect(_ limit: Int) throws -> (bus: PrivateBus, connection: DBusConnection) {
             let bus = try PrivateBus(.init(matchRulesPerConnection: limit))
             return (bus, try DBusConnection.open(bus.bus))
-        }
-
-        @Test(
-            "a rule that the new bus refuses is reported and counted until it is in force",
-            .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker counts rules by user")
-        )
-        func refusedOnReturn() async throws {
-            let (bus, connection) = try connect(2)
-            let failures = Noted<[DBusError.Code]>()
-            let watching = try connection.onEvent { event in
-                if case .restored(let errors) = event { failures.note(errors.map(\.code)) }
-            }
-            let leases = (0..<3).map { index in
-                connection.keepMatch(MatchRule(interface: "org.example.N\(index)")) { _ in }
-            }
-            try await eventually("two are in force") {
-                connection.statistics.matchRulesNotInForce == 1
-                    && !connection.core.state.withLock { $0.rules.hasRequests }
-            }
-            try bus.restart()
-            try await eventually("the refusal is told") { failures.all == [[.limitsExceeded]] }
-            #expect(connection.statistics.matchRulesNotInForce == 1)
-            #expect(connection.statistics.reconnections == 1)
-            withExtendedLifetime((leases, watching)) {}
         }
 
         @Test(

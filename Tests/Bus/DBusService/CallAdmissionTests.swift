@@ -65,7 +65,7 @@ struct CallAdmissionTests {
 
     // MARK: Limits
 
-    @Test("a budget limits calls and bytes per sender and in total, and can be refunded")
+    @Test("a budget limits calls and bytes per sender and in total, except for idle senders")
     func budget() throws {
         var limits = CallLimits()
         (limits.callsOfSender, limits.bytesOfSender, limits.calls, limits.bytes) = (2, 100, 3, 150)
@@ -79,21 +79,17 @@ struct CallAdmissionTests {
         #expect(!isTaken(.max, "d"))
         for (bytes, sender) in [(10, "a"), (100, "b"), (40, "a")] { budget.giveBack(bytes, of: sender) }
         #expect(budget.isUnused)
-    }
-
-    @Test("an idle sender is admitted beyond the total limit; one at its share is not")
-    func share() throws {
-        var limits = CallLimits()
-        (limits.callsOfSender, limits.calls, limits.bytes) = (10, 20, 20 << 10)
-        var budget = CallBudget(limits)
-        func isTaken(_ bytes: Int, _ sender: String) -> Bool { (try? budget.take(bytes, of: sender)) != nil }
-        let flood = ["a", "b"].map { sender in (0..<20).count { _ in isTaken(1 << 10, sender) } }
+        var shares = CallLimits()
+        (shares.callsOfSender, shares.calls, shares.bytes) = (10, 20, 20 << 10)
+        var shared = CallBudget(shares)
+        func isIn(_ bytes: Int, _ sender: String) -> Bool { (try? shared.take(bytes, of: sender)) != nil }
+        let flood = ["a", "b"].map { sender in (0..<20).count { _ in isIn(1 << 10, sender) } }
         #expect(flood == [10, 10])
-        let honest = (0..<20).count { _ in isTaken(100, "c") }
+        let honest = (0..<20).count { _ in isIn(100, "c") }
         #expect(honest == 20 / 3)
-        #expect(!isTaken(1, "a"))
-        #expect(!isTaken((5 << 10) + 1, "d") && isTaken(5 << 10, "d"))
-        #expect((0..<100).allSatisfy { isTaken(10, "new \($0)") })
+        #expect(!isIn(1, "a"))
+        #expect(!isIn((5 << 10) + 1, "d") && isIn(5 << 10, "d"))
+        #expect((0..<100).allSatisfy { isIn(10, "new \($0)") })
     }
 
     @Test("a caller over its limit is refused by name, without effect on other callers")

@@ -7,7 +7,7 @@ import Testing
 struct QuotaTests {
     private let limit = CallAmount(calls: 3, bytes: 100)
 
-    @Test("each party has a quota of calls and bytes; an ended call frees its share")
+    @Test("a party has a quota of calls and bytes, and the end of its call frees a share")
     func limits() {
         var quotas = Quotas<UInt32>()
         let first = (0..<5).map { _ in quotas.begin(10, of: 1, within: limit) }
@@ -18,16 +18,12 @@ struct QuotaTests {
         let next = (0..<2).map { _ in quotas.begin(80, of: 1, within: limit) }
         #expect(next == [true, false])
         #expect(quotas.total == CallAmount(calls: 4, bytes: 200) && quotas.parties == 2)
-    }
-
-    @Test("an end without a beginning frees nothing, and ended calls use no memory")
-    func strayEnd() {
-        var quotas = Quotas<UInt32>()
-        for _ in 0..<10 { quotas.end(1000, of: 1) }
-        quotas.begin(1, of: 1)
-        quotas.end(1, of: 1)
-        quotas.end(1, of: 1)
-        #expect(quotas.parties == 0 && quotas.total == CallAmount())
+        var idle = Quotas<UInt32>()
+        for _ in 0..<10 { idle.end(1000, of: 1) }
+        idle.begin(1, of: 1)
+        idle.end(1, of: 1)
+        idle.end(1, of: 1)
+        #expect(idle.parties == 0 && idle.total == CallAmount())
     }
 
     @Test("connections of unknown users share a limit, and each may make one small call")

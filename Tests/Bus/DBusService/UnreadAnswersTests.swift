@@ -10,7 +10,8 @@ import Testing
         unread.standing(of: connection, user, room)
     }
 
-    @Test mutating func aConnectionIsAskedFromTimeToTime() {
+    @Test("a connection is asked from time to time, and gets all responses if it reads")
+    mutating func questions() {
         let much = UnreadAnswers.questionAfter
         // One request at a time.
         let asks = [
@@ -18,12 +19,16 @@ import Testing
             unread.read("a"), unread.read("a"), unread.sent(100, to: "a", 1),
         ]
         #expect(asks == [false, true, false, true, false, false])
+        let asksLate = unread.sent(1, to: "late", nil, isLate: true)
+        #expect(asksLate)
+        for _ in 0..<1000 { if unread.sent(1000, to: "reader", 1) { _ = unread.read("reader") } }
+        #expect(standing("reader") == .anything)
     }
 
-    @Test mutating func oneUserCannotUseUpTheRequestsThatTheBusAllows() {
+    @Test("users cannot use up the requests that the bus allows")
+    mutating func firstQuestions() {
         let much = UnreadAnswers.questionAfter
-        var asked = 0
-        for number in 0..<200 where unread.sent(much, to: "hostile \(number)", 1) { asked += 1 }
+        let asked = (0..<200).count { unread.sent(much, to: "hostile \($0)", 1) }
         #expect(asked == 16)
         let asksHonest = unread.sent(much, to: "honest", 2)
         let early = unread.overdue()
@@ -31,22 +36,22 @@ import Testing
         let asksAgain = unread.read("hostile 0")
         let overdue = unread.overdue()
         #expect(asksHonest && early.isEmpty && !asksAgain && overdue.count == 1)
-    }
-
-    @Test("six users whose connections never respond leave requests for 28 other users")
-    mutating func firstQuestions() {
-        let much = UnreadAnswers.questionAfter
+        unread = UnreadAnswers()
         for user in 1...6 as ClosedRange<UInt32> {
             for number in 0..<20 { _ = unread.sent(much, to: "\(user) \(number)", user) }
         }
-        var asked = 0
-        for user in 100..<140 as Range<UInt32> where unread.sent(much, to: "honest \(user)", user) { asked += 1 }
-        #expect(asked == 28)
+        let others = (100..<140 as Range<UInt32>).count { unread.sent(much, to: "honest \($0)", $0) }
+        #expect(others == 28)
     }
 
-    @Test mutating func afterAFailedRequestAConnectionIsAskedAgainWithBackOff() {
-        let asks = unread.sent(100_000, to: "a", 1)
-        #expect(asks && standing("a") == .nothing)
+    @Test("after a failed request a connection is asked again, with back-off")
+    mutating func failedRequests() {
+        var asks = [unread.sent(20_000, to: "b", 1)]
+        unread.failedToAsk("b")
+        asks.append(unread.sent(1, to: "b", 1))
+        unread.gone("b")
+        asks += [unread.read("b"), unread.sent(100_000, to: "a", 1)]
+        #expect(asks == [true, true, false, true] && standing("a") == .nothing)
         let whileAsked = unread.dropped("a")
         #expect(!whileAsked, "one request at a time")
         unread.failedToAsk("a")
@@ -59,16 +64,12 @@ import Testing
         while !unread.dropped("a") {}
         _ = unread.read("a")
         #expect(standing("a") == .anything)
-        let ofStranger = unread.dropped("b")
+        let ofStranger = unread.dropped("stranger")
         #expect(!ofStranger)
     }
 
-    @Test mutating func aConnectionThatReadsGetsEveryResponse() {
-        for _ in 0..<1000 { if unread.sent(1000, to: "a", 1) { _ = unread.read("a") } }
-        #expect(standing("a") == .anything)
-    }
-
-    @Test mutating func aConnectionThatDoesNotReadGetsRefusalsAndThenNothing() {
+    @Test("a connection that does not read gets refusals and then nothing")
+    mutating func unreadData() {
         for _ in 0..<80 { _ = unread.sent(1000, to: "a", 1) }
         #expect(standing("a") == .refusals)
         for _ in 0..<20 { _ = unread.sent(1000, to: "a", 1) }
@@ -80,34 +81,18 @@ import Testing
         #expect(!asksAgain && standing("a") == .anything)
     }
 
-    @Test mutating func theConnectionsOfAUserHaveALimitTogether() {
+    @Test("the connections of a user have a limit together, once their user is known")
+    mutating func limitOfUser() {
         for connection in ["a", "b", "c", "d"] { _ = unread.sent(40_000, to: connection, 1) }
         #expect([standing("a"), standing("new"), standing("new", 2)] == [.refusals, .refusals, .anything])
         unread.gone("d")
         #expect(standing("a") == .anything)
-    }
-
-    @Test mutating func unreadResponsesOfANewcomerCountForItsUserOnceThatIsKnown() {
-        _ = unread.sent(160_000, to: "a", nil)
-        #expect(standing("b") == .anything)
-        _ = unread.sent(1, to: "a", 1)
-        #expect(standing("b") == .refusals)
-        unread.gone("a")
-        #expect(standing("b") == .anything)
-    }
-
-    @Test mutating func aFailedRequestIsRepeated() {
-        var asks = [unread.sent(20_000, to: "a", 1)]
-        unread.failedToAsk("a")
-        asks.append(unread.sent(1, to: "a", 1))
-        unread.gone("a")
-        asks.append(unread.read("a"))
-        #expect(asks == [true, true, false])
-    }
-
-    @Test mutating func aConnectionThatMayBeGoneIsAskedAtOnce() {
-        let asks = unread.sent(1, to: "a", nil, isLate: true)
-        #expect(asks)
+        _ = unread.sent(160_000, to: "newcomer", nil)
+        #expect(standing("other", 3) == .anything)
+        _ = unread.sent(1, to: "newcomer", 3)
+        #expect(standing("other", 3) == .refusals)
+        unread.gone("newcomer")
+        #expect(standing("other", 3) == .anything)
     }
 }
 
@@ -125,22 +110,6 @@ import Testing
         }
     }
 
-    @Test("the kernel is asked for unread data only when the response is late")
-    mutating func kernelIsAskedLate() {
-        var looks = 0
-        func unread() -> Int? {
-            looks += 1
-            return 1
-        }
-        let start = SuspendingClock.now
-        _ = bus.sent()
-        _ = bus.next(now: start, unread: unread())
-        _ = bus.next(now: start + .seconds(9), unread: unread())
-        #expect(looks == 0)
-        _ = bus.next(now: start + .seconds(10), unread: unread())
-        #expect(looks == 1)
-    }
-
     @Test mutating func theBusIsAskedOnceASecondAndOnlyAfterSomethingWasSent() {
         var steps = [step(0)]
         let isFirst = bus.sent()
@@ -156,42 +125,46 @@ import Testing
         #expect(isFirst && isFirstAgain)
     }
 
-    // The response may be queued behind thousands of messages from other senders.
-    @Test mutating func aBusThatReadsIsNotProbedEvenIfItsResponseIsLate() {
+    @Test("only a bus that is late and does not read is probed")
+    mutating func lateResponse() {
+        var looks = 0
+        func unread() -> Int? {
+            looks += 1
+            return 1
+        }
         _ = bus.sent()
-        let steps = [
+        for seconds in [0, 9] { _ = bus.next(now: start + .seconds(seconds), unread: unread()) }
+        #expect(looks == 0, "the response is not late")
+        _ = bus.next(now: start + .seconds(10), unread: unread())
+        #expect(looks == 1)
+        bus = BusQuestions()
+        _ = bus.sent()
+        // The response may be queued behind thousands of messages from other senders.
+        let reading = [
             step(0), step(10, unread: 0), step(19, unread: 9), step(20, unread: 9), step(22, unread: 8),
             step(32, unread: 8), step(34, unread: 8),
         ]
-        #expect(steps == ["ask", "wait 10.0", "wait 1.0", "wait 2.0", "wait 10.0", "wait 2.0", "probe"])
+        #expect(reading == ["ask", "wait 10.0", "wait 1.0", "wait 2.0", "wait 10.0", "wait 2.0", "probe"])
     }
 
-    @Test mutating func withoutAResponseTheBusIsProbedAfterASecondLook() {
+    @Test("a probe follows a second look, and is repeated until there is a response")
+    mutating func probes() {
         _ = bus.sent()
         var steps = [step(0), step(9), step(600), step(601), step(602), step(603)]
-        // The bus does not respond, so the probe is repeated.
         bus.probedInVain(now: start + .seconds(620))
         steps += [step(621), step(622)]
         #expect(steps == ["ask", "wait 1.0", "wait 2.0", "wait 1.0", "probe", "wait", "wait 1.0", "probe"])
-    }
-
-    @Test mutating func aResponseThatArrivedDuringAPauseIsSeenByTheSecondLook() {
+        #expect(bus.isProbing)
+        bus.answered()
+        #expect(!bus.isProbing)
         _ = bus.sent()
-        var steps = [step(0), step(600)]
+        steps = [step(700), step(710), step(712)]
+        #expect(steps == ["ask", "wait 2.0", "probe"], "a later request is probed again")
+        bus = BusQuestions()
+        _ = bus.sent()
+        steps = [step(0), step(600)]
         bus.answered()
         steps.append(step(602))
-        #expect(steps == ["ask", "wait 2.0", "wait"])
-    }
-
-    @Test mutating func aResponseEndsAProbeAndALaterRequestIsProbedAgain() {
-        _ = bus.sent()
-        var steps = [step(0), step(10), step(12)]
-        let isProbing = bus.isProbing
-        bus.answered()
-        let isStillProbing = bus.isProbing
-        _ = bus.sent()
-        steps += [step(20), step(30), step(32)]
-        #expect(steps == ["ask", "wait 2.0", "probe", "ask", "wait 2.0", "probe"])
-        #expect(isProbing && !isStillProbing)
+        #expect(steps == ["ask", "wait 2.0", "wait"], "the response arrived during a pause")
     }
 }
