@@ -11,29 +11,6 @@ struct CFLocalCenterTests {
     private let objectA = UnsafeRawPointer(bitPattern: 0xA0)
     private let objectB = UnsafeRawPointer(bitPattern: 0xB0)
 
-    // CF-M1, CF-M2, CF-M5, CF-M7, CF-P2, CF-P3, CF-A4
-    @Test("names and objects match as the table says")
-    func matching() {
-        let registrations: [(String?, UnsafeRawPointer?, [String])] = [
-            ("n", nil, ["n -", "n A", "n B"]), ("n", objectA, ["n A"]),
-            (nil, nil, ["n -", "n A", "n B", "m A"]), (nil, objectA, ["n A", "m A"]),
-        ]
-        let observers = registrations.map { name, object, _ in
-            let observer = LocalObserver()
-            observer.add(name, object: object)
-            return observer
-        }
-        for (name, object) in [("n", nil), ("n", objectA), ("n", objectB), ("m", objectA)] {
-            LocalObserver.post(name, object: object)
-        }
-        for (observer, (_, _, expected)) in zip(observers, registrations) {
-            let heard = observer.ownCalls.map { call in
-                "\(call.name) \([0xA0: "A", 0xB0: "B"][call.object] ?? "-")"
-            }
-            #expect(heard == expected)
-        }
-    }
-
     // CF-D1, CF-D6, CF-P3, CF-P8, CF-U3
     @Test("the post calls its observers on its thread with the posted pointers")
     func pointers() throws {

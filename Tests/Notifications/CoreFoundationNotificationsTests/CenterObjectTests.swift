@@ -10,17 +10,8 @@ struct CenterObjectTests {
         { CFNotificationCenterGetDistributedCenter() },
     ]
 
-    // CF-T1
-    @Test("centers have the type CFNotificationCenter")
-    func type() {
-        for getter in Self.getters {
-            #expect(CFGetTypeID(getter()) == CFNotificationCenterGetTypeID())
-        }
-        #expect(text(CFCopyTypeIDDescription(CFNotificationCenterGetTypeID())) == "CFNotificationCenter")
-    }
-
-    // CF-T2, CF-T3
-    @Test("each getter returns one object on all threads, different from the others'")
+    // CF-T1, CF-T2, CF-T3
+    @Test("each getter returns one object on all threads, which survives releases")
     func identity() async {
         let seen = await withTaskGroup(of: [UInt].self) { group in
             for _ in 0..<64 { group.addTask { Self.getters.map { address(of: $0()) } } }
@@ -28,33 +19,24 @@ struct CenterObjectTests {
         }
         #expect(seen.count == 1)
         #expect(Set(seen.first ?? []).subtracting([0]).count == 3)
-    }
-
-    // CF-T2
-    @Test("a center is equal only to itself and hashes by identity")
-    func equality() {
-        let centers = Self.getters.compactMap { $0() }
-        let isEqual = centers.map { center in centers.map { CFEqual(center, $0) } }
-        #expect(isEqual == [[true, false, false], [false, true, false], [false, false, true]])
-        #expect(Set(centers.map { CFHash($0) }).count == 3)
-    }
-
-    @Test("a description says which center it is")
-    func description() {
-        let descriptions = Self.getters.compactMap { $0().map { text(CFCopyDescription($0)) } }
-        let isExpected = zip(descriptions, ["{local}", "{Darwin notify}", "{distributed}"]).map { description, name in
-            description.hasPrefix("<CFNotificationCenter 0x") && description.hasSuffix(name)
-        }
-        #expect(isExpected == [true, true, true], "\(descriptions)")
-    }
-
-    // CF-T1
-    @Test("a center survives any number of releases")
-    func overRelease() {
         for getter in Self.getters {
             for _ in 0..<10_000 { getter().map { Unmanaged.passUnretained($0).release() } }
             for _ in 0..<20_000 { getter().map { _ = Unmanaged.passUnretained($0).retain() } }
             #expect(CFGetTypeID(getter()) == CFNotificationCenterGetTypeID())
+        }
+    }
+
+    // CF-T1, CF-T2
+    @Test("centers have a type, a description, and are equal only to themselves")
+    func values() {
+        #expect(text(CFCopyTypeIDDescription(CFNotificationCenterGetTypeID())) == "CFNotificationCenter")
+        let centers = Self.getters.compactMap { $0() }
+        let isEqual = centers.map { center in centers.map { CFEqual(center, $0) } }
+        #expect(isEqual == [[true, false, false], [false, true, false], [false, false, true]])
+        #expect(Set(centers.map { CFHash($0) }).count == 3)
+        for (center, name) in zip(centers, ["{local}", "{Darwin notify}", "{distributed}"]) {
+            let description = text(CFCopyDescription(center))
+            #expect(description.hasPrefix("<CFNotificationCenter 0x") && description.hasSuffix(name), "\(description)")
         }
     }
 

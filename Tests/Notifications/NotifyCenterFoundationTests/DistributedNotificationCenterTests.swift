@@ -38,12 +38,14 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-T7, CF-T8
-    @Test("raw values are the same as Apple's")
+    @Test("raw values are Apple's, and names convert in both directions")
     func rawValues() {
         typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
         #expect([Behavior.drop, .coalesce, .hold, .deliverImmediately].map(\.rawValue) == [1, 2, 3, 4])
         let options: [DistributedNotificationCenter.Options] = [.deliverImmediately, .postToAllSessions]
         #expect(options.map(\.rawValue) == [1, 2])
+        #expect(NotificationName(Notification.Name("n")) == "n")
+        #expect(Notification.Name(NotificationName("n")) == Notification.Name("n"))
     }
 
     // CF-X3, CF-U6, CF-P12
@@ -155,11 +157,5 @@ struct DistributedNotificationCenterTests {
         notifications = nil
         iterator = nil
         #expect(underlying.statistics.observers == 0)
-    }
-
-    @Test("names convert in both directions")
-    func names() {
-        #expect(NotificationName(Notification.Name("n")) == "n")
-        #expect(Notification.Name(NotificationName("n")) == Notification.Name("n"))
     }
 }

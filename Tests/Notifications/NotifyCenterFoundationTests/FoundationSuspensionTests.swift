@@ -42,19 +42,14 @@ struct FoundationSuspensionTests {
         try await eventually("all has arrived") { underlying.statistics.received == received }
     }
 
-    // CF-S1, CF-S9, CF-X5
-    @Test("suspended is initially false and mirrors the underlying center")
-    func property() {
+    // CF-S3, CF-S4, CF-S5, CF-S8, CF-S11, CF-X2, CF-S1, CF-S9, CF-X5
+    @Test("drop loses, coalesce keeps the last, hold keeps all; the default coalesces")
+    func behaviors() async throws {
         #expect(!center.suspended)
         for isSuspended in [true, true, false, false] {
             center.suspended = isSuspended
             #expect([center.suspended, underlying.isSuspended] == [isSuspended, isSuspended])
         }
-    }
-
-    // CF-S3, CF-S4, CF-S5, CF-S8, CF-S11, CF-X2
-    @Test("drop loses, coalesce keeps the last, hold keeps all; the default coalesces")
-    func behaviors() async throws {
         for behavior in [Behavior.drop, .coalesce, .hold, nil] { observe(behavior, "n") }
         center.suspended = true
         for object in ["A", "A", "B"] { center.post(name: .init("n"), object: object) }

@@ -49,8 +49,13 @@ struct PropertyListTests {
         }
     }
 
-    // CF-U1
-    @Test("collections that CoreFoundation made are read too")
+    private final class OwnArray: NSArray {
+        override var count: Int { 2 }
+        override func object(at index: Int) -> Any { "element \(index)" }
+    }
+
+    // CF-U1, CF-U2, CF-U7
+    @Test("CoreFoundation's collections are read, and its invalid scalars refused")
     func coreFoundationCollections() throws {
         let array = try #require(CFArrayCreateMutable(nil, 0, nil))
         let text = NSString("in CoreFoundation's array")
@@ -65,32 +70,35 @@ struct PropertyListTests {
                 _ = try PropertyListValue(foundationValue: unsafeBitCast(array, to: NSArray.self))
             }
         }
-    }
-
-    private final class OwnArray: NSArray {
-        override var count: Int { 2 }
-        override func object(at index: Int) -> Any { "element \(index)" }
-    }
-
-    @Test("a subclass of NSArray is asked for its elements")
-    func ownSubclass() throws {
         #expect(try PropertyListValue(foundationValue: OwnArray()) == ["element 0", "element 1"])
-    }
-
-    @Test("NaN is a valid double")
-    func notANumber() throws {
-        for value in [Double.nan as Any, NSNumber(value: Double.nan)] {
-            #expect(try PropertyListValue(foundationValue: value).doubleValue?.isNaN == true)
+        var lone: UniChar = 0xD800
+        var (wide, largest): ((high: Int64, low: UInt64), (high: Int64, low: UInt64)) = ((1, 0), (0, .max))
+        // The number of the 128-bit type.
+        let type = try #require(CFNumberType(rawValue: 17))
+        func foundation(_ object: AnyObject) -> AnyObject { object }
+        for (value, found) in [
+            (foundation(CFNumberCreate(nil, type, &wide)), "an integer beyond"),
+            (foundation(CFStringCreateWithCharacters(nil, &lone, 1)), "an unpaired surrogate"),
+        ] {
+            let error = try #require(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
+            #expect(error.found.contains(found))
         }
+        let number = foundation(CFNumberCreate(nil, type, &largest))
+        #expect(try PropertyListValue(foundationValue: number) == .unsigned(.max))
     }
 
     // CF-U8: Foundation ends a process that prints such a date.
-    @Test("a date that is NaN or infinite is refused", arguments: [Double.nan, .infinity, -.infinity])
-    func noDate(seconds: Double) throws {
-        let date = Date(timeIntervalSinceReferenceDate: seconds)
-        for value in [date as Any, NSDate(timeIntervalSinceReferenceDate: seconds), [date], ["key": date]] {
-            let error = #expect(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
-            #expect(error?.found == "a date that is NaN or infinite")
+    @Test("NaN is a valid double, and a date that is NaN or infinite is refused")
+    func noDate() throws {
+        for value in [Double.nan as Any, NSNumber(value: Double.nan)] {
+            #expect(try PropertyListValue(foundationValue: value).doubleValue?.isNaN == true)
+        }
+        for seconds in [Double.nan, .infinity, -.infinity] {
+            let date = Date(timeIntervalSinceReferenceDate: seconds)
+            for value in [date as Any, NSDate(timeIntervalSinceReferenceDate: seconds), [date], ["key": date]] {
+                let error = #expect(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
+                #expect(error?.found == "a date that is NaN or infinite", "\(seconds)")
+            }
         }
     }
 
@@ -116,25 +124,6 @@ struct PropertyListTests {
         #expect(CFGetTypeID(try #require(object["number"] as? NSNumber)) != CFBooleanGetTypeID())
         #expect(try UserInfo(propertyList: value) == userInfo)
         #expect(try PropertyListValue(foundationValue: object) == .dictionary(userInfo))
-    }
-
-    // CF-U2, CF-U7
-    @Test("CoreFoundation numbers beyond 64 bits and text that is not Unicode are refused")
-    func coreFoundationScalars() throws {
-        var lone: UniChar = 0xD800
-        var (wide, largest): ((high: Int64, low: UInt64), (high: Int64, low: UInt64)) = ((1, 0), (0, .max))
-        // The number of the 128-bit type.
-        let type = try #require(CFNumberType(rawValue: 17))
-        func foundation(_ object: AnyObject) -> AnyObject { object }
-        for (value, found) in [
-            (foundation(CFNumberCreate(nil, type, &wide)), "an integer beyond"),
-            (foundation(CFStringCreateWithCharacters(nil, &lone, 1)), "an unpaired surrogate"),
-        ] {
-            let error = try #require(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
-            #expect(error.found.contains(found))
-        }
-        let number = foundation(CFNumberCreate(nil, type, &largest))
-        #expect(try PropertyListValue(foundationValue: number) == .unsigned(.max))
     }
 
     // CF-U2

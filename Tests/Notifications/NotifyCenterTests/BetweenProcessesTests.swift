@@ -12,11 +12,8 @@ struct BetweenProcessesTests {
     func posterExits() async throws {
         let observation = try await DarwinNotifyCenter(bus: bus.bus).observe("bye", delivery: .immediate) { _ in }
         for _ in 0..<50 {
-            let poster = try ChildProcess(
-                ChildProcess.built("notifyutil"),
-                ["-p", "bye"],
-                environment: bus.environment
-            )
+            let notifyutil = ChildProcess.built("notifyutil")
+            let poster = try ChildProcess(notifyutil, ["-p", "bye"], environment: bus.environment)
             #expect(await poster.exitStatus() == 0)
         }
         try await eventually("all arrive") { observation.counts.delivered == 50 }

@@ -2,19 +2,17 @@ import Glibc
 @_spi(Extensions) import NotifyCenterTestKit
 import Testing
 
-@Suite struct ChildProcessTests {
-    @Test func aProcessThatDoesNotEndInTimeIsKilled() async throws {
+@Suite("Processes of tests")
+struct ChildProcessTests {
+    @Test("a new script runs, and a process that does not end in time is killed")
+    func scripts() async throws {
         let process = try ChildProcess("sleep", ["1000"])
         #expect(await process.exitStatus(within: .milliseconds(10)) == 128 + 9)
         #expect(!process.isRunning)
-    }
-
-    @Test func aScriptThatWasJustWrittenRuns() async throws {
         let directory = try TemporaryDirectory("a script's folder")
-        let script = try directory.writeScript("it's one", #"echo "$1"; exit 3"#)
-        let process = try ChildProcess(script, ["a 'word'"])
-        #expect(try await process.line { !$0.isEmpty } == "a 'word'")
-        #expect(await process.exitStatus() == 3)
+        let script = try ChildProcess(directory.writeScript("it's one", #"echo "$1"; exit 3"#), ["a 'word'"])
+        #expect(try await script.line { !$0.isEmpty } == "a 'word'")
+        #expect(await script.exitStatus() == 3)
     }
 
     @Test("its output is complete at its end, and a surviving child does not delay that")

@@ -29,7 +29,8 @@ struct DeliveryQueueTests {
         }
     }
 
-    @Test("any mix of offers and takes keeps the order")
+    // CF-R7
+    @Test("elements keep their order, wait for the limit, and end with the registration")
     func order() {
         var generator = SplitMix(state: 3)
         var queue = DeliveryQueue<Int>(.unbounded)
@@ -39,21 +40,24 @@ struct DeliveryQueueTests {
             while Bool.random(using: &generator), let element = queue.next(below: .max) { taken.append(element) }
         }
         #expect(taken + drain(&queue) == Array(0..<5000))
+        var limited = DeliveryQueue<Int>(.unbounded)
+        for number in 0..<4 { limited.offer(number, number: UInt64(number), bytes: 1) }
+        let (first, second, third) = (limited.next(below: 2), limited.next(below: 2), limited.next(below: 2))
+        #expect(first == 0 && second == 1 && third == nil)
+        let passesOthers = limited.passThrough(4, below: .max)
+        #expect(!passesOthers && drain(&limited) == [2, 3])
+        let passes = [limited.passThrough(4, below: 4), limited.passThrough(4, below: 5)]
+        #expect(passes == [false, true])
+        var ended = DeliveryQueue<Int>(.unbounded)
+        ended.offer(1, number: 0, bytes: 1)
+        ended.cancel()
+        let afterEnd = ended.next(below: .max)
+        let passesAfterEnd = ended.passThrough(1, below: .max)
+        ended.offer(2, number: 1, bytes: 1)
+        #expect(afterEnd == nil && !passesAfterEnd && ended.count == 0)
     }
 
-    // CF-R7
-    @Test("nothing is delivered once the registration has ended")
-    func cancellation() {
-        var queue = DeliveryQueue<Int>(.unbounded)
-        queue.offer(1, number: 0, bytes: 1)
-        queue.cancel()
-        let afterEnd = queue.next(below: .max)
-        let passes = queue.passThrough(1, below: .max)
-        queue.offer(2, number: 1, bytes: 1)
-        #expect(afterEnd == nil && !passes && queue.count == 0)
-    }
-
-    @Test("one drain runs at a time, and a later element starts another")
+    @Test("one drain runs at a time, and there are never more jobs than elements")
     func drains() {
         var queue = DeliveryQueue<Int>(.unbounded)
         func ask() -> Bool { queue.ask(limit: 1) }
@@ -66,30 +70,26 @@ struct DeliveryQueueTests {
         queue.endJob()
         queue.offer(3, number: 2, bytes: 1)
         #expect(ask())
-    }
-
-    @Test("there are never more jobs than waiting elements")
-    func jobs() {
-        var queue = DeliveryQueue<Int>(.bufferingNewest(3))
-        func ask() -> Bool { queue.ask(limit: .max) }
+        var bounded = DeliveryQueue<Int>(.bufferingNewest(3))
+        func askMore() -> Bool { bounded.ask(limit: .max) }
         var asked = 0
         for number in 0..<10 {
-            queue.offer(number, number: UInt64(number), bytes: 1)
-            if ask() { asked += 1 }
+            bounded.offer(number, number: UInt64(number), bytes: 1)
+            if askMore() { asked += 1 }
         }
         #expect(asked == 3)
-        #expect(queue.countWithoutJob == 0)
+        #expect(bounded.countWithoutJob == 0)
         // A job that finds the gate closed ends, and its element needs another job.
-        queue.endJob()
-        let next = queue.next(below: 0)
+        bounded.endJob()
+        let next = bounded.next(below: 0)
         #expect(next == nil)
-        #expect(queue.countWithoutJob == 1)
-        #expect(ask())
-        #expect(!ask())
+        #expect(bounded.countWithoutJob == 1)
+        #expect(askMore())
+        #expect(!askMore())
     }
 
     // architecture D4
-    @Test("waiting bytes are limited too, and each loss is counted")
+    @Test("waiting bytes are limited too, a replacement counts with its own size")
     func bytes() {
         let mebibyte = 1 << 20
         for isSuspended in [false, true] {
@@ -116,11 +116,6 @@ struct DeliveryQueueTests {
             newest.offer(22, number: 22, bytes: 1)
             #expect(drain(&newest) == [22])
         }
-    }
-
-    @Test("a notification that replaces a smaller one counts with its own size")
-    func bytesOfCoalesced() {
-        let mebibyte = 1 << 20
         let (one, other) = (source("one"), source("other"))
         var (newest, oldest) = (DeliveryQueue<Int>(.standard), DeliveryQueue<Int>(.bufferingOldest(4096)))
         func fill(_ queue: inout DeliveryQueue<Int>) -> [Int] {
@@ -155,17 +150,5 @@ struct DeliveryQueueTests {
         #expect([drain(&newest), drain(&oldest)] == [[3, 4], [2, 4]])
         newest.suppress()
         #expect(newest.counts.suppressed == 1)
-    }
-
-    @Test("only elements below the limit are taken, and waiting ones come first")
-    func limit() {
-        var queue = DeliveryQueue<Int>(.unbounded)
-        for number in 0..<4 { queue.offer(number, number: UInt64(number), bytes: 1) }
-        let (first, second, third) = (queue.next(below: 2), queue.next(below: 2), queue.next(below: 2))
-        #expect(first == 0 && second == 1 && third == nil)
-        let passesOthers = queue.passThrough(4, below: .max)
-        #expect(!passesOthers && drain(&queue) == [2, 3])
-        let passes = [queue.passThrough(4, below: 4), queue.passThrough(4, below: 5)]
-        #expect(passes == [false, true])
     }
 }

@@ -20,10 +20,8 @@ private enum LargeSignal: String, CaseIterable {
             let entries = (0..<75_000).map { DBusValue.DictionaryEntry(.string("\($0)"), .variant(.int64(1))) }
             return [.string("n"), .string(""), .uint32(0), .dictionary(entries, key: "s", value: "v")]
         case .data:
-            return [
-                .string("n"), .string(""), .uint32(0),
-                .fields(["k": .bytes(Array(repeating: 1, count: 4 << 20))]),
-            ]
+            let bytes = [UInt8](repeating: 1, count: 4 << 20)
+            return [.string("n"), .string(""), .uint32(0), .fields(["k": .bytes(bytes)])]
         case .object: return [.string("n"), .string(String(repeating: "x", count: 4 << 20))]
         case .name: return [.string(String(repeating: "x", count: 4 << 20))]
         case .bodyBehindADarwinName:

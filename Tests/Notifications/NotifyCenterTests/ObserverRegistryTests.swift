@@ -6,7 +6,7 @@ import Testing
 struct ObserverRegistryTests {
     private typealias Registry = ObserverRegistry<String, Int>
 
-    // CF-M2
+    // CF-M2, CF-M7
     @Test("names and objects match as the table says")
     func table() {
         var registry = Registry()
@@ -54,23 +54,19 @@ struct ObserverRegistryTests {
     }
 
     // CF-R5
-    @Test("removing twice, or removing an unknown registration, has no effect")
+    @Test("a removal happens once, and emptying a long list is not quadratic")
     func removal() {
         var registry = Registry()
         let key = registry.add(1, name: "n", object: nil)
         let removed = [registry.remove(key), registry.remove(key)]
         #expect(removed == [1, nil])
         #expect(registry.count == 0)
-    }
-
-    @Test("emptying a list of 100 000 from either end is not quadratic")
-    func manyRemovals() {
-        var registry = Registry()
-        let keys = (0..<100_000).map { registry.add($0, name: "n", object: nil) }
-        for key in keys.prefix(50_000) { registry.remove(key) }
-        for key in keys.suffix(50_000).reversed() { registry.remove(key) }
-        #expect(registry.count == 0)
-        #expect(registry.receivers(name: "n", object: nil).isEmpty)
+        var long = Registry()
+        let keys = (0..<100_000).map { long.add($0, name: "n", object: nil) }
+        for key in keys.prefix(50_000) { long.remove(key) }
+        for key in keys.suffix(50_000).reversed() { long.remove(key) }
+        #expect(long.count == 0)
+        #expect(long.receivers(name: "n", object: nil).isEmpty)
     }
 }
 

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("The cache of recently posted messages")
 struct RecentlyPostedTests {
-    @Test("the least recently used name is evicted first, and the size is limited")
+    @Test("the least recently used name is evicted, and long names are not cached")
     func order() {
         var recent = RecentlyPosted<Int>()
         let capacity = RecentlyPosted<Int>.capacity
@@ -17,15 +17,11 @@ struct RecentlyPostedTests {
         #expect(kept == 0 && gone == nil && new == capacity)
         recent.keep(7, of: "0")
         #expect(recent.count == capacity)
-    }
-
-    @Test("names are compared by bytes, and long ones are not cached")
-    func names() {
-        var recent = RecentlyPosted<Int>()
-        recent.keep(1, of: "\u{E9}")
-        let other = recent.message(of: "e\u{301}")
+        var named = RecentlyPosted<Int>()
+        named.keep(1, of: "\u{E9}")
+        let other = named.message(of: "e\u{301}")
         #expect(other == nil)
-        recent.keep(2, of: NotificationName(String(repeating: "x", count: RecentlyPosted<Int>.longestName + 1)))
-        #expect(recent.count == 1)
+        named.keep(2, of: NotificationName(String(repeating: "x", count: RecentlyPosted<Int>.longestName + 1)))
+        #expect(named.count == 1)
     }
 }

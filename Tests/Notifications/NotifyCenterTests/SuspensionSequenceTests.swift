@@ -6,66 +6,69 @@ import Testing
 /// Takes long, so only `make test-long` runs it.
 @Suite("The rules of suspension hold for any sequence of steps")
 struct SuspensionSequenceTests {
-    // CF-S1…S13, CF-S15, CF-S16, CF-D3, CF-M2
-    @Test("every sequence of six steps follows the rules, with all four behaviours", arguments: Step.allCases)
-    func everySequence(first: Step) async {
-        await expectRules(first, of: Step.allCases, length: 6) {
-            (ModelledCenter(), NaiveCenter(), SuspensionBehavior.allCases.map { ($0, nil) })
-        }
-    }
-
-    // The same from a center without observers, with steps that add observers.
-    @Test("every sequence of five steps follows the rules, from an empty center", arguments: Step.allWithAdding)
-    func everySequenceWithAdding(first: Step) async {
-        await expectRules(first, of: Step.allWithAdding, length: 5) { (ModelledCenter(), NaiveCenter(), []) }
-    }
-
-    // The same with handlers on a queue, which may run late.
-    @Test("every sequence of five steps follows the rules, with handlers on a queue", arguments: Step.allWithJobs)
-    func everySequenceOnAQueue(first: Step) async {
-        await expectRules(first, of: Step.allWithJobs, length: 5, then: [.runJobs, .resume, .runJobs]) {
-            (
-                ModelledCenter(jobs: PendingJobs()), NaiveCenter(hasQueue: true),
-                [(.coalesce, nil), (.hold, nil), (.deliverImmediately, "m")]
-            )
-        }
-    }
-
-    // CF-S8, CF-S9, CF-S14: the reading thread may flush late, after further steps.
-    @Test("every sequence of six steps follows the rules, whenever a flush happens", arguments: Step.allWithFlush)
-    func everySequenceWithALateFlush(first: Step) async {
-        await expectRules(first, of: Step.allWithFlush, length: 6, then: [.resume, .flush]) {
-            (ModelledCenter(flushesLate: true), NaiveCenter(flushesLate: true), [])
-        }
-    }
-
     /// The center, its model, and the observers that both have at first.
-    private typealias Centers = (ModelledCenter, NaiveCenter, [(SuspensionBehavior, NotificationName?)])
+    fileprivate typealias Centers = (ModelledCenter, NaiveCenter, [(SuspensionBehavior, NotificationName?)])
 
-    /// Expects that center and model deliver the same after each step of each sequence that begins with `first`.
-    private func expectRules(
-        _ first: Step,
-        of steps: [Step],
-        length longest: Int,
-        then last: [Step] = [],
-        _ make: @escaping @Sendable () -> Centers
-    ) async {
+    enum Kind: CaseIterable {
+        case allBehaviours, emptyAtFirst, handlersOnAQueue, lateFlushes
+
+        /// The reading thread may flush late, and a queue may run handlers late, after further steps.
+        var steps: [Step] {
+            switch self {
+            case .allBehaviours: Step.allCases
+            case .emptyAtFirst: Step.allWithAdding
+            case .handlersOnAQueue: Step.allWithJobs
+            case .lateFlushes: Step.allWithFlush
+            }
+        }
+
+        /// The steps after each sequence.
+        var last: [Step] {
+            switch self {
+            case .allBehaviours, .emptyAtFirst: []
+            case .handlersOnAQueue: [.runJobs, .resume, .runJobs]
+            case .lateFlushes: [.resume, .flush]
+            }
+        }
+
+        var length: Int { [.allBehaviours, .lateFlushes].contains(self) ? 6 : 5 }
+
+        fileprivate func make() -> Centers {
+            switch self {
+            case .allBehaviours:
+                (ModelledCenter(), NaiveCenter(), SuspensionBehavior.allCases.map { ($0, nil) })
+            case .emptyAtFirst: (ModelledCenter(), NaiveCenter(), [])
+            case .handlersOnAQueue:
+                (
+                    ModelledCenter(jobs: PendingJobs()), NaiveCenter(hasQueue: true),
+                    [(.coalesce, nil), (.hold, nil), (.deliverImmediately, "m")]
+                )
+            case .lateFlushes: (ModelledCenter(flushesLate: true), NaiveCenter(flushesLate: true), [])
+            }
+        }
+    }
+
+    private static let cases = Kind.allCases.flatMap { kind in kind.steps.map { (kind, $0) } }
+
+    // CF-S1…S16, CF-D3, CF-M2
+    @Test("every sequence of five or six steps follows the rules", arguments: cases)
+    func everySequence(_ kind: Kind, first: Step) async {
         let sequences = await onThread {
             var sequences = 0
-            for length in 1...longest {
-                Step.forEachSequence(beginning: first, length: length, of: steps) { sequence in
-                    let (center, model, observers) = make()
+            for length in 1...kind.length {
+                Step.forEachSequence(beginning: first, length: length, of: kind.steps) { sequence in
+                    let (center, model, observers) = kind.make()
                     for (behavior, name) in observers {
                         center.add(behavior, name: name, object: nil)
                         model.add(behavior, name: name, object: nil)
                     }
-                    expectSame(center, model, sequence + last)
+                    expectSame(center, model, sequence + kind.last)
                     sequences += 1
                 }
             }
             return sequences
         }
-        #expect(sequences == (0..<longest).reduce(0) { sum, _ in sum * steps.count + 1 })
+        #expect(sequences == (0..<kind.length).reduce(0) { sum, _ in sum * kind.steps.count + 1 })
     }
 
     private func expectSame(_ center: ModelledCenter, _ model: NaiveCenter, _ steps: [Step]) {

@@ -68,20 +68,22 @@ struct WireNotificationTests {
     private func kind(_ value: PropertyListValue) -> String { String(String(describing: value).prefix { $0 != "(" }) }
 
     // CF-U6, CF-P2
-    @Test("a missing, an empty and a full object or userInfo differ")
-    func absence() throws {
+    @Test("a missing, an empty and a full object or userInfo differ, and U+0000 survives")
+    func texts() throws {
+        for text in ["a\0b", "\\0", "\\\0\\\\0", "\0"] {
+            for (name, object) in [(text, text), ("plain", text), (text, nil)] as [(String, String?)] {
+                let notification = try roundTrip(name, object: object)
+                #expect(notification.name == NotificationName(name) && notification.object?.text == object, "\(text)")
+            }
+        }
         for object in [nil, "", "o"] { #expect(try roundTrip(object: object).object?.text == object) }
         for userInfo in [nil, [:]] as [UserInfo?] { #expect(try roundTrip(userInfo: userInfo).userInfo == userInfo) }
     }
 
-    @Test("U+0000 and backslashes in name and object survive", arguments: ["a\0b", "\\0", "\\\0\\\\0", "\0"])
-    func nul(text: String) throws {
-        let cases: [(String, String?)] = [(text, text), ("plain", text), (text, nil)]
-        for (name, object) in cases {
-            let notification = try roundTrip(name, object: object)
-            #expect(notification.name == NotificationName(name))
-            #expect(notification.object?.text == object)
-        }
+    /// Returns a userInfo with which a notification of the name `n` has this size, as ``NotificationSize`` counts.
+    private func userInfo(ofNotificationWith bytes: Int) -> UserInfo {
+        // The subtracted parts are the notification with its name, the dictionary, the key and the data.
+        ["k": .data(Array(repeating: 0, count: bytes - (64 + 1) - 64 - (64 + 1) - 64))]
     }
 
     // CF-U9
@@ -96,12 +98,17 @@ struct WireNotificationTests {
             (0..<19).reduce(["empty": empty]) { inner, _ in ["level": .dictionary(inner)] }
         }
         for deep in full + [20, 25, 100, 5000].map(nested) { expectRefusal(.invalidArgument, userInfo: deep) }
-        let large = String(repeating: "x", count: 17 << 20)
+        // Poster and receiver have the same limit, to the byte.
+        let largest = userInfo(ofNotificationWith: NotificationSize.maximum)
+        let received = try roundTrip(userInfo: largest)
+        #expect(received.userInfo == largest && received.bytes == NotificationSize.maximum)
+        expectRefusal(.tooLarge, userInfo: userInfo(ofNotificationWith: NotificationSize.maximum + 1))
+        let text = String(repeating: "x", count: NotificationSize.maximum - 64 - 1)
+        #expect(try roundTrip(object: text).object?.text == text)
+        let large = text + "x"
         expectRefusal(.tooLarge, large)
         expectRefusal(.tooLarge, object: large)
-        for userInfo in [["k": .string(large)], ["k": .data(Array(large.utf8))], [large: 1]] as [UserInfo] {
-            expectRefusal(.tooLarge, userInfo: userInfo)
-        }
+        for large in [["k": .string(large)], [large: 1]] as [UserInfo] { expectRefusal(.tooLarge, userInfo: large) }
     }
 
     // CF-U8: Foundation ends a process that prints such a date.
@@ -121,25 +128,6 @@ struct WireNotificationTests {
             let arguments: [DBusValue] = [.string("n"), .string(""), .uint32(0), .fields(["key": value])]
             #expect(throws: FormError.noDate) { try received(arguments) }
         }
-    }
-
-    /// Returns a userInfo with which a notification of the name `n` has this size, as ``NotificationSize`` counts.
-    private func userInfo(ofNotificationWith bytes: Int) -> UserInfo {
-        // The subtracted parts are the notification with its name, the dictionary, the key and the data.
-        ["k": .data(Array(repeating: 0, count: bytes - (64 + 1) - 64 - (64 + 1) - 64))]
-    }
-
-    // CF-U9
-    @Test("poster and receiver have the same limit, to the byte")
-    func limit() throws {
-        let largest = userInfo(ofNotificationWith: NotificationSize.maximum)
-        let received = try roundTrip(userInfo: largest)
-        #expect(received.userInfo == largest)
-        #expect(received.bytes == NotificationSize.maximum)
-        expectRefusal(.tooLarge, userInfo: userInfo(ofNotificationWith: NotificationSize.maximum + 1))
-        let text = String(repeating: "x", count: NotificationSize.maximum - 64 - 1)
-        #expect(try roundTrip(object: text).object?.text == text)
-        expectRefusal(.tooLarge, object: text + "x")
     }
 
     // CF-U8, CF-U9

@@ -11,10 +11,29 @@ import Testing
         .init(prefix: "org.example.", user: 501, group: 20, access: 0x013),
     ])
 
-    @Test func rootMayDoEverything() {
+    @Test("the longest prefix decides by a bit for user, group and others, except for root")
+    func reservations() {
         for name in ["com.apple.system.x", "user.uid.501", "user.uid.foo", "org.example.a"] {
             rules.expect([(true, .read, name, Identity(user: 0)), (true, .write, name, Identity(user: 0))])
         }
+        let (other, both) = (Identity(user: 501), Identity(user: 501, groups: [20, 266]))
+        let (member, stranger) = (Identity(user: 1, groups: [20]), Identity(user: 2))
+        rules.expect([
+            (false, .write, "com.apple.system.x", both), (true, .write, "com.apple.system.clock_set", both),
+            (true, .write, "com.apple.system.clock_setter", both), (true, .write, "com.apple.system", other),
+            (false, .write, "com.apple.system.clock_set", other), (true, .read, "com.apple.system.clock_set", other),
+            (true, .write, "org.example.a", other), (true, .read, "org.example.a", member),
+            (false, .write, "org.example.a", member), (false, .read, "org.example.a", stranger),
+        ])
+        // A right as owner, as member of the group or as another user is enough, unlike with files.
+        let forOthers = AccessRules(reservations: [.init(prefix: "a.", user: 501, group: 20, access: 0x300)])
+        forOthers.expect([(true, .write, "a.b", Identity(user: 501, groups: [20]))])
+        // Of two reservations of one prefix both must allow.
+        let twice = AccessRules(reservations: [
+            .init(prefix: "a.", user: 501, group: 0, access: 0x003),
+            .init(prefix: "a.", user: 501, group: 0, access: 0x001),
+        ])
+        twice.expect([(true, .read, "a.b", other), (false, .write, "a.b", other)])
     }
 
     // Rules, a.4
@@ -27,37 +46,6 @@ import Testing
             (false, .read, "user.uid.5010", user), (false, .read, "user.uid.foo", user),
             (true, .write, "self.x", user), (false, .read, "com.example", user),
         ])
-    }
-
-    @Test func theLongestPrefixDecides() {
-        let (member, other) = (Identity(user: 501, groups: [20, 266]), Identity(user: 501))
-        rules.expect([
-            (false, .write, "com.apple.system.x", member), (true, .write, "com.apple.system.clock_set", member),
-            (true, .write, "com.apple.system.clock_setter", member), (true, .write, "com.apple.system", other),
-            (false, .write, "com.apple.system.clock_set", other), (true, .read, "com.apple.system.clock_set", other),
-        ])
-    }
-
-    @Test func userGroupAndOthersHaveABitEach() {
-        let (owner, member, other) = (Identity(user: 501), Identity(user: 1, groups: [20]), Identity(user: 2))
-        rules.expect([
-            (true, .write, "org.example.a", owner), (true, .read, "org.example.a", member),
-            (false, .write, "org.example.a", member), (false, .read, "org.example.a", other),
-        ])
-    }
-
-    /// A right as owner, as member of the group or as another user is enough, unlike with files.
-    @Test func theOwnerMayDoWhatOthersMay() {
-        let rules = AccessRules(reservations: [.init(prefix: "a.", user: 501, group: 20, access: 0x300)])
-        #expect(rules.allows(.write, "a.b", by: Identity(user: 501, groups: [20])))
-    }
-
-    @Test func ofTwoReservationsOfOnePrefixBothMustAllow() {
-        let rules = AccessRules(reservations: [
-            .init(prefix: "a.", user: 501, group: 0, access: 0x003),
-            .init(prefix: "a.", user: 501, group: 0, access: 0x001),
-        ])
-        rules.expect([(true, .read, "a.b", Identity(user: 501)), (false, .write, "a.b", Identity(user: 501))])
     }
 
     @Test func prefixesAreComparedByBytes() {

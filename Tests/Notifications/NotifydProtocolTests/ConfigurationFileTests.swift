@@ -21,19 +21,28 @@ import Testing
         }
     }
 
-    @Test func aFileOfThisUserIsRead() throws {
-        try write("set a 1\n")
-        defer { unlink(path) }
-        #expect(try ConfigurationFile.read(path) == Array("set a 1\n".utf8))
-    }
-
     // Rules, a.5
-    @Test func aFileThatOthersMayWriteIsNotUsed() throws {
+    @Test("only a regular file that no other user may write is read")
+    func refusals() throws {
         defer { unlink(path) }
+        #expect(refusal() == .missing)
+        mkfifo(path, 0o600)
+        #expect(refusal() == .noFile)
+        unlink(path)
+        mkdir(path, 0o700)
+        #expect(refusal() == .noFile)
+        rmdir(path)
+        try write(String(repeating: "#", count: 1 << 20 + 1))
+        #expect(refusal() == .tooLarge)
         for mode in [0o664, 0o646] as [mode_t] {
             try write("set a 1\n", mode: mode)
-            #expect(refusal() == .writableByOthers)
+            #expect(refusal() == .writableByOthers, "\(mode)")
         }
+        try write("set a 1\n")
+        #expect(try ConfigurationFile.read(path) == Array("set a 1\n".utf8))
+        let failure = ConfigurationFileError(path: "/x", reason: .writableByOthers)
+        let text = "could not use the configuration /x: other users may write it; forbid that (chmod go-w)"
+        #expect(failure.description == text)
     }
 
     @Test(.enabled(if: geteuid() == 0, "files of others can be made by root only"))
@@ -44,44 +53,20 @@ import Testing
         #expect(refusal() == .foreignOwner(65_534))
     }
 
-    @Test func onlyARegularFileIsUsed() throws {
-        #expect(refusal() == .missing)
-        mkfifo(path, 0o600)
-        #expect(refusal() == .noFile)
-        unlink(path)
-        mkdir(path, 0o700)
-        #expect(refusal() == .noFile)
-        rmdir(path)
-        try write(String(repeating: "#", count: 1 << 20 + 1))
-        #expect(refusal() == .tooLarge)
-        unlink(path)
-    }
-
     // Rules, a.5: the file may reserve any name.
-    @Test func onlyAMissingFileMeansThatNothingIsReserved() throws {
-        let rules = MachineRules(path: path)
+    @Test("only a missing file reserves nothing, and rules that were read stay")
+    func rules() throws {
         mkdir(path, 0o700)
-        #expect(throws: ConfigurationFileError(path: path, reason: .noFile)) { try rules.read() }
+        let missing = MachineRules(path: path)
+        #expect(throws: ConfigurationFileError(path: path, reason: .noFile)) { try missing.read() }
         rmdir(path)
-        // The failure is not cached.
-        #expect(try rules.read() == AccessRules())
-    }
-
-    @Test func rulesThatWereReadStay() throws {
+        #expect(try missing.read() == AccessRules(), "the failure is not cached")
         let rules = MachineRules(path: path)
-        try write("reserve a.\n")
         defer { unlink(path) }
         let reserved = AccessRules(reservations: [.init(prefix: "a.", user: 0, group: 0, access: 0x333)])
-        #expect(try rules.read() == reserved)
-        try write("reserve b.\n")
-        #expect(try rules.read() == reserved)
-    }
-
-    @Test func aFailureSaysWhatToDo() {
-        let failure = ConfigurationFileError(path: "/x", reason: .writableByOthers)
-        #expect(
-            failure.description
-                == "could not use the configuration /x: other users may write it; forbid that (chmod go-w)"
-        )
+        for prefix in ["a.", "b."] {
+            try write("reserve \(prefix)\n")
+            #expect(try rules.read() == reserved, "\(prefix)")
+        }
     }
 }

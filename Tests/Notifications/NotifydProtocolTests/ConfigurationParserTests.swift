@@ -41,77 +41,60 @@ import Testing
         )
     }
 
-    @Test(arguments: [
-        ("reserve a.", 0, 0, 0x333),
-        ("reserve a. 501", 501, 0, 0x333),
-        ("reserve a. 501 20", 501, 20, 0x333),
-        ("  reserve a. 501 20 ------ \r", 501, 20, 0),
-        ("reserve a. 4294967295 20 -w-w-w", 4_294_967_295, 20, 0x222),
-    ])
-    func aReservationHasDefaults(_ line: String, _ user: UInt32, _ group: UInt32, _ access: UInt16) {
-        let (configuration, errors) = parse(line)
-        #expect(errors.isEmpty)
-        #expect(configuration.rules.reservations == [.init(prefix: "a.", user: user, group: group, access: access)])
+    @Test("a reservation has defaults, a state has 64 bits, the later of two lines holds")
+    func values() {
+        let reservations: [(String, UInt32, UInt32, UInt16)] = [
+            ("reserve a.", 0, 0, 0x333), ("reserve a. 501", 501, 0, 0x333), ("reserve a. 501 20", 501, 20, 0x333),
+            ("  reserve a. 501 20 ------ \r", 501, 20, 0), ("reserve a. 1\nreserve a. 2", 2, 0, 0x333),
+            ("reserve a. 4294967295 20 -w-w-w", 4_294_967_295, 20, 0x222),
+        ]
+        for (text, user, group, access) in reservations {
+            let (configuration, errors) = parse(text)
+            #expect(errors.isEmpty, "\(text)")
+            let expected = AccessRules.Reservation(prefix: "a.", user: user, group: group, access: access)
+            #expect(configuration.rules.reservations == [expected], "\(text)")
+        }
+        let states: [(String, UInt64)] = [
+            ("set a 18446744073709551615", .max), ("set a -1", .max), ("set a -9223372036854775808", 1 << 63),
+            ("set a 1\nset a 2", 2), ("set a\nquit\nset b\nnonsense", 0),
+        ]
+        for (text, state) in states {
+            let (configuration, errors) = parse(text)
+            #expect(errors.isEmpty, "\(text)")
+            #expect(configuration.permanentNames == [.init(name: "a", state: state)], "\(text)")
+        }
     }
 
-    @Test(arguments: [
-        ("set a 18446744073709551615", UInt64.max), ("set a -1", .max), ("set a -9223372036854775808", 1 << 63),
-    ])
-    func aStateIsANumberOf64Bits(_ line: String, _ value: UInt64) {
-        #expect(parse(line).configuration.permanentNames == [.init(name: "a", state: value)])
-    }
-
-    @Test func theLaterOfTwoLinesHolds() {
-        let (configuration, errors) = parse("reserve a. 1\nset b 1\nreserve a. 2\nset b 2")
-        #expect(errors.isEmpty)
-        #expect(configuration.rules.reservations == [.init(prefix: "a.", user: 2, group: 0, access: 0x333)])
-        #expect(configuration.permanentNames == [.init(name: "b", state: 2)])
-    }
-
-    @Test func quitEndsTheReading() {
-        let (configuration, errors) = parse("set a\nquit\nset b\nnonsense")
-        #expect(errors.isEmpty)
-        #expect(configuration.permanentNames == [.init(name: "a", state: 0)])
-    }
-
-    @Test(
-        arguments: [
-            ("hide a", .unknownKeyword("hide")),
-            ("reserve", .missing("prefix")),
-            ("reserve a. root", .badIdentifier("root")),
-            ("reserve a. 0 -1", .badIdentifier("-1")),
-            ("reserve a. 0 4294967296", .badIdentifier("4294967296")),
-            ("reserve a. 0 0 rw", .badAccess("rw")),
-            ("reserve a. 0 0 wrwrwr", .badAccess("wrwrwr")),
-            ("reserve a. 0 0 rwrwrw x", .superfluous("x")),
-            ("reserve user.uid.501 0", .fixedName("user.uid.501")),
-            ("monitor a", .missing("path")),
-            ("monitor a etc/hosts", .relativePath("etc/hosts")),
-            ("monitor self.a /etc/hosts", .fixedName("self.a")),
-            ("set", .missing("name")),
-            ("set a 1.5", .badValue("1.5")),
-            ("set a 18446744073709551616", .badValue("18446744073709551616")),
-            ("set self.a", .fixedName("self.a")),
+    @Test("a bad line is skipped and reported with its number and a remedy")
+    func badLines() throws {
+        let cases: [(String, ConfigurationLineError.Reason)] = [
+            ("hide a", .unknownKeyword("hide")), ("reserve", .missing("prefix")),
+            ("reserve a. root", .badIdentifier("root")), ("reserve a. 0 -1", .badIdentifier("-1")),
+            ("reserve a. 0 4294967296", .badIdentifier("4294967296")), ("reserve a. 0 0 rw", .badAccess("rw")),
+            ("reserve a. 0 0 wrwrwr", .badAccess("wrwrwr")), ("reserve a. 0 0 rwrwrw x", .superfluous("x")),
+            ("reserve user.uid.501 0", .fixedName("user.uid.501")), ("monitor a", .missing("path")),
+            ("monitor a etc/hosts", .relativePath("etc/hosts")), ("monitor self.a /etc/hosts", .fixedName("self.a")),
+            ("set", .missing("name")), ("set a 1.5", .badValue("1.5")),
+            ("set a 18446744073709551616", .badValue("18446744073709551616")), ("set self.a", .fixedName("self.a")),
             ("quit now", .superfluous("now")),
-        ] as [(String, ConfigurationLineError.Reason)]
-    )
-    func aBadLineIsPassedOverAndReported(_ line: String, _ reason: ConfigurationLineError.Reason) throws {
-        let (configuration, errors) = parse("set before 1\n\(line)\nset after 2\n")
-        #expect(errors == [ConfigurationLineError(line: 2, text: line, reason: reason)])
-        #expect(configuration.permanentNames == [.init(name: "before", state: 1), .init(name: "after", state: 2)])
-        let error = try #require(errors.first)
-        #expect(error.description.contains("line 2") && error.description.hasSuffix(error.remedy))
-        #expect(!error.description.contains("\n"))
+        ]
+        for (line, reason) in cases {
+            let (configuration, errors) = parse("set before 1\n\(line)\nset after 2\n")
+            #expect(errors == [ConfigurationLineError(line: 2, text: line, reason: reason)])
+            let names = configuration.permanentNames.map { "\($0.name) \($0.state)" }
+            #expect(names == ["before 1", "after 2"], "\(line)")
+            let description = try #require(errors.first).description
+            #expect(description.contains("line 2") && description.hasSuffix(errors[0].remedy), "\(description)")
+            #expect(!description.contains("\n"), "\(description)")
+        }
     }
 
-    @Test func aLineThatIsNotTextIsReported() {
+    @Test("a line that is not text, or has 1024 bytes, is reported")
+    func notText() {
         let bytes = Array("set a".utf8) + [0xFF, 0x0A] + Array("set b\0c\n".utf8) + Array("set d".utf8)
         let (configuration, errors) = ConfigurationParser.parse(bytes)
         #expect(errors.map(\.reason) == [.noText, .noText])
         #expect(configuration.permanentNames == [.init(name: "d", state: 0)])
-    }
-
-    @Test func aLineHasLessThan1024Bytes() {
         let longest = "set " + String(repeating: "a", count: 1019)
         #expect(parse(longest).errors.isEmpty)
         #expect(parse(longest + "a").errors.map(\.reason) == [.tooLong])

@@ -21,7 +21,8 @@ import Testing
     /// Returns the arguments as a receiver reads them.
     private func reader(_ message: borrowing DBusMessage) -> ArgumentReader { ArgumentReader(message.reader) }
 
-    @Test func aReportArrivesAsItWasSent() throws {
+    @Test("a report, a page and states to keep arrive as they were sent")
+    func roundTrip() throws {
         let message = try NotifydProtocol.call(.report, [.uint64(7)] + Self.report.values)
         var arguments = reader(message)
         #expect(arguments.unsigned() == 7)
@@ -32,16 +33,13 @@ import Testing
         page.processes = [ProcessListing(connection: ":1.5", process: 12, user: 1000, report: Self.report)]
         page.cursor = 9
         #expect(try ListPage(page.values) == page)
-    }
-
-    @Test func statesToKeepArriveAsTheyWereSent() throws {
-        let message = try NotifydProtocol.signal(.keep, [Self.report.names.keptStates], to: ":1.1")
-        let hasSignature = message.has(signature: "a(stt)")
+        let signal = try NotifydProtocol.signal(.keep, [Self.report.names.keptStates], to: ":1.1")
+        let hasSignature = signal.has(signature: "a(stt)")
         #expect(hasSignature)
-        var arguments = reader(message)
-        let kept = try [NameReport](keptStates: &arguments)
+        var states = reader(signal)
+        let kept = try [NameReport](keptStates: &states)
         #expect(kept == [NameReport(name: "com.example.menu", state: StateReport(value: .max, time: 7))])
-        withExtendedLifetime(message) {}
+        withExtendedLifetime(signal) {}
     }
 
     @Test(arguments: [

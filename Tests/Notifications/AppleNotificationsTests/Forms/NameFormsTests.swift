@@ -18,7 +18,7 @@ private enum Event: String, CaseIterable {
 @Suite("Forms of names")
 struct NameFormsTests {
     // CF-T6
-    @Test("texts, static members and cases of an enum become names")
+    @Test("texts, static members and cases of an enum become names and can be read")
     func texts() {
         let (suffix, text) = ("b", "com.example.names.c")
         let names: [CFNotificationName] = [
@@ -30,11 +30,6 @@ struct NameFormsTests {
         let expected = ["a", "b", "c", "c", "settingsChanged", "broadcastStarted", "started"]
         #expect(names.map { $0.rawValue as String } == expected.map { "com.example.names.\($0)" })
         #expect(Set(Event.allCases.map(\.name)).count == 2)
-    }
-
-    // CF-T6
-    @Test("a callback's optional name can be read in every usual way")
-    func reading() {
         let name: CFNotificationName? = .settingsChanged
         let optional = name?.rawValue as String?
         let forced = name!.rawValue as String
@@ -50,17 +45,13 @@ struct NameFormsTests {
     }
 
     // CF-M3
-    @Test("names are equal if their text is the same, scalar by scalar")
+    @Test("names are equal scalar by scalar, and keep the text of a mutable string")
     func equality() {
         let names = ["n", "N", "\u{e9}", "e\u{301}"].map { CFNotificationName($0 as CFString) }
         let again = CFNotificationName(rawValue: "n" as CFString)
         #expect(names.map { $0 == again } == [true, false, false, false])
         #expect(names[2] != names[3])
         #expect(Set(names + [again]).count == 4)
-    }
-
-    @Test("a name keeps the text that a mutable string had when the name was made")
-    func mutableString() {
         let text = NSMutableString(string: "before")
         let name = CFNotificationName(text)
         text.setString("after")

@@ -46,7 +46,7 @@ struct ObserverFormsTests {
     }
 
     // CF-A2
-    @Test("a retained object lives until its owner takes it back from the pointer")
+    @Test("an observer is any pointer, and a retained object lives until its release")
     func retained() {
         let name = "com.example.observers.retained"
         weak var watched: Log?
@@ -62,24 +62,19 @@ struct ObserverFormsTests {
         CFNotificationCenterRemoveEveryObserver(center, observer)
         Unmanaged<Log>.fromOpaque(observer).release()
         #expect(watched == nil)
-    }
-
-    // CF-A2
-    @Test("an observer is not retained, and may be any pointer")
-    func notRetained() {
-        weak var watched: Log?
+        weak var unretained: Log?
         do {
             let gone = Log()
-            watched = gone
+            unretained = gone
             add(bridge(gone), "com.example.observers.notRetained")
             CFNotificationCenterRemoveEveryObserver(center, bridge(gone))
         }
-        #expect(watched == nil)
+        #expect(unretained == nil)
         let context = UnsafeRawPointer(bitPattern: 1)
-        let name = "com.example.observers.context" as CFString
+        let contextName = "com.example.observers.context" as CFString
         let callback: CFNotificationCallback = { [heard] _, observer, _, _, _ in heard.add("\(observer!)") }
-        CFNotificationCenterAddObserver(center, context, callback, name, nil, .drop)
-        CFNotificationCenterPostNotification(center, CFNotificationName(name), nil, nil, false)
+        CFNotificationCenterAddObserver(center, context, callback, contextName, nil, .drop)
+        CFNotificationCenterPostNotification(center, CFNotificationName(contextName), nil, nil, false)
         CFNotificationCenterRemoveEveryObserver(center, context)
         #expect(heard.all == ["0x0000000000000001"])
     }

@@ -1,12 +1,34 @@
 import AppleNotifications
 import Foundation
+@_spi(Extensions) import NotifyCenterTestKit
 import Testing
+
+extension CFNotificationCenter {
+    fileprivate static var local: CFNotificationCenter { CFNotificationCenterGetLocalCenter() }
+    fileprivate static var darwinNotify: CFNotificationCenter { CFNotificationCenterGetDarwinNotifyCenter() }
+    fileprivate static let distributed: CFNotificationCenter = CFNotificationCenterGetDistributedCenter()
+
+    fileprivate var kindOfCenter: String? {
+        switch self {
+        case CFNotificationCenterGetLocalCenter(): return "local"
+        case CFNotificationCenterGetDarwinNotifyCenter(): return "darwin"
+        case CFNotificationCenterGetDistributedCenter(): return "distributed"
+        default: return .none
+        }
+    }
+}
 
 @Suite("The functions' signatures")
 struct SignatureTests {
-    // CF-T8, CF-T9
-    @Test("each function has Apple's arguments, and all pointers and objects are optional")
+    init() { ProcessBus.use() }
+
+    // CF-T8, CF-T9, CF-T1, CF-T2
+    @Test("each function returns one center, or has Apple's arguments, all optional")
     func optionals() {
+        let centers: [CFNotificationCenter] = [.local, .darwinNotify, .distributed]
+        #expect(Set(centers + [.local, .darwinNotify, .distributed]).count == 3)
+        #expect(centers.map(\.kindOfCenter) == ["local", "darwin", "distributed"])
+        #expect(centers.map(\.description).allSatisfy { $0.hasPrefix("<CFNotificationCenter ") })
         let add:
             (
                 CFNotificationCenter?, UnsafeRawPointer?, CFNotificationCallback?, CFString?, UnsafeRawPointer?,
