@@ -27,6 +27,7 @@ struct BusAddressTests {
     }
 
     private static let bridge = "/usr/bin/systemd-stdio-bridge"
+    private static let asOther = ["setpriv"] + ChildProcess.identity(65534)
     private static let namespace = ["unshare", "--user", "--map-current-user"]
     /// A container may forbid user namespaces.
     fileprivate static let hasNamespaces: Bool = {
@@ -44,34 +45,25 @@ struct BusAddressTests {
             address: "session",
             environment: ["XDG_RUNTIME_DIR": "DIRECTORY", "DBUS_SESSION_BUS_ADDRESS": ""]
         ),
-        Way(
-            name: "a program that passes the bytes on",
-            address: "unixexec:path=\(bridge),argv1=-pESCAPED",
-            needs: bridge
-        ),
+        Way(name: "a program in between", address: "unixexec:path=\(bridge),argv1=-pESCAPED", needs: bridge),
         Way(
             name: "dbus-run-session",
             address: "session",
             command: ["dbus-run-session", "--"],
             needs: "/usr/bin/dbus-run-session"
         ),
-        Way(
-            name: "another user",
-            address: "ADDRESS",
-            command: ["setpriv"] + ChildProcess.identity(65534),
-            needsRoot: true
-        ),
+        Way(name: "another user", address: "ADDRESS", command: asOther, needsRoot: true),
         Way(
             name: "a user namespace that keeps the user",
             address: "ADDRESS",
-            command: ["setpriv"] + ChildProcess.identity(65534) + namespace,
+            command: asOther + namespace,
             needsRoot: true,
             needsNamespace: true
         ),
         Way(
             name: "a user namespace that changes the user",
             address: "ADDRESS",
-            command: ["setpriv"] + ChildProcess.identity(65534) + ["unshare", "--user", "--map-root-user"],
+            command: asOther + ["unshare", "--user", "--map-root-user"],
             errors: ["this process is in a user namespace", "--map-current-user"],
             needsRoot: true
         ),
@@ -96,10 +88,7 @@ struct BusAddressTests {
         withExtendedLifetime(bus) {}
     }
 
-    @Test(
-        "a process connects to an abstract socket",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "systemd passes dbus-broker its only socket")
-    )
+    @Test("a process connects to an abstract socket", .ofDaemon("systemd passes dbus-broker its only socket"))
     func abstractSocket() async throws {
         let directory = try TemporaryDirectory("abstract-bus")
         let address = "unix:abstract=\(directory.path)/bus"

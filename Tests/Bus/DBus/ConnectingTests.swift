@@ -9,10 +9,7 @@ import Testing
 
 @Suite("Connecting to a bus that is stopped, silent or absent, or hangs up")
 struct ConnectingTests {
-    @Test(
-        "tasks that connect to a stopped bus do not block the shared task threads",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
-    )
+    @Test("tasks that connect to a stopped bus do not block the shared task threads", .ofDaemon())
     func connectingTasks() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeConnectingTasks() }
     }
@@ -138,7 +135,7 @@ struct ConnectingTests {
 
     @Test(
         "over TCP too, the first post after a restart of the bus arrives",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not listen on TCP")
+        .ofDaemon("dbus-broker does not listen on TCP")
     )
     func postAfterRestartOverTCP() async throws {
         let directory = try TemporaryDirectory("bus-over-tcp")
@@ -186,17 +183,8 @@ struct ConnectingTests {
 
         init(at path: String) throws {
             while true {
-                let kind = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
-                let client = socket(AF_UNIX, CInt(kind), 0)
+                let (client, isTaken) = unixSocket(at: path, kind: SOCK_NONBLOCK, connect)
                 sockets.append(client)
-                var address = sockaddr_un()
-                address.sun_family = sa_family_t(AF_UNIX)
-                withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
-                let isTaken = withUnsafePointer(to: &address) { pointer in
-                    pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                        connect(client, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
-                    }
-                }
                 if isTaken { continue }
                 try #require(errno == EAGAIN)
                 return
@@ -208,7 +196,7 @@ struct ConnectingTests {
 
     @Test(
         "a stopped bus with a full queue delays a connection only until the deadline",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "systemd's socket has place for thousands")
+        .ofDaemon("systemd's socket has place for thousands")
     )
     func fullLine() async throws {
         let bus = try PrivateBus()

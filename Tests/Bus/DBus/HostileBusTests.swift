@@ -19,14 +19,15 @@ private final class Relay: Sendable {
         directory = try TemporaryDirectory("relay")
         let path = "\(directory.path)/bus"
         bus = .address("unix:path=\(path)")
-        listener = Self.socket(at: path, bind)
-        try #require(listener >= 0 && listen(listener, 16) == 0)
+        let (listener, isBound) = unixSocket(at: path, bind)
+        self.listener = listener
+        try #require(isBound && listen(listener, 16) == 0)
         let targetPath = String(target.address.dropFirst("unix:path=".count))
-        _ = QuietThread.start("relay") { [listener, clients] in
+        _ = QuietThread.start("relay") { [clients] in
             while true {
                 let client = accept(listener, nil, nil)
                 guard client >= 0 else { break }
-                let server = Self.socket(at: targetPath, connect)
+                let (server, _) = unixSocket(at: targetPath, connect)
                 clients.sockets.withLock { $0.append(client) }
                 _ = QuietThread.start("to bus") { Self.pass(from: client, to: server, 4096) }
                 _ = QuietThread.start("from bus") { Self.pass(from: server, to: client, pieceBytes) }
@@ -56,20 +57,6 @@ private final class Relay: Sendable {
         }
         for end in [source, target] { shutdown(end, CInt(SHUT_RDWR)) }
     }
-
-    /// Returns a socket that is bound or connected to the path; a negative number if that fails.
-    private static func socket(at path: String, _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt {
-        let socket = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
-        let isUsed = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                use(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
-            }
-        }
-        return isUsed ? socket : -1
-    }
 }
 
 @Suite("A bus that sends what no bus should send")
@@ -80,47 +67,34 @@ struct HostileBusTests {
         let testDescription: String
         let bytes: [UInt8]
         /// Whether the bytes cannot be split into messages, so that the client has to connect again.
-        var endsConnection = false
+        let endsConnection: Bool
         /// Whether the bus hangs up after them.
-        var hangsUp = false
+        let hangsUp: Bool
+
+        init(_ description: String, _ bytes: [UInt8], endsConnection: Bool = false, hangsUp: Bool = false) {
+            (testDescription, self.bytes) = (description, bytes)
+            (self.endsConnection, self.hangsUp) = (endsConnection, hangsUp)
+        }
     }
 
     private static let attacks = [
         Attack(
-            testDescription: "replies to calls that were never made",
-            bytes: Message(type: 2, replySerial: 4_000_000).bytes + Message(type: 3, replySerial: 4_000_001).bytes
+            "replies to calls that were never made",
+            Message(type: 2, replySerial: 4_000_000).bytes + Message(type: 3, replySerial: 4_000_001).bytes
         ),
-        Attack(testDescription: "a reply to serial 0", bytes: Message(type: 2, replySerial: 0).bytes),
+        Attack("a reply to serial 0", Message(type: 2, replySerial: 0).bytes),
         Attack(
-            testDescription: "the other byte order",
-            bytes: Message(isBigEndian: true).bytes + Message(isBigEndian: true, type: 2, replySerial: 9).bytes
+            "the other byte order",
+            Message(isBigEndian: true).bytes + Message(isBigEndian: true, type: 2, replySerial: 9).bytes
         ),
-        Attack(testDescription: "a message type that does not exist", bytes: Message(type: 77).bytes),
-        Attack(
-            testDescription: "a length that cuts off the text",
-            bytes: Array(Message(bodyLength: 8).bytes.dropLast(4))
-        ),
-        Attack(
-            testDescription: "an endless header",
-            bytes: Message(path: "/" + String(repeating: "a", count: 100_000)).bytes
-        ),
-        Attack(
-            testDescription: "half a message, and the end",
-            bytes: Array(Message().bytes.dropLast(20)),
-            hangsUp: true
-        ),
-        Attack(testDescription: "half a header, and the end", bytes: Array(Message().bytes.prefix(9)), hangsUp: true),
-        Attack(
-            testDescription: "a promise of 128 MiB, and the end",
-            bytes: Message(bodyLength: 128 << 20 - 4096).bytes,
-            hangsUp: true
-        ),
-        Attack(testDescription: "an unknown version", bytes: Message(version: 9).bytes, endsConnection: true),
-        Attack(
-            testDescription: "a text instead of a message",
-            bytes: Array("HTTP/1.1 400 Bad Request\r\n".utf8),
-            endsConnection: true
-        ),
+        Attack("a message type that does not exist", Message(type: 77).bytes),
+        Attack("a length that cuts off the text", Array(Message(bodyLength: 8).bytes.dropLast(4))),
+        Attack("an endless header", Message(path: "/" + String(repeating: "a", count: 100_000)).bytes),
+        Attack("half a message, and the end", Array(Message().bytes.dropLast(20)), hangsUp: true),
+        Attack("half a header, and the end", Array(Message().bytes.prefix(9)), hangsUp: true),
+        Attack("a promise of 128 MiB, and the end", Message(bodyLength: 128 << 20 - 4096).bytes, hangsUp: true),
+        Attack("an unknown version", Message(version: 9).bytes, endsConnection: true),
+        Attack("a text instead of a message", Array("HTTP/1.1 400 Bad Request\r\n".utf8), endsConnection: true),
     ]
 
     @Test("a connection survives it, or is restored", arguments: attacks)

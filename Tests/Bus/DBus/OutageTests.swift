@@ -103,7 +103,7 @@ struct OutageTests {
 
     @Test(
         "registrations time out on a stopped bus, and only a kept rule remains",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon),
+        .ofDaemon(),
         .timeLimit(.minutes(5))
     )
     func registrationOnStoppedBus() async throws {
@@ -133,10 +133,7 @@ struct OutageTests {
         withExtendedLifetime((lease, again)) {}
     }
 
-    @Test(
-        "on a stopped bus with a full socket, releasing rules does not wait",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
-    )
+    @Test("on a stopped bus with a full socket, releasing rules does not wait", .ofDaemon())
     func releaseOnStoppedBus() async throws {
         var leases: [MatchRuleLease] = []
         for index in 0..<10 {
@@ -172,10 +169,7 @@ struct OutageTests {
         withExtendedLifetime((lease, handler)) {}
     }
 
-    @Test(
-        "a message that is being sent when the connection is closed is delivered",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon)
-    )
+    @Test("a message that is being sent when the connection is closed is delivered", .ofDaemon())
     func closeDuringSend() async throws {
         let counter = try Counter(try DBusConnection.open(bus.bus))
         // A connection with a rule reads, so its reading thread notices the end of the connection.
@@ -203,7 +197,7 @@ struct OutageTests {
         #expect(told > 0)
     }
 
-    @Test("the response to a call never waits for the bus", .enabled(if: PrivateBus.Daemon.chosen == .daemon))
+    @Test("the response to a call never waits for the bus", .ofDaemon())
     func answersDoNotWait() async throws {
         let replies = Locked<[CallReply]>([])
         let method = DBusInterface.Method(
@@ -239,7 +233,7 @@ extension OutageTests {
 
         @Test(
             "a rule that is added in order and refused later is reported and kept",
-            .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker has no limit of rules for a connection")
+            .ofDaemon("dbus-broker has no limit of rules for a connection")
         )
         func refusedInOrder() async throws {
             let (bus, connection) = try connect(1)

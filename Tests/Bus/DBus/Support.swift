@@ -1,4 +1,5 @@
-import NotifyCenterTestKit
+import Glibc
+@_spi(Extensions) import NotifyCenterTestKit
 import Synchronization
 import Testing
 
@@ -114,4 +115,30 @@ final class Noted<Value: Sendable>: Sendable {
     private let values = Locked<[Value]>([])
     var all: [Value] { values.withLock { $0 } }
     func note(_ value: Value) { values.withLock { $0.append(value) } }
+}
+
+/// Makes a socket, and binds or connects it to the path. Also returns whether that succeeded.
+func unixSocket(
+    at path: String,
+    kind: __socket_type = SOCK_STREAM,
+    _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt
+) -> (socket: CInt, isUsed: Bool) {
+    let kinds = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | kind.rawValue
+    let socket = Glibc.socket(AF_UNIX, CInt(kinds), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+    let isUsed = withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            use(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+        }
+    }
+    return (socket, isUsed)
+}
+
+extension Trait where Self == ConditionTrait {
+    /// The condition that the bus is dbus-daemon's, for a reason that dbus-broker gives.
+    static func ofDaemon(_ reason: Comment? = nil) -> Self {
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, reason)
+    }
 }

@@ -34,22 +34,4 @@ struct WaitingHandlerTests {
         )
         #expect(connection.statistics.matchRules == 0)
     }
-
-    @Test("a rule added in order is in force for what the handler sends next")
-    func addingInOrder() async throws {
-        let (pongs, added) = (Noted<Bool>(), Noted<MatchRuleLease>())
-        let handler = connection.onSignal { [connection] message in
-            if message.interface == "org.example.Pong" { pongs.note(true) }
-            guard message.interface == "org.example.Ping" else { return }
-            let answer = { () throws(DBusError) in
-                added.note(try connection.addMatchInOrder(.pong) { _ in pongs.note(false) })
-                try connection.send(try .ping("org.example.Pong"))
-            }
-            try? answer()
-        }
-        let lease = try await connection.addMatch(.ping)
-        try connection.send(try .ping())
-        try await eventually("it is heard") { pongs.all == [true] }
-        withExtendedLifetime((lease, handler)) {}
-    }
 }

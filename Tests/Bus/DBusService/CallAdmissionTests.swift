@@ -20,6 +20,8 @@ struct CallAdmissionTests {
     private let served: ServedBus
     /// The arguments that handlers got.
     private let handled = Noted<[DBusValue]>()
+    /// The calls of `Wait`, which a test answers.
+    private let waiting = Noted<CallReply>()
 
     init() throws { served = try ServedBus() }
 
@@ -32,22 +34,15 @@ struct CallAdmissionTests {
         try served.call(member, [.array(Array(repeating: .variant(.byte(1)), count: count), of: "v")])
     }
 
-    /// Serves an object. `Wait` responds when the gate opens; `Take` and `TakeHere` note their arguments.
-    private func serve(
-        _ gate: Gate = Gate(),
-        limits: CallLimits = CallLimits(),
-        admit: CallAdmission.Decision? = nil
-    ) throws {
+    /// Serves an object. `Wait` notes its calls; `Take` and `TakeHere` note their arguments.
+    private func serve(limits: CallLimits = CallLimits(), admit: CallAdmission.Decision? = nil) throws {
         let values = [DBusInterface.Argument("values", "av")]
         let note: @Sendable (IncomingCall) async throws -> [DBusValue] = { [handled] call in
             handled.note(call.arguments)
             return []
         }
         let methods: [DBusInterface.Method] = [
-            .init("Wait") { _ in
-                await gate.pass()
-                return []
-            },
+            .init("Wait", inOrder: { [waiting] _, reply in waiting.note(reply) }),
             .init("Take", in: values, handler: note),
             .init("TakeLittle", in: values, maximumBodyBytes: 1000, handler: note),
             .init(
@@ -94,11 +89,10 @@ struct CallAdmissionTests {
 
     @Test("a caller over its limit is refused by name, without effect on other callers")
     func callsOfSender() async throws {
-        let gate = Gate()
         let limit = 3
         var limits = CallLimits()
         limits.callsOfSender = limit
-        try serve(gate, limits: limits)
+        try serve(limits: limits)
         let answers = Noted<Result<[DBusValue], DBusError>>()
         for _ in 0..<limit { served.client.call(try served.call("Wait"), timeout: .seconds(600)) { answers.note($0) } }
         #expect(await refusal(try take()) == Self.limitsExceeded)
@@ -115,7 +109,7 @@ struct CallAdmissionTests {
         let other = try DBusConnection.open(served.bus.bus)
         #expect(await refusal(try take(), of: other) == nil)
         #expect(await refusal(try readAll(), of: other) == nil)
-        gate.open()
+        for reply in waiting.all { reply.send(.success([])) }
         try await eventually("all calls have a response") { answers.all.count == limit }
         #expect(await refusal(try take()) == nil)
         #expect(try isUnused())
@@ -248,28 +242,5 @@ struct CallAdmissionTests {
         defer { close(end) }
         #expect(await refusal(message) == "org.freedesktop.DBus.Error.InvalidArgs")
         try await eventually("the descriptor is closed") { isAtEnd(end) }
-    }
-}
-
-/// A gate at which tasks wait until it opens.
-private final class Gate: Sendable {
-    private let state = Locked<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
-
-    func pass() async {
-        await withCheckedContinuation { continuation in
-            let isOpen = state.withLock { state in
-                if !state.isOpen { state.waiting.append(continuation) }
-                return state.isOpen
-            }
-            if isOpen { continuation.resume() }
-        }
-    }
-
-    func open() {
-        let waiting = state.withLock { state in
-            defer { state = (true, []) }
-            return state.waiting
-        }
-        for continuation in waiting { continuation.resume() }
     }
 }
