@@ -60,16 +60,20 @@ struct JSONWebSignatureTests {
         #expect(threadTime() - before < .milliseconds(100))
     }
 
-    @Test(
-        "unsupported algorithms are rejected",
-        arguments: ["none", "None", "HS256", "HS512", "RS384", "ES384", "es256", ""]
-    )
-    func refusedAlgorithms(algorithm: String) throws {
-        let keys = try keySet(signer.key("RS256").with("kid", "1"))
-        #expect(refusal(of: try signer.token(alg: algorithm), by: keys) == .refusedAlgorithm(algorithm))
+    @Test("unsupported algorithms, and headers with keys or unknown members, are rejected")
+    func headers() throws {
+        let rsa = try keySet(signer.key("RS256").with("kid", "1"))
         let claims = Base64URL.encode(#"{"sub":"ada"}"#.utf8)
-        let header = Base64URL.encode(#"{"alg":"\#(algorithm)"}"#.utf8)
-        #expect(refusal(of: "\(header).\(claims).", by: keys) == .refusedAlgorithm(algorithm))
+        for algorithm in ["none", "None", "HS256", "HS512", "RS384", "ES384", "es256", ""] {
+            #expect(refusal(of: try signer.token(alg: algorithm), by: rsa) == .refusedAlgorithm(algorithm))
+            let header = Base64URL.encode(#"{"alg":"\#(algorithm)"}"#.utf8)
+            #expect(refusal(of: "\(header).\(claims).", by: rsa) == .refusedAlgorithm(algorithm))
+        }
+        let keys = try keySet(signer.key("ES256").with("kid", "1"))
+        for member in ["crit", "jku", "x5u", "jwk", "b64", "enc", "zip"] {
+            let token = try signer.token(header: #"{"alg":"ES256","kid":"1","\#(member)":["exp"]}"#)
+            #expect(refusal(of: token, by: keys) == .refusedHeader(member))
+        }
     }
 
     @Test("a token with another form, padding or repeated members is rejected")
@@ -89,16 +93,6 @@ struct JSONWebSignatureTests {
             Issue.record("it is not malformed: \(text)")
         }
         #expect(refusal(of: "a.b.c.d.e", by: keys) == .refusedHeader("enc"))
-    }
-
-    @Test(
-        "a header with a key or an unknown critical member is rejected",
-        arguments: ["crit", "jku", "x5u", "jwk", "b64", "enc", "zip"]
-    )
-    func header(member: String) throws {
-        let keys = try keySet(signer.key("ES256").with("kid", "1"))
-        let token = try signer.token(header: #"{"alg":"ES256","kid":"1","\#(member)":["exp"]}"#)
-        #expect(refusal(of: token, by: keys) == .refusedHeader(member))
     }
 
     @Test("the named key, or the only key that fits, must exist and have the algorithm")
