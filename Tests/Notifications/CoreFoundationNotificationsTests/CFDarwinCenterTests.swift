@@ -23,9 +23,9 @@ struct CFDarwinCenterTests {
     // CF-S13
     @Test("it is never suspended")
     func suspension() async throws {
-        try await app.perform("add darwin 1 n - 1", "suspend darwin true")
+        try await app.perform(["add darwin 1 n - 1", "suspend darwin true"])
         #expect(try await app.answer(to: "show-suspended distributed") == "suspended false")
-        try await app.perform("suspend distributed true", "post darwin n - - false")
+        try await app.perform(["suspend distributed true", "post darwin n - - false"])
         #expect(try await app.everythingHeard().count == 1)
         #expect(try await app.answer(to: "show-suspended darwin") == "suspended false")
     }

@@ -13,7 +13,7 @@ struct CFDistributedCenterTests {
     func delivery() async throws {
         let other = try App(app.bus)
         for app in [app, other] { try await app.perform("add distributed 7 - - 0") }
-        try await app.perform("post distributed n A text true", "post distributed m - - true")
+        try await app.perform(["post distributed n A text true", "post distributed m - - true"])
         for app in [app, other] {
             try await eventually("both are heard") { app.heard.count == 2 }
             #expect(
@@ -31,11 +31,10 @@ struct CFDistributedCenterTests {
     func unicode() async throws {
         let words = ["%00", "n%00x", "", "e%CC%81", "%F0%9F%98%80", "%EF%BB%BFn"]
         for word in words {
-            try await app.perform(
-                "add distributed 1 \(word) \(word) 2",
-                "add distributed 1 \(word) other 2",
-                "post distributed \(word) \(word) - false"
-            )
+            try await app.perform([
+                "add distributed 1 \(word) \(word) 2", "add distributed 1 \(word) other 2",
+                "post distributed \(word) \(word) - false",
+            ])
             // Twice, because a removal of nothing has no effect.
             for _ in 0..<2 { try await app.perform("remove distributed 1 \(word) \(word)") }
             for object in [word, "other"] { try await app.perform("post distributed \(word) \(object) - false") }
@@ -45,7 +44,7 @@ struct CFDistributedCenterTests {
             return [name, "\"other\""].map { "by 1 from distributed: \(name), object \($0), userInfo NULL, main" }
         }
         #expect(try await app.everythingHeard() == expected)
-        try await app.perform("remove-every distributed 1", "post distributed n%00x other - false")
+        try await app.perform(["remove-every distributed 1", "post distributed n%00x other - false"])
         #expect(try await app.everythingHeard() == expected)
     }
 
@@ -62,7 +61,7 @@ struct CFDistributedCenterTests {
         let heard = try await app.everythingHeard().map { $0.prefix(4) }
         #expect(heard.sorted() == ["by 1", "by 3", "by 4", "by 4", "by 4"])
         for observer in 1...4 { try await app.perform("remove-every distributed \(observer)") }
-        try await app.perform("add distributed 1 - - 3", "suspend distributed true")
+        try await app.perform(["add distributed 1 - - 3", "suspend distributed true"])
         var expected: [String] = []
         for command in ["post distributed m - - true", "post-with-options distributed m - - 1"] {
             try await app.perform("post distributed n - - false")
@@ -79,7 +78,7 @@ struct CFDistributedCenterTests {
     @Test("without a bus, posts and registrations fail and report it")
     func noBus() async throws {
         app.bus.stop()
-        try await app.perform("post distributed n - - false", "add distributed 1 n - 2")
+        try await app.perform(["post distributed n - - false", "add distributed 1 n - 2"])
         try await eventually("both failures are reported") {
             app.failures.contains("CFNotificationCenterPostNotification: could not")
                 && app.failures.contains("CFNotificationCenterAddObserver: could not")

@@ -10,28 +10,19 @@ struct MisuseTests {
     // CF-A1, CF-A3, CF-P1, CF-R1
     @Test("a NULL without a meaning has no effect; a missing observer or name is reported")
     func null() async throws {
-        try await app.perform(
-            "add NULL 1 n - 2",
-            "remove NULL 1 n -",
-            "remove-every NULL 1",
-            "post NULL n - - true",
-            "post-with-options NULL n - - 0",
-            "suspend NULL true"
-        )
+        try await app.perform([
+            "add NULL 1 n - 2", "remove NULL 1 n -", "remove-every NULL 1", "post NULL n - - true",
+            "post-with-options NULL n - - 0", "suspend NULL true",
+        ])
         #expect(try await app.answer(to: "show-suspended NULL") == "suspended false")
         #expect(!app.failures.contains("CFNotificationCenter"))
         let centers = ["local", "darwin", "distributed"]
         for center in centers {
-            try await app.perform(
-                "add \(center) 1 n - 2",
-                "add \(center) 0 n - 2",
-                "add-without-callback \(center) 2 n - 2",
-                "remove \(center) 0 n -",
-                "remove-every \(center) 0",
-                "post \(center) - - - true",
-                "post-with-options \(center) - - - 0",
-                "post \(center) n - - false"
-            )
+            try await app.perform([
+                "add \(center) 1 n - 2", "add \(center) 0 n - 2", "add-without-callback \(center) 2 n - 2",
+                "remove \(center) 0 n -", "remove-every \(center) 0", "post \(center) - - - true",
+                "post-with-options \(center) - - - 0", "post \(center) n - - false",
+            ])
         }
         let heard = try await app.everythingHeard().map { String($0.prefix { $0 != ":" }) }
         // Observer 0 is NULL, and cannot be removed.
@@ -68,13 +59,11 @@ struct MisuseTests {
     // CF-X6
     @Test("the distributed center ignores and reports an object that is not a CFString")
     func object() async throws {
-        try await app.perform("add distributed 1 n number 2", "post distributed n A - false")
+        try await app.perform(["add distributed 1 n number 2", "post distributed n A - false"])
         #expect(try await app.everythingHeard() == [])
-        try await app.perform(
-            "add distributed 2 n - 2",
-            "remove distributed 2 n number",
-            "post distributed n - - false"
-        )
+        try await app.perform([
+            "add distributed 2 n - 2", "remove distributed 2 n number", "post distributed n - - false",
+        ])
         #expect(try await app.everythingHeard().map { $0.prefix(4) } == ["by 2"])
         try await eventually("both are reported") {
             app.failures.contains("CFNotificationCenterAddObserver: object is a CFNumber")
@@ -86,14 +75,10 @@ struct MisuseTests {
     @Test("a name that is not Unicode has no effect and is reported")
     func surrogate() async throws {
         for center in ["local", "darwin", "distributed"] {
-            try await app.perform(
-                "add \(center) 1 surrogate - 2",
-                "add \(center) 2 - - 2",
-                "add \(center) 3 %EF%BF%BD - 2",
-                "post \(center) surrogate - - false",
-                "remove \(center) 2 surrogate -",
-                "post \(center) n - - false"
-            )
+            try await app.perform([
+                "add \(center) 1 surrogate - 2", "add \(center) 2 - - 2", "add \(center) 3 %EF%BF%BD - 2",
+                "post \(center) surrogate - - false", "remove \(center) 2 surrogate -", "post \(center) n - - false",
+            ])
         }
         // The Darwin center has no observers of any name (CF-A8).
         let heard = try await app.everythingHeard().map { String($0.prefix { $0 != "," }) }
@@ -110,7 +95,7 @@ struct MisuseTests {
     // CF-T7
     @Test("an unknown suspension behaviour registers with the default and is reported")
     func behavior() async throws {
-        try await app.perform("add distributed 1 n - 9", "suspend distributed true")
+        try await app.perform(["add distributed 1 n - 9", "suspend distributed true"])
         for _ in 0..<3 { try await app.perform("post distributed n - - false") }
         #expect(try await app.everythingHeard() == [])
         try await app.perform("suspend distributed false")

@@ -242,17 +242,15 @@ struct MessageTests {
         var large = Everything()
         large.data = Data(count: 2 << 20)
         #expect(throws: DBusError.self) { try center.post(large) }
-        let lost = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))
-        #expect(throws: DBusError.self) { try lost.post(Ping(number: 1)) }
-        #expect(throws: DBusError.self) { try lost.addObserver(for: Ping.self) { _ in } }
-        #expect(throws: DBusError.self) { try lost.messages(for: Ping.self) }
+        let busless = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))
+        #expect(throws: DBusError.self) { try busless.post(Ping(number: 1)) }
+        #expect(throws: DBusError.self) { try busless.addObserver(for: Ping.self) { _ in } }
+        #expect(throws: DBusError.self) { try busless.messages(for: Ping.self) }
         var iterator = try center.messages(for: Note.self).makeAsyncIterator()
-        let lost = [
+        let notesWithNil = [
             Note(text: "$null"), Note(list: ["a", "$null"]), Note(byName: ["a": "$null"]), Note(byName: ["$null": ""]),
         ]
-        for note in lost {
-            #expect(throws: EncodingError.self) { try center.post(note) }
-        }
+        for note in notesWithNil { #expect(throws: EncodingError.self) { try center.post(note) } }
         try center.post(Note(text: "null"))
         #expect(await iterator.next() == Note(text: "null"))
         #expect(underlying.statistics.received == 1)

@@ -87,16 +87,6 @@ struct CallbackCenterTests {
         #expect(try await calls(of: center).isEmpty)
     }
 
-    // CF-A1, CF-R1
-    @Test("a registration without an observer is called and cannot be removed")
-    func withoutObserver() throws {
-        let center = Center.makeLocal()
-        try add("nobody's", to: center, observer: nil, name: "n")
-        center.remove(0, name: nil, object: nil)
-        try post(center, "n")
-        #expect(log.take() == ["nobody's n -"])
-    }
-
     // CF-M5, CF-U3
     @Test("a local center compares addresses and hands on the posted objects")
     func local() throws {

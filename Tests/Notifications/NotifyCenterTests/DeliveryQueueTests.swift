@@ -89,7 +89,7 @@ struct DeliveryQueueTests {
     }
 
     // architecture D4
-    @Test("waiting bytes are limited too, a replacement counts with its own size")
+    @Test("waiting bytes are limited, and a replacement counts with its own size")
     func bytes() {
         let mebibyte = 1 << 20
         for isSuspended in [false, true] {

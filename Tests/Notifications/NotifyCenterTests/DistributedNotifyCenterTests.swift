@@ -1,9 +1,7 @@
 import Basics
 import DBus
-import Dispatch
 import NotifyCenter
 import NotifyCenterTestKit
-import Synchronization
 import Testing
 
 @Suite("The distributed center over a real bus", .timeLimit(.minutes(10)))

@@ -185,9 +185,11 @@ struct DistributedCenterTests {
             UnsafeRawPointer(Unmanaged.passUnretained("till 3 of the shop" as CFString).toOpaque())
         )
         post(center, name, object: Unmanaged.passUnretained("till 3 of the shop" as CFString).toOpaque())
-        post(center, name, object: Unmanaged.passUnretained("till 4 of the shop" as CFString).toOpaque())
+        let mutable = NSMutableString(string: "till 4 of the shop")
+        post(center, name, object: Unmanaged.passUnretained(mutable).toOpaque())
         try await eventually("the other is heard") { observer.heard.all.count == 101 }
         #expect(observer.heard.all.last == "till 4 of the shop -1")
+        withExtendedLifetime(mutable) {}
     }
 
     // CF-D3, CF-P5, CF-P6, CF-P7, CF-S10, CF-B8

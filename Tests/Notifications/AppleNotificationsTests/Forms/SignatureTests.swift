@@ -23,7 +23,7 @@ struct SignatureTests {
     init() { ProcessBus.use() }
 
     // CF-T8, CF-T9, CF-T1, CF-T2
-    @Test("each function returns one center, or has Apple's arguments, all optional")
+    @Test("the functions return one center each, and have Apple's optional arguments")
     func optionals() {
         let centers: [CFNotificationCenter] = [.local, .darwinNotify, .distributed]
         #expect(Set(centers + [.local, .darwinNotify, .distributed]).count == 3)

@@ -19,9 +19,9 @@ struct App {
     }
 
     /// Runs these commands in the app, one after the other, and waits until they are done.
-    func perform(_ commands: String...) async throws { for command in commands { try await perform(command) } }
+    func perform(_ commands: [String]) async throws { for command in commands { try await perform(command) } }
 
-    private func perform(_ command: String) async throws {
+    func perform(_ command: String) async throws {
         let answers = process.lines.count { $0 == "done" }
         try process.write(command)
         try await eventually("“\(command)” is done") {
@@ -41,7 +41,7 @@ struct App {
     func everythingHeard() async throws -> [String] {
         let end = "end \(process.lines.count)"
         let word = end.replacing(" ", with: "%20")
-        try await perform("add darwin 999 \(word) - 4", "post darwin \(word) - - false")
+        try await perform(["add darwin 999 \(word) - 4", "post darwin \(word) - - false"])
         try await process.line { $0.contains("\"\(end)\"") }
         return heard
     }
