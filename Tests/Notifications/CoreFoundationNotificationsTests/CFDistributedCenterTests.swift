@@ -30,19 +30,24 @@ struct CFDistributedCenterTests {
     @Test("names and objects hold any Unicode, and a removal compares both")
     func unicode() async throws {
         let words = ["%00", "n%00x", "", "e%CC%81", "%F0%9F%98%80", "%EF%BB%BFn"]
+        func call(_ word: String, _ object: String) -> String {
+            let texts = [word, object].map { $0.removingPercentEncoding?.debugDescription ?? "" }
+            return "by 1 from distributed: \(texts[0]), object \(texts[1]), userInfo NULL, main"
+        }
         for word in words {
             try await app.perform([
                 "add distributed 1 \(word) \(word) 2", "add distributed 1 \(word) other 2",
                 "post distributed \(word) \(word) - false",
             ])
+        }
+        var expected = words.map { call($0, $0) }
+        #expect(try await app.everythingHeard() == expected)
+        for word in words {
             // Twice, because a removal of nothing has no effect.
             for _ in 0..<2 { try await app.perform("remove distributed 1 \(word) \(word)") }
             for object in [word, "other"] { try await app.perform("post distributed \(word) \(object) - false") }
         }
-        let expected = words.flatMap { word in
-            let name = word.removingPercentEncoding?.debugDescription ?? ""
-            return [name, "\"other\""].map { "by 1 from distributed: \(name), object \($0), userInfo NULL, main" }
-        }
+        expected += words.map { call($0, "other") }
         #expect(try await app.everythingHeard() == expected)
         try await app.perform(["remove-every distributed 1", "post distributed n%00x other - false"])
         #expect(try await app.everythingHeard() == expected)
