@@ -131,6 +131,10 @@ struct ConnectingTests {
         try bus.restart()
         #expect(try DBusConnection.open(bus.bus).busIdentifier != identifier)
         try DBusConnection.open(.address(address)).close()
+        // Only identifiers and autolaunch: are removed, wherever they are.
+        let plain = ["unix:guid=1,path=/a;tcp:host=b,guid=2,port=3", "unix:path=/guid=1;;autolaunch:"]
+            .map { BusAddress.connectable($0) }
+        #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1"])
     }
 
     @Test(
@@ -154,13 +158,6 @@ struct ConnectingTests {
         let counter = try Counter(try DBusConnection.open(bus.bus))
         try connection.send(try .ping())
         try await eventually("the post arrives") { counter.arrived == 1 }
-    }
-
-    @Test("only identifiers and autolaunch: are removed from an address, wherever they are")
-    func connectable() {
-        let plain = ["unix:guid=1,path=/a;tcp:host=b,guid=2,port=3", "unix:path=/guid=1;;autolaunch:"]
-            .map { BusAddress.connectable($0) }
-        #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1"])
     }
 
     @Test("waits grow from zero to 2 s and reset only after a connection that lasted")
