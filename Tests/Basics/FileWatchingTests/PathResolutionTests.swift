@@ -29,9 +29,7 @@ import Testing
         // Links and their targets are watched.
         (
             "/a/l",
-            [
-                "/a": .directory, "/a/l": .link("../x/y"), "/x": .directory, "/x/y": .link("/z"), "/z": .file(inode: 5),
-            ],
+            ["/a": .directory, "/a/l": .link("../x/y"), "/x": .directory, "/x/y": .link("/z"), "/z": .file(inode: 5)],
             ["/:a", "/a:l!", "/:x", "/x:y!", "/:z!", "/z:"], present
         ),
         ("/l/f", ["/l": .link("d")], ["/:l", "/:d"], .missing),

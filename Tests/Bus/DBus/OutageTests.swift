@@ -101,11 +101,7 @@ struct OutageTests {
 
     // MARK: Stopped
 
-    @Test(
-        "registrations time out on a stopped bus, and only a kept rule remains",
-        .ofDaemon(),
-        .timeLimit(.minutes(5))
-    )
+    @Test("registrations time out on a stopped bus, and only a kept rule remains", .ofDaemon(), .timeLimit(.minutes(5)))
     func registrationOnStoppedBus() async throws {
         connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
         bus.suspend()

@@ -84,12 +84,7 @@ struct PortingGuideTests {
                 "value of type 'DistributedNotificationCenter' has no member 'publisher'",
             ]
         ),
-        Form(
-            description: "Darwin",
-            imports: "import Darwin",
-            source: "",
-            words: ["no such module 'Darwin'"]
-        ),
+        Form(description: "Darwin", imports: "import Darwin", source: "", words: ["no such module 'Darwin'"]),
         Form(
             description: "a name as a constant in Swift 6 mode",
             mode: 6,

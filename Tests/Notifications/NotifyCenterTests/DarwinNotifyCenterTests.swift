@@ -189,9 +189,7 @@ struct DarwinNotifyCenterTests {
         let isReleased = DispatchSemaphore(value: 0)
         // More than Dispatch adds to its global queue in the time that a test waits for a condition.
         let count = 150
-        let slow = try (0..<count).map { number in
-            try center.observe("slow.\(number)") { _ in isReleased.wait() }
-        }
+        let slow = try (0..<count).map { number in try center.observe("slow.\(number)") { _ in isReleased.wait() } }
         defer { for _ in 0..<count { isReleased.signal() } }
         let quick = try await center.observe("quick") { _ in }
         for number in 0..<count { try center.post("slow.\(number)") }

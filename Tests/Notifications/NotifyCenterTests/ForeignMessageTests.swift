@@ -32,9 +32,7 @@ struct ForeignMessageTests {
             }
             try stranger.send(try .post(arguments))
         }
-        try await eventually("all have arrived") {
-            center.statistics.received + center.statistics.malformed == 2000
-        }
+        try await eventually("all have arrived") { center.statistics.received + center.statistics.malformed == 2000 }
         // The reading thread counts a notification before it delivers it.
         try await eventually("all that were received are delivered") {
             observation.counts.delivered == center.statistics.received

@@ -56,9 +56,7 @@ import Testing
     }
 
     @Test func anOpenNameIsAllowedToEveryIdentity() {
-        let identities = [0, 1, 501].flatMap { user in
-            [[], [20], [266]].map { Identity(user: user, groups: $0) }
-        }
+        let identities = [0, 1, 501].flatMap { user in [[], [20], [266]].map { Identity(user: user, groups: $0) } }
         for (name, open) in [
             ("com.example", [.read, .write]), ("self.x", [.read, .write]), ("com.apple.system.x", [.read]),
             ("com.apple.system.clock_set", [.read]), ("org.example.a", []), ("user.uid.501", []),

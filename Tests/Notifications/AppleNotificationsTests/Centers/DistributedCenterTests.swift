@@ -33,9 +33,7 @@ struct DistributedCenterTests {
         post(center, m, object: pointer(sameText))
         try await eventually("all arrive") { observer.heard.all.last == "any/A \(m)" }
         #expect(
-            observer.heard.all == [
-                "n/any \(n)", "n/any \(n)", "n/A \(n)", "any/A \(n)", "n/any \(n)", "any/A \(m)",
-            ]
+            observer.heard.all == ["n/any \(n)", "n/any \(n)", "n/A \(n)", "any/A \(n)", "n/any \(n)", "any/A \(m)"]
         )
         observer.remove(n, object: pointer(sameText))
         post(center, n, object: pointer(a))

@@ -37,12 +37,7 @@ enum Step: Hashable, Sendable {
         allCases.filter { $0 != .post("n", "B", immediately: false) } + SuspensionBehavior.allCases.map(Step.add)
         + [.addNamed(.coalesce), .addNamed(.deliverImmediately)]
 
-    static func forEachSequence(
-        beginning first: Step,
-        length: Int,
-        of steps: [Step],
-        _ body: ([Step]) -> Void
-    ) {
+    static func forEachSequence(beginning first: Step, length: Int, of steps: [Step], _ body: ([Step]) -> Void) {
         var sequence = [first]
         func extend() {
             if sequence.count == length { return body(sequence) }
@@ -263,11 +258,7 @@ final class PendingJobs: Sendable {
 }
 
 extension WireNotification {
-    static func testing(
-        _ name: NotificationName,
-        _ object: String?,
-        userInfo: UserInfo? = nil
-    ) -> WireNotification {
+    static func testing(_ name: NotificationName, _ object: String?, userInfo: UserInfo? = nil) -> WireNotification {
         WireNotification(
             kind: .distributed,
             name: name,
