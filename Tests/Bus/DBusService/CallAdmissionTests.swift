@@ -77,14 +77,14 @@ struct CallAdmissionTests {
         var shares = CallLimits()
         (shares.callsOfSender, shares.calls, shares.bytes) = (10, 20, 20 << 10)
         var shared = CallBudget(shares)
-        func isIn(_ bytes: Int, _ sender: String) -> Bool { (try? shared.take(bytes, of: sender)) != nil }
-        let flood = ["a", "b"].map { sender in (0..<20).count { _ in isIn(1 << 10, sender) } }
+        func isAdmitted(_ bytes: Int, _ sender: String) -> Bool { (try? shared.take(bytes, of: sender)) != nil }
+        let flood = ["a", "b"].map { sender in (0..<20).count { _ in isAdmitted(1 << 10, sender) } }
         #expect(flood == [10, 10])
-        let honest = (0..<20).count { _ in isIn(100, "c") }
+        let honest = (0..<20).count { _ in isAdmitted(100, "c") }
         #expect(honest == 20 / 3)
-        #expect(!isIn(1, "a"))
-        #expect(!isIn((5 << 10) + 1, "d") && isIn(5 << 10, "d"))
-        #expect((0..<100).allSatisfy { isIn(10, "new \($0)") })
+        #expect(!isAdmitted(1, "a"))
+        #expect(!isAdmitted((5 << 10) + 1, "d") && isAdmitted(5 << 10, "d"))
+        #expect((0..<100).allSatisfy { isAdmitted(10, "new \($0)") })
     }
 
     @Test("a caller over its limit is refused by name, without effect on other callers")
