@@ -139,7 +139,7 @@ struct UserDataDirectoryTests {
         let path = try data.open(for: ada)
         var parent = open(path, O_RDONLY | O_DIRECTORY)
         // More levels than a process usually may have descriptors.
-        for depth in 0..<1200 {
+        for depth in 0..<3000 {
             try #require(mkdirat(parent, "a long name for a directory", 0o700) == 0)
             let child = openat(parent, "a long name for a directory", O_RDONLY | O_DIRECTORY)
             try #require(child >= 0)
