@@ -9,7 +9,7 @@ import Testing
         try await Outcome(of: ChildProcess(ChildProcess.built("notifyd"), arguments, environment: environment))
     }
 
-    @Test func aSignalMakesItWriteItsStatus() async throws {
+    @Test func aSignalOrACommandGivesItsStatus() async throws {
         let daemon = try await Daemon(configuration: "set p 5\n")
         let client = try Client(daemon.bus)
         client.answers(["a"])
@@ -23,20 +23,14 @@ import Testing
         #expect(long.contains("name “p”: state 5, permanent\n"))
         let path = "\(daemon.directory.path)/notifyd_\(daemon.process.identifier).status"
         #expect(try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int == 0o600)
-    }
-
-    @Test func theStatusFollowsNoLink() async throws {
-        let daemon = try await Daemon()
+        // The status follows no link.
         let victim = "\(daemon.directory.path)/victim"
         try "precious".write(toFile: victim, atomically: true, encoding: .utf8)
-        symlink(victim, "\(daemon.directory.path)/notifyd_\(daemon.process.identifier).status")
+        unlink(path)
+        symlink(victim, path)
         daemon.process.send(SIGUSR1)
         try await eventually { daemon.process.errorText.contains("could not write the status") }
         #expect(try String(contentsOfFile: victim, encoding: .utf8) == "precious")
-    }
-
-    @Test func aRunningNotifydReportsItsStatus() async throws {
-        let daemon = try await Daemon()
         let status = try await run(["--status"], daemon.bus.environment)
         #expect(status.status == 0 && status.lines.first == "notifyd, process \(daemon.process.identifier)")
         daemon.process.send(SIGTERM)

@@ -29,11 +29,6 @@ import Testing
         }
     }
 
-    @Test func oneNameSaysWhichProcessServes() async throws {
-        let value = try await client.state("com.apple.system.notify.ipc_version")
-        #expect(value == UInt64(daemon.process.identifier) << 32 | 3)
-    }
-
     // Rules, a.14
     @Test func aPostThatIsTooLargeForReceiversIsRefused() async throws {
         let prefix = "user.uid.\(geteuid())."
@@ -55,16 +50,15 @@ import Testing
             return !names.contains { $0.name == "gone" }
         }
         #expect(Set(client.signals) == ["Tell"])
+        // One name says which process serves.
+        let version = UInt64(daemon.process.identifier) << 32 | 3
         #expect(names.map(\.name) == ["a", "com.apple.system.notify.ipc_version"])
+        #expect(names.map(\.state) == [0, version])
         let connection = client.connection.uniqueName ?? ""
         let own = ProcessListing(connection: connection, process: UInt32(getpid()), user: geteuid(), report: report)
         #expect(processes == [own])
-    }
-
-    /// For example a stopped process.
-    @Test func aProcessThatDoesNotReportIsListedWithItsKnownNames() async throws {
+        // A process that does not report, for example because it is stopped, is listed with its known names.
         client.answers(nil)
-        try await client.enter("a")
         #expect(try await client.list().processes.first?.report.names.map(\.name) == ["a"])
     }
 }

@@ -52,8 +52,11 @@ import Testing
         arrivals.identified(connection)
     }
 
-    @Test mutating func laterCallsWaitForANewcomersCall() {
+    @Test mutating func callsKeepTheirOrderAndWaitForANewcomersCall() {
         arrivals.gathered()
+        // A state that passes from one user's process to another's would be lost in another order.
+        take("1 of a", "2 of a", "3 of b", "a left")
+        expectSteps("1 of a", "2 of a", "3 of b", "a left")
         take("1 of a", "2 of new", "3 of a", "a left", "4 of newer")
         expectSteps("who is new", "1 of a")
         expectSteps()
@@ -61,21 +64,18 @@ import Testing
         expectSteps("who is newer", "2 of new", "3 of a", "a left")
     }
 
-    @Test mutating func callsOfAConnectionThatTheBusDoesNotKnowAreGivenBack() {
+    @Test mutating func callsOfAConnectionThatIsUnknownOrGoneAreGivenBack() {
         arrivals.gathered()
         take("1 of new", "2 of a", "3 of new")
         _ = steps()
         arrivals.failedToIdentify("new")
         expectSteps("1 of nobody", "3 of nobody", "2 of a")
-    }
-
-    @Test mutating func theBusIsNotAskedAboutAConnectionThatIsGone() {
-        arrivals.gathered()
-        take("1 of new", "2 of a", "new left", "a left")
-        expectSteps("1 of nobody", "new left", "2 of a", "a left")
+        // The bus is not asked about a connection that is gone.
+        take("1 of other", "2 of a", "other left", "a left")
+        expectSteps("1 of nobody", "other left", "2 of a", "a left")
         // The table keeps nothing about a connection that is gone, although the bus never reuses unique names.
-        take("3 of new")
-        expectSteps("who is new")
+        take("3 of other")
+        expectSteps("who is other")
     }
 
     // Rules, a.12: otherwise a state would be lost, because its keeper has not reported yet.
@@ -88,9 +88,8 @@ import Testing
         take("c left")
         #expect(!arrivals.isGathering)
         expectSteps("c left", "get of a", "a left")
-    }
-
-    @Test mutating func callsDoNotWaitIfNoProcessHasToReport() {
+        // Nothing waits if no process has to report.
+        arrivals = Arrivals()
         take("get of a")
         arrivals.awaiting([])
         expectSteps("get of a")
@@ -106,14 +105,6 @@ import Testing
         expectSteps("report of a", "not enter")
         arrivals.gathered()
         expectSteps("get of a", "leave of b", "leave of a")
-    }
-
-    // Otherwise a state that passes from one user's process to another's would be lost.
-    @Test mutating func fewCallsKeepTheirOrder() {
-        arrivals.gathered()
-        take("1 of a", "2 of a", "3 of b", "a left")
-        expectSteps("1 of a", "2 of a", "3 of b", "a left")
-        expectSteps()
     }
 
     // A user that calls without end waits only for its own calls.
@@ -147,17 +138,15 @@ import Testing
         #expect(arrivals.timeOfNext(now: now) == now + .milliseconds(1))
     }
 
-    @Test mutating func theEndOfAConnectionKeepsItsPlaceAndDoesNotCountForThePace() {
+    @Test mutating func endsOfConnectionsKeepTheirPlaceCountForNoPaceAndAreBounded() {
         arrivals.gathered()
         limits.pace = CallPace(atOnce: 1, interval: .milliseconds(1))
         take("1 of a", "a left", "a left", "a left", "2 of a")
         expectSteps("1 of a", "a left", "a left", "a left")
         now += .milliseconds(1)
         expectSteps("2 of a")
-    }
-
-    // Ends count for no limit, so a user that connects and disconnects without end would fill the queue.
-    @Test mutating func endsOfConnectionsDoNotWaitWithoutBound() {
+        // Ends count for no limit, so a user that connects and disconnects without end would fill the queue.
+        arrivals = Arrivals()
         arrivals.gathered()
         limits.pace = CallPace(atOnce: 1, interval: .seconds(1))
         limits.waiting.calls = 10
@@ -172,7 +161,7 @@ import Testing
         arrivals.hasRoom(for: bytes, of: connection, user, limits.waiting)
     }
 
-    @Test mutating func waitingCallsCountForTheirUserUntilTheirTurn() {
+    @Test mutating func waitingCallsCountForTheirUserOnceIdentifiedUntilTheirTurn() {
         for number in 1...2 { arrivals.called("\(number)", .other, bytes: 40, by: "a", user: 1) }
         #expect([hasRoom(20, "c", 1), hasRoom(21, "c", 1), hasRoom(100, "b", 2)] == [true, false, true])
         arrivals.called("3", .other, bytes: 10, by: "a", user: 1)
@@ -180,9 +169,7 @@ import Testing
         arrivals.gathered()
         _ = steps()
         #expect(hasRoom(100, "a", 1))
-    }
-
-    @Test mutating func callsOfANewcomerCountForItsUserOnceTheBusHasIdentifiedIt() {
+        arrivals = Arrivals()
         arrivals.called("1", .other, bytes: 60, by: "a", user: 1)
         for number in 2...3 { arrivals.called("\(number)", .other, bytes: 40, by: "new") }
         #expect([hasRoom(21, "new", nil), hasRoom(40, "a", 1)] == [false, true])
@@ -216,15 +203,14 @@ import Testing
         #expect(hasRoom(large, "later"))
     }
 
-    @Test mutating func aNewcomerWhoseReportWasTooLargeIsAskedForItOnceIdentified() {
-        arrivals.reportedTooMuch("new")
-        take("1 of new")
-        expectSteps("who is new")
-        identify("new")
-        expectSteps("report, new")
-    }
-
-    @Test mutating func theEndOfTheStartDoesNotLoseANewcomerThatTheBusIsIdentifying() {
+    @Test mutating func aNewcomerIsServedOrAskedForItsReportOnceIdentified() {
+        arrivals.reportedTooMuch("large")
+        take("1 of large")
+        expectSteps("who is large")
+        identify("large")
+        expectSteps("report, large")
+        // The end of the start does not lose a newcomer that the bus is identifying.
+        arrivals = Arrivals()
         take("get of a", "1 of new")
         expectSteps("who is new")
         arrivals.gathered()

@@ -27,7 +27,7 @@ import Testing
 
         """
 
-    @Test func theStatusContainsTheFigures() {
+    @Test func theStatusContainsTheFiguresExceptForOtherUsers() {
         let figures = Figures(calls: [.leave: 2, .enter: 3], refusals: 1, pathChanges: 4)
         #expect(
             status(figures).text == Self.common + """
@@ -36,9 +36,8 @@ import Testing
 
                 """
         )
+        #expect(status(nil).text == Self.common)
     }
-
-    @Test func theStatusForOtherUsersHasNoFigures() { #expect(status(nil).text == Self.common) }
 
     @Test func messagesCannotControlATerminal() {
         let line = Diagnostics.line("a\nb\u{1B}[2J\u{9B}2J\u{7F}\u{202E}\u{2028}é")

@@ -15,23 +15,16 @@ import Testing
         .keep(connection: connection, [NameReport(name: name, state: StateReport(value: value, time: time))])
     }
 
-    // Rules, a.11
+    // Rules, a.11: entering a name twice is entering it once.
     @Test mutating func aStateDiesWithTheLastRegistrationInAnyProcess() throws {
-        let forbidden = [try state.enter(":1.1", ["a"]), try state.enter(":1.2", ["a"])]
+        let forbidden = [try state.enter(":1.1", ["a", "a"]), try state.enter(":1.2", ["a"])]
         #expect(forbidden == [[], []])
         try set("a", 5, at: 1)
-        state.leave(":1.1", ["a"])
+        state.leave(":1.1", ["a", "b"])
         #expect(state.state(of: "a") == 5)
         state.gone(":1.2")
         #expect(state.state(of: "a") == 0)
         _ = try state.enter(":1.1", ["a"])
-        #expect(state.state(of: "a") == 0)
-    }
-
-    @Test mutating func enteringTwiceIsEnteringOnce() throws {
-        _ = try state.enter(":1.1", ["a", "a"])
-        try set("a", 5, at: 1)
-        state.leave(":1.1", ["a", "b"])
         #expect(state.state(of: "a") == 0)
     }
 
@@ -46,6 +39,10 @@ import Testing
         try set("b", 5, at: .max)
         try state.setState(":1.2", "b", StateReport(value: 6, time: 1001), now: 1001)
         #expect(state.state(of: "b") == 6)
+        // An older state is not handed on.
+        state.gone(":1.1")
+        let handovers = state.takeHandovers()
+        #expect(handovers == [])
     }
 
     // Rules, a.12: the next notifyd gets the state from the keeper.
@@ -63,14 +60,6 @@ import Testing
         let none = state.takeHandovers()
         #expect([left, ended, none] == [[keep(":1.2", "a", 6, at: 2)], [keep(":1.2", "b", 7, at: 3)], []])
         #expect(state.names.entries.keys.map(\.rawValue) == ["com.apple.system.notify.ipc_version"])
-    }
-
-    @Test mutating func anOlderStateIsNotHandedOn() throws {
-        try set("a", 5, at: 1)
-        try set("a", 6, at: 2, by: ":1.2")
-        state.gone(":1.1")
-        let handovers = state.takeHandovers()
-        #expect(handovers == [])
     }
 
     @Test mutating func aStateIsHandedOnlyToARegistrantThatMaySetIt() throws {
@@ -162,8 +151,9 @@ import Testing
     }
 
     // Rules, a.14
-    @Test func aProcessAndItsUserHaveALimitOfNames() throws {
+    @Test func aProcessAndItsUserHaveALimitOfNamesAndOfListsThatWait() throws {
         var limits = Limits()
+        limits.lists = 2
         limits.connection = Amount(names: 3, bytes: 10, registrations: 5)
         limits.user = Amount(names: 4, bytes: 12, registrations: 5)
         var state = DaemonState(process: 1, user: 501, limits: limits)
@@ -171,6 +161,11 @@ import Testing
         func refusal(_ connection: String, _ names: [String]) -> NotifydProtocol.ErrorName? {
             state.refusal { _ = try $0.enter(connection, names) }
         }
+        try state.beginList(":1.1")
+        try state.beginList(":1.2")
+        #expect(state.refusal { try $0.beginList(":1.1") } == .limitsExceeded)
+        state.endList(":1.2")
+        #expect(state.refusal { try $0.beginList(":1.1") } == nil)
         _ = try state.enter(":1.1", ["a", "b"])
         for names in [["c", "d"], ["012345678"]] { #expect(refusal(":1.1", names) == .limitsExceeded) }
         _ = try state.enter(":1.1", ["b", "c"])
@@ -182,6 +177,8 @@ import Testing
         _ = state.arrived(":1.3", Identity(user: 502, process: 12))
         #expect(refusal(":1.3", ["x", "y", "z"]) == nil)
         state.gone(":1.1")
+        try state.beginList(":1.2")
+        try state.beginList(":1.2")
         state.gone(":1.2")
         #expect(state.amounts.isEmpty)
     }
@@ -206,7 +203,7 @@ import Testing
     }
 
     // Rules, a.14
-    @Test mutating func aListIsOfOneUserOrForRootOfAll() throws {
+    @Test mutating func aListIsOfOneUserOrForRootOfAllAndComesInPages() throws {
         _ = state.arrived(":1.3", Identity(user: 502, process: 12))
         _ = try state.enter(":1.1", ["a", "shared"])
         _ = try state.enter(":1.3", ["b", "shared"])
@@ -215,9 +212,7 @@ import Testing
         #expect(Set(own.names.map(\.name)) == ["a", "shared", "com.apple.system.notify.ipc_version"])
         #expect(all.processes.map(\.connection) == [":1.1", ":1.3"])
         #expect(all.names.count == 4)
-    }
-
-    @Test mutating func aListOfAnyLengthComesInPages() throws {
+        state = .withTwoClients()
         let names = (0..<5000).map { "a name of some length, \($0)" }
         _ = try state.enter(":1.1", names)
         _ = try state.enter(":1.2", ["last"])
@@ -235,20 +230,5 @@ import Testing
         let (beyond, past) = (state.page(.max, for: .root), state.page(1 << 32 | 0xFFFF_FFFF, for: Identity(user: 501)))
         #expect(beyond == ListPage())
         #expect(past.processes.map(\.connection) == [":1.2"])
-    }
-
-    @Test func listsThatWaitAreLimited() throws {
-        var limits = Limits()
-        limits.lists = 2
-        var state = DaemonState(process: 1, user: 501, limits: limits)
-        for connection in [":1.1", ":1.2"] { _ = state.arrived(connection, user) }
-        try state.beginList(":1.1")
-        try state.beginList(":1.2")
-        #expect(state.refusal { try $0.beginList(":1.1") } == .limitsExceeded)
-        state.endList(":1.2")
-        #expect(state.refusal { try $0.beginList(":1.1") } == nil)
-        state.gone(":1.1")
-        try state.beginList(":1.2")
-        try state.beginList(":1.2")
     }
 }

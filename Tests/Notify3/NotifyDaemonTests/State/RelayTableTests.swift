@@ -12,25 +12,29 @@ import Testing
         Set(table.receivers(of: interface, postedBy: poster).map(\.connection))
     }
 
-    @Test mutating func receiversHaveTheInterfaceOrItsWholeCenterAndAreNotThePoster() {
+    @Test mutating func receiversHaveTheInterfaceOrItsCenterUntilTheyEndAndAreNotThePoster() throws {
         let interfaces = [":1": "\(darwin).a", ":2": darwin, ":3": distributed, ":4": "\(darwin).b"]
         for (connection, interface) in interfaces { table.begin(interface, 0, for: connection, of: 1) }
+        table.begin("\(darwin).a", 0, for: ":1", of: 1)
         #expect(receivers("\(darwin).a", postedBy: ":9") == [":1", ":2"])
         #expect(receivers("\(darwin).a", postedBy: ":1") == [":2"])
         #expect(receivers("org.example", postedBy: ":9") == [])
-    }
-
-    @Test mutating func theEndOfAConnectionLeavesNothing() throws {
-        for name in ["a", "a", "b"] { table.begin("\(darwin).\(name)", 0, for: ":1", of: 1) }
         table.end("\(darwin).a", for: ":1")
-        #expect(receivers("\(darwin).a", postedBy: "") == [])
-        table.gone(":1")
+        #expect(receivers("\(darwin).a") == [":2"])
+        table.begin("\(darwin).b", 0, for: ":1", of: 1)
+        for connection in interfaces.keys { table.gone(connection) }
         #expect(table.isIdle)
         let most = (0..<RelayTable<Int, Int>.limits.connection).map { "\(darwin).a\($0)" }
         try table.check(most, for: ":1", of: 1)
     }
 
-    @Test mutating func limitsHoldForAConnectionAndForAUser() throws {
+    @Test mutating func otherInterfacesAndMoreThanAConnectionOrAUserMayHaveAreRefused() throws {
+        for interface in [
+            "", "org.example.a", "org.notifycenter.Darwin1a", "org.notifycenter.Notifyd1",
+            "org.notifycenter.Darwin1." + String(repeating: "a", count: 255),
+        ] {
+            #expect(throws: Refusal.self, "\(interface)") { try table.check([interface], for: ":1", of: 1) }
+        }
         let limits = RelayTable<Int, Int>.limits
         let names = (0...limits.connection).map { "\(darwin).a\($0)" }
         #expect(throws: Refusal.self) { try table.check(names, for: ":1", of: 1) }
@@ -70,15 +74,6 @@ import Testing
         table.gone(":1")
         table.pause("\(darwin).a", for: ":0", owing: 7, bytes: 2 * size)
         #expect(owed(0) == 7)
-    }
-
-    @Test func otherInterfacesAreRefused() {
-        for interface in [
-            "", "org.example.a", "org.notifycenter.Darwin1a", "org.notifycenter.Notifyd1",
-            "org.notifycenter.Darwin1." + String(repeating: "a", count: 255),
-        ] {
-            #expect(throws: Refusal.self, "\(interface)") { try table.check([interface], for: ":1", of: 1) }
-        }
     }
 
     @Test func thePathOfARelayedPostNamesItsPoster() {

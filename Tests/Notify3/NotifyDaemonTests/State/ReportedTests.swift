@@ -16,18 +16,22 @@ import Testing
         _ = try state.reported(connection, ProcessReport(suspensions: suspensions, names: names), now: 1000)
     }
 
-    /// Each suspension would be a message to the next connection of the process.
-    @Test mutating func reportedSuspensionsAreLimited() throws {
-        try report([], suspensions: .max)
-        let actions = state.arrived(":1.3", user)
-        #expect(actions == [.suspend(connection: ":1.3", times: 255)])
-    }
-
-    @Test mutating func aProcessThatTheBusCannotIdentifySuspendsNoOther() throws {
-        _ = state.arrived(":1.3", Identity(user: 501, process: 0))
-        try report([], suspensions: 2, by: ":1.3")
-        let actions = state.arrived(":1.4", Identity(user: 502, process: 0))
-        #expect(actions == [])
+    @Test mutating func reportedSuspensionsCountInTheFirstReportUpToALimit() throws {
+        try report([NameReport(name: "n")], suspensions: 2)
+        #expect(state.firstReport?.suspensions == 2)
+        let resumed = try state.resumeProcess(10, by: user)
+        #expect(resumed == [.resume(connection: ":1.1")])
+        try report([NameReport(name: "n")], suspensions: 2)
+        #expect(state.firstReport?.suspensions == 1)
+        // Each suspension would be a message to the next connection of the process.
+        try report([], suspensions: .max, by: ":1.2")
+        let limited = state.arrived(":1.3", Identity(user: 501, process: 11))
+        #expect(limited == [.suspend(connection: ":1.3", times: 255)])
+        // A process that the bus cannot identify suspends no other.
+        _ = state.arrived(":1.4", Identity(user: 501, process: 0))
+        try report([], suspensions: 2, by: ":1.4")
+        let other = state.arrived(":1.5", Identity(user: 502, process: 0))
+        #expect(other == [])
     }
 
     // Rules, a.12
@@ -48,28 +52,16 @@ import Testing
         #expect(state.firstReport == nil && state.amounts.isEmpty)
     }
 
-    @Test mutating func ofTwoReportedStatesTheNewerWinsInEitherOrder() throws {
+    @Test mutating func theNewerReportedStateThatMayBeSetWinsInEitherOrder() throws {
         for (first, second) in [(10, 20), (40, 30)] as [(UInt64, UInt64)] {
             try report([NameReport(name: "a", state: StateReport(value: first, time: first))])
             try report([NameReport(name: "a", state: StateReport(value: second, time: second))], by: ":1.2")
             #expect(state.state(of: "a") == max(first, second))
         }
-    }
-
-    @Test mutating func aReportedStateThatMayNotBeSetIsIgnored() throws {
         state.configure(reserved: ["r.": 0x113])
         try report([NameReport(name: "r.x", state: StateReport(value: 7, time: 7))])
         #expect(state.state(of: "r.x") == 0)
         #expect(state.firstReport?.names.map(\.name) == ["r.x"])
-    }
-
-    @Test mutating func suspensionsCountOnlyInTheFirstReport() throws {
-        try report([NameReport(name: "n")], suspensions: 2)
-        #expect(state.firstReport?.suspensions == 2)
-        let actions = try state.resumeProcess(10, by: user)
-        #expect(actions == [.resume(connection: ":1.1")])
-        try report([NameReport(name: "n")], suspensions: 2)
-        #expect(state.firstReport?.suspensions == 1)
     }
 
     // Rules, a.14

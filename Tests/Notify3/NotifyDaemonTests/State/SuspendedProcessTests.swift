@@ -13,7 +13,7 @@ import Testing
     }
 
     // Rules, a.3 and a.10
-    @Test mutating func suspensionOfAProcessIsCounted() throws {
+    @Test mutating func suspensionOfAProcessIsCountedForAllItsConnections() throws {
         let root = Identity(user: 0, process: 1)
         let suspensions = [try state.suspendProcess(10, by: root), try state.suspendProcess(10, by: user)]
         #expect(suspensions == Array(repeating: [.suspend(connection: ":1.1", times: 1)], count: 2))
@@ -21,6 +21,18 @@ import Testing
         var resumptions: [[DaemonState.Action]] = []
         for _ in 0..<3 { resumptions.append(try state.resumeProcess(10, by: user)) }
         #expect(resumptions == [[.resume(connection: ":1.1")], [.resume(connection: ":1.1")], []])
+        for _ in 0..<2 { _ = try state.suspendProcess(10, by: user) }
+        let second = state.arrived(":1.2", user)
+        state.gone(":1.1")
+        let third = state.arrived(":1.3", user)
+        state.gone(":1.2")
+        state.gone(":1.3")
+        // Another process may have this process id now.
+        let another = state.arrived(":1.4", user)
+        let expected: [[DaemonState.Action]] = [
+            [.suspend(connection: ":1.2", times: 2)], [.suspend(connection: ":1.3", times: 2)], [],
+        ]
+        #expect([second, third, another] == expected)
     }
 
     @Test func onlyRootAndTheProcesssUserSuspend() {
@@ -35,20 +47,5 @@ import Testing
             let resumed = state.refusal { _ = try $0.resumeProcess(process, by: caller, silent: silent) }
             #expect([suspended, resumed] == [refusal, refusal], "\(process) by \(caller.user)")
         }
-    }
-
-    @Test mutating func aSecondConnectionOfASuspendedProcessIsSuspendedToo() throws {
-        for _ in 0..<2 { _ = try state.suspendProcess(10, by: user) }
-        let second = state.arrived(":1.2", user)
-        state.gone(":1.1")
-        let third = state.arrived(":1.3", user)
-        state.gone(":1.2")
-        state.gone(":1.3")
-        // Another process may have this process id now.
-        let another = state.arrived(":1.4", user)
-        let expected: [[DaemonState.Action]] = [
-            [.suspend(connection: ":1.2", times: 2)], [.suspend(connection: ":1.3", times: 2)], [],
-        ]
-        #expect([second, third, another] == expected)
     }
 }

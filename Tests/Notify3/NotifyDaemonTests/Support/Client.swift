@@ -73,11 +73,12 @@ final class Client: Sendable {
         try await call(.setState, .string(name), .uint64(value), .uint64(time))
     }
 
-    func state(_ name: String) async throws -> UInt64? {
-        try await call(.getState, .string(name)).first?.unsignedValue
-    }
+    func state(_ name: String) async throws -> UInt64? { try await call(.getState, .string(name)).first?.unsignedValue }
 
     func status() async throws -> String { try await call(.status).first?.stringValue ?? "" }
+
+    /// The number of dropped posts.
+    func dropped() async throws -> Int { try await status().firstMatch(of: /dropped (\d+)/).flatMap { Int($0.1) } ?? 0 }
 
     func list() async throws -> (names: [NameListing], processes: [ProcessListing]) {
         var (names, processes, cursor) = ([NameListing](), [ProcessListing](), UInt64(0))
