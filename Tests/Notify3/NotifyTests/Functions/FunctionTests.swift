@@ -68,9 +68,10 @@ import notify
         }
     }
 
-    @Test func aForeignDescriptorIsNeitherUsedNorClosed() {
+    @Test func aDescriptorThatTheCallerReplacedOrClosedDoesNoHarm() {
+        let name = "self.\(uniqueName())"
         var (descriptor, token, other): (Int32, Int32, Int32) = (-1, -1, -1)
-        // The caller's descriptor is replaced by another file with the same number.
+        // The caller's descriptor is replaced by another file with the same number. It is neither used nor closed.
         notify_register_file_descriptor(uniqueName(), &descriptor, 0, &token)
         let stranger = open("/dev/null", O_RDONLY | O_CLOEXEC)
         dup2(stranger, descriptor)
@@ -80,11 +81,6 @@ import notify
         #expect(fcntl(descriptor, F_GETFD) >= 0)
         close(descriptor)
         close(stranger)
-    }
-
-    @Test func aPostToADescriptorThatTheCallerClosedIsHarmless() {
-        let name = "self.\(uniqueName())"
-        var (descriptor, token): (Int32, Int32) = (-1, -1)
         notify_register_file_descriptor(name, &descriptor, 0, &token)
         close(descriptor)
         // If the pipe had no reader, writing would raise SIGPIPE.

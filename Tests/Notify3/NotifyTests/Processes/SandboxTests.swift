@@ -49,10 +49,7 @@ private final class Listener {
     }
 }
 
-@Suite(
-    "Processes behind a sandbox's proxy",
-    .enabled(if: ProxiedBus.isInstalled, "needs xdg-dbus-proxy")
-)
+@Suite("Processes behind a sandbox's proxy", .enabled(if: ProxiedBus.isInstalled, "needs xdg-dbus-proxy"))
 struct SandboxTests {
     private let bus: PrivateBus
     private let outside: DarwinNotifyCenter
@@ -92,7 +89,7 @@ struct SandboxTests {
         withExtendedLifetime(notifyd) {}
     }
 
-    @Test func notificationsComeThroughNotifyd() async throws {
+    @Test func notificationsOfItsCenterAloneComeThroughNotifyd() async throws {
         let notifyd = try await startNotifyd(on: bus)
         let filtered = try await filtered()
         let (inside, outside) = (DistributedNotifyCenter(bus: filtered.bus), DistributedNotifyCenter(bus: bus.bus))
@@ -114,7 +111,18 @@ struct SandboxTests {
         try await inside.flush()
         try outside.post("a.b", object: "late")
         try await eventually("the last one is heard outside") { back.lines == ["mine", "late"] }
-        withExtendedLifetime((outer, notifyd, filtered)) {}
+        // An observer of any name hears its own center only.
+        let all = SharedLines()
+        let any = try await inside.observe(nil, delivery: .immediate) { all.append($0.name.rawValue) }
+        try self.outside.post("darwin")
+        try outside.post("distributed")
+        try await eventually("the observer of any name hears") { all.lines == ["distributed"] }
+        let util = try notifyutil("-v", "-1", "a.b", on: filtered)
+        try await eventually("it is ready") { util.errorText.contains("ready") }
+        try self.outside.post("a.b")
+        let outcome = await Outcome(of: util)
+        #expect(outcome.status == 0 && outcome.lines.contains { $0.contains(" a.b ") }, "\(outcome)")
+        withExtendedLifetime((outer, any, notifyd, filtered)) {}
     }
 
     @Test func aPosterWhoseNamePassesTheProxyIsHeardOnce() async throws {
@@ -129,29 +137,6 @@ struct SandboxTests {
         try await eventually("the last post is heard") { listener.heard.lines.contains("last") }
         #expect(listener.heard.lines == ["named", "last"])
         withExtendedLifetime((listener, notifyd)) {}
-    }
-
-    @Test func anObserverOfAnyNameHearsEachCenterOnly() async throws {
-        let notifyd = try await startNotifyd(on: bus)
-        let filtered = try await filtered()
-        let inside = DistributedNotifyCenter(bus: filtered.bus)
-        let heard = SharedLines()
-        let observation = try await inside.observe(nil, delivery: .immediate) { heard.append($0.name.rawValue) }
-        try outside.post("darwin")
-        try DistributedNotifyCenter(bus: bus.bus).post("distributed")
-        try await eventually("the observer hears") { heard.lines == ["distributed"] }
-        withExtendedLifetime((observation, notifyd, filtered)) {}
-    }
-
-    @Test func notifyutilHearsAndReadsStates() async throws {
-        let notifyd = try await startNotifyd(on: bus)
-        let filtered = try await filtered()
-        let util = try notifyutil("-v", "-1", "a.b", on: filtered)
-        try await eventually("it is ready") { util.errorText.contains("ready") }
-        try outside.post("a.b")
-        let outcome = await Outcome(of: util)
-        #expect(outcome.status == 0 && outcome.lines.contains { $0.contains(" a.b ") }, "\(outcome)")
-        withExtendedLifetime((notifyd, filtered)) {}
     }
 
     @Test func aNewNotifydAndARestoredBusRelayAgain() async throws {
@@ -177,45 +162,28 @@ struct SandboxTests {
         withExtendedLifetime((listener, failures)) {}
     }
 
-    /// Stands in for notifyd: accepts registrations for posts, and refuses some as the test chooses.
-    private final class Relay: Sendable {
-        let connection: DBusConnection
-        /// The interfaces of each call since the last beginning.
-        let calls = SharedLines()
-        private let object = Locked<Observation?>(nil)
-
-        /// - Parameter refusal: The refusal of a call that registers these interfaces.
-        init(_ bus: Bus, refusal: @escaping @Sendable (String) -> NotifydProtocol.ErrorName?) throws {
-            connection = try DBusConnection.open(bus)
-            let method = DBusInterface.Method("Relay", in: [.init("interfaces", "as")], out: []) { [calls] call in
-                let interfaces = call.arguments.first?.elementsValue?.compactMap(\.stringValue) ?? []
-                let line = interfaces.joined(separator: " ")
-                calls.append(line)
-                guard let error = refusal(line) else { return [] }
-                throw MethodFailure(name: NotifydProtocol.errorPrefix + error.rawValue, message: "no")
-            }
-            let interface = DBusInterface(NotifydProtocol.interface, methods: [method])
-            let token = try connection.export([interface], at: NotifydProtocol.path)
-            object.withLock { $0 = token }
+    /// Stands in for notifyd, and refuses registrations for posts as `refusal` says, which gets their interfaces.
+    private func standIn(
+        refusal: @escaping @Sendable (String) -> NotifydProtocol.ErrorName?
+    ) async throws -> StandInNotifyd {
+        try await StandInNotifyd(on: bus.bus) { word in
+            guard case .relay(let interfaces) = word, let error = refusal(interfaces) else { return nil }
+            return MethodFailure(name: NotifydProtocol.errorPrefix + error.rawValue, message: "no")
         }
-
-        func begin() async throws { try await connection.requestName(NotifydProtocol.busName) }
-        func end() async throws { try await connection.releaseName(NotifydProtocol.busName) }
     }
 
     @Test func aNameThatTheNextNotifydRefusesBlocksNoOtherName() async throws {
         let isNext = Locked(false)
-        let relay = try Relay(bus.bus) { isNext.withLock { $0 } && $0.contains(".bad") ? .notAuthorized : nil }
-        try await relay.begin()
+        let notifyd = try await standIn { isNext.withLock { $0 } && $0.contains(".bad") ? .notAuthorized : nil }
         let failures = SharedLines()
         let observer = UnthrownFailures.observe { failures.append("\($0)") }
         let listener = try await Listener(on: filtered(), "n.good", "n.bad")
-        try await relay.end()
+        try await notifyd.connection.releaseName(NotifydProtocol.busName)
         isNext.withLock { $0 = true }
-        let before = relay.calls.lines.count
-        try await relay.begin()
-        let each = Set(["good", "bad"].map { "\(RelayedCenter.darwin.rawValue).n.\($0)" })
-        try await eventually("each name is requested alone") { each.isSubset(of: relay.calls.lines.dropFirst(before)) }
+        let before = notifyd.words.count
+        try await notifyd.connection.requestName(NotifydProtocol.busName)
+        let each = Set(["good", "bad"].map { StandInNotifyd.Word.relay("\(RelayedCenter.darwin.rawValue).n.\($0)") })
+        try await eventually("each name is requested alone") { each.isSubset(of: notifyd.words.dropFirst(before)) }
         try await eventually("the refusal is told") { failures.lines.contains { $0.contains("n.bad") } }
         #expect(!failures.lines.contains { $0.contains("n.good") })
         withExtendedLifetime((listener, observer)) {}
@@ -224,18 +192,17 @@ struct SandboxTests {
     @Test func aNotifydWithoutRoomIsAskedAgain() async throws {
         let refusals = Locked(0)
         // Refuses the first call with all interfaces, and the call with the first interface only.
-        let relay = try Relay(bus.bus) { _ in
+        let notifyd = try await standIn { _ in
             refusals.withLock { refusals in
                 refusals -= 1
                 return refusals >= 0 ? .limitsExceeded : nil
             }
         }
-        try await relay.begin()
         let observer = UnthrownFailures.observe { _ in }
         let listener = try await Listener(on: filtered(), "a.b")
-        try await relay.end()
+        try await notifyd.connection.releaseName(NotifydProtocol.busName)
         refusals.withLock { $0 = 2 }
-        try await relay.begin()
+        try await notifyd.connection.requestName(NotifydProtocol.busName)
         try await eventually("the listener is registered") { refusals.withLock { $0 } < 0 }
         withExtendedLifetime((listener, observer)) {}
     }

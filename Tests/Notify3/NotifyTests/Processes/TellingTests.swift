@@ -1,3 +1,4 @@
+import DBusService
 import NotifyCenterTestKit
 import Testing
 
@@ -37,7 +38,8 @@ import Testing
 
     // Rules, a.11: the process sends nothing to notifyd only if notifyd's name has no owner.
     @Test func aNotifydThatRefusesCallsIsStillTold() async throws {
-        let notifyd = try await StandInNotifyd(on: bus.bus, isRefusing: true)
+        let failure = MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not now")
+        let notifyd = try await StandInNotifyd(on: bus.bus) { if case .enter = $0 { failure } else { nil } }
         _ = try await probe.register("check", "menu")
         // The refusal arrives before the replies to these calls.
         for index in 0..<20 { _ = try await probe.register("check", "order.\(index)") }

@@ -3,32 +3,21 @@ import Testing
 @testable import notify
 
 @Suite struct NotifydPresenceTests {
-    @Test func aResponseCountsOnce() {
+    @Test func aResponseCountsOnceAndOnlyWithoutNewsSinceItsRequest() {
         var presence = NotifydPresence()
-        let question = presence.question
-        let isNews = presence.learn(.present(":1.7"), answering: question)
-        #expect(isNews && presence.value == .present(":1.7"))
-        let isNewsAgain = presence.learn(.absent, answering: question)
-        #expect(!isNewsAgain && presence.value == .present(":1.7"))
-    }
-
-    /// On another bus, the same names belong to other processes.
-    @Test func aResponseFromBeforeAnOutageDoesNotCountAfterIt() {
-        var presence = NotifydPresence()
-        let question = presence.question
-        presence.learn(.unknown)
-        let isNews = presence.learn(.present(":1.7"), answering: question)
-        #expect(!isNews && presence.value == .unknown)
-        let isNewsOfTheNextBus = presence.learn(.present(":1.2"), answering: presence.question)
-        #expect(isNewsOfTheNextBus && presence.value == .present(":1.2"))
-    }
-
-    @Test func aChangeThatTheBusReportsIsNewerThanAResponse() {
-        var presence = NotifydPresence()
-        let question = presence.question
-        presence.learn(.absent)
-        presence.learn(.unknown)
-        let isNews = presence.learn(.present(":1.7"), answering: question)
-        #expect(!isNews && presence.value == .unknown)
+        func learns(_ value: NotifydPresence.Value, answering question: UInt64) -> Bool {
+            presence.learn(value, answering: question)
+        }
+        let first = presence.question
+        #expect(learns(.present(":1.7"), answering: first) && presence.value == .present(":1.7"))
+        #expect(!learns(.absent, answering: first) && presence.value == .present(":1.7"))
+        // A change that the bus reports is newer than a response. On another bus, the same names belong to other
+        // processes.
+        for changes: [NotifydPresence.Value] in [[.unknown], [.absent, .unknown]] {
+            let question = presence.question
+            for change in changes { presence.learn(change) }
+            #expect(!learns(.present(":1.7"), answering: question) && presence.value == .unknown, "\(changes)")
+        }
+        #expect(learns(.present(":1.2"), answering: presence.question) && presence.value == .present(":1.2"))
     }
 }

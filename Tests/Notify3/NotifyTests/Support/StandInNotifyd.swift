@@ -12,6 +12,8 @@ final class StandInNotifyd: Sendable {
         case post(String)
         /// A report: replaces the records with the full state.
         case report
+        /// A registration for posts of these interfaces, with blanks between them.
+        case relay(String)
     }
 
     private let heard = Locked<[Word]>([])
@@ -19,24 +21,23 @@ final class StandInNotifyd: Sendable {
     private let callers = Locked<Set<String>>([])
     private let parts = Locked<(handlers: [Observation], lease: MatchRuleLease?)>(([], nil))
 
-    /// - Parameter isRefusing: Whether it replies to each call with an error.
-    init(on bus: Bus, isRefusing: Bool = false) async throws {
+    /// - Parameter refusal: The error in the reply to a message.
+    init(on bus: Bus, refusal: @escaping @Sendable (Word) -> MethodFailure? = { _ in nil }) async throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
-        let refusal = MethodFailure(name: "org.freedesktop.DBus.Error.Failed", message: "not now")
         func method(
             _ name: String,
             _ arguments: [DBusInterface.Argument],
             _ words: @escaping @Sendable ([DBusValue]) -> [Word]
         ) -> DBusInterface.Method {
-            let isRefused = isRefusing && name == "Enter"
-            return DBusInterface.Method(
+            DBusInterface.Method(
                 name,
                 in: arguments,
                 inOrder: { [weak self] call, reply in
                     self?.callers.withLock { _ = $0.insert(call.sender) }
-                    for word in words(call.arguments) { self?.note(word) }
-                    reply.send(isRefused ? .failure(refusal) : .success([]))
+                    let words = words(call.arguments)
+                    for word in words { self?.note(word) }
+                    reply.send(words.compactMap(refusal).first.map { .failure($0) } ?? .success([]))
                 }
             )
         }
@@ -47,6 +48,9 @@ final class StandInNotifyd: Sendable {
             method("Enter", [.init("names", "as")]) { ($0.first?.stringsValue ?? []).map { .enter($0) } },
             method("Leave", [.init("names", "as")]) { ($0.first?.stringsValue ?? []).map { .leave($0) } },
             method("Report", row) { _ in [.report] },
+            method("Relay", [.init("interfaces", "as")]) {
+                [.relay(($0.first?.stringsValue ?? []).joined(separator: " "))]
+            },
         ]
         let interface = DBusInterface(NotifydProtocol.interface, methods: methods)
         let object = try connection.export([interface], at: NotifydProtocol.path)

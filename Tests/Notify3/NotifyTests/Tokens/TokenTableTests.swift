@@ -7,7 +7,7 @@ import Testing
     // High numbers, because other suites use the first tokens of the process's table.
     private static let first: CInt = 1 << 30
 
-    @Test func aTokenSeesEachCountOnce() throws {
+    @Test func aTokenSeesEachCountOnceAndOtherNumbersAreInvalid() throws {
         var pool = PostCounterPool()
         let counter = pool.take()
         let token = Self.first
@@ -24,9 +24,14 @@ import Testing
         #expect(check() == true)
         TokenTable.remove(token)
         #expect(check() == nil && TokenTable.count(token) == nil)
+        for number in [-1, -2, CInt.min, 0, CInt.max] {
+            #expect(TokenTable.check(number) == nil && !TokenTable.isValid(number), "\(number)")
+            TokenTable.remove(number)
+            TokenTable.forgetSeen(number)
+        }
     }
 
-    @Test func aCounterOfManyTokensIsReadByEach() {
+    @Test func aCounterOfManyTokensIsReadByEachAndNotOnADiscardedPage() {
         var pool = PostCounterPool()
         let counter = pool.take()
         // The range crosses a boundary of pages and of chunks.
@@ -38,26 +43,12 @@ import Testing
         #expect(tokens.allSatisfy { TokenTable.check($0) == true })
         for token in tokens { TokenTable.remove(token) }
         #expect(tokens.allSatisfy { !TokenTable.isValid($0) })
-    }
-
-    @Test func aDiscardedPageReadsAsNoTokens() {
-        var pool = PostCounterPool()
-        let counter = pool.take()
         let page = Self.first + 1 << 20
-        #expect(TokenTable.insert(page, counter))
-        #expect(TokenTable.insert(page + CInt(TokenTable.tokensPerPage), counter))
+        let next = page + CInt(TokenTable.tokensPerPage)
+        #expect(TokenTable.insert(page, counter) && TokenTable.insert(next, counter))
         TokenTable.discardPage(of: page + 3)
-        #expect(TokenTable.check(page) == nil)
-        #expect(TokenTable.check(page + CInt(TokenTable.tokensPerPage)) == true)
-        TokenTable.remove(page + CInt(TokenTable.tokensPerPage))
-    }
-
-    @Test func numbersThatAreNoTokensAreInvalid() {
-        for number in [-1, -2, CInt.min, 0, CInt.max] {
-            #expect(TokenTable.check(number) == nil && !TokenTable.isValid(number), "\(number)")
-            TokenTable.remove(number)
-            TokenTable.forgetSeen(number)
-        }
+        #expect(TokenTable.check(page) == nil && TokenTable.check(next) == true)
+        TokenTable.remove(next)
     }
 
     @Test func aPageEndsWithTheLastOfItsTokens() throws {
