@@ -12,8 +12,9 @@ struct StyleTests {
         Event(token: 3, time: time, name: "com.foo", kind: kind, state: state)
     }
 
-    @Test("an event prints its name, with -v also token, time, state and kind")
+    @Test("an event prints its name, with -v also token, time with milliseconds, state and kind")
     func events() {
+        #expect([1_000, 1_999, 12_045].map { Timestamp(milliseconds: $0).text } == ["1.000", "1.999", "12.045"])
         #expect(Verbosity.normal.line(event(.port)) == "com.foo")
         #expect(Verbosity.quiet.line(event(.port, .value(7))) == nil)
         let kinds: [(Kind, String)] = [
@@ -35,24 +36,14 @@ struct StyleTests {
         #expect(Failure("list", status: 9).line == nil)
     }
 
-    @Test("only a general failure without a cause is explained by a limit")
-    func limits() {
+    @Test("each status has its exit status, and a limit explains only a general failure without a cause")
+    func statuses() {
+        let exits = [0, 7, 9, 1, 5, 1_000_000].map { CommandSupport.ExitStatus(status: $0) }
+        #expect(exits == [.done, .notAuthorized, .unavailable, .failed, .failed, .failed])
         let statuses: [UInt32] = [1_000_000, 1, 2, 4, 5, 7, 9]
         let limits = statuses.filter { Failure("watch", "n", status: $0).explanation.contains("ulimit") }
         #expect(limits == [1_000_000])
-        #expect(
-            Failure("watch", "n", status: 4).explanation.hasPrefix("could not watch n: notify(3) returned status 4")
-        )
-    }
-
-    @Test("each status of notify(3) has its exit status")
-    func exitStatuses() {
-        let exits = [0, 7, 9, 1, 5, 1_000_000].map { CommandSupport.ExitStatus(status: $0) }
-        #expect(exits == [.done, .notAuthorized, .unavailable, .failed, .failed, .failed])
-    }
-
-    @Test("a time is written with three digits of milliseconds")
-    func times() {
-        #expect([1_000, 1_999, 12_045].map { Timestamp(milliseconds: $0).text } == ["1.000", "1.999", "12.045"])
+        let explanation = Failure("watch", "n", status: 4).explanation
+        #expect(explanation.hasPrefix("could not watch n: notify(3) returned status 4"))
     }
 }

@@ -6,8 +6,10 @@ import Testing
 
 @Suite("Writing JSON")
 struct JSONLineTests {
-    @Test("any text can be read back, and cannot control a terminal")
+    @Test("any text can be read back and cannot control a terminal; text for people escapes only what could")
     func texts() throws {
+        #expect("com.example é\u{1F600}".visible == "com.example é\u{1F600}")
+        #expect("a\u{1B}[31m\\\n\u{202E}".visible == #"a\u001b[31m\\\u000a\u202e"#)
         for text in Hostile.names {
             var line = JSONLine("x")
             line.add("name", text)
@@ -20,17 +22,13 @@ struct JSONLineTests {
         }
     }
 
-    @Test("fields keep their order")
-    func order() {
+    @Test("fields keep their order; a userInfo becomes JSON with sorted keys, and JSON's types can be read back")
+    func order() throws {
         var line = JSONLine("x")
         line.add("b", 1)
         line.add("a", String?.none)
         line.add("state", UInt64.max)
         #expect(line.text == #"{"type":"x","b":1,"a":null,"state":18446744073709551615}"#)
-    }
-
-    @Test("a userInfo becomes JSON with sorted keys, and JSON's types can be read back")
-    func userInfo() throws {
         let info: UserInfo = [
             "z": [1, .unsigned(.max), 1.5, true], "a": ["n\"": "\u{1B}"], "e": 1e300, "m": .integer(.min),
         ]
@@ -56,11 +54,5 @@ struct JSONLineTests {
             (.double(.nan), "null"), (.double(-.infinity), "null"), (.double(1), "1.0"),
         ]
         for (value, json) in values { #expect(value.json == json) }
-    }
-
-    @Test("text for people escapes only control characters and backslashes")
-    func visible() {
-        #expect("com.example é\u{1F600}".visible == "com.example é\u{1F600}")
-        #expect("a\u{1B}[31m\\\n\u{202E}".visible == #"a\u001b[31m\\\u000a\u202e"#)
     }
 }

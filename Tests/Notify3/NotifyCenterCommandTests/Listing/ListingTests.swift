@@ -34,7 +34,7 @@ struct ListingTests {
         Listing(names: Self.names, processes: Self.processes, prefix: prefix, program: { "/usr/bin/prog\($0)" })
     }
 
-    @Test("a table is sorted by process, name and token, and has no control characters")
+    @Test("a table is sorted by process, name and token, and has no control characters; a user may have no name")
     func table() {
         let lines = listing().table { $0 == 1000 ? "ann" : nil }.lines
         let rows = lines.map { $0.split(separator: " ", omittingEmptySubsequences: true) }
@@ -48,10 +48,6 @@ struct ListingTests {
                 ["-", "-", "-", "kept", "-", "-", "0", "-", "5"],
             ]
         )
-    }
-
-    @Test("a user without a name is shown as a number")
-    func users() {
         #expect(listing("b").table { _ in nil }.lines[1].contains("1000"))
     }
 

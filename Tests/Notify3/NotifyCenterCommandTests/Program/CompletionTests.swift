@@ -77,12 +77,6 @@ struct CompletionTests {
         withExtendedLifetime(watcher) {}
     }
 
-    @Test("zsh loads the completion file", .enabled(if: isInstalled("zsh")))
-    func zsh() async throws {
-        let result = try await ProgramBus().shell("zsh -n '\(script("_notifyutil"))'; echo $?")
-        #expect(result.lines == ["0"] && result.errors == "")
-    }
-
     // MARK: notify-center, with the scripts of swift-argument-parser
 
     /// Returns bash's completions for the last of these words.
@@ -101,7 +95,7 @@ struct CompletionTests {
         return result.lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
     }
 
-    @Test("the scripts for all shells are generated and are valid", arguments: ["bash", "zsh", "fish"])
+    @Test("the scripts of both commands are valid in each shell", arguments: ["bash", "zsh", "fish"])
     func scripts(shell: String) async throws {
         let bus = try await ProgramBus("notify-center")
         let made = try await bus.run("--generate-completion-script", shell)
@@ -109,6 +103,9 @@ struct CompletionTests {
         guard Self.isInstalled(shell) else { return }
         let checked = try await bus.shell(#""$N" --generate-completion-script \#(shell) | \#(shell) -n; echo $?"#)
         #expect(checked.lines == ["0"] && checked.errors == "")
+        guard shell == "zsh" else { return }
+        let loaded = try await bus.shell("zsh -n '\(script("_notifyutil"))'; echo $?")
+        #expect(loaded.lines == ["0"] && loaded.errors == "")
     }
 
     @Test("bash offers the registered names of the bus on the command line")

@@ -4,8 +4,8 @@ import Testing
 
 @Suite("How notify-center ends")
 struct EndTests {
-    @Test("wrong usage exits with 64 and does nothing")
-    func usage() async throws {
+    @Test("wrong usage exits with 64 and does nothing; a missing bus exits with 69, the address and the remedy")
+    func failures() async throws {
         let bus = try await ProgramBus("notify-center")
         for arguments in [
             ["-x"], ["post"], ["watch"], ["post", "a", "b"], ["post", "a", "--object", "o"],
@@ -14,6 +14,15 @@ struct EndTests {
         ] {
             let result = try await bus.run(arguments)
             #expect(result.status == 64 && result.lines.isEmpty && !result.errors.isEmpty, "\(arguments): \(result)")
+        }
+        for command in [
+            ["post", "n"], ["post", "n", "--distributed"], ["watch", "n"], ["watch", "n", "--distributed"], ["monitor"],
+            ["list"],
+        ] {
+            let result = try await bus.run(command + ["--bus", "unix:path=/nowhere/bus"])
+            #expect(result.status == 69 && result.lines.isEmpty, "\(command): \(result)")
+            let parts = ["notify-center: ", "/nowhere/bus", "check that the bus runs"]
+            #expect(parts.allSatisfy { result.errors.contains($0) }, "\(command): \(result)")
         }
     }
 
@@ -28,32 +37,13 @@ struct EndTests {
         #expect(version.status == 0 && version.lines == [ProjectVersion.line(of: "notify-center")])
     }
 
-    @Test("a missing bus exits with 69, the address and the remedy")
-    func noBus() async throws {
-        let bus = try await ProgramBus("notify-center")
-        for command in [
-            ["post", "n"], ["post", "n", "--distributed"], ["watch", "n"], ["watch", "n", "--distributed"], ["monitor"],
-            ["list"],
-        ] {
-            let result = try await bus.run(command + ["--bus", "unix:path=/nowhere/bus"])
-            #expect(result.status == 69 && result.lines.isEmpty, "\(command): \(result)")
-            let parts = ["notify-center: ", "/nowhere/bus", "check that the bus runs"]
-            #expect(parts.allSatisfy { result.errors.contains($0) }, "\(command): \(result)")
-        }
-    }
-
-    @Test("a full disk or a missing standard output exits with 74 and the reason")
+    @Test("unwritable output exits with 74 and the reason; SIGPIPE ends the program silently before the next post")
     func unwritable() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
         for output in ["> /dev/full", ">&-"] {
             let result = try await bus.shell(#""$N" list \#(output); echo $?"#)
             #expect(result.lines == ["74"] && result.errors.contains("could not write the output"))
         }
-    }
-
-    @Test("SIGPIPE ends the program silently when the reader ends, before the next post")
-    func closedPipe() async throws {
-        let bus = try await ProgramBus("notify-center")
         let result = try await bus.shell(#""$N" monitor --ready 2> >(cat >&2) | true; echo "${PIPESTATUS[0]}""#)
         #expect(result.lines == ["141"])
         #expect(result.errors == "" || result.errors == "ready")

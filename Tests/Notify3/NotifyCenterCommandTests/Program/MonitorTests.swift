@@ -68,9 +68,7 @@ struct MonitorTests {
         // Other processes now have the same unique names. The first may post before the monitor is back.
         var watchers: [ChildProcess] = []
         try await eventually("the monitor names a watcher") {
-            watchers.append(
-                try bus.with("notifyutil").start(["-w", "x"] + (0..<300).flatMap { _ in ["-p", "b"] })
-            )
+            watchers.append(try bus.with("notifyutil").start(["-w", "x"] + (0..<300).flatMap { _ in ["-p", "b"] }))
             try await Task.sleep(for: .milliseconds(200))
             return watchers.contains { watcher in
                 monitor.lines.contains { $0.contains(" b darwin \(watcher.identifier) ") }

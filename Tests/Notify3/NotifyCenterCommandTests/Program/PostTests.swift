@@ -22,7 +22,7 @@ struct PostTests {
         #expect(posts.allSatisfy { $0["pid"] == nil })
     }
 
-    @Test("a watch prints the object and the payload of a distributed notification")
+    @Test("a watch prints object and payload of distributed notifications, with an object of that object only")
     func payload() async throws {
         let payload = #"{"a":[1,{"b":"c\n"}],"d":1.5,"t":true,"u":18446744073709551615,"w":1.0,"é":"\u0000"}"#
         let bus = try await ProgramBus("notify-center")
@@ -35,11 +35,7 @@ struct PostTests {
         let other = try await json.line { _ in true }
         #expect(other.contains(#""object":"o \"1\"","userinfo":\#(payload)}"#), "\(other)")
         _ = try jsonObject(other)
-    }
-
-    @Test("a watch with an object reports only that object, and no Darwin posts")
-    func objects() async throws {
-        let bus = try await ProgramBus("notify-center")
+        // A watch with an object reports no other object, and no Darwin posts.
         let watcher = try await bus.startReady("watch", "x", "--distributed", "--object", "a", "--count", "1")
         for options in [
             ["--distributed", "--object", "b"], [], ["--distributed", "--object", "a", "--userinfo", "{}"],
@@ -47,8 +43,7 @@ struct PostTests {
             #expect(try await bus.run(["post", "x"] + options).status == 0)
         }
         #expect(await watcher.exitStatus() == 0)
-        let line = try await watcher.line { _ in true }
-        #expect(line.hasSuffix(#" x distributed "a" {}"#))
+        #expect(try await watcher.line { _ in true }.hasSuffix(#" x distributed "a" {}"#))
     }
 
     @Test("several names are watched, each post is a line, and notify(3) hears the posts")

@@ -36,9 +36,7 @@ struct PostLineTests {
             distributed("o", ["k": 1]).line(isJSON: true, sender: Sender())
                 == start + #","pid":null,"uid":null,"program":null,"object":"o","userinfo":{"k":1}}"#
         )
-        #expect(
-            distributed(nil, nil).line(isJSON: true, sender: nil) == start + #","object":null,"userinfo":null}"#
-        )
+        #expect(distributed(nil, nil).line(isJSON: true, sender: nil) == start + #","object":null,"userinfo":null}"#)
     }
 
     @Test("the size of a post grows with its payload")

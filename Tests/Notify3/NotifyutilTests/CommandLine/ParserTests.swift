@@ -25,19 +25,18 @@ struct ParserTests {
         .watch(Watch(name: name, count: count, kind: kind))
     }
 
-    private func post(_ name: String, pause: Int = 100) -> Command {
-        .post(name, pause: .milliseconds(pause))
-    }
+    private func post(_ name: String, pause: Int = 100) -> Command { .post(name, pause: .milliseconds(pause)) }
 
-    // MARK: Darwin's grammar
-
-    @Test("an empty command line has no commands") func nothing() throws {
-        #expect(try Parser.parse([]) == Invocation())
-    }
-
-    @Test("commands keep their order, and accept any name")
+    @Test("commands keep their order and accept any name, and options hold for the commands after them")
     func order() throws {
-        #expect(try commands("-p a -w b -g -p") == [post("a"), watch("b"), .getState("-p")])
+        let lines: [(line: String, commands: [Command])] = [
+            ("", []), ("-p a -w b -g -p", [post("a"), watch("b"), .getState("-p")]),
+            ("-p a -z 0 -p b -z 5000 -p c", [post("a"), post("b", pause: 0), post("c", pause: 5000)]),
+            // A dump takes the argument up to the next option.
+            ("--dump --dump /f -p a", [.dump(path: nil), .dump(path: "/f"), post("a")]),
+        ]
+        for (line, expected) in lines { #expect(try commands(line) == expected, "\(line)") }
+        #expect(try Parser.parse([]) == Invocation())
     }
 
     @Test("-N reports N posts, -0 one, and what begins with -w watches forever")
@@ -64,12 +63,6 @@ struct ParserTests {
         #expect(all == expected)
     }
 
-    @Test("-z holds for the posts that follow it")
-    func pauses() throws {
-        let all = try commands("-p a -z 0 -p b -z 5000 -p c")
-        #expect(all == [post("a"), post("b", pause: 0), post("c", pause: 5000)])
-    }
-
     @Test("-s takes a 64-bit decimal number; other text counts by its prefix, and warns")
     func values() throws {
         let texts: [(text: String, value: UInt64, warns: Bool)] = [
@@ -82,16 +75,15 @@ struct ParserTests {
         }
     }
 
-    @Test("-M and -R set options of the library")
-    func libraryOptions() throws {
-        #expect(try Parser.parse(["-M"]).options == UInt32(NOTIFY_OPT_DISPATCH))
-        #expect(try Parser.parse(["-R", "-M"]).options == UInt32(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN))
-    }
-
-    @Test("the last of -q and -v holds for the whole command line")
-    func verbosity() throws {
+    @Test("options of the library are set, and the last option for verbosity or the bus holds for the whole line")
+    func wholeLine() throws {
+        let options = try [["-M"], ["-R", "-M"]].map { try Parser.parse($0).options }
+        #expect(options == [UInt32(NOTIFY_OPT_DISPATCH), UInt32(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN)])
         #expect(try Parser.parse(["-q", "-w", "a", "-v"]).verbosity == .verbose)
         #expect(try Parser.parse(["-v", "-q"]).verbosity == .quiet)
+        let lines = [["-p", "a"], ["--session", "-p", "a", "--system"], ["--address", "unix:path=/b"]]
+        let buses = try lines.map { try Parser.parse($0).bus }
+        #expect(buses == [nil, .system, .address("unix:path=/b")])
     }
 
     @Test("a request for help ends the reading of the command line")
@@ -119,19 +111,5 @@ struct ParserTests {
             (["--address"], "bus address required following --address"),
         ]
         for (arguments, message) in lines { #expect(refusal(arguments) == message, "\(arguments)") }
-    }
-
-    // MARK: Beyond Darwin's
-
-    @Test("the last option for the bus holds for the whole command line")
-    func bus() throws {
-        let lines = [["-p", "a"], ["--session", "-p", "a", "--system"], ["--address", "unix:path=/b"]]
-        let buses = try lines.map { try Parser.parse($0).bus }
-        #expect(buses == [nil, .system, .address("unix:path=/b")])
-    }
-
-    @Test("a dump takes the argument up to the next option")
-    func optionalValues() throws {
-        #expect(try commands("--dump --dump /f -p a") == [.dump(path: nil), .dump(path: "/f"), post("a")])
     }
 }

@@ -4,28 +4,23 @@ import Testing
 
 @Suite("How the program ends")
 struct ExitTests {
-    @Test("a wrong command line does nothing, and exits with 1 and the reason")
+    @Test("a wrong command line does nothing and exits with 1; help, the version and an empty one exit with 0")
     func usage() async throws {
         let bus = try await ProgramBus()
         let watcher = try await bus.startReady("-w", "a", "-w", "b")
-        let result = try await bus.run("-p", "a", "-p")
-        #expect(result.status == 1 && result.lines.isEmpty)
-        #expect(result.errors == "name required following -p\nsee notifyutil --help")
+        let wrong = try await bus.run("-p", "a", "-p")
+        #expect(wrong.status == 1 && wrong.lines.isEmpty)
+        #expect(wrong.errors == "name required following -p\nsee notifyutil --help")
         // Commands before the mistake print nothing.
         #expect(try await bus.run("-p", "b").status == 0)
         try await watcher.line { $0 == "b" }
         #expect(watcher.lines == ["b"])
-    }
-
-    @Test("help, the version and an empty command line exit with 0")
-    func help() async throws {
-        let bus = try await ProgramBus()
         for option in ["-h", "-help"] {
             let result = try await bus.run(option)
             #expect(result.status == 0 && result.lines.isEmpty && result.errors.contains("-p NAME"))
         }
-        let result = try await bus.run("--help")
-        #expect(result.status == 0 && result.errors.isEmpty && result.lines.contains { $0.contains("-p NAME") })
+        let help = try await bus.run("--help")
+        #expect(help.status == 0 && help.errors.isEmpty && help.lines.contains { $0.contains("-p NAME") })
         let version = try await bus.run("--version")
         #expect(version.status == 0 && version.lines == [ProjectVersion.line(of: "notifyutil")])
         for arguments in [[], ["-q", "--ready"]] { #expect(try await bus.run(arguments).status == 0) }
@@ -66,14 +61,6 @@ struct ExitTests {
         #expect(try await bus.run(["--address", bus.bus.address, "-p", "a"], environment: nowhere).status == 0)
         #expect(try await bus.run(["-p", "a", "--session"], environment: nowhere).status == 0)
         #expect(await watcher.exitStatus() == 0)
-    }
-
-    @Test("other commands follow a failure, and the first failure decides the status")
-    func goesOn() async throws {
-        let bus = try await ProgramBus()
-        let result = try await bus.run("-signal", "99", "-w", "a", "-g", "b", "-port", "-1", "c", "-p", "c")
-        #expect(result.lines == ["a: Failed with code 5", "b: Failed with code 9", "c"])
-        #expect(result.status == 70 && result.errors.contains("no such signal"))
     }
 
     @Test("both commands refuse another user's name and arguments that are not UTF-8")

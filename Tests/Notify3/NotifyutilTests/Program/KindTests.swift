@@ -3,21 +3,20 @@ import Testing
 
 @Suite("Kinds of registration, with the real program")
 struct KindTests {
-    private static let kinds = [["-port"], ["-file"], ["-dispatch"], ["-check"], ["-plain"], []]
-
     private func words(_ line: String) -> [String] { line.split(separator: " ").map(String.init) }
 
     @Test("each kind reports and counts the posts of the same process")
     func ownPosts() async throws {
         let bus = try await ProgramBus()
+        let kinds = [["-port"], ["-file"], ["-dispatch"], ["-check"], ["-plain"], []]
         // At the same time, because each process has its pauses.
-        let programs = try Self.kinds.enumerated().map { number, kind in
+        let programs = try kinds.enumerated().map { number, kind in
             let (a, b) = ("a\(number)", "b\(number)")
             return try bus.start(kind + ["-z", "400", "-2", a, "-1", b, "-p", a, "-p", b, "-p", "c", "-p", a])
         }
         for (number, program) in programs.enumerated() {
             let outcome = await Outcome(of: program)
-            #expect(outcome.lines == ["a\(number)", "b\(number)", "a\(number)"], "\(Self.kinds[number])")
+            #expect(outcome.lines == ["a\(number)", "b\(number)", "a\(number)"], "\(kinds[number])")
             #expect(outcome.status == 0 && outcome.errors == "")
         }
     }

@@ -25,13 +25,17 @@ struct NotifyutilStateTests {
         #expect(warned.lines == ["b 12", "b"] && warned.errors.contains("12x") && warned.status == 0)
     }
 
-    @Test("without notifyd a state fails with 69, and posts and watches go on")
+    @Test("without notifyd a state fails with 69, other commands follow, and the first failure decides the status")
     func noNotifyd() async throws {
-        let result = try await ProgramBus().run("-g", "a", "-s", "b", "1", "-1", "c", "-p", "c")
+        let bus = try await ProgramBus()
+        let result = try await bus.run("-g", "a", "-s", "b", "1", "-1", "c", "-p", "c")
         #expect(result.lines == ["a: Failed with code 9", "b: Failed with code 9", "c"])
         #expect(result.errors.contains("could not read the state of a: no notifyd runs on this bus"))
         #expect(result.errors.contains("could not set the state of b: no notifyd runs on this bus"))
         #expect(result.status == 69)
+        let first = try await bus.run("-signal", "99", "-w", "a", "-g", "b", "-port", "-1", "c", "-p", "c")
+        #expect(first.lines == ["a: Failed with code 5", "b: Failed with code 9", "c"])
+        #expect(first.status == 70 && first.errors.contains("no such signal"))
     }
 
     @Test("notifyd's status is printed, or written to a file")

@@ -11,8 +11,14 @@ struct RegistrationsTests {
         registrations.add(Registrations.Entry(token: token, watch: watch))
     }
 
-    @Test("a registration ends with its last report, and without a count it does not end")
+    @Test("a registration is found by its kind, and ends with its last report if it has a count")
     mutating func counted() {
+        add(4, 1, .signal(1))
+        add(5, 1, .signal(2))
+        add(6, 1, .check)
+        #expect(registrations.entries { $0 == .signal(2) }.map(\.name) == ["n5"])
+        #expect(registrations.entries(where: \.isPolled).map(\.name) == ["n6"])
+        for token in 4...6 as ClosedRange<CInt> { _ = registrations.take(token) }
         add(2, 2)
         add(3, nil)
         let counted = (0..<3).map { _ in registrations.take(2)?.isOver }
@@ -21,15 +27,6 @@ struct RegistrationsTests {
         #expect(endless.allSatisfy { $0 == false })
         let unknown = registrations.take(9)
         #expect(unknown == nil && registrations.entries.map(\.name) == ["n3"])
-    }
-
-    @Test("entries of a kind are found")
-    mutating func kinds() {
-        add(1, 1, .signal(1))
-        add(2, 1, .signal(2))
-        add(3, 1, .check)
-        #expect(registrations.entries { $0 == .signal(2) }.map(\.name) == ["n2"])
-        #expect(registrations.entries(where: \.isPolled).map(\.name) == ["n3"])
     }
 
     @Test("tokens are four bytes in network order, even if they arrive in pieces")
