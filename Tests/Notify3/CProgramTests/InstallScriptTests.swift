@@ -48,19 +48,36 @@ import Testing
         try String(contentsOfFile: "\(directory.path)/root of another/\(file)", encoding: .utf8)
     }
 
-    @Test func aPrefixWithBlanksIsNamedAsOneWord() async throws {
-        let prefix = "/opt/a b & c"
-        for (part, service, unit, option) in [
+    /// dbus-daemon reads policies below /usr/share and /etc, but not below /usr/local.
+    @Test func eachPartIsInstalledWhereTheSystemLooksAndRemovedAlone() async throws {
+        let parts = [
             ("notify", "Notifyd1", "notifyd", "--system"),
             ("shared-device", "SharedDevice1", "shared-device-broker", "--bus system --state %S/shared-device"),
-        ] {
-            #expect(try await install(part, prefix) == 0)
-            let activation = try text("opt/a b & c/share/dbus-1/services/org.notifycenter.\(service).service")
-            #expect(activation.contains("\nExec=\"\(prefix)/bin/\(unit)\"\n"))
-            let start = try text("opt/a b & c/lib/systemd/system/\(unit).service")
-            #expect(start.contains("\nExecStart=\"\(prefix)/bin/\(unit)\" \(option)\n"))
-            #expect(try await install(part, prefix, "--remove") == 0)
-            #expect(files == [])
+        ]
+        let prefixes = [
+            ("/usr", "usr/share/dbus-1"), ("/usr/local", "etc/dbus-1"), ("/opt/a b & c", "opt/a b & c/share/dbus-1"),
+        ]
+        for (prefix, folder) in prefixes {
+            let inside = prefix.dropFirst()
+            var before: [Set<String>] = []
+            for (part, service, unit, option) in parts {
+                before.append(Set(files))
+                #expect(try await install(part, prefix) == 0)
+                let policies = files.filter { $0.hasSuffix("org.notifycenter.\(service).conf") }
+                #expect(policies == ["\(folder)/system.d/org.notifycenter.\(service).conf"])
+                // A prefix with blanks is named as one word.
+                let program = "\"\(prefix)/bin/\(unit)\""
+                let activation = try text("\(inside)/share/dbus-1/services/org.notifycenter.\(service).service")
+                #expect(activation.contains("\nExec=\(program)\n"))
+                let start = try text("\(inside)/lib/systemd/system/\(unit).service")
+                #expect(start.contains("\nExecStart=\(program) \(option)\n"))
+            }
+            let own = ["bin/shared-device", "share/man/man8/shared-device-broker.8"].map { "\(inside)/\($0)" }
+            #expect(before[1].isDisjoint(with: own) && Set(files).isSuperset(of: own))
+            for (part, files) in zip(parts, before).reversed() {
+                #expect(try await install(part.0, prefix, "--remove") == 0)
+                #expect(Set(self.files) == files, "\(part.0) in \(prefix)")
+            }
         }
     }
 
@@ -80,29 +97,6 @@ import Testing
             #expect(outcome.status == 0 && words.first == program[...])
             #expect(files.contains("usr/lib/libdarwin-notify.so.\(words.last ?? "")"))
             #expect(try text("usr/lib/pkgconfig/darwin-notify.pc").contains("\nVersion: \(words.last ?? "")\n"))
-        }
-    }
-
-    @Test func onePartIsRemovedWithoutTheOther() async throws {
-        #expect(try await install("notify", "/usr") == 0)
-        let notify = Set(files)
-        #expect(try await install("shared-device", "/usr") == 0)
-        #expect(notify.isDisjoint(with: ["usr/bin/shared-device", "usr/share/man/man8/shared-device-broker.8"]))
-        #expect(Set(files).isSuperset(of: ["usr/bin/shared-device", "usr/share/man/man8/shared-device-broker.8"]))
-        #expect(try await install("shared-device", "/usr", "--remove") == 0)
-        #expect(Set(files) == notify)
-    }
-
-    /// dbus-daemon reads policies below /usr/share and /etc, but not below /usr/local.
-    @Test func thePolicyIsWhereTheSystemBusLooks() async throws {
-        for (prefix, folder) in [("/usr", "usr/share/dbus-1"), ("/usr/local", "etc/dbus-1")] {
-            for (part, name) in [("notify", "Notifyd1"), ("shared-device", "SharedDevice1")] {
-                #expect(try await install(part, prefix) == 0)
-                let policies = files.filter { $0.hasSuffix("org.notifycenter.\(name).conf") }
-                #expect(policies == ["\(folder)/system.d/org.notifycenter.\(name).conf"])
-                #expect(try await install(part, prefix, "--remove") == 0)
-                #expect(files == [])
-            }
         }
     }
 }

@@ -1,5 +1,6 @@
 // Signals, with notify_check in the handler.
 #include "expect.h"
+#include <pthread.h>
 
 static volatile sig_atomic_t calls, first_posts, second_posts;
 static int first = -1, second = -1;
@@ -14,13 +15,53 @@ static void handler(int number) {
     if (notify_is_valid_token(-1)) calls = -1000000;
 }
 
+static void handle_with(void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler};
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+static const char *name = "self.org.example.cancelled";
+static volatile sig_atomic_t cancelled, late;
+static volatile int done;
+
+static void note_late_signals(int number) {
+    (void)number;
+    calls++;
+    if (cancelled) late++;
+}
+
+static void *post(void *argument) {
+    (void)argument;
+    while (!done) notify_post(name);
+    return NULL;
+}
+
+// Cancels tokens that are delivered by signals, while another thread posts their name without a pause.
+static void none_comes_after_the_cancellation(void) {
+    handle_with(note_late_signals);
+    calls = 0;
+    int watched = watch(name);
+    pthread_t poster;
+    EXPECT_EQUAL(pthread_create(&poster, NULL, post, NULL), 0);
+    // a.10: once notify_cancel has returned, a program may remove its handler.
+    for (int round = 0; round < 100000 && !late; round++) {
+        int token = -1;
+        cancelled = 0;
+        EXPECT_OK(notify_register_signal(name, SIGUSR1, &token));
+        for (volatile int pause = 0; pause < round % 2000; pause++) {}
+        EXPECT_OK(notify_cancel(token));
+        cancelled = 1;
+    }
+    EXPECT_EQUAL(late, 0);
+    EXPECT(calls > 0);
+    done = 1;
+    pthread_join(poster, NULL);
+    EXPECT_OK(notify_cancel(watched));
+}
+
 int main(int argc, char **argv) {
     take_role(argc, argv);
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = handler;
-    sigaction(SIGUSR1, &action, NULL);
-
+    handle_with(handler);
     EXPECT_OK(notify_register_signal("org.example.signal.1", SIGUSR1, &first));
     EXPECT_OK(notify_register_signal("org.example.signal.2", SIGUSR1, &second));
     EXPECT_EQUAL(checked(first), 1);
@@ -70,5 +111,6 @@ int main(int argc, char **argv) {
     EXPECT_OK(notify_post("org.example.signal.2"));
     settle();
     EXPECT_EQUAL(calls, calls_before);
+    none_comes_after_the_cancellation();
     return finish();
 }

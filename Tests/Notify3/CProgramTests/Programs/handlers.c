@@ -1,9 +1,43 @@
-// Calls fork inside a signal handler that interrupts these functions, as crash handlers do.
+// Calls exit or fork inside a signal handler that interrupts these functions, as programs do at SIGTERM or in crash
+// handlers.
 #include "expect.h"
 #include <pthread.h>
 #include <sys/time.h>
 
-enum { ROUNDS = 14 };
+enum { EXITS = 20, FORKS = 14 };
+
+static void exit_here(int signal) {
+    (void)signal;
+    exit(0);
+}
+
+// The main thread may be anywhere in the library, or in malloc, when the signal comes.
+static void post_until_the_signal(void) {
+    int token;
+    EXPECT_OK(notify_register_check("org.example.handler", &token));
+    signal(SIGTERM, exit_here);
+    say("ready");
+    for (;;) {
+        int other = -1;
+        notify_post("org.example.handler");
+        notify_register_check("org.example.handler.other", &other);
+        notify_cancel(other);
+    }
+}
+
+// The exit status, or the negative number of the signal; -1000 if the process hangs.
+static int end_of(pid_t process) {
+    int status = 0;
+    for (int i = 0; i < PATIENCE_MS; i++) {
+        if (waitpid(process, &status, WNOHANG) == process) {
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+        }
+        rest();
+    }
+    kill(process, SIGKILL);
+    status_of(process);
+    return -1000;
+}
 
 static volatile sig_atomic_t child_status = -1;
 
@@ -56,8 +90,19 @@ static int one_fork(const char *milliseconds) {
 
 int main(int argc, char **argv) {
     take_role(argc, argv);
+    if (is_role(argc, argv, "loop")) post_until_the_signal();
     if (is_role(argc, argv, "fork")) return one_fork(argv[2]);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < EXITS; i++) {
+        int output = -1;
+        pid_t process = start("loop", NULL, NULL, &output);
+        struct timespec busy = {0, 1000000 + i * 137000 % 7000000};
+        EXPECT(heard(output));
+        nanosleep(&busy, NULL);
+        kill(process, SIGTERM);
+        EXPECT_EQUAL(end_of(process), 0);
+        close(output);
+    }
+    for (int i = 0; i < FORKS; i++) {
         char milliseconds[8];
         snprintf(milliseconds, sizeof milliseconds, "%d", 1 + i % 7);
         EXPECT_EQUAL(status_of(start("fork", milliseconds, NULL, NULL)), 0);
