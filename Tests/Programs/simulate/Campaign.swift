@@ -68,8 +68,6 @@ package struct Campaign: Sendable {
     package var schedules: Int
     package var jobs: Int
     package var mutant: Mutant?
-    /// The number of failures on one thread after which the campaign stops.
-    package var enough = 1
     /// Receives the number of schedules played so far.
     package var progress: @Sendable (Int) -> Void = { _ in }
 
@@ -110,7 +108,7 @@ package struct Campaign: Sendable {
             own.steps += outcome.steps
             if outcome.violation != nil {
                 own.failures.append(outcome)
-                if own.failures.count >= enough { board.next.store(schedules, ordering: .relaxed) }
+                board.next.store(schedules, ordering: .relaxed)
             }
             progress(board.played.add(1, ordering: .relaxed).newValue)
         }

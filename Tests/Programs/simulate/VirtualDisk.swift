@@ -70,9 +70,7 @@ package struct VirtualDisk {
     package func ledger(at now: Moment) -> CleanupLedger {
         let sessions = sessions.mapValues { session in
             var session = session
-            session.endedUptime = session.endedAt.map {
-                now.uptime - .seconds(max(0, now.wall.timeIntervalSince($0)))
-            }
+            session.endedUptime = session.endedAt.map { now.uptime - .seconds(max(0, now.wall.timeIntervalSince($0))) }
             return session
         }
         let parts = parts.mapValues { parts in

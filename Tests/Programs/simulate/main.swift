@@ -1,6 +1,5 @@
 // Plays schedules of a simulated device in this process. SCHEDULES and SEED select the schedules, and JOBS sets the
-// number of threads. SCHEDULES=1 prints what happens in the schedule. MUTANT applies one deliberate mistake. FAILURES
-// sets the number of failures on one thread after which the run stops (1).
+// number of threads. SCHEDULES=1 prints what happens in the schedule. MUTANT applies one deliberate mistake.
 // MUTANTS=yes says how soon each mistake is found, from its example seed or from SEED on. DIGEST=yes prints a hash of
 // all that happens, to compare before and after an optimisation of the simulation. Exits with 1 if a promise was broken
 // or a mistake was not found.
@@ -84,7 +83,6 @@ func playMutants() -> CInt {
 func playMany() -> CInt {
     let began = ContinuousClock.now
     var campaign = Campaign(seed: seed, schedules: schedules, jobs: jobs, mutant: mutant)
-    campaign.enough = number("FAILURES") ?? 1
     if isTerminal {
         let schedules = schedules
         campaign.progress = { played in
@@ -99,19 +97,11 @@ func playMany() -> CInt {
         "\(result.played) schedules from seed \(seed), \(result.steps) steps in \(Int(seconds)) s, "
             + "\(Int(Double(result.played) / seconds)) schedules/s: \(result.failures.count) broke a promise"
     )
-    let kinds = Dictionary(grouping: result.failures, by: \.kind)
-    for (kind, failures) in kinds.sorted(by: { $0.key < $1.key }) {
-        print("  \(failures.count) × \(kind), first seed \(failures[0].seed)")
-    }
     guard let failure = result.failures.first else { return 0 }
     explain(failure)
     return 1
 }
 
-exit(
-    environment["MUTANTS"] != nil
-        ? playMutants()
-        : environment["DIGEST"] != nil
-            ? playDigest()
-            : schedules == 1 ? playOne() : playMany()
-)
+if environment["MUTANTS"] != nil { exit(playMutants()) }
+if environment["DIGEST"] != nil { exit(playDigest()) }
+exit(schedules == 1 ? playOne() : playMany())

@@ -135,9 +135,7 @@ extension Oracle {
         for number in provider.keptSessions.sorted() where number != open {
             // A pending end is dropped after some days, by a clock that may have been set since.
             guard let session = world.organisation.sessions[number], isSinceClockSet(session.openedAt) else { continue }
-            if session.isOpen {
-                return fail("the provider never hears that a session is over", "\(number)")
-            }
+            if session.isOpen { return fail("the provider never hears that a session is over", "\(number)") }
         }
     }
 }
@@ -216,9 +214,7 @@ extension Oracle {
             provider.word = nil
             return
         }
-        if provider.word?.session != session {
-            provider.word = Word(session: session, at: world.now.uptime)
-        }
+        if provider.word?.session != session { provider.word = Word(session: session, at: world.now.uptime) }
         if case .renewed(_, .renewed(_, let record?)) = event, record.simulated.session == number,
             provider.word?.wantedAt == nil
         {

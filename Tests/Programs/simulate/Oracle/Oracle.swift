@@ -159,16 +159,13 @@ struct Oracle {
 
     // MARK: Events and effects
 
-    struct Before {
-        let epoch: UInt64
-        let isOpen: Bool
-    }
-
-    func before(_ state: BrokerState) -> Before {
-        Before(epoch: state.device.epoch, isOpen: state.device.account != nil)
-    }
-
-    mutating func after(_ event: Event, _ effects: [Effect], _ before: Before, _ state: BrokerState, _ world: World) {
+    mutating func after(
+        _ event: Event,
+        _ effects: [Effect],
+        _ before: DeviceState,
+        _ state: BrokerState,
+        _ world: World
+    ) {
         if case .request(let request) = event { heard(request, effects, before, state, world) }
         for effect in effects {
             switch effect {
@@ -199,7 +196,7 @@ struct Oracle {
     private mutating func heard(
         _ request: Request,
         _ effects: [Effect],
-        _ before: Before,
+        _ before: DeviceState,
         _ state: BrokerState,
         _ world: World
     ) {
@@ -235,7 +232,7 @@ struct Oracle {
                 guard case .journal(let entry) = effect else { return false }
                 return entry.event == .signedOut && entry.session == before.epoch && entry.detail == app
             }
-            if before.isOpen, before.epoch != session, isEnded {
+            if before.account != nil, before.epoch != session, isEnded {
                 fail("a late sign-out ended a later session", "\(before.epoch), where \(session) was meant")
             }
         case .signIn(let credentials, _, _, _):
@@ -376,9 +373,7 @@ struct Oracle {
     ) {
         let slot = world.slots[index]
         guard let session = fields["epoch"]?.unsignedValue, let account = try? Account(fields["account"] ?? .uint64(0))
-        else {
-            return fail("an answer makes no sense", request.method)
-        }
+        else { return fail("an answer makes no sense", request.method) }
         guard let home = slot.home else {
             if policy.requiresEnrolment { fail("a stranger was given an account", request.method) }
             return

@@ -81,12 +81,8 @@ package struct SimulatedSchedule: Hashable, Sendable {
 
 /// Chooses steps that are plausible after the earlier ones. A wrong guess has no effect.
 private struct StepMaker {
-    private enum Kind {
-        case signIn, signOut, token, work, cancel, again
-        case startApp, killApp, drop, stepFails, hang, enforcer
-        case broker, killBrokerAfter, power, powerAfter, bus, disk, provider, revoke, service
-        case configure, pass, sleep, clock, loseBroadcast, seat, screen, administrator, stranger, settle
-    }
+    /// Makes an action for this app, and notes what the action changes.
+    private typealias Maker = (inout StepMaker, Int) -> Action
 
     var random: SplitMix64
     private var isBrokerUp = true
@@ -124,19 +120,81 @@ private struct StepMaker {
         return ScheduledStep(action: action, progress: progress, salt: random.next())
     }
 
-    private mutating func kind() -> Kind {
+    private mutating func action() -> Action {
+        let app = random.below(Setting.apps.count)
+        let makers = makers()
+        let make = random.pick(weighted: makers)
+        return make(&self, app)
+    }
+
+    private func makers() -> [(weight: Int, choice: Maker)] {
+        var makers: [(weight: Int, choice: Maker)] = []
+        func add(_ weight: Int, _ make: @escaping Maker) { makers.append((weight, make)) }
+        add(mayBeSignedIn ? 4 : 14) { $0.signIn($1) }
+        add(mayBeSignedIn ? 14 : 3) { $0.signOut(.signOut($1)) }
+        add(6) { .token($1, refresh: $0.random.chance(50)) }
+        add(8) { .work($1) }
+        add(1) { .cancel($1) }
+        add(3) { .again($1) }
+        add(6) { .startApp($1) }
+        add(6) { .killApp($1) }
+        add(3) { .dropConnection($1) }
+        add(2) { .stepFails($1) }
+        add(2) { .hang($1) }
+        add(isEnforcerUp ? 2 : 6) { maker, _ in maker.toggle(\.isEnforcerUp) ? .startEnforcer : .killEnforcer }
+        add(isBrokerUp ? 3 : 14) { maker, _ in maker.toggle(\.isBrokerUp) ? .startBroker : .killBroker }
+        add(isBrokerUp ? 4 : 0) { maker, _ in maker.endBroker(.killBrokerAfter(maker.random.below(12))) }
+        add(1) { maker, _ in maker.endBroker(.cutPower) }
+        add(isBrokerUp ? 1 : 0) { maker, _ in maker.endBroker(.cutPowerAfter(maker.random.below(12))) }
+        add(3) { maker, _ in .sleep(maker.random.pick([61, 590, 3700, 8 * 3600])) }
+        add(2) { .loseBroadcast($1) }
+        add(isAtSeat ? 24 : 0) { maker, _ in .atSeat(maker.seatDeed()) }
+        add(locks ? 30 : 0) { maker, _ in .atScreen(maker.screenDeed()) }
+        add(isBusUp ? 1 : 12) { maker, _ in maker.toggle(\.isBusUp) ? .restoreBus : .loseBus }
+        add(isDiskWell ? 2 : 8) { maker, _ in
+            .disk(maker.toggle(\.isDiskWell) ? .works : maker.random.chance(60) ? .isFull : .standsStill)
+        }
+        add(isProviderWell ? 2 : 8) { maker, _ in
+            .provider(maker.toggle(\.isProviderWell) ? .answers : maker.random.chance(50) ? .fails : .hangs)
+        }
+        add(3) { maker, _ in maker.signOut(.revoke(maker.random.below(2))) }
+        add(2) { _, _ in .killService }
+        add(3) { maker, _ in .configure(maker.file()) }
+        add(7) { maker, _ in .pass(maker.random.pick([1, 1, 3, 31, 61, 950])) }
+        add(1) { maker, _ in .setClock(maker.random.pick([-86400, -600, 600, 86400, 40 * 86400])) }
+        add(3) { maker, _ in maker.random.chance(50) ? .waive(maker.random.below(3)) : .signOutAnyone }
+        add(5) { maker, _ in .stranger(maker.random.pick(Action.Stranger.allCases)) }
+        add(9) { _, _ in .settle }
+        return makers
+    }
+
+    private mutating func toggle(_ fact: WritableKeyPath<StepMaker, Bool>) -> Bool {
+        self[keyPath: fact].toggle()
+        return self[keyPath: fact]
+    }
+
+    private mutating func signIn(_ app: Int) -> Action {
+        mayBeSignedIn = true
+        let person = random.pick(weighted: [(6, 0), (5, 1), (1, 2)])
+        return .signIn(app, person: person, isRight: !random.chance(10), patience: random.chance(40) ? 20 : 0)
+    }
+
+    private mutating func signOut(_ action: Action) -> Action {
+        mayBeSignedIn = false
+        return action
+    }
+
+    private mutating func endBroker(_ action: Action) -> Action {
+        isBrokerUp = false
+        return action
+    }
+
+    private mutating func file() -> Setting.File {
         random.pick(weighted: [
-            (mayBeSignedIn ? 4 : 14, .signIn), (mayBeSignedIn ? 14 : 3, .signOut), (6, .token), (8, .work),
-            (1, .cancel),
-            (3, .again), (6, .startApp), (6, .killApp), (3, .drop), (2, .stepFails),
-            (2, .hang), (isEnforcerUp ? 2 : 6, .enforcer),
-            (isBrokerUp ? 3 : 14, .broker), (isBrokerUp ? 4 : 0, .killBrokerAfter), (1, .power),
-            (isBrokerUp ? 1 : 0, .powerAfter), (3, .sleep), (2, .loseBroadcast), (isAtSeat ? 24 : 0, .seat),
-            (locks ? 30 : 0, .screen),
-            (isBusUp ? 1 : 12, .bus),
-            (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider), (3, .revoke),
-            (2, .service),
-            (3, .configure), (7, .pass), (1, .clock), (3, .administrator), (5, .stranger), (9, .settle),
+            (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)),
+            (3, .valid(Setting.enforced)), (2, .valid(Setting.organisation)), (1, .valid(Setting.shortGrace)),
+            (isAtSeat ? 4 : 0, .valid(Setting.seat)), (locks ? 4 : 0, .valid(Setting.lock)), (6, .broken),
+            (1, .missing),
         ])
     }
 
@@ -160,74 +218,5 @@ private struct StepMaker {
             (6, World.ScreenDeed.start), (1, .kill), (1, .hang), (1, .lag), (3, .idles),
             (9, .types(person: person, isRight: !random.chance(20), afterIdling: random.chance(70))),
         ])
-    }
-
-    private mutating func action() -> Action {
-        let app = random.below(Setting.apps.count)
-        switch kind() {
-        case .signIn:
-            mayBeSignedIn = true
-            let person = random.pick(weighted: [(6, 0), (5, 1), (1, 2)])
-            return .signIn(app, person: person, isRight: !random.chance(10), patience: random.chance(40) ? 20 : 0)
-        case .signOut:
-            mayBeSignedIn = false
-            return .signOut(app)
-        case .token: return .token(app, refresh: random.chance(50))
-        case .work: return .work(app)
-        case .cancel: return .cancel(app)
-        case .again: return .again(app)
-        case .startApp: return .startApp(app)
-        case .killApp: return .killApp(app)
-        case .drop: return .dropConnection(app)
-        case .stepFails: return .stepFails(app)
-        case .hang: return .hang(app)
-        case .enforcer:
-            isEnforcerUp.toggle()
-            return isEnforcerUp ? .startEnforcer : .killEnforcer
-        case .broker:
-            isBrokerUp.toggle()
-            return isBrokerUp ? .startBroker : .killBroker
-        case .killBrokerAfter:
-            isBrokerUp = false
-            return .killBrokerAfter(random.below(12))
-        case .power:
-            isBrokerUp = false
-            return .cutPower
-        case .powerAfter:
-            isBrokerUp = false
-            return .cutPowerAfter(random.below(12))
-        case .bus:
-            isBusUp.toggle()
-            return isBusUp ? .restoreBus : .loseBus
-        case .disk:
-            isDiskWell.toggle()
-            return .disk(isDiskWell ? .works : random.chance(60) ? .isFull : .standsStill)
-        case .provider:
-            isProviderWell.toggle()
-            return .provider(isProviderWell ? .answers : random.chance(50) ? .fails : .hangs)
-        case .revoke:
-            mayBeSignedIn = false
-            return .revoke(random.below(2))
-        case .service: return .killService
-        case .configure:
-            return .configure(
-                random.pick(weighted: [
-                    (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)),
-                    (3, .valid(Setting.enforced)), (2, .valid(Setting.organisation)),
-                    (1, .valid(Setting.shortGrace)), (isAtSeat ? 4 : 0, .valid(Setting.seat)),
-                    (locks ? 4 : 0, .valid(Setting.lock)), (6, .broken),
-                    (1, .missing),
-                ])
-            )
-        case .pass: return .pass(random.pick([1, 1, 3, 31, 61, 950]))
-        case .sleep: return .sleep(random.pick([61, 590, 3700, 8 * 3600]))
-        case .seat: return .atSeat(seatDeed())
-        case .screen: return .atScreen(screenDeed())
-        case .loseBroadcast: return .loseBroadcast(app)
-        case .clock: return .setClock(random.pick([-86400, -600, 600, 86400, 40 * 86400]))
-        case .administrator: return random.chance(50) ? .waive(random.below(3)) : .signOutAnyone
-        case .stranger: return .stranger(random.pick(Action.Stranger.allCases))
-        case .settle: return .settle
-        }
     }
 }

@@ -5,18 +5,9 @@ import Foundation
 
 /// The apps, users and configurations of the simulation. There are few of each, so that they interact often.
 enum Setting {
-    enum File: Hashable, CustomStringConvertible {
+    enum File: Hashable {
         case valid(Int)
-        case broken
-        case missing
-
-        var description: String {
-            switch self {
-            case .valid(let index): "\(index)"
-            case .broken: "broken"
-            case .missing: "missing"
-            }
-        }
+        case broken, missing
     }
 
     static let homes = [

@@ -54,12 +54,9 @@ extension World {
             call(Self.administrator, .waive(app: participant.app, user: participant.user, session: nil, reason: "test"))
         case .signOutAnyone: call(Self.administrator, .signOutAnyone(identifier: nil, reason: "test"))
         case .stranger(let deed): strangerDoes(deed)
-        case .settle: settle(200)
+        case .settle: progress(200)
         }
     }
-
-    /// Performs up to this many steps, without advancing the time.
-    func settle(_ most: Int) { progress(most) }
 
     /// An administrator writes the file and the matching manifests.
     func configure(_ file: Setting.File) {

@@ -114,7 +114,7 @@ extension World {
             oracle.woke(self)
             oracle.ends.disturbedAt = now.uptime
         }
-        let before = oracle.before(state)
+        let before = state.device
         let effects = state.reduce(rewritten(event, state), at: moment)
         deadline = state.nextDeadline.map { $0 - waitShift }
         oracle.judgeLock(event, effects, state, self)
@@ -153,8 +153,7 @@ extension World {
             note("  transaction \(batch.number) goes to the disk")
             jobs.append(.batch(rewritten(batch)))
             if mutant == .answersBeforeCommit { feed(.committed(batch.number)) }
-        case .authenticate(let number, let credentials):
-            questions.append(.authenticated(number, verdict(credentials)))
+        case .authenticate(let number, let credentials): questions.append(.authenticated(number, verdict(credentials)))
         case .issueToken(let number, _, let scopes):
             let token = AccessToken(value: "token \(number)", scopes: scopes, expiresAt: now.wall + 3600)
             questions.append(.issued(number, .success(token)))
@@ -164,8 +163,7 @@ extension World {
         case .readLog(let number, _): questions.append(.logRead(number, .success([])))
         case .keepActivity(let date): jobs.append(.activity(date))
         case .endLogins, .allowShutdown, .journal, .note: break
-        case .beginSignIn(let name, let start):
-            organisation.questions.append(.begin(name, only: start.only?.subject))
+        case .beginSignIn(let name, let start): organisation.questions.append(.begin(name, only: start.only?.subject))
         case .completeSignIn(let name, let handle, let person):
             organisation.questions.append(.complete(name, handle: handle, person: person))
         case .cancelSignIn(let handle): organisation.handles[handle] = nil
@@ -216,9 +214,7 @@ extension World {
     private func verdict(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
         guard case .password(let username, let password?) = credentials,
             password.isEqual(to: Secret(Setting.rightPassword))
-        else {
-            return .failure(IdentityError(.invalidGrant, "the user name or the password is wrong"))
-        }
+        else { return .failure(IdentityError(.invalidGrant, "the user name or the password is wrong")) }
         return .success(AuthenticatedIdentity(account: Setting.account(username), isAdministrator: true))
     }
 

@@ -13,7 +13,7 @@ extension World {
         startBroker()
         startEnforcer()
         for index in Setting.apps { startApp(index) }
-        settle(100)
+        progress(100)
     }
 
     func heal() {

@@ -49,7 +49,7 @@ extension World {
     }
 
     private func idle() {
-        settle(20)
+        progress(20)
         advance(by: .seconds(310))
     }
 

@@ -155,7 +155,7 @@ extension Oracle {
     /// is not used.
     private static let harmless = ["logout", "switch of users", "logind does not respond", "the managed configuration"]
 
-    mutating func judgeSeat(_ event: Event, _ effects: [Effect], _ before: Before, _ world: World) {
+    mutating func judgeSeat(_ event: Event, _ effects: [Effect], _ before: DeviceState, _ world: World) {
         guard policy.identity == .loginSession else { return }
         var isLock = false
         if case .login(.locked(_)) = event { isLock = true }
@@ -167,7 +167,7 @@ extension Oracle {
                 let names = spent.logins[session] ?? []
                 if isLock {
                     spent.add(names, by: .lock)
-                } else if !before.isOpen || before.epoch != session {
+                } else if before.account == nil || before.epoch != session {
                     // The session never opened, so its login may be tried again.
                     break
                 } else if !Self.harmless.contains(entry.detail ?? "") {

@@ -113,15 +113,13 @@ final class World {
         random = SplitMix64(seed: seed)
         homes = Setting.homes.map(Home.init)
         slots = Setting.slots
-        slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device", name: nil))
-        slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device-cleanup", name: nil))
-        slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/shared-device-identity", name: nil))
+        for program in ["shared-device", "shared-device-cleanup", "shared-device-identity"] {
+            slots.append(Slot(home: nil, user: 0, executable: "/usr/bin/\(program)", name: nil))
+        }
         slots.append(
             Slot(home: nil, user: 1000, executable: Setting.prompt.path, name: BrokerProtocol.promptIdentifier)
         )
-        slots.append(
-            Slot(home: nil, user: 1000, executable: Setting.screenPath, name: BrokerProtocol.screenIdentifier)
-        )
+        slots.append(Slot(home: nil, user: 1000, executable: Setting.screenPath, name: BrokerProtocol.screenIdentifier))
         for index in slots.indices { connect(index) }
     }
 
@@ -131,39 +129,32 @@ final class World {
 
     // MARK: Progress
 
-    enum Step {
-        case brokerReads(Int)
-        case appReads(Int)
-        case appActs(Int)
-        case diskWorks, providerAnswers, organisationAnswers, serviceTells, busStarts, brokerWakes, watchTells,
-            seatTells
-        case enforcerReads, enforcerActs
-    }
+    typealias Step = (World) -> Void
 
     /// All steps that can happen next without a fault or a user's action.
     func enabled() -> [Step] {
         var found: [Step] = []
         let isUp = broker != nil
         for index in slots.indices {
-            if isUp, isBusUp, !slots[index].toBroker.isEmpty { found.append(.brokerReads(index)) }
+            if isUp, isBusUp, !slots[index].toBroker.isEmpty { found.append { $0.brokerReads(index) } }
             guard slots[index].process != nil, !slots[index].isHung else { continue }
-            if !slots[index].toApp.isEmpty { found.append(.appReads(index)) }
-            if isBusUp, slots[index].process?.canAct(at: now.uptime) == true { found.append(.appActs(index)) }
+            if !slots[index].toApp.isEmpty { found.append { $0.appReads(index) } }
+            if isBusUp, slots[index].process?.canAct(at: now.uptime) == true { found.append { $0.appActs(index) } }
         }
         if let enforcer {
-            if !slots[Self.enforcer].toApp.isEmpty { found.append(.enforcerReads) }
+            if !slots[Self.enforcer].toApp.isEmpty { found.append { $0.enforcerReads() } }
             if isBusUp, enforcer.canAct(at: now.uptime), isUp || !enforcer.work.isEmpty {
-                found.append(.enforcerActs)
+                found.append { $0.enforcerActs() }
             }
         }
-        if !jobs.isEmpty, diskMode != .standsStill { found.append(.diskWorks) }
-        if !questions.isEmpty, providerMode != .hangs, isUp { found.append(.providerAnswers) }
-        if !organisation.questions.isEmpty, providerMode != .hangs, isUp { found.append(.organisationAnswers) }
-        if serviceCanTell { found.append(.serviceTells) }
-        if !starts.isEmpty, isUp { found.append(.busStarts) }
-        if let deadline, deadline <= now.uptime { found.append(.brokerWakes) }
-        if isUp, !seat.events.isEmpty { found.append(.seatTells) }
-        if isUp, hasSlept { found.append(.watchTells) }
+        if !jobs.isEmpty, diskMode != .standsStill { found.append { $0.diskWorks() } }
+        if !questions.isEmpty, providerMode != .hangs, isUp { found.append { $0.providerAnswers() } }
+        if !organisation.questions.isEmpty, providerMode != .hangs, isUp { found.append { $0.organisationAnswers() } }
+        if serviceCanTell { found.append { $0.serviceTells() } }
+        if !starts.isEmpty, isUp { found.append { $0.busStarts() } }
+        if let deadline, deadline <= now.uptime { found.append { $0.feed(.time) } }
+        if isUp, !seat.events.isEmpty { found.append { $0.seatTells() } }
+        if isUp, hasSlept { found.append { $0.feed(.time) } }
         return found
     }
 
@@ -178,20 +169,7 @@ final class World {
 
     func take(_ step: Step) {
         steps += 1
-        switch step {
-        case .brokerReads(let index): brokerReads(index)
-        case .appReads(let index): appReads(index)
-        case .appActs(let index): appActs(index)
-        case .diskWorks: diskWorks()
-        case .providerAnswers: providerAnswers()
-        case .organisationAnswers: organisationAnswers()
-        case .serviceTells: serviceTells()
-        case .busStarts: busStarts()
-        case .brokerWakes, .watchTells: feed(.time)
-        case .seatTells: seatTells()
-        case .enforcerReads: enforcerReads()
-        case .enforcerActs: enforcerActs()
-        }
+        step(self)
         oracle.check(self)
     }
 
