@@ -10,9 +10,7 @@ import Synchronization
 // The program that adapter tests run. The first argument selects one of the roles below.
 
 /// Writes a line unbuffered, because the process may be killed right after it.
-@Sendable func say(_ line: String) {
-    _ = Array("\(line)\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
-}
+@Sendable func say(_ line: String) { _ = writeAll("\(line)\n", to: STDOUT_FILENO) }
 
 let arguments = Array(CommandLine.arguments.dropFirst())
 switch arguments[0] {

@@ -82,9 +82,7 @@ enum BusProbe {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
         kept = (try connection.addMatch(MatchRule(interface: "org.example.Ping")), connection.onSignal { _ in })
-        for _ in 0..<2 {
-            _ = QuietThread.start("busy") { while true { _ = connection.statistics } }
-        }
+        for _ in 0..<2 { _ = QuietThread.start("busy") { while true { _ = connection.statistics } } }
         let scheduler = Scheduler()
         for _ in 0..<count {
             let child = fork()
@@ -255,8 +253,5 @@ enum BusProbe {
         say("collected")
     }
 
-    private static func say(_ line: String) {
-        var line = line + "\n"
-        line.withUTF8 { _ = write(STDOUT_FILENO, $0.baseAddress, $0.count) }
-    }
+    private static func say(_ line: String) { _ = writeAll(line + "\n", to: STDOUT_FILENO) }
 }

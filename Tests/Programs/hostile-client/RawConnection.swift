@@ -16,11 +16,10 @@ final class RawConnection {
         descriptor = connectedSocket(address)
         guard descriptor >= 0 else { return nil }
         if isSilent { return }
-        let identity = hexadecimal(getuid())
-        guard write(Array("\0AUTH EXTERNAL \(identity)\r\n".utf8)), let answer = line(), answer.hasPrefix("OK"),
-            write(Array("BEGIN\r\n".utf8)), let greeting = call(BusDriver.call("Hello")), greeting.kind == 2
+        guard write(greeting(of: getuid())), let answer = line(), answer.hasPrefix("OK"),
+            write(Array("BEGIN\r\n".utf8)), let hello = call(BusDriver.call("Hello")), hello.kind == 2
         else { return nil }
-        name = greeting.text
+        name = hello.text
     }
 
     deinit { close(descriptor) }
@@ -143,8 +142,10 @@ func connectedSocket(_ address: String) -> CInt {
     return -1
 }
 
-/// The user as the bus expects it in the greeting.
-func hexadecimal(_ user: uid_t) -> String { "\(user)".utf8.map { String($0, radix: 16) }.joined() }
+/// The first line that a client of this user sends.
+func greeting(of user: uid_t) -> [UInt8] {
+    Array("\0AUTH EXTERNAL \("\(user)".utf8.map { String($0, radix: 16) }.joined())\r\n".utf8)
+}
 
 /// Seconds of the monotonic clock.
 func now() -> Double {

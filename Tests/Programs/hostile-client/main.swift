@@ -54,9 +54,7 @@ func call(_ connection: DBusConnection, _ method: BrokerProtocol.Method, _ field
     do {
         let answer = try await connection.call(message, timeout: .seconds(60)).first?.fieldsValue ?? [:]
         let secrets = ["account", "token", "owed", "round", "overdue", "entries", "apps", "request"]
-        for key in secrets where answer[key] != nil && !mayKnow {
-            say("LEAK \(method.rawValue) \(key)")
-        }
+        for key in secrets where answer[key] != nil && !mayKnow { say("LEAK \(method.rawValue) \(key)") }
         let isFirst =
             answer["account"] != nil
             && knowsAccount.withLock { knows in
@@ -94,8 +92,7 @@ func sayReady() {
 /// A connection of the effective user to the bus. Nothing reads from it.
 func rawConnection() -> CInt {
     let raw = connectedSocket(address)
-    let greeting = Array("\0AUTH EXTERNAL \(hexadecimal(geteuid()))\r\nBEGIN\r\n".utf8)
-    let words = greeting + BusDriver.call("Hello").bytes(serial: 1)
+    let words = greeting(of: geteuid()) + Array("BEGIN\r\n".utf8) + BusDriver.call("Hello").bytes(serial: 1)
     if raw < 0 || write(raw, words, words.count) != words.count { say("no connection: \(errno)") }
     return raw
 }
@@ -260,8 +257,7 @@ case "watches-device", "watches-strangers":
     }
 case "questions":
     await callInTurn(200, [.getRound]) { _ in ["application": .string("org.example.control"), "wait": .double(60)] }
-case "information":
-    await callInTurn(60, [.getDeviceInformation]) { _ in [:] }
+case "information": await callInTurn(60, [.getDeviceInformation]) { _ in [:] }
 case "newcomers":
     // S6
     await repeatedly(40) { _ in
@@ -377,8 +373,7 @@ case "half-open":
         let silent = connectedSocket(address)
         defer { close(silent) }
         if silent >= 0, round % 3 > 0 {
-            let beginning = round % 3 == 1 ? "" : "BEGIN\r\n"
-            let words = Array("\0AUTH EXTERNAL \(hexadecimal(getuid()))\r\n\(beginning)".utf8)
+            let words = greeting(of: getuid()) + Array((round % 3 == 1 ? "" : "BEGIN\r\n").utf8)
             _ = write(silent, words, words.count)
         }
         if round % 60 == 59 { say("ready") }

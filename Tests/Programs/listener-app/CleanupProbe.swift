@@ -50,8 +50,7 @@ func list(_ path: String) {
             if entry.pointee.d_name.0 != CChar(UInt8(ascii: ".")) { count += 1 }
         }
         var (listed, there) = (stat(), stat())
-        let isThere =
-            fstat(dirfd(directory), &listed) == 0 && stat(path, &there) == 0 && listed.st_ino == there.st_ino
+        let isThere = fstat(dirfd(directory), &listed) == 0 && stat(path, &there) == 0 && listed.st_ino == there.st_ino
         closedir(directory)
         if isThere, seen.insert(count).inserted { say("\(count)") }
     }

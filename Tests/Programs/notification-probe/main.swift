@@ -71,8 +71,7 @@ final class Probe {
         case ("resume", 1):
             center.isSuspended = false
             return "resumed"
-        case ("waiting", 1):
-            return "waiting \(center.statistics.waiting)"
+        case ("waiting", 1): return "waiting \(center.statistics.waiting)"
         case ("hear", 2):
             let observation = try darwin.observe(NotificationName(String(words[1])), delivery: .main) { notification in
                 say("darwin \(notification.name)")
@@ -82,8 +81,7 @@ final class Probe {
         case ("choke", 1):
             choke()
             return "choked"
-        case ("memory", 1):
-            return "memory \(try peakResidentKiB())"
+        case ("memory", 1): return "memory \(try peakResidentKiB())"
         case ("post", 3...4):
             let options: [Substring: PostingOptions] = [
                 "immediately": .deliverImmediately, "everywhere": .postToAllSessions,
@@ -94,8 +92,7 @@ final class Probe {
                 options: words.count > 3 ? options[words[3]] ?? [] : []
             )
             return "posted"
-        default:
-            return "not understood: \(words.joined(separator: " "))"
+        default: return "not understood: \(words.joined(separator: " "))"
         }
     }
 }
@@ -107,9 +104,7 @@ if !words.isEmpty {
 }
 let probe = Probe()
 DispatchQueue(label: "input").async {
-    while let line = readLine() {
-        DispatchQueue.main.sync { MainActor.assumeIsolated { probe.perform(line) } }
-    }
+    while let line = readLine() { DispatchQueue.main.sync { MainActor.assumeIsolated { probe.perform(line) } } }
     exit(0)
 }
 dispatchMain()

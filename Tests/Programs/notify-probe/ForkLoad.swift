@@ -110,9 +110,7 @@ enum ForkLoad {
     private static func postByCallbackCenter() throws -> Int32 {
         let center = CallbackCenter.darwin
         try center.post(name, object: nil, content: .none, options: [])
-        let isRefused = isRefused {
-            try center.add(1, name: name, object: nil, suspensionBehavior: .coalesce) { _ in }
-        }
+        let isRefused = isRefused { try center.add(1, name: name, object: nil, suspensionBehavior: .coalesce) { _ in } }
         guard isRefused else { return 20 }
         center.removeEvery(1)
         let before = reports.load(ordering: .relaxed)

@@ -2,6 +2,7 @@
 // its standard input is a number and a command. The reply is a line that begins with the number. Each call of a handler
 // prints another line.
 
+import Basics
 import CNotify.Private
 import Dispatch
 import Glibc
@@ -9,10 +10,7 @@ import NotifyCenter
 import notify
 
 /// Prints a whole line, from any thread.
-func say(_ line: String) {
-    var line = line + "\n"
-    line.withUTF8 { _ = write(STDOUT_FILENO, $0.baseAddress, $0.count) }
-}
+func say(_ line: String) { _ = writeAll(line + "\n", to: STDOUT_FILENO) }
 
 func registered(_ status: UInt32, _ token: Int32) -> String { status == 0 ? "token \(token)" : "status \(status)" }
 

@@ -20,9 +20,7 @@ final class Listener {
         mySelf.heard(text: (userInfo as? [String: Any])?["text"] as? String, object: object)
     }
 
-    init(_ name: String) {
-        self.name = name
-    }
+    init(_ name: String) { self.name = name }
 
     deinit {
         CFNotificationCenterRemoveEveryObserver(Listener.darwin, Unmanaged.passUnretained(self).toOpaque())

@@ -86,9 +86,7 @@ class AuthProxy: AuthProxyProtocol {
         context.signout(with: account, signoutParameters: parameters) { (_, error) in completion(error) }
     }
 
-    func open(url: URL) {
-        MSALPublicClientApplication.handleMSALResponse(url, sourceApplication: nil)
-    }
+    func open(url: URL) { MSALPublicClientApplication.handleMSALResponse(url, sourceApplication: nil) }
 
     func deviceMode(completion: @escaping (String?, (any Error)?) -> Void) {
         context?.getDeviceInformation(with: nil) { (information, error) in

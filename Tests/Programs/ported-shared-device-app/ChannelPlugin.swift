@@ -148,8 +148,7 @@ public class ChannelPlugin {
                 error.userInfo[MSALGrantedScopesKey] ?? "",
                 error.userInfo[MSALDeclinedScopesKey] ?? ""
             )
-        case .interactionRequired:
-            print("error UI_REQUIRED", error.userInfo[MSALOAuthSubErrorDescriptionKey] ?? "-")
+        case .interactionRequired: print("error UI_REQUIRED", error.userInfo[MSALOAuthSubErrorDescriptionKey] ?? "-")
         case .internal: print("error INTERNAL", error.userInfo[MSALInternalErrorCodeKey] ?? "-")
         case .workplaceJoinRequired, .serverError, .insufficientDeviceStrength, .serverProtectionPoliciesRequired,
             .mdmEnrollmentCompletedNeedsRetry, .serverInvalidRequestResetPasswordRequired:

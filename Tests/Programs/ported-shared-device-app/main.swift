@@ -42,9 +42,7 @@ do {
 if arguments.count == 3 { controller.registerDarwinNotificationListener() }
 
 Thread.detachNewThread {
-    while let line = readLine(), line != "quit" {
-        DispatchQueue.main.async { form.press(line) }
-    }
+    while let line = readLine(), line != "quit" { DispatchQueue.main.async { form.press(line) } }
     exit(0)
 }
 print("ready")

@@ -22,8 +22,7 @@ func perform(_ line: String) {
     case "remove":
         let observer = UnsafeRawPointer(bitPattern: number(words[2]))
         CFNotificationCenterRemoveObserver(center, observer, string(words[3]), pointer(object(words[4])))
-    case "remove-every":
-        CFNotificationCenterRemoveEveryObserver(center, UnsafeRawPointer(bitPattern: number(words[2])))
+    case "remove-every": CFNotificationCenterRemoveEveryObserver(center, UnsafeRawPointer(bitPattern: number(words[2])))
     case "post":
         let userInfo = Samples.userInfo(words[4])
         CFNotificationCenterPostNotification(

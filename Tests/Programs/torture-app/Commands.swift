@@ -35,8 +35,7 @@ struct Commands: Sendable {
                 let parameters = SilentTokenParameters(scopes: ["work"], account: account)
                 let result = try await application.acquireTokenSilent(with: parameters)
                 return "token \(result.account.username) \(result.accessToken)"
-            case "ask":
-                return "current \(try await application.getCurrentAccount().current?.username ?? "-")"
+            case "ask": return "current \(try await application.getCurrentAccount().current?.username ?? "-")"
             case "work":
                 desk.work()
                 return "worked"

@@ -3,9 +3,7 @@
 import CoreFoundation
 import Foundation
 
-func name(_ text: String) -> CFString {
-    CFStringCreateWithCString(nil, text, CFStringBuiltInEncodings.UTF8.rawValue)
-}
+func name(_ text: String) -> CFString { CFStringCreateWithCString(nil, text, CFStringBuiltInEncodings.UTF8.rawValue) }
 
 let center = CFNotificationCenterGetDarwinNotifyCenter()
 

@@ -93,8 +93,8 @@ final class Attacker: Sendable {
     func carryOut(_ deed: String) {
         switch deed {
         case "calls": callAll()
-        case "pipelines": pipeline()
-        case "conversations": converse()
+        case "pipelines": pipeline(isConversing: false)
+        case "conversations": pipeline(isConversing: true)
         case "unanswered-calls": callUnanswered()
         case "never-reads": neverRead()
         case "hears-nothing": hearNothing()

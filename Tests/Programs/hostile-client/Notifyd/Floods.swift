@@ -18,22 +18,16 @@ extension Attacker {
         }
     }
 
-    /// Calls each method without waiting: as many calls at once as the bus grants.
-    func pipeline() {
+    /// Calls each method without waiting: as many calls at once as the bus grants. A process that converses answers
+    /// notifyd's pings.
+    func pipeline(isConversing: Bool) {
         lanes(4) { connection, round in
             for call in Self.calls(round) {
                 guard connection.send(call, times: 20) else { return false }
             }
-            connection.drain()
-            return true
-        }
-    }
-
-    /// Calls each method without waiting, and answers notifyd's pings.
-    func converse() {
-        lanes(4) { connection, round in
-            for call in Self.calls(round) {
-                guard connection.send(call, times: 20) else { return false }
+            guard isConversing else {
+                connection.drain()
+                return true
             }
             connection.answerPings()
             guard round / 4 % 50 == 49 else { return true }
