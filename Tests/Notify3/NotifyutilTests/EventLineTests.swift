@@ -12,7 +12,7 @@ struct StyleTests {
         Event(token: 3, time: time, name: "com.foo", kind: kind, state: state)
     }
 
-    @Test("an event prints its name, with -v also token, time with milliseconds, state and kind")
+    @Test("an event prints its name, with -v also token, time, state and kind")
     func events() {
         #expect([1_000, 1_999, 12_045].map { Timestamp(milliseconds: $0).text } == ["1.000", "1.999", "12.045"])
         #expect(Verbosity.normal.line(event(.port)) == "com.foo")
@@ -36,7 +36,7 @@ struct StyleTests {
         #expect(Failure("list", status: 9).line == nil)
     }
 
-    @Test("each status has its exit status, and a limit explains only a general failure without a cause")
+    @Test("each status has its exit status; a limit explains only a general failure")
     func statuses() {
         let exits = [0, 7, 9, 1, 5, 1_000_000].map { CommandSupport.ExitStatus(status: $0) }
         #expect(exits == [.done, .notAuthorized, .unavailable, .failed, .failed, .failed])

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Writing JSON")
 struct JSONLineTests {
-    @Test("any text can be read back and cannot control a terminal; text for people escapes only what could")
+    @Test("any text can be read back and cannot control a terminal, for people too")
     func texts() throws {
         #expect("com.example é\u{1F600}".visible == "com.example é\u{1F600}")
         #expect("a\u{1B}[31m\\\n\u{202E}".visible == #"a\u001b[31m\\\u000a\u202e"#)
@@ -22,7 +22,7 @@ struct JSONLineTests {
         }
     }
 
-    @Test("fields keep their order; a userInfo becomes JSON with sorted keys, and JSON's types can be read back")
+    @Test("fields keep their order, a userInfo's keys are sorted, and it can be read back")
     func order() throws {
         var line = JSONLine("x")
         line.add("b", 1)

@@ -10,7 +10,7 @@ func propertyList(_ json: String) throws -> PropertyListValue {
 
 @Suite("JSON as a property list")
 struct PropertyListJSONTests {
-    @Test("values become those of a property list, whole numbers lose nothing, and null and infinity are refused")
+    @Test("values become those of a property list; null and infinite numbers are refused")
     func values() throws {
         let values: [(text: String, value: PropertyListValue)] = [
             ("{}", .dictionary([:])), (" [ ] ", .array([])), ("true", true), ("false", false), ("0", 0), ("-0", 0),

@@ -34,7 +34,7 @@ struct ListingTests {
         Listing(names: Self.names, processes: Self.processes, prefix: prefix, program: { "/usr/bin/prog\($0)" })
     }
 
-    @Test("a table is sorted by process, name and token, and has no control characters; a user may have no name")
+    @Test("a table is sorted by process, name and token, and has no control characters")
     func table() {
         let lines = listing().table { $0 == 1000 ? "ann" : nil }.lines
         let rows = lines.map { $0.split(separator: " ", omittingEmptySubsequences: true) }

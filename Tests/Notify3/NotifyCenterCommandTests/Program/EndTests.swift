@@ -4,7 +4,7 @@ import Testing
 
 @Suite("How notify-center ends")
 struct EndTests {
-    @Test("wrong usage exits with 64 and does nothing; a missing bus exits with 69, the address and the remedy")
+    @Test("wrong usage exits with 64; a missing bus with 69, the address and the remedy")
     func failures() async throws {
         let bus = try await ProgramBus("notify-center")
         for arguments in [
@@ -37,7 +37,7 @@ struct EndTests {
         #expect(version.status == 0 && version.lines == [ProjectVersion.line(of: "notify-center")])
     }
 
-    @Test("unwritable output exits with 74 and the reason; SIGPIPE ends the program silently before the next post")
+    @Test("unwritable output exits with 74 and the reason; SIGPIPE ends it silently")
     func unwritable() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
         for output in ["> /dev/full", ">&-"] {

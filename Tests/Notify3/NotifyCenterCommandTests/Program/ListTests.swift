@@ -4,7 +4,7 @@ import Testing
 
 @Suite("list, with the real program")
 struct ListTests {
-    @Test("a list has process, program, name, kind and state of each registration; --names has each name once")
+    @Test("a list has all about each registration, and with --names each name once")
     func list() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
         let (a, b) = ("com.example.a", "com.example.b\u{1B}")

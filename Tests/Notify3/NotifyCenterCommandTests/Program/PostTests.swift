@@ -22,7 +22,7 @@ struct PostTests {
         #expect(posts.allSatisfy { $0["pid"] == nil })
     }
 
-    @Test("a watch prints object and payload of distributed notifications, with an object of that object only")
+    @Test("a watch prints object and payload, and with an object only that object's posts")
     func payload() async throws {
         let payload = #"{"a":[1,{"b":"c\n"}],"d":1.5,"t":true,"u":18446744073709551615,"w":1.0,"é":"\u0000"}"#
         let bus = try await ProgramBus("notify-center")

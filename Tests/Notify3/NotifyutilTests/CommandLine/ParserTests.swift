@@ -27,7 +27,7 @@ struct ParserTests {
 
     private func post(_ name: String, pause: Int = 100) -> Command { .post(name, pause: .milliseconds(pause)) }
 
-    @Test("commands keep their order and accept any name, and options hold for the commands after them")
+    @Test("commands keep their order and accept any name; options hold for later commands")
     func order() throws {
         let lines: [(line: String, commands: [Command])] = [
             ("", []), ("-p a -w b -g -p", [post("a"), watch("b"), .getState("-p")]),
@@ -75,7 +75,7 @@ struct ParserTests {
         }
     }
 
-    @Test("options of the library are set, and the last option for verbosity or the bus holds for the whole line")
+    @Test("options of the library, verbosity and the bus hold for the whole command line")
     func wholeLine() throws {
         let options = try [["-M"], ["-R", "-M"]].map { try Parser.parse($0).options }
         #expect(options == [UInt32(NOTIFY_OPT_DISPATCH), UInt32(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN)])

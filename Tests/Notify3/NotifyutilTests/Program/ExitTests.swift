@@ -4,7 +4,7 @@ import Testing
 
 @Suite("How the program ends")
 struct ExitTests {
-    @Test("a wrong command line does nothing and exits with 1; help, the version and an empty one exit with 0")
+    @Test("a wrong command line does nothing and exits with 1; help and the version with 0")
     func usage() async throws {
         let bus = try await ProgramBus()
         let watcher = try await bus.startReady("-w", "a", "-w", "b")

@@ -25,7 +25,7 @@ struct NotifyutilStateTests {
         #expect(warned.lines == ["b 12", "b"] && warned.errors.contains("12x") && warned.status == 0)
     }
 
-    @Test("without notifyd a state fails with 69, other commands follow, and the first failure decides the status")
+    @Test("without notifyd a state fails with 69; the first failure decides the status")
     func noNotifyd() async throws {
         let bus = try await ProgramBus()
         let result = try await bus.run("-g", "a", "-s", "b", "1", "-1", "c", "-p", "c")

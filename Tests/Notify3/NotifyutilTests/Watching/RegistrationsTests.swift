@@ -11,7 +11,7 @@ struct RegistrationsTests {
         registrations.add(Registrations.Entry(token: token, watch: watch))
     }
 
-    @Test("a registration is found by its kind, and ends with its last report if it has a count")
+    @Test("a registration is found by its kind, and ends with its last report")
     mutating func counted() {
         add(4, 1, .signal(1))
         add(5, 1, .signal(2))
