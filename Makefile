@@ -184,7 +184,7 @@ test-smoke:
 	NOTIFY_CENTER_TEST_BUS=dbus-broker SWIFT='$(SWIFT)' Tests/swift-test --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'
 
 # The hostile tests that take only seconds, with the notifyd that Tests/Notify3/install-check has built.
-HOSTILE_SMOKE := NotifydHostileTests/(floods|deceives)|BrokerHostileTests/(squatting|forgedPath|strangeEnforcement|inotify)
+HOSTILE_SMOKE := NotifydHostileTests/floods|BrokerHostileTests/(squatting|forgedPath|strangeEnforcement|inotify)
 HOSTILE_SMOKE := $(HOSTILE_SMOKE)|BrokerHostileTests/(addedByRoot|fullDisk|frozenDisk|stuckRoot)
 RELEASE_CHECK_SCRATCH ?= .build-release-check
 test-hostile-smoke:
