@@ -50,6 +50,7 @@ final class PostRoute: Sendable {
     // MARK: One for each connection
 
     private struct Entry {
+        let identity: ObjectIdentifier
         weak var connection: DBusConnection?
         weak var route: PostRoute?
     }
@@ -59,13 +60,16 @@ final class PostRoute: Sendable {
 
     /// Returns the route of a connection, which all its centers share.
     static func of(_ connection: DBusConnection) -> PostRoute {
-        routes.withLock { routes in
-            routes.removeAll { $0.route == nil }
-            for entry in routes where entry.connection === connection {
+        let identity = ObjectIdentifier(connection)
+        return routes.withLock { routes in
+            // Only this connection is compared as an object: another one could get its last release here, under the
+            // lock, and its deinit calls handlers. A new connection may get the address of a freed one.
+            for entry in routes where entry.identity == identity && entry.connection === connection {
                 if let route = entry.route { return route }
             }
+            routes.removeAll { $0.route == nil }
             let route = PostRoute(connection)
-            routes.append(Entry(connection: connection, route: route))
+            routes.append(Entry(identity: identity, connection: connection, route: route))
             return route
         }
     }
