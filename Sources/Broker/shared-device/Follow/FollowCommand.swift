@@ -29,8 +29,9 @@ struct FollowCommand: ReportingCommand {
 
             Before the session ends by itself, --ending runs its COMMAND, a line of the shell, with SHARED_DEVICE_END_REASON \
             (inactivity, shiftEnd, longestSession or lock), SHARED_DEVICE_END_LOCKS (“yes” if the screen is locked instead of the \
-            sign-out), SHARED_DEVICE_ENDS_AT (seconds since 1970), SHARED_DEVICE_ENDS_IN (seconds), SHARED_DEVICE_END_NOTICE (a sentence for the person) and SHARED_DEVICE_END_STAY (“Stay signed in”, empty if the person \
-            cannot stay) in its environment. Both texts are in the language of the locale. It is ended when the warning is over. If \
+            sign-out), SHARED_DEVICE_ENDS_AT (seconds since 1970), SHARED_DEVICE_ENDS_IN (seconds), SHARED_DEVICE_END_NOTICE (a \
+            sentence for the person) and SHARED_DEVICE_END_STAY (“Stay signed in”, empty if the person cannot stay) in its \
+            environment. Both texts are in the language of the locale. It is ended when the warning is over. If \
             its last line is “stay”, the person is active, which moves the end after inactivity: notify-send --wait --action=stay=… \
             writes that line.
 
