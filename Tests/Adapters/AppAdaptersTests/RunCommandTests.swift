@@ -39,10 +39,10 @@ struct RunCommandTests {
         }
     }
 
-    @Test("home and data are in the directory, which is emptied after the session")
+    @Test("home and data are in the directory, which is emptied after each session")
     func wholeRound() async throws {
         let (device, app) = try await device(
-            // Writes Ada's markers in the first run only.
+            // Writes the markers of the person in the file, once.
             #"""
             who=$(cat {home}/who); rm -f {home}/who
             for place in "$HOME" "$XDG_CONFIG_HOME" "$XDG_CACHE_HOME" "$XDG_DATA_HOME" "$XDG_DOWNLOAD_DIR" "$TMPDIR"; do
@@ -59,8 +59,15 @@ struct RunCommandTests {
         try await device.waitUntilRunning()
         try await waitUntilRunning(app)
         #expect(exists("\(app.home)/private/home/Downloads/file"))
+        try writeFile("grace", to: "\(app.home)/who")
         try await device.signOut(deadline: .seconds(120)).requireClean(of: "marker-of-ada")
         try await waitUntilRunning(app, times: 2)
+        // The same command serves the next session.
+        try await device.signIn("grace")
+        try await device.waitUntilRunning()
+        try await device.signOut(deadline: .seconds(120)).requireClean()
+        try await waitUntilRunning(app, times: 3)
+        #expect(try app.findings(of: ["marker-of-grace"]).isEmpty)
     }
 
     @Test("a session that begins and ends while the command hangs leaves no data")

@@ -92,7 +92,7 @@ struct EmbeddedIdentityProviderTests {
         #expect(code(await signIn(ada.username, nil)) == .interactionRequired, "the password is missing")
     }
 
-    @Test("an unknown user or badge, and a user without a PIN, cost the same work as a wrong password or PIN")
+    @Test("an unknown user or badge, or a missing PIN, costs the work of a wrong password")
     func sameWork() throws {
         try directory.add(username: "grace@example.com", password: Secret("correct horse"))
         try directory.setBadge(Secret("0042"), ofUserNamed: "grace@example.com")

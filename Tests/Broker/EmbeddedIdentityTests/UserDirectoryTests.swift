@@ -146,6 +146,9 @@ struct UserDirectoryTests {
         #expect(try directory.users().map(\.hasBadge) == [false, true])
         try directory.remove(username: "grace")
         try directory.setBadge(Secret("0041"), ofUserNamed: "ada")
+        // A refused value leaves the user without one.
+        try directory.setBadge(nil, ofUserNamed: "ada")
+        try directory.setPIN(nil, ofUserNamed: "ada")
         let long = String(repeating: "0", count: 129)
         expectRefused(["", "041", "0041\r", "0041\0", "bädge", long], .invalidBadge) {
             try directory.setBadge(Secret($0), ofUserNamed: "ada")
@@ -155,7 +158,7 @@ struct UserDirectoryTests {
         }
         #expect(code { try directory.setBadge(Secret("0042"), ofUserNamed: "grace") } == .unknownUser)
         #expect(code { try directory.setPIN(Secret("1234"), ofUserNamed: "grace") } == .unknownUser)
-        #expect(try directory.users().map { [$0.hasBadge, $0.hasPIN] } == [[true, true]])
+        #expect(try directory.users().map { [$0.hasBadge, $0.hasPIN] } == [[false, false]])
     }
 
     @Test("users are listed by name, and one is disabled and enabled again")

@@ -53,9 +53,10 @@ struct ProfileErrorTests {
             (try binaryPlist(["PayloadContent": Data([1, 2, 3])]), "without encryption"),
             (try binaryPlist(["EncryptedPayloadContent": Data([1])]), "without encryption"),
         ] + invalid.map({ (Data($0.utf8), "plutil -lint managed") }) {
-            let error = try #require(conversionError(content))
-            #expect(error.code == .profile && error.remedy.contains(remedy), "\(remedy): \(error)")
-            #expect((error.key == nil) == (remedy != "without encryption"), "\(error)")
+            let text = String(decoding: content, as: UTF8.self)
+            let error = try #require(conversionError(content), "\(text)")
+            #expect(error.code == .profile && error.remedy.contains(remedy), "\(text): \(error)")
+            #expect((error.key == nil) == (remedy != "without encryption"), "\(text): \(error)")
         }
     }
 

@@ -132,9 +132,13 @@ struct ConnectingTests {
         #expect(try DBusConnection.open(bus.bus).busIdentifier != identifier)
         try DBusConnection.open(.address(address)).close()
         // Only identifiers and autolaunch: are removed, wherever they are.
-        let plain = ["unix:guid=1,path=/a;tcp:host=b,guid=2,port=3", "unix:path=/guid=1;;autolaunch:"]
-            .map { BusAddress.connectable($0) }
-        #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1"])
+        let addresses = [
+            "unix:guid=1,path=/a;tcp:host=b,guid=2,port=3", "unix:path=/guid=1;;autolaunch:", "autolaunch:;plain",
+            // A semicolon and an accent after it form one character.
+            "unix:guid=1;\u{301}:guid=2", "",
+        ]
+        let plain = addresses.map { BusAddress.connectable($0) }
+        #expect(plain == ["unix:path=/a;tcp:host=b,port=3", "unix:path=/guid=1", "plain", "unix:;\u{301}:", ""])
     }
 
     @Test(
@@ -181,9 +185,10 @@ struct ConnectingTests {
         init(at path: String) throws {
             while true {
                 let (client, isTaken) = unixSocket(at: path, kind: SOCK_NONBLOCK, connect)
+                let error = errno
                 sockets.append(client)
                 if isTaken { continue }
-                try #require(errno == EAGAIN)
+                try #require(error == EAGAIN)
                 return
             }
         }

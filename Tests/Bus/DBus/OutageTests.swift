@@ -49,7 +49,7 @@ struct OutageTests {
         let absent = #expect(throws: DBusError.self) { try connection.send(try .ping()) }
         #expect(absent?.code == .noBus)
         let settled = Noted<DBusError.Code?>()
-        let first = connection.keepMatch(.ping) { settled.note($0?.code) }
+        let first = connection.keepMatch(MatchRule(interface: "org.example.Other")) { settled.note($0?.code) }
         // While the reading thread retries, posts report why there is no connection.
         #expect(throws: DBusError.self) { try connection.send(try .ping()) }
         try bus.start()
@@ -58,7 +58,7 @@ struct OutageTests {
         try connection.send(try .ping())
         bus.stop()
         try await eventually("the loss is told") { !lost.all.isEmpty }
-        let second = connection.keepMatch(MatchRule(interface: "org.example.Other")) { settled.note($0?.code) }
+        let second = connection.keepMatch(.ping) { settled.note($0?.code) }
         #expect(settled.all == [.noBus, .disconnected])
         let refused = failure { () throws(DBusError) in try connection.addMatch(.pong) }
         #expect(refused?.code == .disconnected)

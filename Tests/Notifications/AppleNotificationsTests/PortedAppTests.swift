@@ -56,4 +56,20 @@ struct PortedAppTests {
         #expect(app.lines.sorted() == lines.sorted())
         #expect(app.errorText == "")
     }
+
+    @Test("without a bus it keeps running, and each failed function reports why")
+    func noBus() async throws {
+        let listener = try ChildProcess(
+            ChildProcess.built("ported-app"),
+            ["cf-run-loop", "com.example.ported"],
+            environment: ["NOTIFY_CENTER_BUS": "unix:path=/nonexistent/bus"]
+        )
+        try await listener.line { $0 == "ready" }
+        try await eventually("it says so") {
+            listener.errorText.split(separator: "\n").count == 2
+                && listener.errorText.hasPrefix("CFNotificationCenterAddObserver: ")
+                && listener.errorText.contains("/nonexistent/bus")
+        }
+        #expect(listener.isRunning)
+    }
 }

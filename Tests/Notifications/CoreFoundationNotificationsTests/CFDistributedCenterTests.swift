@@ -53,6 +53,22 @@ struct CFDistributedCenterTests {
         #expect(try await app.everythingHeard() == expected)
     }
 
+    // CF-R2, CF-R3, CF-R4, CF-R5, CF-R8
+    @Test("a removal compares name and object and leaves other observers in place")
+    func removing() async throws {
+        try await app.perform([
+            "add distributed 1 n - 2", "add distributed 1 n A 2", "add distributed 2 n A 2", "remove distributed 1 n A",
+            "remove distributed 1 n A", "post distributed n A - false",
+        ])
+        #expect(try await app.everythingHeard().map { $0.prefix(4) } == ["by 1", "by 2"])
+        try await app.perform([
+            "remove-every distributed 1", "remove-every distributed 1", "post distributed n A - false",
+        ])
+        #expect(try await app.everythingHeard().map { $0.prefix(4) } == ["by 1", "by 2", "by 2"])
+        try await app.perform(["remove distributed 2 - -", "post distributed n A - false"])
+        #expect(try await app.everythingHeard().count == 3)
+    }
+
     // CF-S1, CF-S3, CF-S4, CF-S5, CF-S8, CF-A7, CF-P5, CF-P6, CF-S6, CF-S7
     @Test("a suspension follows each behaviour, and immediate posts follow the backlog")
     func suspension() async throws {

@@ -65,13 +65,17 @@ struct UnthrownFailureTests {
     )
     func addedDuringAnOutage(isStopped: Bool) async throws {
         let bus = try PrivateBus()
-        if !isStopped { bus.stop() }
-        let connection = try DBusConnection.whenThere(bus.bus)
-        if isStopped { try await connection.flush() }
-        let center = DistributedNotificationCenter(DistributedNotifyCenter(connection: connection))
-        // Instead of 25 seconds.
-        connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
-        if isStopped { bus.suspend() }
+        let center: DistributedNotificationCenter
+        if isStopped {
+            let connection = try DBusConnection.open(bus.bus)
+            // Instead of 25 seconds.
+            connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
+            center = DistributedNotificationCenter(DistributedNotifyCenter(connection: connection))
+            bus.suspend()
+        } else {
+            bus.stop()
+            center = DistributedNotificationCenter(bus: bus.bus)
+        }
         defer { if isStopped { bus.resume() } }
         let heard = Log()
         async let adding = onThread {

@@ -201,6 +201,19 @@ struct DarwinNotifyCenterTests {
         try await eventually("a task runs") { isDone.withLock { $0 } }
     }
 
+    // CF-B9, architecture D1
+    @Test("a name that comes through another name's interface is ignored and counted")
+    func smuggledName() async throws {
+        let observation = try await center.observe("allowed", delivery: .immediate) { _ in }
+        let target = try await center.observe("guarded", delivery: .immediate) { _ in }
+        let stranger = try DBusConnection.open(bus.bus)
+        try stranger.send(try .post([.string("guarded")], on: "org.notifycenter.Darwin1.allowed"))
+        try center.post("allowed")
+        try await eventually("the genuine one arrives") { observation.counts.delivered == 1 }
+        #expect(target.counts.delivered == 0)
+        #expect(center.statistics.malformed == 1)
+    }
+
     // architecture D1
     @Test("the bus's policy can prevent posts of a name")
     func policy() async throws {

@@ -1,5 +1,6 @@
 import Basics
 import DBus
+import Dispatch
 import NotifyCenter
 import NotifyCenterTestKit
 import Testing
@@ -12,6 +13,61 @@ struct DistributedNotifyCenterTests {
     init() throws {
         bus = try PrivateBus()
         center = DistributedNotifyCenter(bus: bus.bus)
+    }
+
+    // CF-M2, CF-M4, CF-M7, CF-D6
+    @Test("names and objects match as the table says between real connections")
+    func matching() async throws {
+        let log = Log()
+        var observations: [NotificationObservation] = []
+        let registrations: [(String, NotificationName?, String?)] = [
+            ("n/any", "n", nil), ("n/A", "n", "A"), ("any/any", nil, nil), ("any/A", nil, "A"),
+        ]
+        for (label, name, object) in registrations {
+            observations.append(
+                try await center.observe(name, object: object, delivery: .immediate) { notification in
+                    log.add("\(label) \(notification.name) \(notification.object ?? "-")")
+                }
+            )
+        }
+        for (name, object) in [("n", nil), ("n", "A"), ("n", "B"), ("m", "A")] as [(NotificationName, String?)] {
+            try center.post(name, object: object)
+        }
+        try await eventually("all arrive") { log.all.count == 10 }
+        #expect(
+            log.all == [
+                "n/any n -", "any/any n -", "n/any n A", "n/A n A", "any/any n A", "any/A n A", "n/any n B",
+                "any/any n B", "any/any m A", "any/A m A",
+            ]
+        )
+        withExtendedLifetime(observations) {}
+    }
+
+    @Test("drops for a slow observer follow its buffering and are counted")
+    func drops() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let (newest, oldest) = (Log(), Log())
+        var observations: [NotificationObservation] = []
+        let policies: [(Log, Buffering)] = [(newest, .bufferingNewest(3)), (oldest, .bufferingOldest(3))]
+        for (log, buffering) in policies {
+            observations.append(
+                try await center.observe("n", buffering: buffering) { notification in
+                    log.add(notification.object ?? "")
+                    if notification.object == "0" { gate.wait() }
+                }
+            )
+        }
+        try center.post("n", object: "0")
+        try await eventually("both are busy") { newest.all.count == 1 && oldest.all.count == 1 }
+        for number in 1...10 { try center.post("n", object: "\(number)") }
+        try await eventually("all have arrived") { observations.allSatisfy { $0.counts.dropped == 7 } }
+        for _ in observations { gate.signal() }
+        try await eventually("the rest is delivered") { newest.all.count == 4 && oldest.all.count == 4 }
+        #expect([newest.all, oldest.all] == [["0", "8", "9", "10"], ["0", "1", "2", "3"]])
+        #expect(center.statistics.deliveries.dropped == 14)
+        let sequence = try await center.notifications(named: "s", buffering: .bufferingNewest(2))
+        for number in 0..<5 { try center.post("s", object: "\(number)") }
+        try await eventually("the sequence counts too") { sequence.counts.dropped == 3 }
     }
 
     // architecture D2, CF-B4

@@ -132,11 +132,14 @@ struct OutageTests {
         let bus = try PrivateBus()
         bus.stop()
         let connection = try DBusConnection.whenThere(bus.bus)
-        let center = DarwinNotifyCenter(connection: connection)
-        let posting = #expect(throws: DBusError.self) { try center.post("n") }
-        let observing = #expect(throws: DBusError.self) { try center.observe("n") { _ in } }
-        #expect([posting?.code, observing?.code] == [.noBus, .noBus])
+        let other = DarwinNotifyCenter(connection: connection)
+        let observing = #expect(throws: DBusError.self) { try other.observe("n") { _ in } }
         #expect(!connection.core.state.withLock { $0.isReading }, "an observation that failed leaves no thread")
+        let posting = #expect(throws: DBusError.self) { try other.post("n") }
+        #expect([observing?.code, posting?.code] == [.noBus, .noBus])
+        let center = DarwinNotifyCenter(bus: bus.bus)
+        #expect(throws: DBusError.self) { try center.post("n") }
+        await #expect(throws: DBusError.self) { try await center.observe("n") { _ in } }
         #expect(throws: DBusError.self) { try center.flush(timeout: .seconds(1)) }
         try bus.start()
         var observation: NotificationObservation?

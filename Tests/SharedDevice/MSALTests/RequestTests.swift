@@ -57,7 +57,7 @@ struct RequestTests {
     func argumentChecks() async throws {
         let account = try await app.signIn("ada").account
         let invalid = Codes.internal(.internalErrorInvalidParameter)
-        // Only the person can meet a demand, but the app's capabilities are none.
+        // Only the person can meet a demand. The app's own capabilities are no demand.
         let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: account)
         silent.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"nbf":{"essential":true}}}"#)
         #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
@@ -92,20 +92,26 @@ struct RequestTests {
         #expect(request.fromBrowser && request.hasWebviewParameters)
     }
 
-    @Test("an account that is not current gets no sign-out and no token")
-    func mismatch() async throws {
-        let ada = try await app.signIn("ada").account
-        // A browser sign-out without a configured page signs out of the device, and fails.
+    @Test("a browser sign-out without a page signs out of the device and fails")
+    func browserWithoutPage() async throws {
+        let account = try await app.signIn("ada").account
         let parameters = MSALSignoutParameters(webviewParameters: .unasked)
         parameters.signoutFromBrowser = true
         let error = await #expect(throws: NSError.self) {
-            try await app.signout(with: ada, signoutParameters: parameters)
+            try await app.signout(with: account, signoutParameters: parameters)
         }
         #expect(error?.userInfo[MSALInternalErrorCodeKey] as? Int == MSALInternalError.internalErrorUnexpected.rawValue)
         let description = error?.userInfo[MSALErrorDescriptionKey] as? String
         #expect(description?.contains("endSessionURL") == true && description?.contains("is signed out") == true)
         #expect(try app.allAccounts() == [])
         #expect(try await app.told() == "- ada")
+    }
+
+    @Test("an account that is not current gets no sign-out and no token")
+    func mismatch() async throws {
+        let ada = try await app.signIn("ada").account
+        try await app.signout(with: ada, signoutParameters: MSALSignoutParameters())
+        _ = try await app.told()
         func signOut() async -> Codes? {
             await codes { try await app.signout(with: ada, signoutParameters: MSALSignoutParameters()) }
         }

@@ -121,6 +121,7 @@ struct AutomaticSignOutTests {
         for _ in 0..<5000 { try login.announce() }
         try login.setLocked(true)
         try await eventually("grace is out") { try await application.getCurrentAccount().current == nil }
+        try await device.expectAudit("signed-out", ["logout", "screen lock"])
         #expect(login.listCount < 2500)
     }
 }

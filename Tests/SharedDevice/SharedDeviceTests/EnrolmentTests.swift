@@ -40,16 +40,20 @@ struct EnrolmentTests {
         }
     }
 
+    @Test("an invalid role or tenant is refused")
+    func wrongUsage() async throws {
+        let device = try await DeviceOnPrivateBus(starts: false)
+        #expect(try await device.user("role", "ada", "king").status == 64)
+        #expect(try await device.user("role", "nobody", "administrator").status == 67)
+        #expect(try await device.add("eve", "--tenant", "no tenant").status == 65)
+        #expect(try await device.enrol("join", as: "ada").status == 69)
+    }
+
     @Test("removing or disabling a user signs out, for which a broker is needed")
     func removal() async throws {
         let device = try await DeviceOnPrivateBus()
         try await device.application().signIn("ada")
         device.killBroker()
-        // An invalid role, user or tenant is an error of its own.
-        #expect(try await device.user("role", "ada", "king").status == 64)
-        #expect(try await device.user("role", "nobody", "administrator").status == 67)
-        #expect(try await device.add("eve", "--tenant", "no tenant").status == 65)
-        #expect(try await device.enrol("join", as: "ada").status == 69)
         #expect(try await device.user("remove", "ada", "--sign-out", "--bus", device.bus.address).status == 69)
         #expect(try await device.user("disable", "ada", "--sign-out", "--bus", device.bus.address).status == 69)
         // The broker of another device does not count.

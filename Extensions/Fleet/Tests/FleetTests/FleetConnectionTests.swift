@@ -152,7 +152,8 @@ struct FleetConnectionTests {
         chmod(file, 0o600)
         #expect(FleetFiles.objection(toKey: file) == nil)
         // Only root can give a file away.
-        guard chown(file, 65534, 65534) == 0 else { return }
+        guard geteuid() == 0 else { return }
+        #expect(chown(file, 65534, 65534) == 0)
         #expect(FleetFiles.objection(toKey: file)?.contains("chown \(geteuid())") == true)
     }
 }

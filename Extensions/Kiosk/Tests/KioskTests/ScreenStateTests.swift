@@ -106,17 +106,23 @@ struct ScreenStateTests {
         }
     }
 
-    @Test("quick text is a badge, whose PIN is asked for until another badge is read")
+    @Test("quick text with a Return is a badge, and then a PIN is asked for")
     func badge() {
         var state = state(.lock)
         // The number replaces the text before it.
         _ = state.press(.text("9"), at: 0, now: now)
-        for number in ["99999999", "04A1B2C3"] {
-            #expect(type(number, every: 20, &state) == nil)
-            #expect(lines(state).prefix(2) == ["Badge read", "Type in your PIN."])
-        }
+        #expect(type("04A1B2C3", every: 20, &state) == nil)
+        #expect(lines(state).prefix(2) == ["Badge read", "Type in your PIN."])
         #expect(fields(type("2468", every: 150, &state)) == ["badge": "04A1B2C3", "pin": "2468"])
         #expect(lines(state).contains("One moment, please."))
+    }
+
+    @Test("another badge replaces the one whose PIN is asked for")
+    func secondBadge() {
+        var state = state(.signIn)
+        _ = type("04A1B2C3", every: 20, &state)
+        #expect(type("99999999", every: 20, &state) == nil)
+        #expect(fields(type("2468", every: 150, &state)) == ["badge": "99999999", "pin": "2468"])
     }
 
     @Test("a number may be typed by hand on the sign-in screen, and Escape goes back")

@@ -19,36 +19,47 @@ struct KeyReadingTests {
         try await FaultyProvider.client(fault, clock: clock.clock)
     }
 
-    @Test("tokens that arrive during a read of the keys share it if its caller gives up")
+    /// A client that has to read the keys again, and whose request for them waits.
+    private func waiting(_ fault: String, watched: OpenIDConnectClient.Clock? = nil) async throws -> TestClient {
+        let test = try await FaultyProvider.client(fault, clock: watched ?? clock.clock)
+        _ = try await test.signIn()
+        _ = try await test.page("rotate")
+        clock.advance(by: KeyCache.pause)
+        return test
+    }
+
+    @Test("a token that arrives during a read of the keys causes no second request")
     func shared() async throws {
         let looks = Locked(0)
         let watched = OpenIDConnectClient.Clock(now: { [clock] in
             looks.withLock { $0 += 1 }
             return clock.now
         })
-        // This client has to read the keys again, and its request for them waits.
-        let test = try await FaultyProvider.client("keys-wait", clock: watched)
-        _ = try await test.signIn()
-        _ = try await test.page("rotate")
-        clock.advance(by: KeyCache.pause)
-        var tokens: [String] = []
-        for _ in 1...3 { tokens.append(try await test.page("logout-token")) }
-        func look(at token: String) -> Task<String?, any Error> {
-            Task { try await test.client.logoutToken(token).subject }
-        }
-        let first = look(at: tokens[0])
+        let test = try await waiting("keys-wait", watched: watched)
+        let tokens = [try await test.page("logout-token"), try await test.page("logout-token")]
+        let first = Task { try await test.client.logoutToken(tokens[0]) }
         try await eventually("the keys are asked for") { try await test.page("key-requests") == "2" }
-        var others: [Task<String?, any Error>] = []
-        for token in tokens.dropFirst() {
-            let before = looks.withLock { $0 }
-            others.append(look(at: token))
-            try await eventually("the next token is looked at") { looks.withLock { $0 } > before }
-        }
+        let before = looks.withLock { $0 }
+        let second = Task { try await test.client.logoutToken(tokens[1]) }
+        try await eventually("the second token is looked at") { looks.withLock { $0 } > before }
+        _ = try await test.page("go-on")
+        #expect(try await first.value.subject == "ada")
+        #expect(try await second.value.subject == "ada")
+        #expect(try await test.page("key-requests") == "2")
+    }
+
+    @Test("a cancelled caller stops waiting for the keys; the other callers get them")
+    func givenUp() async throws {
+        let test = try await waiting("keys-wait.given-up")
+        let token = try await test.page("logout-token")
+        let first = Task { try await test.client.logoutToken(token) }
+        try await eventually("the keys are asked for") { try await test.page("key-requests") == "2" }
         first.cancel()
         let error = await #expect(throws: SignInError.self) { try await first.value }
         #expect(error == .cancelled)
+        let second = Task { try await test.client.logoutToken(token) }
         _ = try await test.page("go-on")
-        for other in others { #expect(try await other.value == "ada") }
+        #expect(try await second.value.subject == "ada")
         #expect(try await test.page("key-requests") == "2")
     }
 

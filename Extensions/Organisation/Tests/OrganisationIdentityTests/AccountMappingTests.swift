@@ -29,7 +29,7 @@ struct AccountMappingTests {
         try account(issuer, claims).identifier
     }
 
-    @Test("the account has tenant and Entra's object, or is derived of issuer and subject")
+    @Test("the account has tenant and Entra's object, or derives from issuer and subject")
     func identifiers() throws {
         // Name-based UUIDs (RFC 4122).
         let named = "54d980d6-90c8-5fb8-82a5-84cd5316e03a.f6a7ca36-dfe5-5538-b963-373aa0e5705a"

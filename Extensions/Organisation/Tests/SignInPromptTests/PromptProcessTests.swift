@@ -73,14 +73,19 @@ struct PromptProcessTests {
         #expect(prompt.lines.joined().contains("user_canceled"))
         let other = try device.terminal()
         try await sees(other, "User name: ")
-        try other.write("")
-        try await sees(other, "User name: ", times: 2)
-        try other.write("ada")
-        try await sees(other, "Password: ")
-        #expect(!other.lines.joined().contains("wrong"), "the empty name was no attempt")
         try other.write("\u{4}")
         #expect(await other.exitStatus() == 1)
         #expect(try await device.user() == nil)
+        let last = try device.terminal()
+        try await sees(last, "User name: ")
+        try last.write("")
+        try await sees(last, "User name: ", times: 2)
+        try last.write("ada")
+        try await sees(last, "Password: ")
+        #expect(!last.lines.joined().contains("wrong"), "the empty name was no attempt")
+        try last.write("correct horse ada")
+        #expect(await last.exitStatus() == 0)
+        #expect(try await device.user() == "ada")
     }
 
     @Test("without a display or a temporary profile no provider's page is opened")
@@ -140,6 +145,28 @@ struct PromptProcessTests {
         #expect(refusal.text.contains("You are not signed in"))
         #expect(await late.prompt.exitStatus() == EX_DATAERR)
         #expect(try PromptResult(late.prompt).code == "account_already_signed_in")
+        #expect(try await device.user() == "ada")
+    }
+
+    @Test("on a page refused badges look alike until they are too many; a right one works")
+    func badgeOnPage() async throws {
+        let device = try await PromptDevice(badges: ["ada": "0041", "grace": "0042"])
+        try device.users.setBadge(nil, ofUserNamed: "grace")
+        let (prompt, address) = try await device.page()
+        func show(_ badge: String, _ pin: String) async throws -> String {
+            let asked = try await Page.get(address, "--data-urlencode", "badge=\(badge)")
+            #expect(asked.text.contains(#"id="pin""#) && !asked.text.contains(badge))
+            return try await Page.get(address, "--data-urlencode", "pin=\(pin)").text
+        }
+        // The time left in the page's head changes.
+        func body(_ page: String) -> Substring? { page.split(separator: "<body>").last }
+        let answers = [try await show("0041", "9999"), try await show("0042", "1234"), try await show("0043", "1234")]
+        #expect(answers[0].contains("the badge or the PIN is wrong") && Set(answers.map(body)).count == 1)
+        for _ in 0..<4 { _ = try await show("0043", "1234") }
+        #expect(try await show("0043", "1234").contains("too many"))
+        #expect(try await device.user() == nil)
+        #expect(try await show("0041", "1234").contains("ada is signed in"))
+        #expect(await prompt.exitStatus() == 0)
         #expect(try await device.user() == "ada")
     }
 

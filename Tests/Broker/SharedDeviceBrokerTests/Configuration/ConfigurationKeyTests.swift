@@ -74,14 +74,17 @@ struct ConfigurationKeyTests {
         }
     }
 
-    @Test("an absent key has its default, and a plug-in's switch may be 0, 1 or a Boolean")
+    @Test("an absent key has its documented default")
     func defaults() throws {
         let empty = try configuration("{}")
         #expect(empty == ManagedConfiguration() && DevicePolicy(empty, hasManyUsers: false) == DevicePolicy())
         #expect(empty.requiresEnrolment == nil && !empty.appLists.isExclusive)
         let shared = try configuration(#"{"sharedDeviceMode": true}"#)
         #expect(!DevicePolicy(shared, hasManyUsers: false).passwordSignIn)
-        // A strict policy or a bus of many users requires enrolment by default.
+    }
+
+    @Test("a strict policy or a bus of many users requires enrolment by default")
+    func enrolment() throws {
         for (text, alone, amongMany) in [
             (#"{"cleanupPolicy": "strict"}"#, true, true), (#"{"cleanupPolicy": "advisory"}"#, false, true),
             (#"{"cleanupPolicy": "strict", "requiresEnrolment": false}"#, false, false),
@@ -91,6 +94,10 @@ struct ConfigurationKeyTests {
             let required = [false, true].map { DevicePolicy(configuration, hasManyUsers: $0).requiresEnrolment }
             #expect(required == [alone, amongMany], "\(text)")
         }
+    }
+
+    @Test("a switch of Microsoft's plug-in accepts 0, 1 or a Boolean")
+    func switches() throws {
         let read = try ["0", "1", "false", "true"].map { text in
             try configuration("{\"Enable_SSO_On_All_ManagedApps\": \(text)}").appLists.allowsAllManagedApps
         }
@@ -174,6 +181,10 @@ struct ConfigurationWarningTests {
         for (seconds, count) in [(5, 1), (10, 1), (11, 0)] {
             #expect(try warnings("{\"sharedDeviceMode\": true, \"inactivityTimeout\": \(seconds)}").count == count)
         }
+    }
+
+    @Test("the meaning of the warning names the times that a short limit shortens")
+    func shortWarnings() throws {
         let short = try configuration(#"{"signOutWarning": 60, "longestSession": 30, "inactivityTimeout": 120}"#)
         let text = short.meaning(of: .signOutWarning)
         #expect(text.contains("60 seconds before a session ends by itself (15 seconds by longestSession), to"))

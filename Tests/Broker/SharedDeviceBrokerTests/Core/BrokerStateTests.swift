@@ -151,10 +151,13 @@ struct BrokerStateTests {
             device.configure {
                 $0.mode = .shared
                 $0.tenantIdentifier = nil
+                $0.organization = nil
             }
-            try device.signIn("ada", by: desk)
-            let (announced, epoch) = (device.announcements, device.state.device.epoch)
             let mode = device.modeAnnouncements
+            try device.signIn("ada", by: desk)
+            device.configure { $0.organization = "Contoso" }
+            #expect(device.modeAnnouncements == mode, "neither a sign-in nor another setting announces the mode")
+            let (announced, epoch) = (device.announcements, device.state.device.epoch)
             try way()
             #expect(device.modeAnnouncements == mode + modeChanges)
             device.expectAnnouncements(announced + 1)

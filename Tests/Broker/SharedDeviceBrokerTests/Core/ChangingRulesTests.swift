@@ -59,7 +59,7 @@ struct ChangingRulesTests {
             try test.device.signIn("ada", by: test.desk)
             try test.device.signOut(by: test.desk)
             let request = test.sendToSlowDisk(VirtualDevice.signIn(person), by: test.other) { change(test) }
-            test.device.expectRefused(request, code: code)
+            test.device.expectRefused(request, code: code, "the change must cause \(code)")
             test.device.expectSignedOutOnDisk()
         }
     }

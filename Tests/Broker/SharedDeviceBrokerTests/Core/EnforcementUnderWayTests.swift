@@ -127,6 +127,16 @@ struct EnforcementUnderWayTests {
         expectHeld(false)
     }
 
+    @Test("an app waived during its enforcement is not in progress after the report")
+    func waived() throws {
+        let waiver = Request.Call.waive(app: Self.orders.app, user: nil, session: nil, reason: "by hand")
+        try device.ask(device.administrator, waiver)
+        try report(Self.orders)
+        try expectHandedOver([], underWay: [Self.orders, Self.till])
+        try report(Self.till)
+        expectHeld(false)
+    }
+
     @Test("losing the bus, also right after a restart, keeps all claims", arguments: [false, true])
     func outage(restarts: Bool) throws {
         if restarts { device.restart() }

@@ -52,6 +52,7 @@ struct PasswordThrottleTests {
             throttle.succeeded("person\(number)", of: 1, at: after(330))
         }
         // A correct password does not earn attempts with other names.
+        throttle = PasswordThrottle()
         let among = (0..<100).count { number in
             defer {
                 if throttle.admit("own", of: 3, at: after(0)) == nil { throttle.succeeded("own", of: 3, at: after(0)) }

@@ -176,7 +176,7 @@ struct OrganisationTests {
         try device.expectAnswer(device.sendPage(page, "grace"), "username", .string("grace"))
     }
 
-    @Test("an app has the signed-in user authenticate again for claims, and the session gets the new sign-in")
+    @Test("claims make the user authenticate again, and the session gets the new sign-in")
     func againForClaims() throws {
         try device.signInAtProvider("ada")
         let token = try device.token(for: "ada", ["orders"], by: device.till)

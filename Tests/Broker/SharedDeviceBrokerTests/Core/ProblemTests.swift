@@ -109,7 +109,7 @@ struct ProblemTests {
         #expect(try change { device.use() }["manifestProblems"] == .array([], of: "s"))
     }
 
-    @Test("the certificates that the device needs are in the status, and a new end ends a status poll")
+    @Test("the device's certificates are in the status, and a new end ends a status poll")
     func certificates() throws {
         func certificate(_ end: Double) -> Event {
             .certificates([

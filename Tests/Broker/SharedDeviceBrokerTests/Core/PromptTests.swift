@@ -86,7 +86,7 @@ struct PromptTests {
         device.expectPerson("grace")
     }
 
-    @Test("a token request with a maximum age is refused if the last authentication was earlier")
+    @Test("a token request with a maximum age is refused if the authentication is older")
     func maximumAge() throws {
         let app = device.app("app")
         try device.signIn("ada", by: app)

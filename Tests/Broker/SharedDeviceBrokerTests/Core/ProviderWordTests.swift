@@ -192,7 +192,7 @@ struct ProviderWordTests {
         #expect(device.signOutCauses.last?.contains("has not signed in again") == true)
     }
 
-    @Test("a renewal during a required reauthentication hands out no token, and may end it")
+    @Test("while the user must reauthenticate, a renewal gives no token or ends the session")
     func demandDuringRenewal() throws {
         device.holdsProvider = true
         device.advance(by: .seconds(331))

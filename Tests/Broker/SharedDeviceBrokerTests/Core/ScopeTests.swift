@@ -38,12 +38,15 @@ struct ScopeTests {
         device.expectRefused(device.send(app, device.acquireToken(for: "ada", ["orders.read"])), code: .notPermitted)
     }
 
-    @Test("any scope is signed if any program may be an app, or else what a manifest has")
+    @Test("any scope is signed if any program may be an app")
     func open() throws {
-        let any = device.app("a")
-        try device.ask(any, signIn(["https://orders.example/admin"]))
-        _ = try device.token(for: "ada", ["https://orders.example/read"], by: any)
-        try device.signOut(by: any)
+        let app = device.app("a")
+        try device.ask(app, signIn(["https://orders.example/admin"]))
+        _ = try device.token(for: "ada", ["https://orders.example/read"], by: app)
+    }
+
+    @Test("with required enrolment only a manifest permits scopes of a service")
+    func service() throws {
         let app = app()
         device.configure { $0.requiresEnrolment = true }
         device.expectRefused(device.send(app, signIn(["https://orders.example/admin"])), code: .notPermitted)

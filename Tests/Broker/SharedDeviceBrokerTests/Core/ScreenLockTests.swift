@@ -184,7 +184,8 @@ struct ScreenLockTests {
         let before = device.announcements
         let number = signIn("ada")
         try expectUnlocked(by: number)
-        try device.expectAnswer(number, "username", .string("ada"))
+        // The screen is told nothing else, and gets no token.
+        #expect(try device.answer(number) == ["username": .string("ada"), "epoch": .uint64(session)])
         device.expectAnnouncements(before + 1)
         #expect(device.disk.entries(.unlocked).map(\.session) == [session])
         // The time without activity begins anew.
@@ -196,10 +197,11 @@ struct ScreenLockTests {
         let byApp = device.send(desk, VirtualDevice.signIn("ada"))
         try expectUnlocked(by: byApp)
         #expect(try device.answer(byApp)["token"] != nil)
-        for wish in [Request.PromptWish(), .again] {
-            try lock()
-            try expectUnlocked(by: device.complete(try device.begin(wish)))
-        }
+        // A prompt unlocks, whether or not it asks for the same person.
+        try lock()
+        try expectUnlocked(by: device.complete(try device.begin()))
+        try lock()
+        try expectUnlocked(by: device.complete(try device.begin(.again)))
         device.expectEpoch(session)
         #expect(device.disk.entries(.signedOut).isEmpty)
     }
@@ -223,7 +225,7 @@ struct ScreenLockTests {
         device.expectPerson(nil, signedOutBy: [cause, cause])
     }
 
-    @Test("the PIN of the session's person unlocks, another person's does not, and five wrong ones end the session")
+    @Test("the person's PIN unlocks, another's not, and five wrong PINs end the session")
     func pins() throws {
         func pin(_ name: String, _ pin: String) -> UInt64 { signIn(.pin(username: name, Secret(pin))) }
         device.expectRefused(pin("ada", "1234"), .accountAlreadySignedIn)
@@ -326,7 +328,7 @@ struct ScreenLockTests {
         device.expectPerson(nil, signedOutBy: causes.map { "\($0), while the session was locked" })
     }
 
-    @Test("a screen program that restarts within 10 seconds keeps the session locked; otherwise it ends")
+    @Test("a screen program back within 10 seconds keeps the lock, or else the session ends")
     func screenIsLost() throws {
         try lock()
         device.quit(screen)
@@ -350,7 +352,7 @@ struct ScreenLockTests {
         device.expectSignedOut(after: .seconds(2))
     }
 
-    @Test("a restarted broker begins with a locked session, which ends without a screen program")
+    @Test("a restarted broker locks the session, and ends it unless a screen shows the lock")
     func restart() throws {
         device.restart(afterPowerCut: false)
         try device.expectAnswer(device.send(device.administrator, .deviceInformation), "locked", .boolean(true))
@@ -364,13 +366,17 @@ struct ScreenLockTests {
         device.expectSignedOut(after: .seconds(2))
     }
 
-    @Test("a session stays locked over a restart without inactivity limit or configuration")
+    @Test("a session stays locked over a restart even if inactivity has no limit any more")
     func restartWithoutTime() throws {
         try lock()
         device.configure { $0.schedule.inactivity = nil }
         try expectLocked(true)
         device.restart(afterPowerCut: false)
         #expect(device.state.facts.isLocked)
+    }
+
+    @Test("while a restarted broker has no valid configuration, the screen keeps its lock")
+    func restartWithoutConfiguration() {
         device.configure { $0.isConfigured = false }
         device.restart(afterPowerCut: false)
         device.expectSignedIn()
@@ -406,7 +412,7 @@ struct ScreenLockTests {
         device.expectSignedOut()
     }
 
-    @Test("a device that wakes after the locked time ends the session, and otherwise locks it", arguments: [800, 1600])
+    @Test("a device that wakes after the locked time ends the session, or else locks it", arguments: [800, 1600])
     func sleeps(seconds: Int) {
         send(.nothing)
         device.sleep(for: .seconds(seconds))
@@ -417,7 +423,7 @@ struct ScreenLockTests {
 
     // MARK: Connections
 
-    @Test("a request that waits is refused when the program's manifest is removed, and the locked session ends")
+    @Test("removing the screen's manifest refuses its waiting request and ends the session")
     func manifestIsRemoved() throws {
         try lock()
         let waiting = send(.lock)

@@ -53,7 +53,7 @@ struct SeatTests {
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
     }
 
-    @Test("input reported by the account's user keeps the session; another user cannot report any")
+    @Test("input reported by the account's user keeps the session; others cannot report any")
     func input() throws {
         let device = VirtualDevice(requiresProof: true)
         device.configure {

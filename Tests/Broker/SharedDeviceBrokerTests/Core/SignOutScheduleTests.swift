@@ -49,7 +49,7 @@ struct SignOutScheduleTests {
         )
     }
 
-    @Test("the end of a lock is named if it comes before the end of a shift, of which the person would be warned")
+    @Test("the end of a lock is named if it comes before the end of a shift")
     func lockBeforeShift() throws {
         var schedule = schedule(inactivity: 600, shiftEnds: [9], warning: 60, from: try date("2026-01-05 08:00"))
         schedule.settings.locked = .seconds(30)

@@ -203,7 +203,7 @@ struct AutomaticSignOutTests {
         #expect(device.disk.entries(.signedOut).map(\.detail) == ["inactivity for 600 s"])
     }
 
-    @Test("the reporter of input needs no cleanup if cleanup is enforced, and gets no account")
+    @Test("under enforced cleanup the reporter of input needs none, and gets no account")
     func reporter() throws {
         let device = VirtualDevice(CleanupPolicy(.enforced, timeout: .seconds(60)), requiresProof: true)
         let identity = AppManifest.Identity(executable: "/usr/bin/app", user: 1000)
@@ -292,6 +292,16 @@ struct AutomaticSignOutTests {
         #expect(try end == nil)
     }
 
+    @Test("a device that sleeps through the warning signs out or warns when it wakes")
+    func sleepingThroughWarning() throws {
+        device.sleep(for: .seconds(570))
+        device.feed(.time)
+        try expectEnd(.inactivity, in: 30, isSoon: true)
+        device.sleep(for: .seconds(570))
+        device.feed(.time)
+        device.expectSignedOut()
+    }
+
     @Test("setting the clock does not extend a session beyond the timeout")
     func clock() throws {
         device.setClock(forwardBy: -100_000)
@@ -315,18 +325,24 @@ struct AutomaticSignOutTests {
         device.expectSignedOut()
     }
 
+    @Test("the status reports a missing logind if screen lock or log-out must sign out")
+    func nobodyTellsOfLocks() {
+        let problem = { device.state.seat.problem }
+        device.feed(.seat(nil))
+        #expect(problem() == nil, "no setting needs logind")
+        device.configure { $0.endsAtScreenLock = true }
+        #expect(problem()?.contains("logind does not respond") == true)
+        device.feed(.seat(Seat(sessions: [])))
+        #expect(problem() == nil)
+    }
+
     @Test("screen lock and log-out end a session or sign-in only if configured")
     func login() {
         for event in [LoginEvent.locked(Self.login), .ended] {
             device.feed(.login(event))
             device.expectSignedIn()
         }
-        device.feed(.seat(nil))
-        #expect(device.state.seat.problem == nil, "no setting needs logind")
         device.configure { $0.endsAtScreenLock = true }
-        #expect(device.state.seat.problem?.contains("logind does not respond") == true)
-        device.feed(.seat(Seat(sessions: [])))
-        #expect(device.state.seat.problem == nil)
         device.feed(.login(.ended))
         device.expectSignedIn()
         device.feed(.login(.locked(Self.login)))

@@ -46,7 +46,7 @@ struct RequestFieldsTests {
         }
     }
 
-    @Test("a sign-in takes a badge and a PIN, or a name and a password or PIN; a join takes a name and a password")
+    @Test("a badge with a PIN, or a name with a secret, signs in; only a password joins")
     func credentials() throws {
         func kind(_ method: BrokerProtocol.Method, _ name: String?, _ secrets: SecretFields) -> String {
             let fields: BrokerProtocol.Fields = name.map { ["username": .string($0)] } ?? [:]

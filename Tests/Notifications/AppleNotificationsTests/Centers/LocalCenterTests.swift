@@ -7,6 +7,10 @@ import Testing
 struct LocalCenterTests {
     private let center: CFNotificationCenter = CFNotificationCenterGetLocalCenter()
     private let observer = Observer(CFNotificationCenterGetLocalCenter())
+    private let first = NSObject()
+    private let second = NSObject()
+    private var a: UnsafeMutableRawPointer { Unmanaged.passUnretained(first).toOpaque() }
+    private var b: UnsafeMutableRawPointer { Unmanaged.passUnretained(second).toOpaque() }
 
     // CF-D1, CF-D6, CF-P3, CF-U3
     @Test("the callback runs on the poster's thread with the posted pointer and dictionary")
@@ -42,6 +46,29 @@ struct LocalCenterTests {
             post(center, name, userInfo: userInfo)
         }
         #expect(observer.heard.all == ["3 true", "t", "4", "u", "1", "-", "0", "nil"])
+    }
+
+    // CF-R2, CF-R3, CF-R4, CF-A10
+    @Test("a removal compares name and object, and nil means any")
+    func criteria() {
+        let (n, m) = ("com.example.local.criteria.n", "com.example.local.criteria.m")
+        func heard(after removal: () -> Void) -> [String] {
+            let before = observer.heard.all.count
+            observer.add(n, label: "n/any")
+            observer.add(n, object: a, label: "n/A")
+            observer.add(m, object: a, label: "m/A")
+            removal()
+            post(center, n, object: a)
+            post(center, m, object: a)
+            observer.remove(nil)
+            return observer.heard.all[before...].map { String($0.prefix { $0 != " " }) }
+        }
+        #expect(heard { observer.remove(n, object: a) } == ["n/any", "m/A"])
+        #expect(heard { observer.remove(n) } == ["m/A"])
+        #expect(heard { observer.remove(nil, object: a) } == ["n/any"])
+        #expect(heard { observer.remove(nil) } == [])
+        #expect(heard { CFNotificationCenterRemoveEveryObserver(center, observer.pointer) } == [])
+        #expect(heard { observer.remove(n, object: b) } == ["n/any", "n/A", "m/A"])
     }
 
     // CF-A1, CF-A3, CF-P1, CF-R1
