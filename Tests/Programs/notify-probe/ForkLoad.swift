@@ -16,7 +16,7 @@ enum ForkLoad {
         var inherited: Int32 = -1
         guard notify_register_check("org.example.fork.inherited", &inherited) == 0 else { exit(2) }
         let failures = UnthrownFailures.observe { _ in reports.wrappingAdd(1, ordering: .relaxed) }
-        startLoad()
+        try startLoad()
         for _ in 0..<count {
             let child = fork()
             if child == 0 { _exit(body(way, inherited)) }
@@ -28,7 +28,7 @@ enum ForkLoad {
         withExtendedLifetime(failures) { _exit(0) }
     }
 
-    private static func startLoad() {
+    private static func startLoad() throws {
         let busy: NotificationName = "org.example.fork.busy"
         again("post") { _ = try? DarwinNotifyCenter.default.post(busy) }
         again("distributed") {
@@ -45,6 +45,9 @@ enum ForkLoad {
             observation?.cancel()
             UnthrownFailures.report(ChildFailure(), in: "a thread of the parent")
         }
+        // The reading threads, too, have then received each kind of post once.
+        try DarwinNotifyCenter.default.flush()
+        try DistributedNotifyCenter.default.flush()
     }
 
     /// Repeats `work` on a thread until the process ends, with pauses in which the bus can serve the children. The first
