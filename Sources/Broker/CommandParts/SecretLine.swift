@@ -7,7 +7,8 @@ public enum SecretLine {
     /// More than any password may have. A longer line is cut, and later refused for its length.
     private static let maximumLength = 4096
 
-    /// Reads the bytes up to the end of the line, without it; `nil` if the input ends before the first byte.
+    /// Reads the bytes up to the end of the line, a line feed with or without a carriage return, and without this end;
+    /// `nil` if the input ends before the first byte.
     ///
     /// - Parameter before: Called before each byte is waited for. If it returns `false`, reading ends with `nil`.
     /// - Throws: ``TerminalFailure``, and the errors of `before`.
@@ -23,7 +24,10 @@ public enum SecretLine {
             guard try before() else { return nil }
             var byte: UInt8 = 0
             switch Glibc.read(descriptor, &byte, 1) {
-            case 1 where byte == UInt8(ascii: "\n"): return Secret(bytes: line[..<count])
+            case 1 where byte == UInt8(ascii: "\n"):
+                // A longer line is cut, so its last byte is not the carriage return.
+                let hasReturn = count > 0 && count < maximumLength && line[count - 1] == UInt8(ascii: "\r")
+                return Secret(bytes: line[..<(hasReturn ? count - 1 : count)])
             case 1:
                 if count < maximumLength {
                     line[count] = byte

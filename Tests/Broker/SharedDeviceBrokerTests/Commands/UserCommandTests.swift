@@ -53,7 +53,7 @@ struct UserCommandTests {
     func badges() async throws {
         try add("ada")
         try add("grace")
-        let badge = try await run("badge", "ADA", "--stdin", input: "0041-ada\n")
+        let badge = try await run("badge", "ADA", "--stdin", input: "0041-ada\r\n")
         #expect(badge.output == "set the badge of ada\n" && badge.errors.contains("shared-device user pin ada"))
         #expect(try await run("list").output.contains("  badge  "))
         #expect(try await run("pin", "ada", "--stdin", input: "1234").output == "set the PIN of ada\n")
