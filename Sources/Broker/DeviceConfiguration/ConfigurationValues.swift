@@ -48,7 +48,7 @@ public struct Seconds: Sendable, Equatable, Codable {
         // A comparison with NaN is false.
         guard value >= 0, value <= 366 * 86_400 else {
             throw decoder.invalid(
-                "it is \(value) seconds",
+                "it is \(text)",
                 remedy: "write a number of seconds, 0 or more and at most a year, or leave the key out"
             )
         }
@@ -57,6 +57,12 @@ public struct Seconds: Sendable, Equatable, Codable {
     public func encode(to encoder: any Encoder) throws { try value.encode(to: encoder) }
 
     public var duration: Duration { .seconds(value) }
+
+    /// As people write it: 1 second, 2.5 seconds.
+    var text: String {
+        let number = Int(exactly: value).map { "\($0)" } ?? "\(value)"
+        return number == "1" ? "1 second" : "\(number) seconds"
+    }
 }
 
 /// A time of a local day, to the minute: `HH:MM`.

@@ -522,11 +522,3 @@ extension ManagedConfiguration {
         return words.dropLast().joined(separator: ", ") + " and " + last
     }
 }
-
-extension Seconds {
-    /// As people write it: 1 second, 2.5 seconds.
-    var text: String {
-        let number = Int(exactly: value).map { "\($0)" } ?? "\(value)"
-        return number == "1" ? "1 second" : "\(number) seconds"
-    }
-}

@@ -134,7 +134,7 @@ extension KeyedDecodingContainer<OrganisationSettings.Key> {
         guard range.contains(seconds.value) else {
             let (least, most) = (Int(range.lowerBound), Int(range.upperBound))
             throw DecodingError.invalid(
-                "it is \(seconds.value) seconds",
+                "it is \(seconds.text)",
                 remedy: "write a number from \(least) to \(most), or leave the key out",
                 at: [key]
             )

@@ -54,6 +54,8 @@ struct ConfigurationErrorTests {
     func everyMistake() throws {
         try expectMistakes(.wrongType, Self.wrongTypes)
         try expectMistakes(.invalidValue, Self.invalidValues)
+        let negative = try #require(configurationError(#"{"cleanupTimeout": -1}"#))
+        #expect(negative.description.contains("it is -1 seconds"), "\(negative)")
     }
 
     private func expectMistakes(_ code: ManagedConfigurationError.Code, _ table: [Mistakes]) throws {
