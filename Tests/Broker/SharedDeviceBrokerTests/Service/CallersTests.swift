@@ -132,7 +132,7 @@ struct CallersTests {
         #expect(throws: Refusal.self) { try refusal.get() }
         for _ in 0..<2 { gate.signal() }
         let arrived = try await late.value.get()
-        // The examination of the connection that has left ends meanwhile, and nobody is told of it.
+        // The examination of the connection that has left ends meanwhile, without an event.
         let last = try await peer()
         let next = try await identify(callers, last.name).get()
         #expect(told.withLock { $0 } == [caller, arrived, next].map { "+\($0.connection)" })
