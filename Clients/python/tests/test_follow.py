@@ -122,8 +122,6 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         self.assertAlmostEqual(warning.at, time.time() + 6 * 3600, delta=3600)
         self.device.configure(shared)
         self.assertIsNone(await asyncio.wait_for(anext(warnings), 60))
-        response = {"endingSoon": True, "endReason": "inactivity", "endsAt": 9.5, "endLocks": True}
-        self.assertEqual(_application._warning(response), EndingSoon("inactivity", 9.5, locks=True))
 
     async def test_an_app_that_is_killed_at_any_point_cleans_up_before_it_shows_the_next_person(self) -> None:
         before_sign_out = ["before the record is written", "after the record is written", "stored"]
@@ -399,6 +397,13 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(SharedDeviceError) as raised:
             await Application("org.example.x", bus=f"unix:path={self.device.folder}/none").token(account)
         self.assertEqual(raised.exception.code, "broker_unavailable")
+
+
+class WarningTests(unittest.TestCase):
+    def test_a_warning_says_whether_the_screen_is_locked_at_the_end(self) -> None:
+        end = {"endingSoon": True, "endReason": "inactivity", "endsAt": 9.5}
+        self.assertEqual(_application._warning(end), EndingSoon("inactivity", 9.5, locks=False))
+        self.assertEqual(_application._warning({**end, "endLocks": True}), EndingSoon("inactivity", 9.5, locks=True))
 
 
 if __name__ == "__main__":
