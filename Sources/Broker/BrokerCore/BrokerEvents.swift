@@ -242,7 +242,7 @@ package enum Effect: Sendable {
     /// Writes to the disk. Followed by ``Event/committed(_:)`` or ``Event/commitFailed(_:_:)``.
     case commit(Batch)
     /// Followed by ``Event/authenticated(_:_:)``.
-    case authenticate(UInt64, Request.Credentials)
+    case authenticate(UInt64, SignInRequest)
     /// Followed by ``Event/issued(_:_:)``.
     case issueToken(UInt64, Account, scopes: Set<String>)
     /// Followed by ``Event/signInBegan(_:_:)``.

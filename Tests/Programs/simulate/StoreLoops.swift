@@ -101,7 +101,7 @@ func keepLedger(in directory: String) throws {
     func session(_ app: String) throws -> SessionAnswer { try SessionAnswer(device.ask(app, .currentAccount)) }
     while true {
         if device.account == nil {
-            let credentials = Request.Credentials(username: "torture", password: Secret("p"))
+            let credentials = SignInRequest(username: "torture", password: Secret("p"))
             let call = Request.Call.signIn(credentials, scopes: [], patience: .zero, label: nil)
             report("held \(try device.ask("a", call)["epoch"]?.unsignedValue ?? 0) a")
         }

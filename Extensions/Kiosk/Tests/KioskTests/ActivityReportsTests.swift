@@ -65,7 +65,7 @@ struct ActivityReportsTests {
         #expect(reports.lines.isEmpty)
     }
 
-    @Test("a failing report is tried again with the next input, and each problem is logged once")
+    @Test("the next input retries a failed report, and each problem is logged once")
     func failures() async throws {
         reports.refuse(SharedDeviceError(.brokerUnavailable, attempted: "report", message: "the broker is away"))
         try await run {

@@ -157,7 +157,7 @@ struct ScreenSessionTests {
         #expect(program.errorText.dropFirst(before).contains("not this one"), "\(program.errorText)")
     }
 
-    @Test("a warning takes no keys from the person's program, and the sign-in is shown if it is wanted")
+    @Test("a warning takes no keys from the program below it, and the sign-in does")
     func panels() async throws {
         let program = try await start("--sign-in")
         try await eventually("the way to warn is named") {

@@ -135,7 +135,7 @@ struct ScreenStateTests {
         #expect(lines(state).first == "Sign in")
     }
 
-    @Test("Escape on the empty sign-in makes room for the app for a minute, or until something else is shown")
+    @Test("Escape on the empty sign-in uncovers the app for a minute, or until a lock")
     func roomForApp() {
         var state = state(.signIn)
         #expect(state.press(.escape, at: 1, now: now) == nil)
@@ -209,7 +209,7 @@ struct ScreenStateTests {
         #expect(other.press(.enter, at: nil, now: now) == nil)
     }
 
-    @Test("a refusal is shown until the next key or 30 seconds, and input waits for the broker's response")
+    @Test("a refusal is shown until the next key, or for 30 seconds")
     func refusal() {
         var state = state(.lock)
         _ = type("2468", every: 150, &state)

@@ -57,7 +57,7 @@ struct AppSignInTests {
         #expect(await app.exitStatus() == 0)
     }
 
-    @Test("cancelling the task right after a sign-in signs the user out, and not if the user was signed in before")
+    @Test("a cancelled task signs out the user whom it has signed in, and no earlier one")
     func cancelledLate() async throws {
         for isSignedIn in [false, true] { try await cancelLate(isSignedIn: isSignedIn) }
     }

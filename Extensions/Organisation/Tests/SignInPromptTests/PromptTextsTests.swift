@@ -8,7 +8,7 @@ import Testing
 struct PromptTextsTests {
     private typealias Prompt = SignInPrompt
 
-    @Test("the texts have a sentence for every key of the prompt, and no other besides those of the session’s screen")
+    @Test("each key of the prompt has a sentence, and no sentence of the prompt is unused")
     func complete() {
         let keys = Language.english.sentences.keys.filter { !$0.hasPrefix("ending.") && !$0.hasPrefix("screen.") }
         #expect(Set(keys) == Set(PromptTexts.Key.allCases.map(\.rawValue)))

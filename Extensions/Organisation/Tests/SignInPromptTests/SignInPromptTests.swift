@@ -137,7 +137,7 @@ struct SignInPromptTests {
         #expect(again.first?.contains(/<input id="badge"[^>]* autofocus>/) == true, "the reader types there")
     }
 
-    @Test("a page that takes no badge ignores one, and the terminal asks for one only if it counts")
+    @Test("page and terminal take a badge only if the broker takes badges")
     func noBadge() {
         var (page, _) = begun(.password, .page)
         #expect(words(page.handle(visited(place.path))).first?.contains("badge") == false)

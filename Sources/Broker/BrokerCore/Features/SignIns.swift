@@ -55,7 +55,7 @@ struct SignIns: Sendable {
 
     /// Checks the password of an administrator who joins the device to the organisation, or removes it.
     mutating func checkMembership(
-        _ credentials: Request.Credentials,
+        _ credentials: SignInRequest,
         _ request: Request,
         _ user: UInt32,
         _ facts: Facts
@@ -85,7 +85,7 @@ struct SignIns: Sendable {
     }
 
     private mutating func check(
-        _ credentials: Request.Credentials,
+        _ credentials: SignInRequest,
         _ request: Request,
         _ attempt: Attempt,
         _ facts: Facts
@@ -119,7 +119,7 @@ struct SignIns: Sendable {
     }
 
     /// A PIN without a badge counts only for the person of a locked session.
-    static func checkKind(_ credentials: Request.Credentials, lockedFor account: Account?) throws(Refusal) {
+    static func checkKind(_ credentials: SignInRequest, lockedFor account: Account?) throws(Refusal) {
         guard case .pin(let username, _) = credentials else { return }
         guard let account, usernameKey(username) == usernameKey(account.username) else { throw .onlyPIN }
     }

@@ -176,7 +176,7 @@ struct RequestFields {
     }
 
     /// The input of a person who signs in: a badge and a PIN, or a name and a password or PIN.
-    func credentials() throws(Refusal) -> Request.Credentials {
+    func credentials() throws(Refusal) -> SignInRequest {
         if secrets.password != nil, secrets.badge != nil || secrets.pin != nil {
             throw .malformed("password", "goes together with neither a badge nor a PIN")
         }
@@ -189,8 +189,8 @@ struct RequestFields {
     }
 
     /// The name and password of an administrator.
-    func passwordCredentials() throws(Refusal) -> Request.Credentials {
-        Request.Credentials(username: try required("username"), password: secrets.password)
+    func passwordCredentials() throws(Refusal) -> SignInRequest {
+        SignInRequest(username: try required("username"), password: secrets.password)
     }
 
     func scopes() throws(Refusal) -> Set<String> {

@@ -60,7 +60,7 @@ struct AdministrationTests {
         device.expectSignedIn()
         try device.ask(desk, Self.signOut)
         device.expectSignedOut()
-        let credentials = Request.Credentials(username: "ada", password: nil)
+        let credentials = SignInRequest(username: "ada", password: nil)
         for call in [Self.waiver, .join(credentials), .leave(credentials)] {
             device.expectRefused(device.send(desk, call), .notPermitted)
         }

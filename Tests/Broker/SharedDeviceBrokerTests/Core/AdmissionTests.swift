@@ -64,7 +64,7 @@ struct AdmissionTests {
 
     @Test("a PIN without a badge is checked only for the user of a locked session")
     func onlyPIN() throws {
-        let credentials = Request.Credentials.pin(username: "ADA", Secret("1234"))
+        let credentials = SignInRequest.pin(username: "ADA", Secret("1234"))
         device.expectRefused(device.send(desk, VirtualDevice.signIn(credentials)), .onlyPIN)
         try device.signIn("ada", by: desk)
         device.expectRefused(device.send(desk, .join(credentials)), code: .notPermitted)
@@ -79,7 +79,7 @@ struct AdmissionTests {
     @Test("a caller that may not sign in never learns if a password is right", arguments: ["right", "wrong"])
     func oracle(password: String) {
         device.configure { $0.requiresEnrolment = true }
-        let credentials = Request.Credentials(username: "ada", password: Secret(password))
+        let credentials = SignInRequest(username: "ada", password: Secret(password))
         device.expectRefused(device.send(flooder, signIn("ada", password)), code: .appNotEligible)
         device.expectRefused(device.send(flooder, .join(credentials)), .notPermitted)
         device.expectRefused(device.send(flooder, .leave(credentials)), .notPermitted)

@@ -110,7 +110,7 @@ struct ChangingRulesTests {
     @Test("an administrator cannot join the device after its provider has changed")
     func joining() throws {
         device.administrators = ["admin@contoso"]
-        let credentials = Request.Credentials(username: "admin@contoso", password: Secret("right"))
+        let credentials = SignInRequest(username: "admin@contoso", password: Secret("right"))
         let request = try sendToSlowProvider(.join(credentials), by: device.administrator) {
             try device.useOrganisation()
         }

@@ -126,8 +126,8 @@ struct MembershipTests {
         device.administrators = ["boss@contoso", "chief@fabrikam"]
     }
 
-    private func credentials(_ name: String) -> Request.Credentials {
-        Request.Credentials(username: name, password: Secret("right"))
+    private func credentials(_ name: String) -> SignInRequest {
+        SignInRequest(username: name, password: Secret("right"))
     }
 
     @Test("joining admits the tenant's users only, and leaving signs out any user")

@@ -37,7 +37,7 @@ struct OrganisationTests {
         #expect(refusal?.description.contains("https://login.example's own page") == true)
         device.expectRefused(device.complete(try device.beginPage()), code: .invalidRequest)
         device.administrators = ["ada"]
-        let credentials = Request.Credentials(username: "ada", password: Secret("right"))
+        let credentials = SignInRequest(username: "ada", password: Secret("right"))
         device.expectRefused(device.send(device.administrator, .join(credentials)), .noJoinByPage)
         device.expectPasswordChecks(0)
     }

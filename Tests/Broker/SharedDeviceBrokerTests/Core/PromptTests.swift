@@ -239,7 +239,7 @@ extension VirtualDevice {
         password: String = "right",
         by prompt: App? = nil
     ) -> UInt64 {
-        let credentials = Request.Credentials(username: username, password: Secret(password))
+        let credentials = SignInRequest(username: username, password: Secret(password))
         return send(prompt ?? self.prompt, .completeSignIn(name: name, .password(credentials)))
     }
 }

@@ -15,7 +15,7 @@ struct ScopeTests {
     }
 
     private func signIn(_ scopes: Set<String>, password: String = "right") -> Request.Call {
-        let credentials = Request.Credentials(username: "ada", password: Secret(password))
+        let credentials = SignInRequest(username: "ada", password: Secret(password))
         return .signIn(credentials, scopes: scopes, patience: .zero, label: nil)
     }
 

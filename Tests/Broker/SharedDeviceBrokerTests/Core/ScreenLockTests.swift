@@ -90,7 +90,7 @@ struct ScreenLockTests {
         device.send(screen, VirtualDevice.signIn(name, password: password, patience: patience))
     }
 
-    private func signIn(_ credentials: Request.Credentials) -> UInt64 {
+    private func signIn(_ credentials: SignInRequest) -> UInt64 {
         device.send(screen, VirtualDevice.signIn(credentials))
     }
 
@@ -260,7 +260,7 @@ struct ScreenLockTests {
     @Test("a cancelled sign-in that has just unlocked the session signs out")
     func cancelled() throws {
         try lock()
-        let password = Request.Credentials(username: "ada", password: Secret("right"))
+        let password = SignInRequest(username: "ada", password: Secret("right"))
         let call = Request.Call.signIn(password, scopes: [], patience: .zero, label: "one")
         _ = try device.answer(device.send(screen, call))
         device.expectSignedIn()

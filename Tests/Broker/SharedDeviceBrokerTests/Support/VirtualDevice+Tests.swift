@@ -36,15 +36,15 @@ extension VirtualDevice {
         patience: Duration = .zero,
         label: String? = nil
     ) -> Request.Call {
-        let credentials = Request.Credentials(username: name, password: Secret(password))
+        let credentials = SignInRequest(username: name, password: Secret(password))
         return .signIn(credentials, scopes: ["s"], patience: patience, label: label)
     }
 
-    static func badge(_ number: String, pin: String = "1234") -> Request.Credentials {
+    static func badge(_ number: String, pin: String = "1234") -> SignInRequest {
         .badge(number: Secret(number), pin: Secret(pin))
     }
 
-    static func signIn(_ credentials: Request.Credentials) -> Request.Call {
+    static func signIn(_ credentials: SignInRequest) -> Request.Call {
         .signIn(credentials, scopes: ["s"], patience: .zero, label: nil)
     }
 

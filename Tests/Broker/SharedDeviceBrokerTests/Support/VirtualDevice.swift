@@ -267,7 +267,7 @@ final class VirtualDevice {
     }
 
     /// Accepts the password "right" for each user. A name may contain a tenant: `ada@contoso`.
-    private func authenticate(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
+    private func authenticate(_ credentials: SignInRequest) -> Result<AuthenticatedIdentity, IdentityError> {
         let (name, isRight): (String, Bool) =
             switch credentials {
             case .password(let username, let password): (username, password?.isEqual(to: Secret("right")) == true)

@@ -111,7 +111,7 @@ extension World {
         }
         guard let process = slots[index].process, process.isStrict != nil, let home = slots[index].home else { return }
         guard process.isStrict == false || homes[home].record.mayHoldData.isEmpty else { return }
-        let credentials = Request.Credentials(
+        let credentials = SignInRequest(
             username: Setting.people[person],
             password: Secret(isRight ? Setting.rightPassword : Setting.wrongPassword)
         )
@@ -182,7 +182,7 @@ extension World {
         let session = max(1, disk.device.epoch) - UInt64(random.below(2))
         let person = Setting.people[random.below(2)]
         func signIn(_ name: String, _ password: String) -> Request.Call {
-            let credentials = Request.Credentials(username: name, password: Secret(password))
+            let credentials = SignInRequest(username: name, password: Secret(password))
             return .signIn(credentials, scopes: ["s"], patience: .zero, label: nil)
         }
         slots[index].toApp = []

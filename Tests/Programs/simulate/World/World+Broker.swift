@@ -211,7 +211,7 @@ extension World {
         if slots[index].process == nil, index != Self.enforcer { slots[index].toApp = [] }
     }
 
-    private func verdict(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
+    private func verdict(_ credentials: SignInRequest) -> Result<AuthenticatedIdentity, IdentityError> {
         guard case .password(let username, let password?) = credentials,
             password.isEqual(to: Secret(Setting.rightPassword))
         else { return .failure(IdentityError(.invalidGrant, "the user name or the password is wrong")) }

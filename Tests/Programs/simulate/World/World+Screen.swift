@@ -39,7 +39,7 @@ extension World {
         case .types(let person, let isRight, let afterIdling):
             if afterIdling { idle() }
             guard screen.isRunning, isBusUp else { return }
-            let credentials = Request.Credentials(
+            let credentials = SignInRequest(
                 username: Setting.people[person],
                 password: Secret(isRight ? Setting.rightPassword : Setting.wrongPassword)
             )
