@@ -1,8 +1,8 @@
 import Identity
 @_spi(Extensions) import SharedDevice
 
-/// One sign-in, from its request until the person is identified and the session can begin. It is also the check of an
-/// administrator who joins or leaves the organisation.
+/// One sign-in, from its request until the session can begin. It is also the check of an administrator who joins or
+/// leaves.
 struct Attempt: Sendable {
     enum Kind: Sendable {
         /// An app has sent the person's password, and gets a token with these scopes.
@@ -39,14 +39,11 @@ struct Attempt: Sendable {
         case pause(Request, until: Duration, next: Duration)
         /// For the session to be committed. The sign-in of an organisation's provider is in it.
         case session(Request, ProviderSignIn?)
-        /// For the provider's response, although the sign-in was given up. It still counts against the limits until
-        /// then, so that a user who begins sign-ins and leaves them cannot burden a slow provider more than a user who
-        /// waits.
+        /// For the provider's response, although the sign-in was given up. It still counts against the limits, so that
+        /// a user who leaves sign-ins cannot burden a slow provider more than one who waits.
         case abandoned
-        /// For the check of the password for this request, which was given up. The throttle counts it as a failure
-        /// until the provider responds, and then goes by the result.
-        ///
-        /// So a caller that disconnects gains no free attempts, and an app that is killed locks out no user.
+        /// For the check of the password for this request, which was given up. The throttle counts a failure until the
+        /// result. So a caller that disconnects gains no free attempts, and an app that is killed locks out no user.
         case forgotten(UInt64)
     }
 
@@ -58,11 +55,11 @@ struct Attempt: Sendable {
     var app: Participant?
     let connection: String
     let beganAt: Duration
-    /// The prompt; `nil` if there is none, or if it ended during the check of the password. The request then still gets
-    /// the result of the check.
+    /// The prompt; `nil` if there is none, or if it ended during the check of the password, whose result the request
+    /// still gets.
     var prompt: Prompt?
-    /// The locked session during which the credentials are checked. They can continue it or, if they are another
-    /// person's, end it; they begin no session.
+    /// The locked session during which the credentials are checked. They continue it or, if they are another person's,
+    /// end it; they begin no session.
     var lockedSession: UInt64?
     /// The key in the password throttle.
     var throttleName = ""

@@ -231,8 +231,7 @@ package enum ServiceStart: Sendable, Equatable {
     case noBus
 }
 
-/// An action that the broker's state requests. Effects are carried out in their order. Only ``noteState(_:)`` may wait
-/// for the disk.
+/// An action that the broker's state requests. Only ``noteState(_:)`` may wait for the disk.
 package enum Effect: Sendable {
     case reply(UInt64, Result<Response, Refusal>)
     /// Stores a state without an account at once, for a broker that starts before the state is committed.
@@ -284,8 +283,7 @@ package struct StoredContent: Sendable {
     package var configuration: Data?
     /// The content of the last valid app manifests, by file name.
     package var manifests: [String: Data] = [:]
-    /// A state without an account that was noted and is newer than the state in the database;
-    /// `nil` if there is none.
+    /// A noted state without an account that is newer than the database; `nil` if there is none.
     package var noted: (state: DeviceState, date: Date)?
     /// The provider's record of the open session.
     package var provider: ProviderSession?
@@ -337,7 +335,6 @@ package struct Batch: Sendable {
     }
 }
 
-/// The part of the managed configuration that the broker's decisions depend on.
 package struct DevicePolicy: Sendable, Equatable {
     package var mode: ManagedMode = .personal
     package var organization: String?
@@ -365,14 +362,12 @@ package struct DevicePolicy: Sendable, Equatable {
     package var schedule = SignOutSchedule.Settings()
     package var endsAtScreenLock = false
     package var endsAtLogout = false
-    /// The identity provider's end-session page, for the browser of a person who signs out (OpenID Connect RP-Initiated
-    /// Logout 1.0, section 2), with the query that the administrator has configured.
+    /// The provider's end-session page, with the configured query (OpenID Connect RP-Initiated Logout 1.0, section 2).
     package var endSessionURL: String?
     package var lists = AppLists()
     /// Whether only apps with a manifest take part.
     package var requiresEnrolment = false
-    /// The users who may see the device and sign out, in addition to its administrators, as the system knew them when
-    /// the configuration was read.
+    /// The operators, as the system knew them when the configuration was read.
     package var operators: Set<UInt32> = []
     /// The names in the configuration from which ``operators`` was looked up.
     package var operatorNames: [String] = []
@@ -384,8 +379,6 @@ package struct DevicePolicy: Sendable, Equatable {
 }
 
 extension DevicePolicy {
-    /// Chooses the configuration that is in force.
-    ///
     /// - Parameters:
     ///   - content: The last valid content since the start; `nil` if there was none.
     ///   - kept: The configuration that was valid before the start. Without either of them, sign-in is not possible.

@@ -17,13 +17,11 @@ package struct Participant: Sendable, Hashable, Comparable {
 }
 
 /// Records which app of which user holds whose data, and which app has reported that the data is deleted (architecture,
-/// D10).
+/// D10). The caller passes the time, and writes the rows of ``unsaved`` to the disk.
 ///
-/// Pure: the caller passes the time, and writes the rows of ``unsaved`` to the disk.
-///
-/// The ledger lists an app under a session before the app receives the session's account. Only the app's own report, an
-/// administrator's waiver or an enforced cleanup settles the entry; the end of the app does not. If several processes
-/// of an app received the account, all of them that still run have to report.
+/// An app is listed under a session before it receives the account. Only its own report, an administrator's waiver or
+/// an enforced cleanup settles the entry; its end does not. If several processes received the account, all that still
+/// run have to report.
 package struct CleanupLedger: Sendable, Equatable {
     package struct Session: Sendable, Equatable {
         /// The account; `nil` once no app holds data of it, or once its name was deleted.
@@ -55,9 +53,9 @@ package struct CleanupLedger: Sendable, Equatable {
         package var isReported = false
         /// Identifies the state of the app's processes that a receipt refers to; 0 at first.
         ///
-        /// A process that leaves the bus without a report may have stored something after another process's cleanup.
-        /// Each such departure changes the mark. After the first one, each start of the broker changes it too. A
-        /// receipt contains the mark under which its sender began, and counts only if that is still the mark.
+        /// A process that leaves the bus unreported may have stored something after another process's cleanup. Each
+        /// such departure changes the mark, and after the first one each start of the broker too. A receipt counts only
+        /// under the present mark.
         package var mark: UInt64 = 0
         /// The connections that have reported under this mark.
         package var reported: Set<String> = []
@@ -66,7 +64,7 @@ package struct CleanupLedger: Sendable, Equatable {
             (self.progress, self.mark) = (progress, mark)
         }
 
-        /// Merges another entry, so that this one also waits for its processes.
+        /// Merges another entry, whose processes this one then also waits for.
         mutating func take(_ other: Part) {
             connections.formUnion(other.connections)
             // Two different marks, neither of them 0, become a third one, so that a receipt in flight under either of
@@ -77,10 +75,8 @@ package struct CleanupLedger: Sendable, Equatable {
         }
     }
 
-    /// Creates a ``Part/mark`` for the caller of the ledger.
-    ///
-    /// Random, because a counter value that was not committed would occur twice after a power cut. Limited to 53 bits,
-    /// because JavaScript's numbers are exact only to that size.
+    /// A new ``Part/mark``. It is random, because a counter value that was not committed would occur twice after a
+    /// power cut. It has 53 bits, because JavaScript's numbers are exact only to that size.
     package static func newMark() -> UInt64 { .random(in: 1..<1 << 53) }
 
     /// The key of a row in the store.
@@ -91,7 +87,7 @@ package struct CleanupLedger: Sendable, Equatable {
     }
 
     package enum Effect: Sendable, Equatable {
-        /// None: there is no such debt, it was settled before, or the report repeats what is known.
+        /// There is no such debt, it was settled before, or the report repeats what is known.
         case none
         /// Only the text of the report has changed.
         case detailed
@@ -105,13 +101,12 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package private(set) var sessions: [UInt64: Session] = [:]
     package private(set) var parts: [UInt64: [Participant: Part]] = [:]
-    /// Enforced cleanups. A claim ends when the enforcement program reports, releases it or disconnects, even if the
-    /// entries change before that.
+    /// Enforced cleanups. A claim holds even if the entries change before it ends.
     package private(set) var claims: [Participant: Claim] = [:]
     package var unsaved = UnsavedRows<Row>()
-    /// The open sessions, and the sessions with debts. The others are kept only to answer requests.
+    /// The open sessions, and the sessions with debts.
     private(set) var unfinished: Set<UInt64> = []
-    /// The entries by the connections that they list, so that the end of a connection does not require a search.
+    /// The entries by the connections that they list.
     private var listings: [String: Set<Listing>] = [:]
 
     private struct Listing: Hashable, Sendable {
@@ -174,8 +169,8 @@ package struct CleanupLedger: Sendable, Equatable {
 
     // MARK: Cleanups
 
-    /// Records that a process has asked. If a process has left the bus without a report, this one may be the same
-    /// process under another name, and has to report too.
+    /// Records that a process has asked. If one has left the bus without a report, this may be the same process under
+    /// another name, and has to report too.
     ///
     /// - Returns: Whether the change has to be committed.
     @discardableResult
@@ -208,7 +203,7 @@ package struct CleanupLedger: Sendable, Equatable {
     /// Records an app's report on its cleanup. A settled cleanup stays settled.
     ///
     /// - Parameters:
-    ///   - connection: The process that reports; `nil` for the administrator's waiver, which settles the whole entry.
+    ///   - connection: The process that reports; `nil` for a waiver, which settles the whole entry.
     ///   - mark: The ``Part/mark`` that the sender was told before it began.
     ///   - took: The time since the cleanup began; `nil` if the report does not say.
     package mutating func report(
@@ -265,8 +260,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return next.progress == before && next.isReported == part.isReported ? .detailed : .recorded
     }
 
-    /// Handles a connection that has left the bus. If its process has not reported, the disk may contain data that it
-    /// stored after another process's cleanup.
+    /// Handles a connection that has left the bus.
     ///
     /// - Parameter mark: A mark that no earlier departure has used.
     /// - Returns: The cleanups that are owed again.
@@ -298,8 +292,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return reopened.sorted { ($0.session, $0.participant) < ($1.session, $1.participant) }
     }
 
-    /// Handles the end of the app's last process. Cleanups that it was told of or had begun are owed again; a failed
-    /// cleanup stays failed.
+    /// Handles the end of the app's last process: cleanups that it was told of or had begun are owed again.
     ///
     /// - Returns: The sessions whose cleanup was interrupted.
     package mutating func processEnded(_ participant: Participant) -> [UInt64] {
@@ -314,16 +307,13 @@ package struct CleanupLedger: Sendable, Equatable {
         return interrupted
     }
 
-    /// Expires the rounds whose session ended longer than `timeout` ago, and returns their numbers.
     package mutating func expire(timeout: Duration, at now: Moment) -> [UInt64] {
         let late = openRounds.filter { ($0.ended ?? now.uptime) + timeout <= now.uptime }.map(\.number)
         for number in late { changeSession(number) { $0.outcome = .expired } }
         return late
     }
 
-    /// Moves the entries of `old` to `new`, the same app after it received a manifest.
-    ///
-    /// - Returns: Whether the ledger has changed.
+    /// Moves the entries of `old` to `new`, the same app after it received a manifest. Returns whether there were any.
     package mutating func rename(_ old: Participant, to new: Participant) -> Bool {
         guard old != new else { return false }
         var isNews = false
@@ -351,18 +341,15 @@ package struct CleanupLedger: Sendable, Equatable {
         }
     }
 
-    /// Removes this account from all sessions that have ended. The debts of apps remain.
-    ///
-    /// - Returns: Whether the ledger has changed.
+    /// Removes this account from all sessions that have ended, and returns whether there were any. The debts remain.
     package mutating func forget(_ identifier: String) -> Bool {
         let theirs = sessions.filter { $0.value.endedAt != nil && $0.value.account?.hasIdentifier(identifier) == true }
         for number in theirs.keys { changeSession(number) { $0.account = nil } }
         return !theirs.isEmpty
     }
 
-    /// Removes the oldest ended rounds that are not complete, beyond the latest `count`, and moves their debts to a
-    /// later round of the same account and outcome. A round without such a later round stays. Otherwise an app that
-    /// never reports would make the ledger grow with each sign-out.
+    /// Removes the oldest incomplete rounds beyond the latest `count`, and moves their debts to a later round of the
+    /// same account and outcome. Otherwise an app that never reports would make the ledger grow with each sign-out.
     package mutating func fold(keeping count: Int) {
         let ended = unfinished.filter { sessions[$0]?.endedAt != nil }.sorted()
         for number in ended.dropLast(count) {
@@ -435,11 +422,8 @@ package struct CleanupLedger: Sendable, Equatable {
     }
 }
 
-/// Enforced cleanup: another program cleans up for an app that is late.
-///
-/// A claim ends when the program reports, releases it or disconnects. Until then the program may be deleting the app's
-/// data, so sign-in is blocked and the app's own calls are refused. Claims are stored, so that they also hold after a
-/// restart of the broker.
+/// Enforced cleanup: another program cleans up for an app that is late. Until the claim ends, sign-in is blocked and
+/// the app's own calls are refused. Claims are stored, so that they also hold after a restart of the broker.
 extension CleanupLedger {
     /// The enforcement of one app's cleanup.
     package struct Claim: Sendable, Equatable {
@@ -463,7 +447,7 @@ extension CleanupLedger {
     }
 
     /// The apps that owe a cleanup, with their deadlines. A deadline counts from the end of the latest session that the
-    /// app owes: an app that was given a later account is not late because of an earlier one alone.
+    /// app owes.
     package func deadlines(_ deadline: Duration, at now: Moment) -> [Participant: Overdue] {
         var overdue: [Participant: Overdue] = [:]
         for number in unfinished {
@@ -479,16 +463,14 @@ extension CleanupLedger {
         return overdue
     }
 
-    /// When the earliest of the sessions with debts ended; `nil` if there is none. No deadline of ``deadlines(_:at:)``
-    /// counts from an earlier time.
+    /// When the earliest of the sessions with debts ended: no deadline counts from an earlier time.
     func firstEnd(at now: Moment) -> Duration? {
         unfinished.lazy.filter { sessions[$0]?.endedAt != nil }.map { end(of: $0, at: now) }.min()
     }
 
     private func end(of number: UInt64, at now: Moment) -> Duration { sessions[number]?.endedUptime ?? now.uptime }
 
-    /// Records that the program starts to clean up for the app, or with `nil` that the claim ends: the app or the next
-    /// enforcement program does the rest of the cleanup.
+    /// Begins the claim, or with `nil` ends it.
     package mutating func claim(_ participant: Participant, _ claim: Claim?) {
         claims[participant] = claim
         unsaved.insert(.claim(participant))
@@ -522,18 +504,15 @@ extension CleanupLedger {
 }
 
 extension Account {
-    /// A placeholder account for a session whose account name the ledger has deleted. The app still owes the cleanup:
-    /// an adapter deletes its program's data regardless of whose it is, and an app that was not running has deleted
-    /// nothing yet.
+    /// A placeholder for an account whose name the ledger has deleted. The app still owes the cleanup.
     fileprivate static func forgotten(_ session: UInt64) -> Account {
         Account(identifier: "forgotten.\(session)", username: "forgotten")
     }
 }
 
 extension CleanupLedger {
-    /// The connections that were given an account and have not reported, and those of enforcement programs.
-    ///
-    /// The broker watches for their ends. After a restart or a lost bus it may not know which app they belong to.
+    /// The connections that were given an account and have not reported, and those of enforcement programs. The broker
+    /// watches for their ends.
     package var connections: Set<String> {
         Set(parts.values.flatMap { $0.values.flatMap(\.connections) }).union(claims.values.map(\.connection))
     }
@@ -545,8 +524,8 @@ extension CleanupLedger {
 
     /// The sessions whose cleanup the app owes, oldest first.
     ///
-    /// - Parameter connection: The process that asks; `nil` asks for the whole app. A process that has reported owes
-    ///   nothing, even if another process of its app does.
+    /// - Parameter connection: The process that asks, which owes nothing after its report; `nil` asks for the whole
+    ///   app.
     package func owed(by participant: Participant, on connection: String? = nil) -> [OwedSession] {
         unfinished.compactMap { number in
             guard let part = parts[number]?[participant], part.progress?.isSettled == false else { return nil }
@@ -568,7 +547,7 @@ extension CleanupLedger {
         }
     }
 
-    /// Whether the app owes a cleanup. Unlike ``debtors``, it does not search the other apps' parts.
+    /// Whether the app owes a cleanup, without a search of the other apps.
     package func owes(_ participant: Participant) -> Bool { owes(participant) { _ in true } }
     package func isIdle(_ participant: Participant) -> Bool { owes(participant, where: Self.isIdle) }
 
@@ -584,7 +563,7 @@ extension CleanupLedger {
 
     /// The apps that owe a cleanup.
     package var debtors: Set<Participant> { participants { _, _ in true } }
-    /// The apps that owe a cleanup and have not begun it, or that have reported while some of their processes have not.
+    /// The apps that owe a cleanup and have not begun it, or of which only some processes have reported.
     package var idle: Set<Participant> { participants { Self.isIdle($1) } }
     /// The apps with a part in an open round.
     package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }

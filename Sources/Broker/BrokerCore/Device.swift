@@ -28,8 +28,8 @@ package struct DeviceState: Sendable, Equatable {
     package let account: Account?
     /// The account's groups at the person's latest authentication; empty without an account.
     package let groups: Set<String>
-    /// Grows by one with each change of account or mode, so that two states with the same number differ at most in the
-    /// groups. The number of a sign-in's state is the number of the session. The store chooses the first number.
+    /// Grows by one with each change of account or mode. The number of a sign-in's state is the number of the session.
+    /// The store chooses the first number.
     package let epoch: UInt64
 
     package static let initial = DeviceState(mode: .personal, account: nil, epoch: 0)
@@ -43,14 +43,10 @@ package struct DeviceState: Sendable, Equatable {
         DeviceState(mode: mode, account: account, groups: groups, epoch: epoch + 1)
     }
 
-    /// The state after the account's person has authenticated again, with these groups.
     package func authenticated(_ groups: Set<String>) -> DeviceState {
         DeviceState(mode: mode, account: account, groups: groups, epoch: epoch)
     }
 
-    /// Checks the conditions that do not depend on the person.
-    ///
-    /// - Throws: ``Refusal``.
     package func checkSignIn(_ rules: SignInRules) throws(Refusal) {
         guard mode == .shared else { throw .notSharedDevice }
         try rules.check()
@@ -58,9 +54,6 @@ package struct DeviceState: Sendable, Equatable {
         guard account == nil else { throw .accountAlreadySignedIn }
     }
 
-    /// The state after this account's sign-in.
-    ///
-    /// - Throws: ``Refusal``; the state does not change.
     package func signingIn(
         _ account: Account,
         _ rules: SignInRules,
@@ -71,13 +64,9 @@ package struct DeviceState: Sendable, Equatable {
         return next(mode: mode, account: account, groups: groups.names)
     }
 
-    /// The state after a sign-out.
-    ///
     /// - Parameters:
     ///   - identifier: The account to sign out; `nil` means any account.
-    ///   - session: The session to end; `nil` means the current one. A late request that names its session cannot end a
-    ///     later one.
-    /// - Throws: ``Refusal``; the state does not change.
+    ///   - session: The session to end; `nil` means the current one. A late request cannot end a later session.
     package func signingOut(_ identifier: String?, session: UInt64? = nil) throws(Refusal) -> DeviceState {
         guard let account else { throw .noCurrentAccount }
         guard session == nil || session == epoch, identifier.map(account.hasIdentifier) ?? true else {
@@ -115,14 +104,8 @@ package struct SignInRules: Sendable, Equatable {
     /// The people who may sign in; `nil` means all.
     package var allowedUsers: AllowedUsers?
 
-    /// Checks whether sign-in is possible at all.
-    ///
-    /// - Throws: ``Refusal``.
     package func check() throws(Refusal) { if requiresJoin, !isJoined { throw .deviceNotJoined } }
 
-    /// Checks whether this person may sign in.
-    ///
-    /// - Throws: ``Refusal``.
     package func check(_ account: Account, _ groups: PersonGroups) throws(Refusal) {
         try check()
         if let tenantIdentifier, tenantIdentifier.lowercased() != account.tenantIdentifier.lowercased() {
@@ -132,8 +115,8 @@ package struct SignInRules: Sendable, Equatable {
     }
 }
 
-/// The device's membership in an organisation. One of the organisation's administrators has joined the device, and from
-/// then on only its users can sign in.
+/// The device's membership in an organisation, since one of its administrators joined the device: only its users sign
+/// in.
 package struct Membership: Sendable, Equatable {
     /// The organisation's name, if the managed configuration had one.
     package var organization: String?
@@ -147,9 +130,8 @@ package struct Membership: Sendable, Equatable {
 }
 
 extension AllowedUsers {
-    /// Whether the person is listed. The origin of the account decides how its name is compared, whatever the present
-    /// configuration says: the names of Linux users differ by case, and those of a directory or a provider do not.
-    /// Groups are compared byte by byte.
+    /// Whether the person is listed. The origin of the account decides how its name is compared: Linux users differ by
+    /// case, users of a directory or a provider do not. Groups are compared byte by byte.
     func admits(_ account: Account, _ names: Set<String>) -> Bool {
         let isLogin = SeatLogin.user(of: account) != nil
         let key = usernameKey(account.username)
@@ -164,7 +146,6 @@ extension AllowedUsers {
 }
 
 extension Account {
-    /// Whether `identifier` names this account. As in MSAL its case does not matter: a directory may write its
-    /// identifiers in upper or in lower case.
+    /// Whether `identifier` names this account, whose case does not matter, as in MSAL.
     package func hasIdentifier(_ identifier: String) -> Bool { self.identifier.lowercased() == identifier.lowercased() }
 }

@@ -39,8 +39,7 @@ struct RateLimit<Key: Hashable & Sendable>: Sendable {
 /// Slows down the guessing of passwords.
 ///
 /// Failures count for each pair of calling user and tried name, so that a user cannot lock out the callers of another
-/// user. They also count for each user alone, which slows down trying one password with many names. Whether a person of
-/// that name exists makes no difference.
+/// user, and for each user alone, which slows down trying one password with many names.
 ///
 /// An attempt counts as failed from its admission until it has succeeded. Otherwise many attempts could pass at once
 /// before the first has failed.
@@ -74,7 +73,7 @@ struct PasswordThrottle: Sendable {
         return nil
     }
 
-    /// Records that the password was right: this attempt and earlier failures with this name no longer count.
+    /// Forgets this attempt and earlier failures with this name: the password was right.
     mutating func succeeded(_ name: String, of user: UInt32, at now: Duration) {
         forget(names.debt(of: Guess(user: user, name: name), at: now), name, user, at: now)
     }
@@ -115,8 +114,8 @@ package struct LogLimiter: Sendable {
     }
 
     package static let window = Duration.seconds(60)
-    /// How many windows each user has, for pairs of app and reason. Callers can invent names at no cost, so all further
-    /// pairs of the user share one window.
+    /// How many windows each user has. Callers can invent names at no cost, so further pairs of app and reason share
+    /// one.
     package static let windowsOfUser = 50
     /// The name in the log for the pairs that share a window.
     package static let others = "other apps"
@@ -161,7 +160,6 @@ package struct LogLimiter: Sendable {
         isCounting ? windows.values.filter { $0.suppressed > 0 }.map { $0.beganAt + Self.window }.min() : nil
     }
 
-    /// Returns the summaries of the windows that are over, and forgets those windows.
     package mutating func summaries(at now: Duration) -> [Summary] {
         guard hasEnded(at: now) else { return [] }
         let over = windows.filter { isOver($0.value, at: now) }
@@ -176,7 +174,6 @@ package struct LogLimiter: Sendable {
     /// Whether some window may be over.
     private func hasEnded(at now: Duration) -> Bool { oldest.map { now >= $0 + Self.window } ?? false }
 
-    /// Replaces the windows, and updates the values that depend on them.
     private mutating func keep(_ kept: [Key: Window]) {
         windows = kept
         counts = kept.keys.reduce(into: [:]) { $0[$1.user, default: 0] += 1 }

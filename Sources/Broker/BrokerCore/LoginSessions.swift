@@ -2,11 +2,10 @@ import DeviceConfiguration
 package import FoundationEssentials
 package import SharedDevice
 
-/// The login sessions of this machine that concern the device's account, as logind reports them. Pure.
+/// The login sessions that concern the device's account, as logind reports them.
 ///
-/// A broker on a session bus follows its own user's sessions at a seat: the end of a remote session does not mean that
-/// the person has left. A broker on the system bus follows the sessions of all users at the machine's seat. It also
-/// follows sessions in the background, whose users have handed the device to another person.
+/// A broker on a session bus follows its own user's sessions at a seat. A broker on the system bus follows those of all
+/// users at the machine's seat, also in the background: their users have handed the device to another person.
 package struct LoginSessions: Sendable {
     package enum Scope: Sendable, Equatable {
         case user(UInt32)
@@ -102,8 +101,7 @@ package struct LoginSessions: Sendable {
         return isLocked && !session.isLocked && tells(session) && !session.isClosing ? .locked(session.name) : nil
     }
 
-    /// Handles a request to lock the session's screen. The program that locks the screen may never report the lock to
-    /// logind.
+    /// A program that locks the screen may never report the lock to logind.
     package func lockRequested(at path: String) -> LoginEvent? {
         sessions[path].flatMap { tells($0) && !$0.isClosing ? .locked($0.name) : nil }
     }
@@ -112,13 +110,11 @@ package struct LoginSessions: Sendable {
         sessions.removeValue(forKey: path).map { tells($0) && !$0.isClosing } == true ? .ended : nil
     }
 
-    /// Removes all sessions that are not in the complete list `paths`.
     package mutating func listed(_ paths: [String]) -> [LoginEvent] {
         sessions.keys.filter { !paths.contains($0) }.compactMap { removed($0) }
     }
 
-    /// Whether the session concerns the device's account. A session of class `user-incomplete`, whose home directory is
-    /// not available yet, does not: it may never become a full session.
+    /// A session of class `user-incomplete` may never become a full session.
     private func matters(_ session: Session) -> Bool {
         guard session.sessionClass.hasPrefix("user"), session.sessionClass != "user-incomplete", !session.isRemote
         else { return false }
@@ -128,8 +124,8 @@ package struct LoginSessions: Sendable {
         }
     }
 
-    /// Whether the session's lock and end are reported. Callers also exclude sessions with `isClosing`: their remaining
-    /// processes must not sign out the next person.
+    /// Whether the session's lock and end are reported. Callers also exclude `isClosing`: the remaining processes must
+    /// not sign out the next person.
     private func tells(_ session: Session) -> Bool { if case .user = scope { true } else { session.isGraphical } }
 }
 
@@ -153,11 +149,8 @@ package struct Seat: Sendable, Equatable {
 
     package var locked: Set<LoginName> { Set(sessions.filter(\.isLocked).map(\.name)) }
 
-    /// The person at the device: the user of the session in the foreground.
-    ///
-    /// While a greeter or an empty console is in the foreground, the previous person counts as still there. A person
-    /// with only a session in the background is not at the device. Root is the administrator, and never counts as the
-    /// person.
+    /// The person at the device: the user of the session in the foreground. While a greeter or an empty console is
+    /// there, the previous person stays. Root is the administrator, and never the person.
     ///
     /// - Parameter staying: The user who was at the device so far.
     package func login(staying: UInt32?) -> SeatLogin? {
@@ -175,8 +168,7 @@ package struct Seat: Sendable, Equatable {
     }
 }
 
-/// One person's login at the seat. It ends with the last of the person's sessions, so that a second session neither
-/// begins nor ends it.
+/// One person's login at the seat. It ends with the last of the person's sessions.
 package struct SeatLogin: Sendable, Equatable {
     package let user: UInt32
     package let userName: String
@@ -187,8 +179,6 @@ package struct SeatLogin: Sendable, Equatable {
     /// The prefix of the identifiers of accounts that come from a login.
     private static let prefix = "uid-"
 
-    /// The person's account.
-    ///
     /// - Parameter tenant: The device's tenant. People who may log in at the device belong to it.
     package func account(tenant: String?) -> Account {
         let tenant = tenant?.lowercased() ?? IdentitySource.loginSession.rawValue

@@ -3,16 +3,12 @@ package import FoundationEssentials
 package import Identity
 import Logging
 
-/// The ends of sessions that the provider still has to be told.
-///
-/// Pure: the caller passes the time and tells the provider. Only one end is in flight at a time. A stalled provider
-/// delays only the other entries of this list.
+/// The ends of sessions that the provider still has to be told. Only one is in flight at a time.
 package struct ProviderOutbox: Sendable {
     /// The end of a session that the provider does not know of.
     package struct Entry: Sendable, Equatable {
         package internal(set) var record: ProviderRecord
-        /// Whether only the tokens are to be revoked: the person has signed in again, and the session at the provider
-        /// continues.
+        /// Whether only the tokens are to be revoked: the session at the provider continues.
         package let keepsSession: Bool
         /// When the entry was added. By the wall clock, because the waiting continues across restarts.
         package let addedAt: Date
@@ -60,11 +56,7 @@ package struct ProviderOutbox: Sendable {
     var unsaved = UnsavedRows<UInt64>()
     private(set) var underWay: UInt64?
 
-    /// Adds the end of a session.
-    ///
-    /// - Parameters:
-    ///   - keepsSession: Whether only the tokens are to be revoked.
-    ///   - isHeld: Whether the entry waits for ``release(_:with:)``.
+    /// - Parameter isHeld: Whether the entry waits for ``release(_:with:)``.
     /// - Returns: The number of the entry, and the number of the entry that was given up for it.
     mutating func add(
         _ record: ProviderRecord,
@@ -86,9 +78,7 @@ package struct ProviderOutbox: Sendable {
         return (number, dropped)
     }
 
-    /// Releases an entry after the renewal with its record has ended.
-    ///
-    /// - Parameter record: The record that replaces the entry's record, if any.
+    /// Releases an entry after the renewal with its record has ended, with the record that replaces it, if any.
     mutating func release(_ number: UInt64, with record: ProviderRecord?) {
         guard entries[number] != nil else { return }
         entries[number]?.isHeld = false
@@ -99,8 +89,7 @@ package struct ProviderOutbox: Sendable {
 
     /// When the next entry is due; `nil` if there is none, or if one is in flight.
     ///
-    /// - Parameter isCommitted: Whether the disk has the present record. Until then, a restart needs the record that it
-    ///   has replaced (``Entry/keepsSession``).
+    /// - Parameter isCommitted: Whether the disk has the present record. Until then, a restart needs the replaced one.
     func next(isCommitted: Bool) -> Duration? {
         underWay == nil ? entries.values.filter { $0.mayBeTold(isCommitted) }.map(\.next).min() : nil
     }
@@ -114,8 +103,6 @@ package struct ProviderOutbox: Sendable {
         return (number, entry)
     }
 
-    /// Records the provider's response, or its absence.
-    ///
     /// - Parameter mayWork: Whether a later attempt may succeed; `nil` if the provider knows of the end.
     mutating func ended(_ number: UInt64, mayWork: Bool?, at now: Moment) -> Outcome? {
         guard underWay == number else { return nil }
@@ -133,13 +120,11 @@ package struct ProviderOutbox: Sendable {
         return .again(after: pause)
     }
 
-    /// Moves later attempts forward to `time`, because there is a reason to believe that the provider can be reached.
     mutating func hurry(to time: Duration) {
         for (number, entry) in entries where entry.next > time { entries[number]?.next = time }
     }
 
-    /// Whether an entry revokes tokens of this person, or may already have done so, while the person's session
-    /// continues.
+    /// Whether an entry revokes tokens of this person, whose session continues, or may have done so.
     func revokes(_ person: ProviderRecord.Person) -> Bool {
         entries.values.contains { $0.keepsSession && $0.record.person == person }
     }

@@ -2,14 +2,10 @@ package import DeviceConfiguration
 package import FoundationEssentials
 package import SharedDevice
 
-/// Decides when a session ends automatically: after a time of inactivity, at the end of a shift, after the longest time
-/// of a session, or when it was locked for too long. Before the end there is a warning.
+/// Decides when a session ends automatically. Before the end there is a warning.
 ///
-/// Pure: the caller passes the time, and calls ``look(at:)`` again at the returned time.
-///
-/// Shifts end by the wall clock. The other two are measured by the wall clock across a restart, and otherwise by the
-/// monotonic clock. The longer result counts, so that setting the wall clock back does not extend a session. A lock is
-/// measured by the monotonic clock alone.
+/// Shifts end by the wall clock. Other times are measured by the wall clock across a restart, and otherwise by the
+/// monotonic clock; the longer result counts, so that setting the wall clock back does not extend a session.
 package struct SignOutSchedule: Sendable {
     package struct Settings: Sendable, Equatable {
         /// How long the device may be unused; `nil` means no limit.
@@ -20,8 +16,7 @@ package struct SignOutSchedule: Sendable {
         package var shiftEnds: Set<Int> = []
         /// How long a session may last; `nil` means no limit.
         package var longest: Duration?
-        /// How long before the end the warning begins; zero means no warning. It takes at most half of a limit, so that
-        /// it is not there from the start.
+        /// How long before the end the warning begins, at most half of a limit; zero means no warning.
         package var warning = ManagedConfiguration.usualWarning.duration
     }
 
@@ -41,12 +36,11 @@ package struct SignOutSchedule: Sendable {
     private let began: Date
     /// When the device was last used, by the wall clock.
     package private(set) var lastActivity: Date
-    /// When the device was last used, by the monotonic clock; `nil` until the first ``look(at:)`` or
-    /// ``noteActivity(at:)``.
+    /// The same by the monotonic clock; `nil` until the first use or look.
     private var lastUptime: Duration?
     /// When the session began, by the monotonic clock; `nil` until the first ``look(at:)``.
     private var startedUptime: Duration?
-    /// The next end, as of the last ``look(at:)``; `nil` if the session does not end by itself.
+    /// The next end, as of the last look; `nil` if there is none.
     package private(set) var end: SessionEnd?
 
     package init(settings: Settings, localTime: LocalTime, startedAt: Date, lastActivity: Date) {
@@ -59,10 +53,8 @@ package struct SignOutSchedule: Sendable {
 
     package mutating func noteActivity(at moment: Moment) { (lastActivity, lastUptime) = (moment.wall, moment.uptime) }
 
-    /// Decides what to do at this time.
-    ///
-    /// - Parameter lockedAt: When the session was locked, by the monotonic clock; `nil` if it is not locked. A locked
-    ///   session does not end by inactivity.
+    /// - Parameter lockedAt: When the session was locked, by the monotonic clock; `nil` if it is not. A locked session
+    ///   does not end by inactivity.
     package mutating func look(at moment: Moment, lockedAt: Duration? = nil) -> Decision {
         let now = moment.wall
         // Times in the future mean that the clock was set back.
@@ -109,8 +101,7 @@ package struct SignOutSchedule: Sendable {
 
     /// The time since `date` in seconds, by the clock that shows the longer time.
     ///
-    /// - Parameter uptime: The same point by the monotonic clock; set here if it is unknown. A date in the future then
-    ///   counts as now.
+    /// - Parameter uptime: The same point by the monotonic clock; set here if unknown.
     private static func age(of date: Date, _ uptime: inout Duration?, at moment: Moment) -> Double {
         let age = max(0, moment.wall.timeIntervalSince(date))
         let since = uptime ?? moment.uptime - .seconds(age)
@@ -119,7 +110,7 @@ package struct SignOutSchedule: Sendable {
     }
 
     /// The first end of a shift after the session began. A local time that the change to summer time skips counts as
-    /// the first time after the gap. If a local time occurs twice, the first occurrence counts.
+    /// the first one after the gap; of a time that occurs twice the first counts.
     private var shiftEnd: (Date, minute: Int)? {
         // Finding the local time is slow.
         guard !settings.shiftEnds.isEmpty else { return nil }

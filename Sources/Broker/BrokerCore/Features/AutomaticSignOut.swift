@@ -32,8 +32,6 @@ struct AutomaticSignOut: Sendable {
         next.map { $0 <= facts.now.uptime } == true ? look(facts) : []
     }
 
-    /// Looks at the time, also after the session or the configuration has changed.
-    ///
     /// - Parameter isAnnounced: Whether apps are told to ask in any case.
     mutating func look(_ facts: Facts, isAnnounced: Bool = false) -> [Decision] {
         next = nil

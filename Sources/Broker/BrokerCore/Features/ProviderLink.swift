@@ -5,12 +5,11 @@ import Identity
 import Logging
 @_spi(Extensions) import SharedDevice
 
-/// The session with the organisation's provider that belongs to the device's session: how it begins and ends, how long
-/// it lasts without confirmation, which app gets which token, and what the provider reports and is told.
+/// The session with the organisation's provider: how it begins and ends, how long it lasts without confirmation, which
+/// app gets which token, and what the provider reports and is told.
 ///
-/// A renewal is a request to the provider that both gets a token for an app and checks whether the person may stay
-/// signed in. Only one is in flight at a time: a provider revokes all tokens of a sign-in if a refresh token is used
-/// twice.
+/// A renewal both gets a token for an app and checks whether the person may stay signed in. Only one is in flight at a
+/// time: a provider revokes all tokens of a sign-in if a refresh token is used twice.
 struct ProviderLink: Sendable {
     struct Renewal: Sendable {
         let number: UInt64
@@ -21,7 +20,7 @@ struct ProviderLink: Sendable {
         let isEarly: Bool
         /// The outbox entry that waits for the end of the renewal, if the sign-in is over.
         var held: UInt64?
-        /// Whether something was revoked since the renewal was sent, so that its token may be invalid.
+        /// Whether something was revoked since it was sent, so that its token may be invalid.
         var isDoubtful = false
     }
 
@@ -34,8 +33,7 @@ struct ProviderLink: Sendable {
     private(set) var tokens = TokenVault()
     /// The latest ID token.
     private var identity: IdentityToken?
-    /// Whether the provider requires the person before it issues a token. Without a record the provider is not
-    /// asked.
+    /// Whether the provider requires the person, before it issues a token or, without a record, is asked at all.
     var needsPerson: Bool { session.map { $0.needsPerson || $0.record == nil } ?? false }
     /// When the provider began to require the person; `nil` if that was before this run of the broker.
     private var demandedAt: Duration?
@@ -46,30 +44,26 @@ struct ProviderLink: Sendable {
 
     // MARK: Requests
 
-    /// Whether the identity service responds. It serves only the owner of the broker's bus name.
-    ///
-    /// At a start the broker does not own the name yet. A renewal that is refused for that reason would not be
-    /// repeated before the next check.
+    /// Whether the identity service responds: it serves only the owner of the broker's bus name, which is not yet the
+    /// broker at a start. A refused renewal would not be repeated before the next check.
     var isReachable = false
     /// When the next check is due, with or without a request of an app.
     private var nextCheck = Duration.zero
     /// When an early check is due, and when the last one was.
     private var soon: Duration?
     private var lastSoon: Duration?
-    /// When the machine woke up with the grace over or nearly over, for the first time since the provider's last
-    /// confirmation.
+    /// When the machine woke up with the grace nearly over, for the first time since the last confirmation.
     private var wokeAt: Duration?
 
     /// Since when a check has been overdue without a response, whatever the reason.
     private var unanswered: Duration?
     private(set) var problem: Refusal?
-    /// The reason of the last failed renewal, as in the log; `nil` after a renewal that worked.
+    /// The logged reason of the last failed renewal; `nil` after one that worked.
     private var loggedFailure: String?
     /// How many renewals have failed in a row, and until when the provider is therefore not asked.
     private var failures = 0
     private var pausedUntil: Duration?
-    /// Whether the record's token may be used up, because a renewal got no response, or revoked with the tokens of
-    /// an earlier sign-in.
+    /// Whether the record's token may be used up by a renewal without a response, or revoked with earlier tokens.
     private var mayBeUsed = false
     /// Whether the broker is about to end. It then sends no renewals.
     var isEnding = false
@@ -77,8 +71,8 @@ struct ProviderLink: Sendable {
     private(set) var lastNumber: UInt64 = 0
     /// The apps that wait for a token, in order of their requests.
     private var queue: [TokenRequest] = []
-    /// Limits how often each app causes a renewal, whatever its result: each one costs a request over the network and a
-    /// commit. Starts again with the next sign-in, because another person may be granted other scopes.
+    /// Limits how often each app causes a renewal: each costs a request over the network and a commit. Starts again
+    /// with the next sign-in.
     private var pace = ProviderLink.newPace
     /// The scopes that the provider last refused to each app since the sign-in.
     private var refused: [Participant: Set<String>] = [:]
@@ -90,21 +84,16 @@ struct ProviderLink: Sendable {
     /// Why stored records could not be opened at the start.
     private(set) var recordProblem: String?
 
-    /// How long an overdue check may stay unanswered before the session can end. It is a little longer than the
-    /// identity service's time for a response.
+    /// How long an overdue check may stay unanswered: a little longer than the identity service's time for a response.
     static let answerPatience = Duration.seconds(90)
-    /// The longest pause after failed renewals, and the longest pause that the provider may request.
-    ///
-    /// There is no pause after the first failure, because a process that was just started may succeed at once. After
-    /// the second failure the pause is 2 s, and it doubles with each further failure.
+    /// The longest pause after failed renewals, and the longest Retry-After. There is no pause after the first failure,
+    /// 2 s after the second, and twice as long after each further one.
     static let (longestRest, longestWish) = (Duration.seconds(60), Duration.seconds(300))
-    /// How many failures in a row an early check survives: about a minute. A network that has just returned may not
-    /// reach the provider yet.
+    /// How many failures in a row an early check survives: a network that has just returned may not reach the provider.
     static let earlyFailures = 6
     /// How many token requests may wait at a time.
     static let longestQueue = 256
-    /// The shortest pause between two early requests to the provider. Even an endless stream of reasons does not make
-    /// the broker ask more often.
+    /// The shortest pause between two early requests to the provider, whatever the number of reasons.
     static let soonPause = Duration.seconds(30)
     /// How far the provider's clock may be behind this device's clock, in seconds.
     static let clockSkew: TimeInterval = 60
@@ -146,20 +135,16 @@ struct ProviderLink: Sendable {
         scheduleCheck(facts)
     }
 
-    /// Clears the results of earlier requests: they do not apply to the next sign-in.
     private mutating func forgetRequests() {
         (mayBeUsed, problem, unanswered) = (false, nil, nil)
         (demandedAt, pausedUntil, failures) = (nil, nil, 0)
         loggedFailure = nil
     }
 
-    /// Records that the provider confirmed the session at this time.
     private mutating func isGood(since time: Duration) { (lastGood, wokeAt) = (time, nil) }
 
-    /// Replaces the session after the same person has authenticated again.
-    ///
-    /// Revokes the earlier tokens, unless they belong to the same session at the provider: those end with that session,
-    /// and revoking them could end it.
+    /// Replaces the session after the same person has authenticated again. Revokes the earlier tokens, unless they
+    /// belong to the same session at the provider: revoking them could end it.
     mutating func replace(with signIn: ProviderSignIn, since began: Duration, _ facts: Facts) -> [Decision] {
         var decisions: [Decision] = []
         if let old = session?.record, old.session == nil || old.session != signIn.record.session {
@@ -174,7 +159,6 @@ struct ProviderLink: Sendable {
     /// Whether a renewal of the present record is in flight.
     private var isRenewed: Bool { renewal?.generation == generation }
 
-    /// The row to store: for the session that is being committed, or else for the open one.
     func row(_ facts: Facts) -> ProviderSession? {
         guard let pending = facts.pending else { return session }
         guard let attempt = pending.attempt, let signIn = attempt.provided, let settings = facts.policy.organisation
@@ -184,8 +168,7 @@ struct ProviderLink: Sendable {
 
     // MARK: End
 
-    /// Closes the session on this device at once. The provider is told afterwards, and the session stays closed even if
-    /// the provider cannot be told.
+    /// Closes the session on this device at once. The provider is told afterwards.
     mutating func close(_ facts: Facts) -> [Decision] {
         tokens.drop()
         guard let session else { return [] }
@@ -200,8 +183,7 @@ struct ProviderLink: Sendable {
         return decisions
     }
 
-    /// Handles the end of the session at the provider. The managed configuration decides between a sign-out and a new
-    /// authentication.
+    /// Signs out or withholds tokens at the end of the provider's session, as the configuration says.
     private mutating func endByProvider(_ cause: String, _ facts: Facts) -> [Decision] {
         if facts.policy.organisation?.onProviderSessionEnd == .reauthenticate { return needPerson(facts) }
         return [.end(cause: cause)]
@@ -237,16 +219,15 @@ struct ProviderLink: Sendable {
     // MARK: Without confirmation
 
     /// When the session ends for lack of confirmation by the provider. It is `nil` without a configured grace, and
-    /// while nothing is wrong: no check is overdue, the last check did not fail, and no person is needed.
+    /// while no check is overdue, the last check did not fail, and no person is needed.
     ///
-    /// The grace counts from the last confirmation, whatever prevents the next one: the network, the provider, the
-    /// configuration, a failing disk (without it no request is sent), or a person who has to authenticate again. There
-    /// is a minimum of time, even if the grace is over:
+    /// The grace counts from the last confirmation, whatever prevents the next one. There is a minimum of time, even if
+    /// the grace is over:
     ///
     /// - A person has the lifetime of a prompt.
     /// - A request has the time for its response.
-    /// - After a sleep the network has as much time to return, but only once after each confirmation. Repeated sleeps
-    ///   do not extend the session.
+    /// - After a sleep the network has as much time to return, once after each confirmation: repeated sleeps do not
+    ///   extend the session.
     private func graceEnd(_ facts: Facts) -> Duration? {
         guard let grace = facts.policy.organisation?.offlineGrace.duration else { return nil }
         let word = lastGood + grace
@@ -256,7 +237,7 @@ struct ProviderLink: Sendable {
         return unanswered.map { max(end, $0 + Self.answerPatience) }
     }
 
-    /// Notes a sleep after which the grace is over or nearly over, so that a check still has time for its response.
+    /// Notes a sleep after which the grace is nearly over, so that a check still has time for its response.
     mutating func wake(_ facts: Facts) {
         guard wokeAt == nil, let grace = facts.policy.organisation?.offlineGrace.duration,
             lastGood + grace < facts.now.uptime + Self.answerPatience
@@ -310,10 +291,8 @@ struct ProviderLink: Sendable {
         facts.eligibility.manifest(of: participant.app)?.tokens ?? TokenRights()
     }
 
-    /// Checks that a token permits all scopes that the app named, and none that its manifest lacks.
-    ///
-    /// Providers may grant fewer or more scopes than requested (RFC 6749, section 3.3), and they issue all tokens to
-    /// the broker as a single client.
+    /// Checks that a token permits all scopes that the app named, and none that its manifest lacks. Providers may grant
+    /// fewer or more scopes than requested (RFC 6749, section 3.3).
     private func checkGrant(_ token: AccessToken, for request: TokenRequest, _ facts: Facts) throws(Refusal) {
         let rights = rights(of: request.participant, facts).scopes
         let excess = AccessToken.scopes(token.scopes, beyond: rights)
@@ -325,10 +304,8 @@ struct ProviderLink: Sendable {
         throw .declinedScopes(declined.sorted(), granted: AccessToken.scopes(rights, in: token.scopes).sorted())
     }
 
-    /// The ID token; `nil` if there is none, or if the app may not have it.
-    ///
-    /// The app's manifest has to list each scope about the person that the sign-in was granted: no claim can be removed
-    /// from a token that the provider has signed.
+    /// The ID token; `nil` if the app may not have it. Its manifest has to list each scope about the person that the
+    /// sign-in was granted, because no claim can be removed from a signed token.
     func idToken(for participant: Participant, _ facts: Facts) -> String? {
         guard let identity, let rights = facts.eligibility.manifest(of: participant.app)?.tokens.scopes,
             identity.scopes.isSubset(of: rights)
@@ -336,9 +313,7 @@ struct ProviderLink: Sendable {
         return identity.text
     }
 
-    /// Stores the ID token once for all access tokens that come with it.
-    ///
-    /// - Returns: The access token without it.
+    /// Stores the ID token once for all access tokens that come with it, and returns the access token without it.
     private mutating func keepIdentity(_ token: AccessToken) -> AccessToken {
         if let identity = token.identity { self.identity = identity }
         var token = token
@@ -346,8 +321,7 @@ struct ProviderLink: Sendable {
         return token
     }
 
-    /// The scopes to request, limited by the app's manifest. An app that names no scopes gets all of its manifest's
-    /// scopes.
+    /// The scopes to request: without names all of the app's manifest.
     private func scopes(
         _ wanted: Set<String>,
         for participant: Participant,
@@ -375,7 +349,7 @@ struct ProviderLink: Sendable {
         return token
     }
 
-    /// Stores a new token, and gives it to all waiting requests that it satisfies. The token of a check is only stored.
+    /// Stores a new token, and gives it to all waiting requests that it satisfies.
     private mutating func take(_ token: AccessToken, for request: TokenRequest?, _ facts: Facts) -> [Decision] {
         let token = keepIdentity(token)
         guard let request else {
@@ -409,8 +383,8 @@ struct ProviderLink: Sendable {
         return meant.map { .refuse($0.request, refusal) }
     }
 
-    /// Removes the requests of a connection that has left. A renewal in flight for one continues, because its response
-    /// may contain a new record.
+    /// Removes the requests of a connection. A renewal in flight for one continues, because its response may contain a
+    /// new record.
     mutating func abandonRequests(of connection: String) -> [Decision] {
         refuseTokens(.requestAbandoned) { $0.request.connection == connection }
     }
@@ -428,8 +402,6 @@ struct ProviderLink: Sendable {
         session?.record != nil && facts.policy.organisation != nil && !needsPerson && !isEnding
     }
 
-    /// When the next renewal or the next report of a session's end is due, or when the session ends for lack of
-    /// confirmation.
     func next(_ facts: Facts) -> Duration? {
         var times = [isReachable ? outbox.next(isCommitted: isCommitted(facts)) : nil]
         if facts.device.account != nil, session != nil, facts.policy.organisation != nil {
@@ -445,7 +417,7 @@ struct ProviderLink: Sendable {
     /// Whether the disk has the session's present record.
     private func isCommitted(_ facts: Facts) -> Bool { facts.disk.committed >= change }
 
-    /// Schedules the next check: after the configured interval, varied by up to a tenth, so that the devices of an
+    /// Schedules the next check after the configured interval, varied by up to a tenth, so that the devices of an
     /// organisation do not all ask at once.
     private mutating func scheduleCheck(_ facts: Facts) {
         unanswered = nil
@@ -455,8 +427,6 @@ struct ProviderLink: Sendable {
         nextCheck = facts.now.uptime + interval * (90 + Int(spread)) / 100
     }
 
-    /// Pauses requests to the provider after a failure.
-    ///
     /// - Parameter wish: The provider's Retry-After.
     private mutating func pause(_ wish: Duration?, _ facts: Facts) {
         let pause = failures == 0 ? .zero : min(.seconds(1 << min(failures, 6)), Self.longestRest)
@@ -466,8 +436,7 @@ struct ProviderLink: Sendable {
 
     // MARK: Requests
 
-    /// Sends a renewal if an app waits or a check is due, and no renewal is in flight. Also sends the next report of a
-    /// session's end that is due.
+    /// Sends a renewal if an app waits or a check is due, and the next report of a session's end that is due.
     ///
     /// - Parameter began: When the oldest sign-in in progress began; `nil` if there is none. Buffered events do not
     ///   apply to later sign-ins.
@@ -498,20 +467,16 @@ struct ProviderLink: Sendable {
         return decisions + [.perform(.renew(lastNumber, record, scopes: scopes, mayBeUsed: mayBeUsed))]
     }
 
-    /// Stores whether every renewal has a response.
-    ///
-    /// This is committed before the renewal is sent: otherwise the next start could mistake the device's own second use
-    /// of a token for a refusal by the provider. It is cleared after the response: otherwise a start could mistake a
-    /// refusal for a second use.
+    /// Stores whether every renewal has a response, before one is sent and after its response. Otherwise a start could
+    /// mistake the device's own second use of a token for a refusal by the provider, or the reverse.
     private mutating func settle(_ isSettled: Bool) -> [Decision] {
         guard let session, session.isSettled != isSettled else { return [] }
         self.session?.isSettled = isSettled
         return [.persist(.provider, within: isSettled ? Facts.Disk.lazyWrite : .zero)]
     }
 
-    /// Notes that the record's token may be revoked: tokens of an earlier sign-in of the person were revoked, and the
-    /// provider may have revoked the present ones with them. The next refusal may be due to that, or to a token that
-    /// was used twice.
+    /// Notes that the record's token may be revoked, with the tokens of an earlier sign-in of the person. The next
+    /// refusal may be due to that.
     private mutating func doubtRecord(of person: ProviderRecord.Person) -> [Decision] {
         guard session?.record?.person == person else { return [] }
         mayBeUsed = true
@@ -583,9 +548,8 @@ struct ProviderLink: Sendable {
         return decisions + settle(!mayBeUsed)
     }
 
-    /// Handles the response to a renewal if the provider has asked for the person since it was sent. The response does
-    /// not replace the person, so its token is not handed out. A new record is stored with the session, so that the
-    /// provider can end it later.
+    /// Handles the response to a renewal if the provider has asked for the person since it was sent: its token is not
+    /// handed out. A new record is stored, so that the provider can end the session later.
     private mutating func renewedInVain(_ outcome: RenewalOutcome, _ facts: Facts) -> [Decision] {
         switch outcome {
         case .renewed(_, let record?):
@@ -596,7 +560,7 @@ struct ProviderLink: Sendable {
         }
     }
 
-    /// Refuses token requests for now, and pauses. Logs the reason for administrators, once until it changes.
+    /// Refuses token requests for now, and pauses. Logs the reason once until it changes.
     private mutating func fail(_ error: IdentityError, _ facts: Facts) -> [Decision] {
         pause(error.retryAfter, facts)
         let grace = facts.policy.organisation?.offlineGrace.duration ?? .zero
@@ -701,14 +665,12 @@ struct ProviderLink: Sendable {
         return (decisions, needsPerson)
     }
 
-    /// Whether the event happened after the sign-in began, within the tolerance for the provider's clock. An event
-    /// without a date counts.
+    /// Whether the event happened after the sign-in began, by the provider's clock, or has no date.
     private func isSince(_ event: ProviderEvent, _ began: Duration, _ facts: Facts) -> Bool {
         event.date.map { $0 >= facts.date(of: began).addingTimeInterval(-Self.clockSkew) } ?? true
     }
 
-    /// Checks a sign-in whose person is now known: it is refused if the provider has ended its session since the
-    /// sign-in began, or if events were lost.
+    /// Refuses a sign-in if the provider has ended its session since it began, or if events were lost.
     func checkLasts(_ record: ProviderRecord, since began: Duration, _ facts: Facts) throws(Refusal) {
         guard heard.isComplete(since: began) else { throw .toldTooMuch(record.person.issuer) }
         let events = heard.about(record, since: began)
@@ -717,22 +679,20 @@ struct ProviderLink: Sendable {
         }
     }
 
-    /// The events that were buffered for a sign-in whose session is now open. Only events that did not end the sign-in
-    /// are left. If events were lost, asks the provider: one may have concerned this session.
+    /// The events that were buffered for a sign-in whose session is now open, except those that would have ended it. If
+    /// events were lost, asks the provider.
     mutating func heardEvents(since began: Duration, _ facts: Facts) -> [ProviderEvent] {
         guard let record = session?.record else { return [] }
         if !heard.isComplete(since: began) { askSoon(facts) }
         return heard.about(record, since: began)
     }
 
-    /// Acts on a buffered event.
     mutating func heedHeard(_ event: ProviderEvent, _ facts: Facts) -> [Decision] {
         guard event.kind == .doubt else { return heedEnd(event, facts).0 }
         askSoon(facts)
         return []
     }
 
-    /// Schedules an early check with the provider, and an early attempt to send the pending ends of sessions.
     private mutating func askSoon(_ facts: Facts) {
         // Without a session `soon` stays `nil`, so each reason computes a new time. The upper bound keeps it from
         // moving further and further away.
@@ -746,7 +706,7 @@ struct ProviderLink: Sendable {
     }
 
     /// Schedules an early check after a sleep. It does not count for the pause between early checks, because the
-    /// network often returns some seconds later and then needs a check at once.
+    /// network often returns some seconds later.
     mutating func askAfterSleep(_ facts: Facts) {
         let last = lastSoon
         askSoon(facts)

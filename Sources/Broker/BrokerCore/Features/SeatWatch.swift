@@ -29,7 +29,6 @@ struct SeatWatch: Sendable {
         var problem: String?
     }
 
-    /// The last report of logind; `nil` until logind has responded, and while it does not.
     private var seat: Seat?
     /// When logind stopped responding; `nil` if it responds.
     private var silentSince: Duration?
@@ -42,18 +41,18 @@ struct SeatWatch: Sendable {
     private var lockedOut: Set<LoginName> = []
     /// For each sign-out, the login sessions that it has to end and that still exist.
     private var endings: [Ending] = []
-    /// Why a logged-in person is not signed in, or why sign-in by login is not possible. It names no account.
+    /// Why a logged-in person is not signed in, or sign-in by login is not possible. It names no account.
     private var signInProblem: String?
     private var shutdown = Shutdown.none
     /// Whether logind has not responded since the broker's start.
     private var isFromStart = true
 
-    /// The longest time that a login session outlasts the sign-out, so that its programs can clean up while they run.
+    /// The longest time that a login session outlasts the sign-out, so that its programs can clean up.
     static let endPatience = Duration.seconds(10)
     /// How long logind may take to end a session before it is asked again.
     static let endPause = Duration.seconds(5)
-    /// How long logind may be silent before the person at the seat counts as gone. A restart of logind takes less than
-    /// a second.
+    /// How long logind may be silent before the person at the seat counts as gone. Its restart takes less than a
+    /// second.
     static let silencePatience = Duration.seconds(60)
 
     /// When the seat has to be checked again; `nil` means at the next event.
@@ -91,18 +90,15 @@ struct SeatWatch: Sendable {
         lockedOut.formIntersection(seat.names)
     }
 
-    /// Finds the logins that were already signed out, after a start of the broker or a long silence of logind. These
-    /// are the logins that already existed when the last session began.
-    ///
-    /// While a session is open, only the logins of other users count: they may have been signed out before it.
+    /// After a start of the broker or a long silence of logind, finds the logins that were already signed out: those
+    /// from before the last session. While a session is open, only the logins of other users count.
     private mutating func findSpent(_ seat: Seat, _ facts: Facts) {
         guard let last = facts.ledger.sessions.keys.max(), let began = facts.ledger.sessions[last]?.startedAt else {
             return
         }
         let present = facts.device.account.flatMap(SeatLogin.user)
         guard facts.device.account == nil || present != nil else { return }
-        // The wall clock may have been set between the login and the sign-in. In that case the monotonic clock is
-        // right, provided that the wall clock was not set after the sign-in.
+        // If the wall clock was set between the login and the sign-in, the monotonic clock is right.
         let awake = facts.now.uptime - facts.now.asleep - .seconds(max(0, facts.now.wall.timeIntervalSince(began)))
         let former = seat.sessions.filter { session in
             session.userID != present && (session.began <= began || session.beganAwake.map { $0 <= awake } ?? false)
@@ -145,7 +141,6 @@ struct SeatWatch: Sendable {
 
     // MARK: Reactions
 
-    /// Adapts to a new configuration.
     mutating func configure(_ facts: Facts) {
         guard facts.policy.isConfigured, !facts.policy.followsSeat else { return }
         // The report on the seat is still valid, and is only repeated after a change.
@@ -153,7 +148,7 @@ struct SeatWatch: Sendable {
         (signInProblem, shutdown, isFromStart) = (nil, .none, false)
     }
 
-    /// Signs out an account of the other kind (login or directory): it is from before a change of the configuration.
+    /// Signs out an account of the other kind (login or directory), from before a change of the configuration.
     mutating func checkKindOfAccount(_ facts: Facts) -> [Decision] {
         guard facts.policy.isConfigured else { return [] }
         let isLogin = facts.policy.identity == .loginSession
@@ -163,7 +158,7 @@ struct SeatWatch: Sendable {
         return [.end(cause: "the managed configuration")]
     }
 
-    /// Signs out a person who is not at the seat any more, if the login is the account.
+    /// Signs out a person who is not at the seat any more.
     ///
     /// - Parameter former: The user who was at the seat so far.
     mutating func noticeDeparture(of former: UInt32?, _ facts: Facts) -> [Decision] {
@@ -193,7 +188,6 @@ struct SeatWatch: Sendable {
         facts.policy.identity == .loginSession && facts.device.mode == .shared
     }
 
-    /// The user who was at the seat at the last check.
     func user(_ facts: Facts) -> UInt32? { login?.user ?? facts.device.account.flatMap(SeatLogin.user) }
 
     private mutating func logindIsSilent(_ facts: Facts) -> [Decision] {
@@ -206,8 +200,8 @@ struct SeatWatch: Sendable {
         return note + [.end(cause: "logind does not respond")]
     }
 
-    /// Whether it is the login of the present session, or of the session that is being committed. A broker that was
-    /// restarted since then compares times: a login that began after the session is another login.
+    /// Whether it is the login of the present or pending session. After a restart, a login that began after the session
+    /// is another one.
     private func continues(_ login: SeatLogin, _ facts: Facts) -> Bool {
         if let known = self.login {
             return known.user == login.user && !known.sessions.isDisjoint(with: login.sessions)
@@ -249,7 +243,6 @@ struct SeatWatch: Sendable {
 
     // MARK: The end of the login session
 
-    /// Handles the end of a session whose login still exists.
     mutating func sessionEnded(_ epoch: UInt64, _ facts: Facts) {
         let names = login?.sessions ?? (facts.policy.identity == .loginSession ? [] : seat?.graphical ?? [])
         if login != nil { spent.formUnion(names) }
@@ -265,8 +258,7 @@ struct SeatWatch: Sendable {
         endings.append(Ending(sessions: Set(names), session: epoch, due: facts.now.uptime + Self.endPatience))
     }
 
-    /// Asks logind to end the sessions when their cleanup is complete or the time is over, and asks again while one of
-    /// them exists.
+    /// Asks logind to end the sessions when their cleanup is complete or the time is over, and again while one exists.
     mutating func endLogins(_ facts: Facts) -> [Decision] {
         // After a restart logind may reuse names. Only a session with the same name and beginning is the right one.
         guard let seat else { return [] }
@@ -315,8 +307,7 @@ struct SeatWatch: Sendable {
 
     // MARK: Shutdown
 
-    /// Lets the machine shut down when the last session's cleanup is complete and committed. logind may stop waiting
-    /// earlier.
+    /// Lets the machine shut down when the last session's cleanup is complete and committed.
     mutating func allowShutdown(_ facts: Facts) -> [Decision] {
         guard case .waits(let session) = shutdown, facts.device.account == nil, facts.disk.isIdle else { return [] }
         if let session, facts.ledger.sessions[session]?.outcome == .open { return [] }

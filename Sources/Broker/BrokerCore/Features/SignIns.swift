@@ -31,11 +31,9 @@ struct SignIns: Sendable {
 
     // MARK: Requests
 
-    /// Checks the credentials that an app has sent, once the cleanup rounds allow it.
     mutating func signIn(_ request: Request, _ participant: Participant, _ facts: Facts) throws(Refusal) -> [Decision] {
         guard case .signIn(let credentials, let scopes, let patience, _) = request.call else { return [] }
-        // A device where people sign in by login is excluded: a prompt does not help there, and the checks below throw
-        // the reason.
+        // Where people sign in by login a prompt does not help, and the checks below throw the reason.
         let isScreen = facts.isScreen(participant)
         guard
             facts.policy.passwordSignIn || facts.policy.identity == .loginSession
@@ -53,7 +51,7 @@ struct SignIns: Sendable {
         return [try check(credentials, request, attempt, facts)]
     }
 
-    /// Checks the password of an administrator who joins the device to the organisation, or removes it.
+    /// Checks the password of an administrator who joins or leaves.
     mutating func checkMembership(
         _ credentials: SignInRequest,
         _ request: Request,
@@ -65,9 +63,8 @@ struct SignIns: Sendable {
         return [try check(credentials, request, attempt, facts)]
     }
 
-    /// Checks all conditions of a sign-in before the person is asked or identified.
-    ///
-    /// - Returns: `nil` unless the request waits for earlier cleanup rounds.
+    /// Checks all conditions of a sign-in before the person is asked or identified. Returns `nil` unless it has to
+    /// wait.
     private func admit(
         _ request: Request,
         _ participant: Participant,
@@ -105,8 +102,8 @@ struct SignIns: Sendable {
         }
         // After the throttle, because the refusal tells whether the name is that of the locked session.
         try Self.checkKind(credentials, lockedFor: facts.isLocked ? facts.device.account : nil)
-        // Another person's password is not even checked. It counts as a failure: the names could be tried out.
-        // A badge names no person before it is checked.
+        // Another person's password is not checked, and counts as a failure: the names could be tried out. A badge
+        // names no person before it is checked.
         if attempt.prompt?.session != nil, let account = facts.device.account, let name = credentials.username,
             usernameKey(name) != usernameKey(account.username)
         {
@@ -124,8 +121,6 @@ struct SignIns: Sendable {
         guard let account, usernameKey(username) == usernameKey(account.username) else { throw .onlyPIN }
     }
 
-    /// Begins a sign-in at a prompt, once the cleanup rounds allow it.
-    ///
     /// - Parameters:
     ///   - isAgain: Whether the signed-in person has to authenticate again, for the provider or for an app.
     ///   - person: That person, as the provider knows them.
@@ -200,8 +195,8 @@ struct SignIns: Sendable {
         )
     }
 
-    /// Continues a sign-in with the person's input, or waits for a person at another device. Input that is refused
-    /// before it is checked may be sent again, and so may a wrong password.
+    /// Continues a sign-in with the person's input, or waits for a person at another device. Refused input may be sent
+    /// again.
     mutating func continueSignIn(
         _ request: Request,
         _ participant: Participant,
@@ -304,8 +299,7 @@ struct SignIns: Sendable {
         }
     }
 
-    /// Ends a locked session if another person has authenticated. That person's sign-in then begins anew, and waits for
-    /// the cleanup like any other.
+    /// Ends a locked session if another person has authenticated. That person's sign-in then begins anew.
     ///
     /// - Returns: `nil` if it is not another person at a locked session.
     private mutating func takeOver(
@@ -375,7 +369,7 @@ struct SignIns: Sendable {
         if case .abandoned? = attempts[number]?.stage { attempts[number] = nil }
     }
 
-    /// Handles the provider's result for the person's input; `nil` means that the person has not finished.
+    /// - Parameter result: `nil` means that the person has not finished.
     mutating func signedIn(
         _ name: String,
         _ result: Result<ProviderSignIn?, IdentityError>,
@@ -405,15 +399,14 @@ struct SignIns: Sendable {
         }
     }
 
-    /// The refusal for an error of the provider. If it refuses the scopes, a prompt that asked for additional ones may
-    /// retry with fewer. Otherwise the configuration is wrong.
+    /// If the provider refuses the scopes, a prompt that asked for additional ones may retry with fewer. Otherwise the
+    /// configuration is wrong.
     private static func refusal(_ error: IdentityError, _ asksForMore: Bool) -> Refusal {
         guard error.code == .invalidScope else { return Refusal(error) }
         return Refusal(asksForMore ? .scopesDeclined : .providerMisconfigured, error.description)
     }
 
-    /// Takes back an attempt that led to no session. A password may be tried again; the browser's result can be used
-    /// only once.
+    /// Takes back an attempt that led to no session. Only a password may be tried again.
     mutating func reopen(_ attempt: Attempt) {
         guard attempt.prompt != nil, attempt.provided == nil else { return }
         attempts[attempt.number] = attempt
@@ -422,8 +415,7 @@ struct SignIns: Sendable {
 
     // MARK: Ends
 
-    /// When the next prompt expires or the next poll is due. A sign-in whose input is being checked does not expire
-    /// before the result.
+    /// When the next prompt expires or the next poll is due. No prompt expires while its input is checked.
     var next: Duration? {
         attempts.values.lazy.compactMap { attempt -> Duration? in
             switch attempt.stage {
@@ -450,7 +442,6 @@ struct SignIns: Sendable {
         return decisions
     }
 
-    /// Ends the prompt of the attempt.
     private mutating func end(_ number: UInt64, because refusal: Refusal) -> [Decision] {
         guard let attempt = attempts[number], let prompt = attempt.prompt else { return [] }
         switch attempt.stage {
@@ -477,7 +468,6 @@ struct SignIns: Sendable {
             .flatMap { end($0, because: .requestAbandoned) }
     }
 
-    /// Gives up the checks of passwords for these requests.
     mutating func abandonChecks(where isMeant: (Request) -> Bool) -> [Decision] {
         var decisions: [Decision] = []
         for (number, attempt) in attempts.sorted(by: { $0.key < $1.key }) {
@@ -522,7 +512,6 @@ extension SignInRequest {
 }
 
 extension Request.Call {
-    /// The name of the prompted sign-in that the request continues.
     var promptName: String? {
         switch self {
         case .completeSignIn(let name, _), .awaitSignIn(let name, _): name
@@ -530,8 +519,8 @@ extension Request.Call {
         }
     }
 
-    /// How long after its request a sign-in may still succeed. This is a little less than libraries (25 s) and prompts
-    /// (60 s) wait for the response, so that no person is signed in after being told that it failed.
+    /// How long after its request a sign-in may still succeed. It is less than libraries (25 s) and prompts (60 s)
+    /// wait, so that no person is signed in after being told that it failed.
     var signInPatience: Duration? {
         switch self {
         case .signIn(_, _, let patience, _): patience + .seconds(20)
@@ -541,7 +530,6 @@ extension Request.Call {
         }
     }
 
-    /// How long the sign-in may wait for earlier cleanups; `nil` if the request does not say so.
     fileprivate var cleanupPatience: Duration? {
         if case .signIn(_, _, let patience, _) = self { patience } else { nil }
     }

@@ -4,15 +4,14 @@ import SharedDevice
 
 /// Has the apps that owe a cleanup clean up: reminds the apps that run, and starts the others by their bus names.
 struct Wakeups: Sendable {
-    /// The attempts to start an app. They continue while the debt exists, at intervals that grow to a minute. An app
-    /// that crashes at each start does not keep the device busy, and an app that is repaired gets started.
+    /// The attempts to start an app, which continue while it owes a cleanup, at intervals that grow to a minute.
     private struct Start: Sendable {
         /// When the next attempt is due; `nil` while one is in progress.
         var next: Duration?
         var pause = Duration.milliseconds(500)
         /// Whether the next attempt waits for the end of a claim.
         var isPostponed = false
-        /// Why the last attempt failed. The same reason is logged only once in a row.
+        /// Why the last attempt failed, logged once in a row.
         var problem: String?
     }
 
@@ -43,12 +42,11 @@ struct Wakeups: Sendable {
 
     // MARK: Apps that run
 
-    /// Schedules repeated announcements while a running app does not clean up, at growing intervals. They keep a round
-    /// from staying open because an app has lost a signal, or has asked and then not cleaned up.
+    /// Schedules repeated announcements, at growing intervals, while a running app does not clean up: it may have lost
+    /// a signal.
     ///
-    /// - Parameter isForAll: Whether to send the first reminder even if no recipient is known. A recipient may exist: a
-    ///   process that has reported is no longer listed with its debt, and after a change of manifests or policy a
-    ///   process is identified only when it calls.
+    /// - Parameter isForAll: Whether to send the first reminder even if no recipient is known: a process that has
+    ///   reported is no longer listed, and after a change of rules a process is identified only when it calls.
     mutating func remind(isForAll: Bool = false, _ facts: Facts) {
         // The reminder is never postponed: otherwise an app could postpone the reminder for all other apps.
         let due = facts.now.uptime + Self.firstReminder
@@ -56,13 +54,11 @@ struct Wakeups: Sendable {
         reminder = (at, Self.firstReminder, isForAll || reminder?.isForAll == true)
     }
 
-    /// Schedules announcements, unless they are scheduled already.
     mutating func remindOfDebt(_ facts: Facts) { if reminder == nil { remind(facts) } }
 
     private mutating func remindIfDue(_ facts: Facts) -> [Decision] {
         guard let due = reminder, due.at <= facts.now.uptime else { return [] }
-        // A process may have lost its identity briefly, while manifests and policy changed. It is identified again only
-        // when it calls. Until then its debt still lists its connection.
+        // A process loses its identity when the rules change, until it calls. Its debt still lists its connection.
         let present = facts.ledger.participants { $1.connections.contains { facts.connected[$0] != nil } }
         guard facts.ledger.idle.contains(where: { due.isForAll || facts.isRunning($0) || present.contains($0) }) else {
             reminder = nil
@@ -79,7 +75,7 @@ struct Wakeups: Sendable {
         Set(facts.ledger.debtors.map(\.app)).sorted().flatMap { startDebtor($0, facts) }
     }
 
-    /// Starts the app, which owes a cleanup, by its bus name. An app without a bus name has to start by itself.
+    /// An app without a bus name has to start by itself.
     mutating func startDebtor(_ app: String, _ facts: Facts) -> [Decision] {
         guard starts[app] == nil, busName(of: app, facts) != nil else { return [] }
         starts[app] = Start()
@@ -98,7 +94,6 @@ struct Wakeups: Sendable {
         return isClaimed ? [] : [.perform(.startService(app: app, busName: name))]
     }
 
-    /// Starts the app now if its start waited for the end of a claim.
     mutating func claimEnded(of app: String, _ facts: Facts) {
         if starts[app]?.isPostponed == true { starts[app]?.next = facts.now.uptime }
     }
