@@ -9,11 +9,7 @@ extension BrokerState {
         guard connected[request.connection].map({ $0.apps.count < Self.namesOfConnection }) ?? false else {
             throw .tooManyNames
         }
-        let identity: AppIdentity
-        switch eligibility.decide(caller.credentials, claiming: request.claimed) {
-        case .success(let found): identity = found
-        case .failure(let refusal): throw .appNotEligible(refusal.description)
-        }
+        let identity = try eligibility.decide(caller.credentials, claiming: request.claimed).get()
         let participant = identity.participant(of: caller.user)
         // An app that received a manifest keeps the debts of its earlier name.
         for key in eligibility.formerKeys(of: identity, caller.credentials) {

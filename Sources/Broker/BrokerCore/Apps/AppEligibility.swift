@@ -25,7 +25,7 @@ package import DeviceConfiguration
 /// If more than one user reaches the bus, a manifest counts only if it names something that another user cannot forge:
 /// a user, a unit or an AppArmor profile.
 package struct AppEligibility: Sendable {
-    package typealias Decision = Result<AppIdentity, EligibilityRefusal>
+    package typealias Decision = Result<AppIdentity, Refusal>
 
     private let lists: AppLists
     private let requiresEnrolment: Bool
@@ -46,11 +46,8 @@ package struct AppEligibility: Sendable {
         requiresProof: Bool = false,
         requiresCleanup: Bool = false
     ) {
-        self.requiresCleanup = requiresCleanup
-        self.lists = lists
-        self.requiresEnrolment = requiresEnrolment
-        self.requiresProof = requiresProof
-        self.manifests = manifests
+        (self.lists, self.manifests, self.requiresEnrolment) = (lists, manifests, requiresEnrolment)
+        (self.requiresProof, self.requiresCleanup) = (requiresProof, requiresCleanup)
         known = Dictionary(manifests.map { ($0.identifier, $0) }) { first, _ in first }
     }
 
@@ -68,14 +65,14 @@ package struct AppEligibility: Sendable {
 
     private static func lackOfCleanup(_ manifest: AppManifest) -> String {
         "\(manifest.identifier) takes no part under the enforced cleanup policy: its manifest does not say what to delete; "
-            + "add \"cleanup\": {\"by\": \"app\", \"delete\": [\"/what/it/keeps\"]} and \"user\" to it"
+            + "add \(cleanupExample) and \"user\" to it"
     }
 
     /// Decides whether this caller takes part, and as which app.
     ///
     /// - Parameter claimed: The identifier that the caller claims, if any.
     package func decide(_ credentials: AppCredentials, claiming claimed: String?) -> Decision {
-        Result { () throws(EligibilityRefusal) -> AppIdentity in
+        Result { () throws(Refusal) -> AppIdentity in
             let app = try identity(of: credentials, claiming: claimed)
             try checkSandbox(credentials, claimed)
             try checkCleanup(app, claimed)
@@ -100,11 +97,9 @@ package struct AppEligibility: Sendable {
     /// The app of this caller, whether or not it takes part; `nil` if it is unknown. A caller that falsely claims an
     /// enrolled app's identifier gets the key of a caller without a manifest, which contains its program and user.
     func identityOfRefused(_ credentials: AppCredentials, claiming claimed: String?) -> AppIdentity? {
-        do throws(EligibilityRefusal) {
-            return try identity(of: credentials, claiming: claimed)
-        } catch {
-            return error.code == .malformedIdentifier ? nil : AppIdentity(identifier: Self.key(credentials, claimed))
-        }
+        if let claimed, !AppIdentifier.isPlausible(claimed) { return nil }
+        let known = try? identity(of: credentials, claiming: claimed)
+        return known ?? AppIdentity(identifier: Self.key(credentials, claimed))
     }
 
     /// The keys that an enrolled app may have had before it got its manifest, except keys that another program may
@@ -119,10 +114,7 @@ package struct AppEligibility: Sendable {
     func manifest(of identifier: String) -> AppManifest? { known[identifier] }
 
     /// The app of a caller. Without a manifest, each program and user is a separate app.
-    private func identity(
-        of credentials: AppCredentials,
-        claiming claimed: String?
-    ) throws(EligibilityRefusal) -> AppIdentity {
+    private func identity(of credentials: AppCredentials, claiming claimed: String?) throws(Refusal) -> AppIdentity {
         let manifest: AppManifest?
         if let claimed {
             manifest = try enrolled(claimed, credentials)
@@ -134,114 +126,91 @@ package struct AppEligibility: Sendable {
     }
 
     /// The manifest of this identifier, which has to match the caller; `nil` if there is none.
-    private func enrolled(
-        _ identifier: String,
-        _ credentials: AppCredentials
-    ) throws(EligibilityRefusal) -> AppManifest? {
+    private func enrolled(_ identifier: String, _ credentials: AppCredentials) throws(Refusal) -> AppManifest? {
+        let program = credentials.executable
         guard AppIdentifier.isPlausible(identifier) else {
-            throw EligibilityRefusal(
-                .malformedIdentifier,
-                "\(credentials.executable) gives an invalid app identifier",
-                remedy: "use one such as org.example.orders"
-            )
+            throw .appNotEligible("\(program) gives an invalid app identifier; use one such as org.example.orders")
         }
         guard let manifest = manifest(of: identifier) else { return nil }
         guard isTrusted(manifest) else {
-            throw EligibilityRefusal(
-                .noProof,
-                "the manifest of \(identifier) names nothing that another user cannot forge",
-                remedy: "add \"user\" to it, or \"unit\" or \"appArmor\""
+            throw .appNotEligible(
+                "the manifest of \(identifier) names nothing that another user cannot forge; add \"user\" to it, or "
+                    + "\"unit\" or \"appArmor\""
             )
         }
-        let claim = "\(credentials.executable) says that it is \(identifier), and"
+        let mismatch: String
         switch manifest.mismatch(credentials) {
         case nil: return manifest
         case .user?:
-            throw EligibilityRefusal(
-                .notTheUser,
-                "\(claim) is not run by the user that its manifest names, but by user \(credentials.user)",
-                remedy: "run it as that user, or correct \"user\" in the manifest"
-            )
+            mismatch =
+                "is not run by the user that its manifest names, but by user \(credentials.user); run it as that user, or "
+                + "correct \"user\" in the manifest"
         case .executable?:
-            throw EligibilityRefusal(
-                .notTheProgram,
-                "\(claim) is not the program that its manifest names, \(manifest.identity.executable ?? "")",
-                remedy: "if it is the app, correct \"executable\" in the manifest"
-            )
+            mismatch =
+                "is not the program that its manifest names, \(manifest.identity.executable ?? ""); if it is the app, "
+                + "correct \"executable\" in the manifest"
         case .flatpak?:
             try checkSandbox(credentials, identifier)
             let sandbox = credentials.flatpak.map { "in the sandbox of the Flatpak \($0.printable(200))" }
-            throw EligibilityRefusal(
-                .notTheProgram,
-                "\(claim) runs \(sandbox ?? "in no Flatpak's sandbox")",
-                remedy: "its manifest says \(manifest.identity); if it is the app, correct \"flatpak\" in the manifest"
-            )
+            mismatch =
+                "runs \(sandbox ?? "in no Flatpak's sandbox"); its manifest says \(manifest.identity); if it is the app, "
+                + "correct \"flatpak\" in the manifest"
         case .unit? where manifest.isKnownByAdapter: throw Self.notTheAdapter(manifest, credentials)
         case let key?:
-            throw EligibilityRefusal(
-                .notTheProgram,
-                "\(claim) its process does not fit \"\(key.rawValue)\" of the manifest",
-                remedy: "if it is the app, correct that key"
-            )
+            mismatch =
+                "its process does not fit \"\(key.rawValue)\" of the manifest; if it is the app, correct that key"
         }
+        throw .appNotEligible("\(program) says that it is \(identifier), and \(mismatch)")
     }
 
     /// A refusal for an adapter, whose manifest may lack the key that does not match.
-    private static func notTheAdapter(_ manifest: AppManifest, _ credentials: AppCredentials) -> EligibilityRefusal {
+    private static func notTheAdapter(_ manifest: AppManifest, _ credentials: AppCredentials) -> Refusal {
         let unit = AppCleanup.unit(of: manifest.identifier)
-        let isInUnit = credentials.unit == unit
-        return EligibilityRefusal(
-            .notTheProgram,
-            "\(credentials.executable) says that it is \(manifest.identifier), which is known by its adapter's unit, and this process is "
-                + (isInUnit ? "not root's, but user \(credentials.user)'s" : "not in \(unit)"),
-            remedy: isInUnit
-                ? "let the adapter alone say so, and run its unit as root"
-                : "start it with: systemctl start \(unit.dropLast(".service".count))"
+        let flaw =
+            credentials.unit == unit
+            ? "not root's, but user \(credentials.user)'s; let the adapter alone say so, and run its unit as root"
+            : "not in \(unit); start it with: systemctl start \(unit.dropLast(".service".count))"
+        return .appNotEligible(
+            "\(credentials.executable) says that it is \(manifest.identifier), which is known by its adapter's unit, "
+                + "and this process is \(flaw)"
         )
     }
 
-    private func checkSandbox(_ credentials: AppCredentials, _ claimed: String?) throws(EligibilityRefusal) {
+    private func checkSandbox(_ credentials: AppCredentials, _ claimed: String?) throws(Refusal) {
         guard case .unreadable(let reason) = credentials.sandbox else { return }
-        let name = claimed?.printable(200) ?? "the app"
-        throw EligibilityRefusal(
-            .unreadableSandbox,
-            "\(name) is in a sandbox whose /.flatpak-info does not say of which Flatpak it is: \(reason)",
-            remedy: "give the broker CAP_DAC_READ_SEARCH, as its unit does; Flatpak writes the file when the app starts"
+        throw .appNotEligible(
+            "\(claimed?.printable(200) ?? "the app") is in a sandbox whose /.flatpak-info does not say of which Flatpak it "
+                + "is: \(reason); give the broker CAP_DAC_READ_SEARCH, as its unit does; Flatpak writes the file when the "
+                + "app starts"
         )
     }
 
-    private func checkCleanup(_ app: AppIdentity, _ claimed: String?) throws(EligibilityRefusal) {
+    private func checkCleanup(_ app: AppIdentity, _ claimed: String?) throws(Refusal) {
         guard requiresCleanup, app.manifest?.cleanup == nil, app.manifest?.holdsNothing != true else { return }
-        let name = app.manifest?.identifier ?? claimed?.printable(200) ?? "the app"
-        throw EligibilityRefusal(
-            .notEnforceable,
-            "\(name) has no manifest that says what to stop and to delete, and the cleanup policy is enforced",
-            remedy: "add \"cleanup\": {\"by\": \"app\", \"delete\": [\"/what/it/keeps\"]} and \"user\" to its manifest"
+        throw .appNotEligible(
+            "\(app.manifest?.identifier ?? claimed?.printable(200) ?? "the app") has no manifest that says what to stop and "
+                + "to delete, and the cleanup policy is enforced; add \(Self.cleanupExample) and \"user\" to its manifest"
         )
     }
+
+    private static let cleanupExample = #""cleanup": {"by": "app", "delete": ["/what/it/keeps"]}"#
 
     private func isTrusted(_ manifest: AppManifest) -> Bool { !requiresProof || manifest.identity.isProof }
 
     /// The rules for apps without a manifest, or not made for shared device mode.
     private func checkLists(
         _ identifier: String?,
-        _ identity: AppIdentity,
+        _ app: AppIdentity,
         _ credentials: AppCredentials
-    ) throws(EligibilityRefusal) {
+    ) throws(Refusal) {
         if let identifier, lists.blocked.contains(identifier) {
-            throw EligibilityRefusal(
-                .blocked,
-                "\(identity.identifier) is blocked",
-                remedy: "take it out of AppBlockList to let it take part"
-            )
+            throw .appNotEligible("\(app.identifier) is blocked; take it out of AppBlockList to let it take part")
         }
-        guard identity.isEnrolled || !requiresEnrolment else {
+        guard app.isEnrolled || !requiresEnrolment else {
             // The screen program needs its manifest under each setting.
             let isScreen = identifier == BrokerProtocol.screenIdentifier
-            throw EligibilityRefusal(
-                .notEnrolled,
-                "\(identity.identifier) has no manifest",
-                remedy: Self.enrolment(identifier, credentials)
+            throw .appNotEligible(
+                "\(app.identifier) has no manifest; \(Self.enrolment(identifier, credentials))"
                     + (isScreen ? "" : ", or set requiresEnrolment to false")
             )
         }
@@ -249,15 +218,12 @@ package struct AppEligibility: Sendable {
             if lists.allowed?.contains(identifier) == true { return }
             if lists.allowedPrefixes?.contains(where: { identifier.hasPrefix($0) }) == true { return }
         }
-        if identity.isEnrolled, lists.allowsAllManagedApps { return }
+        if app.isEnrolled, lists.allowsAllManagedApps { return }
         guard !requiresEnrolment, !lists.isExclusive else {
-            throw EligibilityRefusal(
-                .notListed,
-                "\(identity.identifier) is on no list of apps that take part",
-                remedy: "add it to AppAllowList"
-                    + (identity.isEnrolled
-                        ? ", or set Enable_SSO_On_All_ManagedApps to 1"
-                        : ", or \(Self.enrolment(identifier, credentials))")
+            throw .appNotEligible(
+                "\(app.identifier) is on no list of apps that take part; add it to AppAllowList, or "
+                    + (app.isEnrolled
+                        ? "set Enable_SSO_On_All_ManagedApps to 1" : Self.enrolment(identifier, credentials))
             )
         }
     }
@@ -291,37 +257,6 @@ package struct AppEligibility: Sendable {
             case .unreadable: "unknown Flatpak"
             }
         return claimed.map { "\($0) (\(program), uid \(credentials.user))" } ?? "\(program) (uid \(credentials.user))"
-    }
-}
-
-/// The reason why an app does not take part, with the administrator's remedy.
-package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConvertible {
-    package enum Code: String, Sendable {
-        case malformedIdentifier
-        /// The app claims an identifier whose manifest names another program.
-        case notTheProgram
-        /// The manifest's program is run by another user than the manifest names.
-        case notTheUser
-        /// The manifest names nothing that another user cannot forge.
-        case noProof
-        /// The process is in a sandbox that does not name its Flatpak.
-        case unreadableSandbox
-        /// The policy requires an enforceable cleanup, and the app has none.
-        case notEnforceable
-        case blocked
-        /// The app has no manifest, and only enrolled apps take part.
-        case notEnrolled
-        /// The app is on no list, and only listed apps take part.
-        case notListed
-    }
-
-    package let code: Code
-    /// The app, the problem and the remedy.
-    package let description: String
-
-    init(_ code: Code, _ message: String, remedy: String) {
-        self.code = code
-        description = "\(message); \(remedy)"
     }
 }
 
