@@ -104,16 +104,13 @@ extension BrokerState {
 
     /// Drops the pending requests of a connection that has left the bus or was cut off from it.
     mutating func abandonRequests(of connection: String) {
-        for entry in waiting.remove(where: { $0.request.connection == connection }) {
-            if case .signIn = entry.reason {
-                refuse(entry.request, .requestAbandoned)
-            } else {
-                effects.append(.reply(entry.request.number, .failure(.requestAbandoned)))
+        for entry in facts.waiting.remove(where: { $0.request.connection == connection }) {
+            switch entry.reason {
+            case .signIn, .directoryToken: refuse(entry.request, .requestAbandoned)
+            default: abandon(entry.request.number)
             }
         }
-        apply(administration.abandonRequests(of: connection))
         apply(signIns.abandonChecks { $0.connection == connection })
-        apply(directoryTokens.abandonRequests(of: connection))
         apply(provider.abandonRequests(of: connection))
         if pending?.attempt?.connection == connection {
             // The app has ended, so the person may have left the device.

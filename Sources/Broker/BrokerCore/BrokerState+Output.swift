@@ -21,9 +21,20 @@ enum StoredRow: Sendable {
 // MARK: Responses
 
 extension BrokerState {
-    mutating func reply(_ number: UInt64, _ response: Response) { effects.append(.reply(number, .success(response))) }
+    /// A response ends the wait of its request.
+    mutating func reply(_ number: UInt64, _ response: Response) {
+        facts.waiting[number] = nil
+        effects.append(.reply(number, .success(response)))
+    }
+
+    /// Drops a request that its caller has given up.
+    mutating func abandon(_ number: UInt64) {
+        facts.waiting[number] = nil
+        effects.append(.reply(number, .failure(.requestAbandoned)))
+    }
 
     mutating func refuse(_ request: Request, _ refusal: Refusal) {
+        facts.waiting[request.number] = nil
         effects.append(.reply(request.number, .failure(refusal)))
         let entry = connected[request.connection]
         let app =
@@ -58,7 +69,7 @@ extension BrokerState {
         change: UInt64? = nil
     ) {
         let change = change ?? disk.changes
-        waiting[request.number] = WaitingRequest(request: request, until: until, reason: reason, change: change)
+        facts.waiting[request.number] = WaitingRequest(request: request, until: until, reason: reason, change: change)
         if case .stored = reason { urge() }
     }
 }

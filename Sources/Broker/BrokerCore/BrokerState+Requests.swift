@@ -127,9 +127,9 @@ extension BrokerState {
     mutating func answerWaiting() {
         let hasChanged = isTouched
         isTouched = false
-        for number in waiting.due(hasChanged: hasChanged, disk, at: now.uptime) {
-            guard let entry = waiting[number] else { continue }
-            waiting[number] = nil
+        for number in facts.waiting.due(hasChanged: hasChanged, disk, at: now.uptime) {
+            guard let entry = facts.waiting[number] else { continue }
+            facts.waiting[number] = nil
             respond(to: entry.request) { state throws(Refusal) in try state.resume(entry) }
         }
     }
@@ -158,10 +158,10 @@ extension BrokerState {
             // A sign-out has already happened, and its commit is tried even on a failing disk. Its response reports the
             // result.
             if let problem = disk.problem, !request.call.isSignOut { throw .failed(problem) }
-            waiting[request.number] = entry
+            facts.waiting[request.number] = entry
         case .signIn(let participant):
             if case .completeSignIn = request.call, facts.isSignInHeld, !isLate {
-                waiting[request.number] = entry
+                facts.waiting[request.number] = entry
             } else {
                 try startSignIn(request, participant)
             }
@@ -177,8 +177,10 @@ extension BrokerState {
             }
             apply(screen.answer(request, participant, facts.lock, facts))
         case .log where isLate: return .log([])
-        case .log(let writes) where writes == disk.logWrites: waiting[request.number] = entry
+        case .log(let writes) where writes == disk.logWrites: facts.waiting[request.number] = entry
         case .log: apply(try administration.readLog(request, facts))
+        // These have their response from an event, and are never checked.
+        case .permission, .operators, .logRead, .directoryToken: break
         }
         return nil
     }

@@ -301,7 +301,7 @@ extension BrokerState {
         }
         if let request = pending?.attempt?.request, isMeant(request) { dropPendingSignIn(because: .requestAbandoned) }
         apply(signIns.cancel(label, of: connection))
-        let held = waiting.remove { if case .signIn = $0.reason { isMeant($0.request) } else { false } }
+        let held = facts.waiting.remove { if case .signIn = $0.reason { isMeant($0.request) } else { false } }
         for entry in held { refuse(entry.request, .requestAbandoned) }
         guard let lastSignIn, lastSignIn.label == label, lastSignIn.connection == connection,
             lastSignIn.epoch == device.epoch, let next = try? device.signingOut(nil)

@@ -33,7 +33,6 @@ package struct BrokerState: Sendable {
 
     // MARK: Requests
 
-    var waiting = WaitingRequests()
     /// Grows with each change that a request may wait for.
     package internal(set) var revision: UInt64 = 0
     var isTouched = false
@@ -194,7 +193,7 @@ package struct BrokerState: Sendable {
             followSeat()
             finishSignIn()
             writeIfDue()
-            if waiting.isStatusAwaited { noteProblems() }
+            if facts.waiting.isStatusAwaited { noteProblems() }
             if screen.isThere { noteScreen() }
             answerWaiting()
             apply(provider.ask(during: signIns.firstBegan(facts), facts))
@@ -239,19 +238,14 @@ package struct BrokerState: Sendable {
                 apply(signIns.endPrompts(because: problem))
                 signOutAutomatically(because: "the provider says that this device does not comply")
             case .administer(let request, let account):
+                facts.waiting[request.number] = nil
                 respond(to: request) { state throws(Refusal) in try state.administer(request, as: account) }
-            case .refuseStatus(let users):
-                let facts = facts
-                let refused = waiting.remove { Administration.isStatus($0.request, of: users, facts) }
-                for entry in refused { refuse(entry.request, .notPermitted) }
             case .refuse(let request, let refusal): refuse(request, refusal)
             case .handOver(let request, let participant, let grant):
                 respond(to: request) { state throws(Refusal) in try state.handOver(request, participant, grant) }
             case .wait(let request, let until, let reason): wait(request, until: until, for: reason)
-            case .abandon(let number):
-                guard waiting[number] != nil else { continue }
-                waiting[number] = nil
-                effects.append(.reply(number, .failure(.requestAbandoned)))
+            case .respond(let number, let response): reply(number, response)
+            case .abandon(let number): if facts.waiting[number] != nil { abandon(number) }
             case .checkWaiting: isTouched = true
             case .touch: touch()
             case .claim(let participant, let claim):
@@ -323,7 +317,7 @@ package struct BrokerState: Sendable {
     package var nextDeadline: Duration? {
         var next: Duration?
         func consider(_ time: Duration?) { if let time, next.map({ time < $0 }) ?? true { next = time } }
-        consider(waiting.deadline)
+        consider(facts.waiting.deadline)
         if disk.writing == nil { consider(disk.due) }
         consider(automaticSignOut.next)
         consider(wakeups.next)

@@ -41,6 +41,7 @@ enum Decision: Sendable {
 
     // MARK: Requests
 
+    case respond(UInt64, Response)
     case refuse(Request, Refusal)
     /// Gives the app the token, once the ledger lists the app.
     case handOver(Request, Participant, Grant)
@@ -52,8 +53,6 @@ enum Decision: Sendable {
     case wait(Request, until: Duration? = nil, for: WaitingRequest.Reason)
     /// Drops a waiting request that its caller has given up.
     case abandon(UInt64)
-    /// Refuses the waiting status, log and round requests of these users, who are no longer operators.
-    case refuseStatus(of: Set<UInt32>)
     /// Has all waiting requests checked.
     case checkWaiting
     /// Counts a change that requests may wait for.
@@ -75,9 +74,5 @@ enum Decision: Sendable {
 
     static func note(_ level: Logger.Level, _ text: String, _ details: [String: String]) -> Decision {
         .perform(.note(level, text, details))
-    }
-
-    static func respond(_ number: UInt64, _ response: Response) -> Decision {
-        .perform(.reply(number, .success(response)))
     }
 }

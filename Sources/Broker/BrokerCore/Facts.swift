@@ -16,6 +16,7 @@ struct Facts: Sendable {
     let requiresProof: Bool
     var ledger: CleanupLedger
     var connected: [String: Connected] = [:]
+    var waiting = WaitingRequests()
     /// The session that is being committed.
     var pending: PendingSession?
     /// The lock of the present session; `nil` if it is not locked.
@@ -101,7 +102,7 @@ extension Facts {
     func isScreen(_ participant: Participant) -> Bool { eligibility.manifest(of: participant.app)?.isScreen == true }
 
     /// Restricts the prompt, the screen program and the reporter of input to calls that give them neither account nor
-    /// token. For that reason their manifests need no cleanup.
+    /// token.
     func checkPurpose(_ participant: Participant, _ call: Request.Call) throws(Refusal) {
         let manifest = eligibility.manifest(of: participant.app)
         if case .screen = call, manifest?.isScreen != true { throw .onlyScreen }
@@ -119,8 +120,7 @@ extension Facts {
         }
     }
 
-    /// Whether this Linux user is the account. Its processes may report activity, because the person could keep the
-    /// session alive by hand.
+    /// Whether this Linux user is the account. Its processes may report activity.
     func isAccount(_ user: UInt32) -> Bool {
         policy.identity == .loginSession && device.account.flatMap(SeatLogin.user(of:)) == user
     }
@@ -173,8 +173,8 @@ extension Facts {
     /// Whether the session is open, and waits for its person to authenticate.
     var isLocked: Bool { lock != nil }
 
-    /// Checks the conditions of a sign-in that depend on neither the person nor the caller. At a locked session, the
-    /// conditions of a new session count when another person has authenticated.
+    /// Checks the conditions of a sign-in that depend on neither the person nor the caller. At a locked session, those
+    /// of a new session count when another person has authenticated.
     func checkSignIn() throws(Refusal) {
         guard policy.isConfigured else { throw .neverConfigured }
         guard policy.identity != .loginSession else { throw .signedInByLogin }
@@ -202,8 +202,7 @@ extension Facts {
     /// Whether it is the configured provider.
     func isIssuer(_ name: String) -> Bool { policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true }
 
-    /// The rules for signing in. On a joined device the membership names the tenant. The tenant of the configuration
-    /// then matters only for joining.
+    /// The rules for signing in. On a joined device the membership names the tenant.
     var rules: SignInRules {
         SignInRules(
             requiresJoin: policy.requiresJoin,
@@ -229,10 +228,8 @@ extension Facts {
         if policy.cleanup.isStrict, let path = unknownManifests.first { throw .manifestUnknown(path) }
     }
 
-    /// Whether an open round delays the next sign-in.
-    ///
-    /// A round that outlasts the policy's timeout expires and no longer delays sign-ins. A policy without a timeout
-    /// also waits for rounds that expired under an earlier policy.
+    /// Whether an open round delays the next sign-in. One that outlasts the policy's timeout no longer does. A policy
+    /// without a timeout also waits for rounds that expired under an earlier policy.
     var isSignInHeld: Bool {
         // An enforcement program may still delete data, which must not be the next person's.
         if !ledger.claims.isEmpty { return true }
@@ -266,8 +263,7 @@ extension Facts {
         guard let authenticatedAt, now.uptime - authenticatedAt <= maximumAge else { throw .authenticatedTooEarly }
     }
 
-    /// The refusal for a session that ended during the request, even if the same person has signed in again (edge case
-    /// E14).
+    /// The refusal for a session that ended during the request, even if its person has signed in again (edge case E14).
     func sessionIsOver(_ identifier: String) -> Refusal {
         do throws(Refusal) {
             _ = try checkAccount(identifier)
@@ -282,10 +278,8 @@ extension Facts {
 
     /// Checks the requested scopes in tokens of the device's own directory, before any other work for the app.
     ///
-    /// An app whose manifest has `scopes` gets those. Other apps get scopes that belong to no particular service. If no
-    /// enrolment is required, they get all scopes: any program may then be an app, so a scope proves nothing about it.
-    ///
-    /// - Throws: ``Refusal``, which names the scopes and the remedy.
+    /// An app whose manifest has `scopes` gets those. Other apps get scopes that belong to no particular service or, if
+    /// no enrolment is required, all: any program may then be an app, so a scope proves nothing about it.
     func checkScopes(_ wanted: Set<String>, of participant: Participant) throws(Refusal) {
         let manifest = eligibility.manifest(of: participant.app)
         let refused: [String]

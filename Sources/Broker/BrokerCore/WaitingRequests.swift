@@ -1,4 +1,4 @@
-/// A request that waits for a commit, a change or a time.
+/// A request that waits for a commit, a change, a response or a time.
 struct WaitingRequest: Sendable {
     enum Reason: Sendable {
         /// The ledger entry that the app may hold data has to be committed before the app receives the account.
@@ -19,51 +19,72 @@ struct WaitingRequest: Sendable {
         case screen(Participant)
         /// The log has to receive an entry after this number of writes.
         case log(writes: UInt64)
+        /// polkit has to permit the request.
+        case permission
+        /// The users behind the operators' names are being looked up.
+        case operators(Administration.Right)
+        /// The log is being read. `writes` is the number of log writes at that time.
+        case logRead(writes: UInt64)
+        /// The device's own directory has to issue a token.
+        case directoryToken(TokenRequest)
     }
 
     let request: Request
-    /// The latest time for the response; `nil` means that only the commit counts.
+    /// The latest time for the response; `nil` if there is none.
     let until: Duration?
     let reason: Reason
     /// The change that has to be committed first.
     let change: UInt64
 }
 
-/// The waiting requests. Many of them may wait for the disk, and checking these at each event would be slow. So the
-/// requests that wait for the disk are stored separately, with the first change that any of them waits for.
+/// The waiting requests. Many may wait for the disk, and checking these at each event would be slow. So they are told
+/// apart by what they wait for, with the first change that any of them waits for.
 struct WaitingRequests: Sendable {
-    private var onDisk: [UInt64: WaitingRequest] = [:]
-    private var others: [UInt64: WaitingRequest] = [:]
+    private var entries: [UInt64: WaitingRequest] = [:]
+    private var onDisk: Set<UInt64> = []
+    private var onChange: Set<UInt64> = []
     /// No request waits for an earlier change; `nil` if none waits for the disk.
     private var firstChange: UInt64?
     /// The earliest time at which a request has to get its response; `nil` if no request has a time.
     private(set) var deadline: Duration?
 
     subscript(number: UInt64) -> WaitingRequest? {
-        get { onDisk[number] ?? others[number] }
+        get { entries[number] }
         set {
-            let old = onDisk.removeValue(forKey: number) ?? others.removeValue(forKey: number)
+            let old = entries[number]
+            guard old != nil || newValue != nil else { return }
+            entries[number] = newValue
+            onDisk.remove(number)
+            onChange.remove(number)
             if let newValue {
-                if newValue.reason.isOfDisk {
-                    onDisk[number] = newValue
+                switch newValue.reason {
+                case .account, .token, .stored:
+                    onDisk.insert(number)
                     firstChange = min(firstChange ?? newValue.change, newValue.change)
-                } else {
-                    others[number] = newValue
+                case .signIn, .overdue, .round, .status, .screen, .log: onChange.insert(number)
+                case .permission, .operators, .logRead, .directoryToken: break
                 }
             }
             if onDisk.isEmpty { firstChange = nil }
-            if let until = old?.until, until == deadline { deadline = requests.compactMap(\.until).min() }
+            if let until = old?.until, until == deadline { deadline = entries.values.compactMap(\.until).min() }
             if let until = newValue?.until { deadline = min(deadline ?? until, until) }
         }
     }
 
-    var requests: [WaitingRequest] { [onDisk, others].flatMap(\.values) }
+    var isStatusAwaited: Bool {
+        onChange.contains { if case .status? = entries[$0]?.reason { true } else { false } }
+    }
 
-    var isStatusAwaited: Bool { others.values.contains { if case .status = $0.reason { true } else { false } } }
+    /// The requests for which the condition holds, in the order of their numbers.
+    func filter(_ condition: (WaitingRequest) -> Bool) -> [WaitingRequest] {
+        entries.values.filter(condition).sorted { $0.request.number < $1.request.number }
+    }
+
+    func count(where condition: (WaitingRequest) -> Bool) -> Int { entries.values.count(where: condition) }
 
     /// Removes the requests for which the condition holds, and returns them in the order of their numbers.
     mutating func remove(where condition: (WaitingRequest) -> Bool) -> [WaitingRequest] {
-        let removed = requests.filter(condition).sorted { $0.request.number < $1.request.number }
+        let removed = filter(condition)
         for entry in removed { self[entry.request.number] = nil }
         return removed
     }
@@ -72,25 +93,14 @@ struct WaitingRequests: Sendable {
     mutating func due(hasChanged: Bool, _ disk: Facts.Disk, at now: Duration) -> [UInt64] {
         let isLate = deadline.map { $0 <= now } ?? false
         let hasAnswer = hasChanged && (disk.problem != nil || firstChange.map { $0 <= disk.committed } ?? false)
-        let isDue = { (entry: WaitingRequest) in entry.until.map { $0 <= now } ?? false }
+        let isDue = { [entries] (number: UInt64) in entries[number]?.until.map { $0 <= now } ?? false }
         var due: [UInt64] = []
         if isLate || hasAnswer {
-            for (number, entry) in onDisk where hasAnswer || isDue(entry) { due.append(number) }
+            due += onDisk.filter { hasAnswer || isDue($0) }
             // The requests returned here are removed. If one continues to wait, its change is taken into account again.
             if hasAnswer { firstChange = nil }
         }
-        if isLate || hasChanged {
-            for (number, entry) in others where hasChanged || isDue(entry) { due.append(number) }
-        }
+        if isLate || hasChanged { due += onChange.filter { hasChanged || isDue($0) } }
         return due.sorted()
-    }
-}
-
-extension WaitingRequest.Reason {
-    fileprivate var isOfDisk: Bool {
-        switch self {
-        case .account, .token, .stored: true
-        case .signIn, .overdue, .round, .status, .screen, .log: false
-        }
     }
 }

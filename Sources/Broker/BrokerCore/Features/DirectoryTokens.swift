@@ -4,8 +4,6 @@ import SharedDevice
 /// The tokens that the device's own directory issues to apps.
 struct DirectoryTokens: Sendable {
     private var tokens = TokenVault()
-    /// The requests that wait for the directory.
-    private var issues: [UInt64: TokenRequest] = [:]
 
     /// Gives the app a token: a cached one or a new one.
     mutating func acquireToken(_ wanted: TokenRequest, _ facts: Facts) throws(Refusal) -> [Decision] {
@@ -14,11 +12,16 @@ struct DirectoryTokens: Sendable {
         if !wanted.isRefresh, let kept = tokens.token(for: participant, scopes: scopes, at: facts.now) {
             return [wanted.handOver(kept)]
         }
-        guard issues.values.count(where: { $0.participant.user == participant.user }) < Facts.tokensOfUser else {
-            throw .tooManyQuestions
+        let issues = facts.waiting.count { entry in
+            guard case .directoryToken(let issue) = entry.reason else { return false }
+            return issue.participant.user == participant.user
         }
-        issues[wanted.request.number] = wanted
-        return [.perform(.issueToken(wanted.request.number, wanted.account, scopes: scopes))]
+        guard issues < Facts.tokensOfUser else { throw .tooManyQuestions }
+        let number = wanted.request.number
+        return [
+            .wait(wanted.request, for: .directoryToken(wanted)),
+            .perform(.issueToken(number, wanted.account, scopes: scopes)),
+        ]
     }
 
     /// - Returns: `nil` if the token is not for a request of an app.
@@ -27,7 +30,7 @@ struct DirectoryTokens: Sendable {
         _ result: Result<AccessToken, IdentityError>,
         _ facts: Facts
     ) -> [Decision]? {
-        guard let issue = issues.removeValue(forKey: number) else { return nil }
+        guard case .directoryToken(let issue)? = facts.waiting[number]?.reason else { return nil }
         switch result {
         case .failure(let error): return [.refuse(issue.request, Refusal(error))]
         case .success(let token):
@@ -44,10 +47,4 @@ struct DirectoryTokens: Sendable {
     }
 
     mutating func drop() { tokens.drop() }
-
-    mutating func abandonRequests(of connection: String) -> [Decision] {
-        let abandoned = issues.filter { $0.value.request.connection == connection }.sorted { $0.key < $1.key }
-        for (number, _) in abandoned { issues[number] = nil }
-        return abandoned.map { .refuse($0.value.request, .requestAbandoned) }
-    }
 }

@@ -6,8 +6,7 @@ import Logging
 /// Hands over late apps to enforcement programs, which stop them and delete their data.
 ///
 /// An app is handed over once its deadline has passed, unless a person is signed in. Until the program reports, sign-in
-/// is blocked and the app's own calls are refused: it neither cleans up nor starts again while its data is deleted. The
-/// app's own reports do not move the deadline.
+/// is blocked and the app's own calls are refused. The app's own reports do not move the deadline.
 struct Enforcement: Sendable {
     private struct Failure: Sendable {
         let problem: String
@@ -19,8 +18,8 @@ struct Enforcement: Sendable {
     private typealias Claims = [Participant: CleanupLedger.Claim]
 
     private var failures: [Participant: Failure] = [:]
-    /// The connections of the enforcement programs, with the latest request of each.
-    private var programs: [String: UInt64] = [:]
+    /// The connections of the enforcement programs.
+    private var programs: Set<String> = []
     /// The apps that were late at the last check. Each is logged once.
     private var late: Set<Participant> = []
 
@@ -28,8 +27,8 @@ struct Enforcement: Sendable {
 
     // MARK: Late apps
 
-    /// The apps that owe an enforceable cleanup, with their deadlines. Empty during a session or a sign-in, because
-    /// enforcement would delete the present user's data with the earlier data.
+    /// The apps that owe an enforceable cleanup, with their deadlines. Empty during a session or a sign-in: the present
+    /// user's data would be deleted too.
     private func deadlines(_ facts: Facts) -> [Participant: CleanupLedger.Overdue] {
         guard let deadline = facts.policy.cleanup.deadline, isPossible(facts) else { return [:] }
         return facts.ledger.deadlines(deadline, at: facts.now).filter { isEnforceable($0.key, facts) }
@@ -55,7 +54,6 @@ struct Enforcement: Sendable {
         return times.filter { $0 > facts.now.uptime }.min()
     }
 
-    /// Logs the apps that have become late, and has the waiting requests of enforcement programs checked.
     mutating func passTime(_ facts: Facts) -> [Decision] {
         guard let first = firstDeadline(facts), first <= facts.now.uptime else {
             (late, failures) = ([], [:])
@@ -94,8 +92,7 @@ struct Enforcement: Sendable {
 
     // MARK: The enforcement program
 
-    /// Checks that the caller is the enforcement program. Where services are told apart by their units, it has to run
-    /// as root.
+    /// Where services are told apart by their units, the enforcement program has to run as root.
     private func checkEnforces(_ caller: Caller?, _ facts: Facts) throws(Refusal) {
         guard let caller else { throw .requestAbandoned }
         let isProgram =
@@ -109,17 +106,19 @@ struct Enforcement: Sendable {
         try checkEnforces(caller, facts)
         // The program sends one request at a time. It has given up the earlier one, and would not receive the apps that
         // this hands over.
-        let earlier = programs.updateValue(request.number, forKey: caller.connection)
-        // The program is not working on these: the response that handed them over, from this broker or an earlier one,
-        // was lost. Apps that are still late are handed over again.
+        let earlier = facts.waiting.filter { entry in
+            if case .overdue = entry.request.call { entry.request.connection == caller.connection } else { false }
+        }
+        let first = programs.insert(caller.connection).inserted ? [Decision.touch] : []
+        // The program is not working on these: the response with them was lost. They are handed over again if still
+        // late.
         let released = claims(of: caller.connection, facts).filter { !underWay.contains($0) }
         let new = newClaims(for: caller.connection, besides: released, facts)
-        return [earlier.map { .abandon($0) } ?? .touch, .release(released.filter { new[$0] == nil })]
+        return first + earlier.map { .abandon($0.request.number) } + [.release(released.filter { new[$0] == nil })]
             + new.map { .claim($0, $1) } + [answer(request, new, facts)]
     }
 
-    /// Checks again for late apps. Apps that the program was working on when the request came may have been reported by
-    /// now.
+    /// Apps that the program was working on when the request came may have been reported by now.
     func checkAgain(_ request: Request, _ facts: Facts) throws(Refusal) -> [Decision] {
         try checkEnforces(facts.connected[request.connection]?.caller, facts)
         let new = newClaims(for: request.connection, besides: [], facts)
@@ -165,10 +164,8 @@ struct Enforcement: Sendable {
             .compactMap { name in name.firstIndex(of: ":").map { String(name[$0...]) } }.sorted()
     }
 
-    /// Takes the program's report on one app: that it was stopped and its data deleted, or why not.
-    ///
-    /// A report counts only from the program that has the claim, and for the sessions of the claim. It does not count
-    /// while a process is left that was given the account.
+    /// A report counts only from the program that has the claim, for the claim's sessions, and while no process is left
+    /// that was given the account.
     mutating func report(_ request: Request, _ caller: Caller, _ facts: Facts) throws(Refusal) -> [Decision] {
         guard case .enforced(let app, let user, let sessions, let detail, let problem) = request.call else { return [] }
         try checkEnforces(caller, facts)
@@ -198,7 +195,7 @@ struct Enforcement: Sendable {
     /// Releases the claims of a program that has left the bus, so that its successor can take them.
     mutating func leave(_ connection: String, _ facts: Facts) -> [Decision] {
         let decisions = [Decision.release(claims(of: connection, facts))]
-        guard programs.removeValue(forKey: connection) != nil, let problem = problem(facts) else { return decisions }
+        guard programs.remove(connection) != nil, let problem = problem(facts) else { return decisions }
         return decisions + [.note(.error, "not enforced", ["reason": problem])]
     }
 }

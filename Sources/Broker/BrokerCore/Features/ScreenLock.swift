@@ -24,8 +24,6 @@ struct ScreenLock: Sendable {
     private var screen: String?
     /// Connections of the program that another one has replaced. They are not the screen again before that one ends.
     private var replaced: Set<String> = []
-    /// The request of the screen program that waits.
-    private var open: UInt64?
     /// What should be on the screen.
     private(set) var content = ScreenAnswer(revision: 0, show: .nothing)
     /// The session of an earlier run of the broker, until the configuration says whether it is locked.
@@ -35,7 +33,7 @@ struct ScreenLock: Sendable {
     static let showPatience = Duration.seconds(5)
     /// How long no screen program may show the lock: while one restarts, or does not ask.
     static let lossPatience = Duration.seconds(10)
-    /// How long a request waits at most while the session is locked. A program that hangs is noticed after it.
+    /// How long a request waits at most while the session is locked. After it, a program that hangs is noticed.
     static let lockedWait = Duration.seconds(10)
     /// The same for a request that does not show the lock, so that its program can soon say that it does.
     static let unshownWait = Duration.milliseconds(500)
@@ -50,17 +48,14 @@ struct ScreenLock: Sendable {
 
     // MARK: The lock
 
-    /// Locks a session that was not in use, if a screen program is connected.
-    ///
     /// - Parameter cause: The reason of the sign-out that the lock replaces.
     func lock(because cause: String, _ facts: Facts) -> [Decision] {
         guard isThere else { return [.end(cause: "\(cause), and no screen program is there to lock it")] }
         return [.lock(SessionLock(began: facts.now.uptime, cause: cause, missingSince: facts.now.uptime))]
     }
 
-    /// Adapts to a new configuration. If the first one locks sessions, a session of an earlier run of the broker begins
-    /// as locked, even if inactivity has no limit any more: nothing on the disk says whether the session was locked. If
-    /// only the configuration before the start locked sessions, the session ends, as it does while the broker runs.
+    /// If the first configuration locks sessions, a session of an earlier run of the broker begins as locked: nothing
+    /// on the disk says whether it was. If only the configuration before the start locked sessions, the session ends.
     mutating func configure(_ facts: Facts) -> [Decision] {
         guard facts.policy.isConfigured else { return [] }
         let session = resumed
@@ -75,10 +70,9 @@ struct ScreenLock: Sendable {
         return [.lock(SessionLock(began: now, cause: "the start of the broker", isShown: true, missingSince: now))]
     }
 
-    /// Whether a session of an earlier run is open, and no configuration says yet whether it is locked.
+    /// Whether no configuration says yet whether the open session of an earlier run is locked.
     func isUndecided(_ facts: Facts) -> Bool { resumed == facts.device.epoch && facts.device.account != nil }
 
-    /// Counts a wrong password or PIN of the session's person.
     func failed(_ facts: Facts) -> [Decision] {
         guard var lock = facts.lock else { return [] }
         lock.failures += 1
@@ -88,7 +82,6 @@ struct ScreenLock: Sendable {
         return [.lock(lock)]
     }
 
-    /// When a session ends whose lock no screen program shows.
     func next(_ facts: Facts) -> Duration? {
         guard let lock = facts.lock, let since = lock.missingSince else { return nil }
         return since + (lock.isShown ? Self.lossPatience : Self.showPatience)
@@ -106,9 +99,7 @@ struct ScreenLock: Sendable {
 
     // MARK: The screen
 
-    /// Adapts to a new content, other than its revision.
-    ///
-    /// - Returns: Whether it differs.
+    /// Returns whether the new content differs, apart from its revision.
     mutating func show(_ next: ScreenAnswer) -> Bool {
         var next = next
         next.revision = content.revision
@@ -125,8 +116,7 @@ struct ScreenLock: Sendable {
         guard !replaced.contains(connection) else { throw .otherScreen }
         if let screen, screen != connection { replaced.insert(screen) }
         screen = connection
-        let earlier = open.map { [Decision.abandon($0)] } ?? []
-        open = nil
+        let earlier = facts.waiting.filter { if case .screen = $0.reason { true } else { false } }
         var lock = facts.lock
         if shows == .lock {
             lock?.isShown = true
@@ -134,11 +124,9 @@ struct ScreenLock: Sendable {
         } else if lock?.missingSince == nil {
             lock?.missingSince = facts.now.uptime
         }
-        return earlier + answer(request, participant, lock, facts)
+        return earlier.map { .abandon($0.request.number) } + answer(request, participant, lock, facts)
     }
 
-    /// Answers a request if its caller does not know the content, or has waited for long enough.
-    ///
     /// - Parameter lock: The lock as the request has changed it.
     mutating func answer(
         _ request: Request,
@@ -151,21 +139,19 @@ struct ScreenLock: Sendable {
         let lockedWait = shows == .lock ? Self.lockedWait : Self.unshownWait
         let deadline = request.askedAt + (lock == nil ? patience : min(patience, lockedWait))
         let waits = content.revision == known && deadline > facts.now.uptime
-        open = waits ? request.number : nil
         // Until the next request, nothing says that the program still shows the lock.
         if !waits, lock?.missingSince == nil { lock?.missingSince = facts.now.uptime }
         let change = lock.flatMap { $0 == facts.lock ? nil : [Decision.lock($0)] } ?? []
         let response: Decision =
             waits
-            ? .wait(request, until: deadline, for: .screen(participant))
-            : .respond(request.number, .screen(content))
+            ? .wait(request, until: deadline, for: .screen(participant)) : .respond(request.number, .screen(content))
         return change + [response]
     }
 
     mutating func leave(_ connection: String, _ facts: Facts) -> [Decision] {
         replaced.remove(connection)
         guard connection == screen else { return [] }
-        (screen, open, replaced) = (nil, nil, [])
+        (screen, replaced) = (nil, [])
         guard var lock = facts.lock, lock.missingSince == nil else { return [] }
         lock.missingSince = facts.now.uptime
         return [.lock(lock)]
