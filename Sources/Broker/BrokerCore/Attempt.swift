@@ -37,8 +37,8 @@ struct Attempt: Sendable {
         case provider(Request, until: Duration)
         /// For the next request to the provider whether the person at another device has finished.
         case pause(Request, until: Duration, next: Duration)
-        /// For the session to be committed. The sign-in of an organisation's provider is in it.
-        case session(Request, ProviderSignIn?)
+        /// For the session to be committed. The token is the first one of the app that asks; a prompt gets none.
+        case session(Request, Account, AccessToken?, ProviderSignIn?)
         /// For the provider's response, although the sign-in was given up. It still counts against the limits, so that
         /// a user who leaves sign-ins cannot burden a slow provider more than one who waits.
         case abandoned
@@ -76,19 +76,22 @@ struct Attempt: Sendable {
     var request: Request? {
         switch stage {
         case .page(let request), .password(let request), .token(let request, _), .provider(let request, _),
-            .pause(let request, _, _), .session(let request, _):
+            .pause(let request, _, _), .session(let request, _, _, _):
             request
         case .person, .abandoned, .forgotten: nil
         }
     }
 
-    var provided: ProviderSignIn? { if case .session(_, let signIn) = stage { signIn } else { nil } }
+    /// The sign-in of the organisation's provider.
+    var provided: ProviderSignIn? { if case .session(_, _, _, let signIn) = stage { signIn } else { nil } }
+    /// The first token of the app that asks.
+    var token: AccessToken? { if case .session(_, _, let token, _) = stage { token } else { nil } }
     var usesProvider: Bool { prompt.map { $0.method != .password } ?? false }
 
     /// The attempt whose person is identified.
-    func identified(by request: Request, _ signIn: ProviderSignIn? = nil) -> Attempt {
+    func identified(_ request: Request, _ person: Account, _ token: AccessToken?, _ signIn: ProviderSignIn?) -> Self {
         var attempt = self
-        attempt.stage = .session(request, signIn)
+        attempt.stage = .session(request, person, token, signIn)
         if let signIn { attempt.groups = signIn.groups }
         return attempt
     }

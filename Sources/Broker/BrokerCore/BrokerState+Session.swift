@@ -6,7 +6,7 @@ import Logging
 
 /// How a session begins, is committed or dropped, and ends.
 extension BrokerState {
-    /// Makes `next` the device's state at once, and tells all apps.
+    /// Makes `next` the device's state at once.
     ///
     /// - Parameter cause: The user, app or rule that caused the change, for the log.
     mutating func enter(_ next: DeviceState, cause: String) {
@@ -36,8 +36,7 @@ extension BrokerState {
         touch()
     }
 
-    /// Tells all apps to ask for the state: after a change, and after a start or a loss of the bus, when they may have
-    /// missed a signal.
+    /// Tells all apps to ask for the state: they may also have missed a signal, at a start or a loss of the bus.
     mutating func announce(modeChanged: Bool) {
         effects.append(.announce(modeChanged: modeChanged))
         wakeups.remind(facts)
@@ -84,24 +83,22 @@ extension BrokerState {
         apply(try signIns.beginSignIn(request, participant, isAgain: isAgain, providerRecord?.person, facts))
     }
 
-    /// Begins the session of an identified person, or continues it if its person was asked again.
-    /// Checks everything again, because another person may have signed in or out since, and then starts to commit the
-    /// session.
-    ///
-    /// - Parameter token: The first token of the app that asks; a prompt gets none.
-    mutating func begin(_ attempt: Attempt, _ account: Account, _ token: AccessToken?) throws(Refusal) {
+    /// Begins the session of an identified person, or continues it if its person was asked again. Checks everything
+    /// again, because another person may have signed in or out since.
+    mutating func begin(_ attempt: Attempt) throws(Refusal) {
+        guard case .session(let request, let account, let token, let provided) = attempt.stage else { return }
         // The person may have been identified by a directory or a provider that is no longer configured.
-        guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
-        if let signIn = attempt.provided { try provider.checkLasts(signIn.record, since: attempt.beganAt, facts) }
-        if let session = attempt.prompt?.session { return try goOn(session, attempt, account, nil) }
-        if let request = attempt.request, facts.hasCallerGivenUp(request) { throw .requestAbandoned }
-        if let session = attempt.lockedSession { return try goOn(session, attempt, account, token) }
+        guard (provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
+        if let provided { try provider.checkLasts(provided.record, since: attempt.beganAt, facts) }
+        if let session = attempt.prompt?.session { return try goOn(session, attempt, request, account, nil) }
+        if facts.hasCallerGivenUp(request) { throw .requestAbandoned }
+        if let session = attempt.lockedSession { return try goOn(session, attempt, request, account, token) }
         try facts.checkSignIn()
         try checkCleanups(attempt)
         noteUnknownGroups(attempt.groups)
         let next = try facts.signingIn(account, attempt.groups)
         guard facts.mayUse(attempt, in: next) else { throw .appNotForUser }
-        write(next, of: attempt, token, detail: attempt.participant.app)
+        write(next, of: attempt, detail: attempt.participant.app)
     }
 
     /// Tells the administrator why no rule about groups lets the person in.
@@ -111,17 +108,14 @@ extension BrokerState {
     }
 
     /// Continues the session whose person has authenticated again, and unlocks it.
-    ///
-    /// - Parameter token: The token of an app that asks for one; a prompt gets none.
     private mutating func goOn(
         _ session: UInt64,
         _ attempt: Attempt,
+        _ request: Request,
         _ person: Account,
         _ token: AccessToken?
     ) throws(Refusal) {
-        guard session == device.epoch, let account = device.account, let request = attempt.request else {
-            throw .noSuchPrompt
-        }
+        guard session == device.epoch, let account = device.account else { throw .noSuchPrompt }
         // The policy may have become strict while the person was asked.
         try facts.checkOwesNothing(attempt.participant, attempt.connection)
         let provided = attempt.provided
@@ -166,7 +160,6 @@ extension BrokerState {
         touch()
     }
 
-    /// Acts on the provider's events about a sign-in whose session is now open.
     private mutating func heedHeard(since began: Duration) {
         for event in provider.heardEvents(since: began, facts) { apply(provider.heedHeard(event, facts)) }
     }
@@ -175,15 +168,14 @@ extension BrokerState {
     ///
     /// - Parameters:
     ///   - attempt: The sign-in; `nil` for a login at the seat.
-    ///   - token: The first token of the app that asks; `nil` for a prompt or a login.
     ///   - detail: The app or the login that signs the person in, for the log.
-    mutating func write(_ next: DeviceState, of attempt: Attempt?, _ token: AccessToken?, detail: String) {
+    mutating func write(_ next: DeviceState, of attempt: Attempt?, detail: String) {
         guard let account = next.account else { return }
         facts.ledger.begin(next.epoch, account: account, at: now)
         // In the same transaction as the session, so that each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: account, detail: detail)
         // The response gives the app the account, so the ledger lists the app from the start. A prompt holds nothing.
-        let holder = token == nil ? nil : attempt
+        let holder = attempt?.token == nil ? nil : attempt
         if let holder {
             _ = facts.ledger.hold(next.epoch, by: holder.participant, on: holder.connection)
             noteHolder(holder.participant, of: next.epoch)
@@ -193,7 +185,7 @@ extension BrokerState {
         if attempt?.provided != nil { unsaved.insert(.provider) }
         let change = needsDisk(within: .zero)
         if let holder { facts.connected[holder.connection]?.held = change }
-        facts.pending = Facts.PendingSession(attempt: attempt, next: next, token: token, change: change)
+        facts.pending = Facts.PendingSession(attempt: attempt, next: next, change: change)
     }
 
     private func checkCleanups(_ attempt: Attempt) throws(Refusal) {
@@ -215,8 +207,7 @@ extension BrokerState {
         }
     }
 
-    /// Ends the session if an app that was given the account may not have it any more: the app has to clean up, and
-    /// would keep the account's data until the end of the session.
+    /// Ends the session if an app that was given the account may not have it any more: it has to clean up.
     mutating func checkRights() {
         guard let participant = facts.barred(in: device) else { return }
         signOutAutomatically(because: "\(participant.app) is not for the user any more (allowedUsers)")
@@ -226,7 +217,7 @@ extension BrokerState {
     mutating func finishSignIn() {
         guard let pending, disk.committed >= pending.change, let account = pending.next.account else { return }
         let attempt = pending.attempt
-        // The disk may have stalled. The person was told that the sign-in failed, and may have left the device.
+        // The disk may have stalled, and the person was told that the sign-in failed.
         if let request = attempt?.request, facts.hasCallerGivenUp(request) {
             return dropPendingSignIn(because: .requestAbandoned)
         }
@@ -248,7 +239,7 @@ extension BrokerState {
         apply(automaticSignOut.noteActivity(facts))
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))
-        if case .app(let scopes) = attempt.kind, let token = pending.token {
+        if case .app(let scopes) = attempt.kind, let token = attempt.token {
             directoryTokens.keep(token, for: attempt.participant, scopes, facts)
             reply(request.number, .grant(Grant(account: account, epoch: device.epoch, token: token)))
         } else {
@@ -257,10 +248,8 @@ extension BrokerState {
         if attempt.provided != nil { heedHeard(since: attempt.beganAt) }
     }
 
-    /// Ends the sign-in whose session is being committed.
-    ///
-    /// The session may be on the disk already, so its number is used up, and its end is written like the end of any
-    /// other session.
+    /// Ends the sign-in whose session is being committed. The session may be on the disk already, so its number is used
+    /// up, and its end is written like that of any other.
     mutating func dropPendingSignIn(because refusal: Refusal) {
         guard let pending else { return }
         facts.pending = nil
@@ -293,8 +282,7 @@ extension BrokerState {
 
     // MARK: Cancelling
 
-    /// Cancels the sign-in that this connection began under this label or name. If the sign-in has already succeeded,
-    /// signs the account out again.
+    /// Cancels the sign-in that this connection began under this label or name, or signs its account out again.
     mutating func cancelSignIn(_ label: String, of connection: String) {
         func isMeant(_ request: Request) -> Bool {
             request.connection == connection && request.call.signInLabel == label

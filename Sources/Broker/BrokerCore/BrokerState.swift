@@ -4,16 +4,15 @@ package import Identity
 import Logging
 package import SharedDevice
 
-/// The broker's state and its decisions: ``reduce(_:at:)`` takes an event and returns the effects to carry out.
-///
-/// It routes the event to the features and applies their decisions. Only this type changes the facts.
+/// The broker's state and its decisions: ``reduce(_:at:)`` takes an event and returns the effects to carry out. It
+/// routes the event to the features and applies their decisions. Only this type changes the facts.
 ///
 /// It uses no clock, disk or bus, so that a test or a simulation can drive it through every order of events.
 ///
 /// Two rules always hold (architecture, D9 and D10):
 ///
-/// - An app receives an account only after the ledger entry that the app may hold the account's data is committed. A
-///   person is signed in only after the session is committed.
+/// - An app receives an account only after the ledger entry that the app may hold its data is committed. A person is
+///   signed in only after the session is committed.
 /// - A sign-out does not wait: account and tokens are withheld and all apps are told at once. The commit follows.
 package struct BrokerState: Sendable {
     var facts: Facts
@@ -103,8 +102,7 @@ package struct BrokerState: Sendable {
             enter(noted.state, cause: "what the broker had noted before this start")
             facts.now = now
         }
-        // Keeps only the entries for the journal, which has to match the log. Apps are told as soon as the broker has
-        // its name on the bus.
+        // Only the journal has to match the log. Apps are told as soon as the broker has its name on the bus.
         effects = effects.filter { if case .journal = $0 { true } else { false } }
     }
 
@@ -124,8 +122,7 @@ package struct BrokerState: Sendable {
         if hasSlept { provider.askAfterSleep(facts) }
         switch event {
         case .arrived(let caller):
-            // A connection that was kept through a loss of the bus is the same process, whatever the second
-            // identification says.
+            // A connection that was kept through a loss of the bus is the same process.
             if connected[caller.connection] == nil {
                 facts.connected[caller.connection] = Facts.Connected(caller: caller)
             }
@@ -133,8 +130,7 @@ package struct BrokerState: Sendable {
         case .busLost(let mark):
             provider.isReachable = false
             // Perhaps only the broker has lost the bus, and an enforcement program still deletes data. Its claim stays,
-            // so that the next person's data is not deleted. A program that has not called since the broker's start is
-            // not in `connected`, and also keeps its claim.
+            // so that the next person's data is not deleted.
             let claimants = Set(ledger.claims.values.map(\.connection))
             for connection in connected.keys.sorted() {
                 if claimants.contains(connection) {
@@ -219,11 +215,11 @@ package struct BrokerState: Sendable {
                 enterLog(event, session: session, participant: participant, app: app, detail: detail)
             case .logRepeatable(let event, let kind, let session, let participant, let detail):
                 enterRepeatable(event, kind, session, participant, detail: detail)
-            case .beginSession(let next, let detail): write(next, of: nil, nil, detail: detail)
+            case .beginSession(let next, let detail): write(next, of: nil, detail: detail)
             case .dropSignIn(let refusal): dropPendingSignIn(because: refusal)
-            case .begin(let attempt, let account, let token):
+            case .begin(let attempt):
                 do throws(Refusal) {
-                    try begin(attempt, account, token)
+                    try begin(attempt)
                 } catch {
                     takeBack(attempt, because: error)
                 }
@@ -301,8 +297,7 @@ package struct BrokerState: Sendable {
         touch()
     }
 
-    /// If the login is the account, signs in the person at the seat and signs out any other account. Also ends login
-    /// sessions and allows a shutdown when these are due.
+    /// Follows the login at the seat, and ends login sessions and allows a shutdown when these are due.
     private mutating func followSeat() {
         apply(seat.endLogins(facts))
         apply(seat.allowShutdown(facts))

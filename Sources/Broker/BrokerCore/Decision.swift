@@ -7,7 +7,6 @@ import SharedDevice
 enum Decision: Sendable {
     // MARK: The outside
 
-    /// Sends a request to the bus, logind or an identity provider, or tells it something.
     case perform(Effect)
 
     // MARK: The session
@@ -23,8 +22,8 @@ enum Decision: Sendable {
     /// Starts to commit the session of a person who is logged in at the seat.
     case beginSession(DeviceState, detail: String)
     /// Begins the session of a person whom the directory or the provider has identified, or continues it.
-    case begin(Attempt, Account, AccessToken?)
-    /// Closes the session that the provider has opened for a sign-in that was given up.
+    case begin(Attempt)
+    /// Closes the provider's session of a sign-in that was given up.
     case discard(ProviderSignIn)
     /// Ends the sign-in whose session is being committed.
     case dropSignIn(Refusal)
@@ -34,7 +33,7 @@ enum Decision: Sendable {
     /// Stores the organisation's report on this device. If it prevents sign-ins, ends the session and all sign-ins.
     case comply(ComplianceWord)
     case claim(Participant, CleanupLedger.Claim)
-    /// Ends the claims. The apps, which were refused and not started meanwhile, may continue.
+    /// Ends the claims. The apps may continue.
     case release([Participant])
     /// The claim's app was stopped and its data deleted.
     case enforced(Participant, detail: String?)

@@ -49,8 +49,6 @@ struct Facts: Sendable {
         /// The sign-in; `nil` for a login at the seat.
         let attempt: Attempt?
         let next: DeviceState
-        /// The token of the app that signs in; `nil` for a login or a prompt.
-        let token: AccessToken?
         let change: UInt64
     }
 

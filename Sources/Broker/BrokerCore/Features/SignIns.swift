@@ -291,7 +291,7 @@ struct SignIns: Sendable {
                 return [.perform(.issueToken(number, identity.account, scopes: scopes))]
             case .prompt:
                 // A prompt gets no token.
-                return [.begin(attempt.identified(by: request), identity.account, nil)]
+                return [.begin(attempt.identified(request, identity.account, nil, nil))]
             case .membership:
                 guard identity.isAdministrator else { return [.refuse(request, .notOrganisationAdministrator)] }
                 return [.administer(request, as: identity.account)]
@@ -333,7 +333,7 @@ struct SignIns: Sendable {
         guard let attempt = attempts[number], case .token(let request, let account) = attempt.stage else { return [] }
         attempts[number] = nil
         switch result {
-        case .success(let token): return [.begin(attempt.identified(by: request), account, token)]
+        case .success(let token): return [.begin(attempt.identified(request, account, token, nil))]
         case .failure(let error): return [.refuse(request, Refusal(error))]
         }
     }
@@ -395,7 +395,7 @@ struct SignIns: Sendable {
             return [.refuse(request, Self.refusal(error, attempt.prompt?.asksForMore ?? false))]
         case .success(let signIn?):
             attempts[number] = nil
-            return [.begin(attempt.identified(by: request, signIn), signIn.account, nil)]
+            return [.begin(attempt.identified(request, signIn.account, nil, signIn))]
         }
     }
 
