@@ -1,9 +1,9 @@
 package import FoundationEssentials
 
-/// An entry of the audit log: what happened, when, in which session, through which app. On the disk it names no person:
-/// the account is a number, which resolves to a name only while the account is on the device.
+/// An entry of the audit log. On the disk it names no person: the account is a number, which resolves to a name only
+/// while the account is on the device.
 package struct AuditEntry: Sendable, Equatable {
-    /// The kind of entry. Databases and scripts contain the raw values, so their meaning never changes.
+    /// Databases and scripts contain the raw values, so their meaning never changes.
     package enum Event: String, Sendable, CaseIterable {
         case signedIn = "signed-in"
         case signedOut = "signed-out"
@@ -13,7 +13,7 @@ package struct AuditEntry: Sendable, Equatable {
         case modeChanged = "mode-changed"
         /// All apps were told to ask for the state.
         case announced
-        /// An app received the session's account, and may hold the session's data from here on.
+        /// An app received the session's account, and may hold its data from here on.
         case held
         /// An app asked, and was told that it owes the cleanup.
         case told
@@ -82,8 +82,7 @@ package struct AuditLine: Sendable {
     /// The entry's number, in ascending order.
     package let sequence: Int64
     package let entry: AuditEntry
-    /// The name of the account that the entry concerns, or “account #3” if the account is no longer on the device.
-    /// `nil` if the entry names none.
+    /// The name of the entry's account, or “account #3” if it is no longer on the device; `nil` if there is none.
     package let account: String?
 
     package init(sequence: Int64, entry: AuditEntry, account: String?) {

@@ -19,10 +19,8 @@ package struct Caller: Sendable, Equatable {
     package let isAdministrator: Bool
 
     package init(connection: String, credentials: AppCredentials, process: UInt32?, isAdministrator: Bool) {
-        self.connection = connection
-        self.credentials = credentials
-        self.process = process
-        self.isAdministrator = isAdministrator
+        (self.connection, self.credentials) = (connection, credentials)
+        (self.process, self.isAdministrator) = (process, isAdministrator)
     }
 
     package var user: UInt32 { credentials.user }
@@ -38,7 +36,7 @@ package struct Request: Sendable {
     package enum Call: Sendable {
         case deviceInformation
         case currentAccount
-        case signIn(Credentials, scopes: Set<String>, patience: Duration, label: String?)
+        case signIn(SignInRequest, scopes: Set<String>, patience: Duration, label: String?)
         case beginSignIn(PromptWish)
         case completeSignIn(name: String, PromptAnswer)
         case awaitSignIn(name: String, patience: Duration)
@@ -67,8 +65,8 @@ package struct Request: Sendable {
         /// `shows` is what is on the screen now. The response comes as soon as its revision differs from `known`.
         case screen(shows: ScreenContent, known: UInt64?, patience: Duration)
         case providerEvents([ProviderEvent])
-        case join(Credentials)
-        case leave(Credentials)
+        case join(SignInRequest)
+        case leave(SignInRequest)
         /// If `session` is given, only that session is ended: the caller may have seen an earlier one.
         case signOutAnyone(identifier: String?, session: UInt64? = nil, reason: String)
         /// Without a user, the app of every user; without a session, every session whose cleanup the app owes.
@@ -93,8 +91,6 @@ package struct Request: Sendable {
         }
     }
 
-    package typealias Credentials = SignInRequest
-
     package struct PromptWish: Sendable {
         /// The methods that the prompt supports, best first; empty means all.
         package var methods: [BrokerProtocol.SignInMethod] = []
@@ -118,7 +114,7 @@ package struct Request: Sendable {
     /// The person's input at a prompt.
     package enum PromptAnswer: Sendable {
         /// The password, or a badge and its PIN.
-        case password(Credentials)
+        case password(SignInRequest)
         /// The part of the browser's redirect after the `?`.
         case query(String)
     }
@@ -143,12 +139,8 @@ package struct Request: Sendable {
         method: String,
         isInteractive: Bool = false
     ) {
-        self.isInteractive = isInteractive
-        self.number = number
-        self.connection = connection
-        self.claimed = claimed
-        self.call = call
-        self.method = method
+        (self.number, self.connection, self.claimed) = (number, connection, claimed)
+        (self.call, self.method, self.isInteractive) = (call, method, isInteractive)
     }
 }
 

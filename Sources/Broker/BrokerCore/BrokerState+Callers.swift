@@ -23,7 +23,7 @@ extension BrokerState {
         return participant
     }
 
-    /// Answers an app that may no longer take part about its debts, because it could never settle them otherwise.
+    /// Answers an app that may no longer take part about its debts, so that it can settle them.
     mutating func answerDebtor(
         _ request: Request,
         _ debtor: Participant,
@@ -56,11 +56,10 @@ extension BrokerState {
         apply(wakeups.startDebtors(facts))
     }
 
-    /// Identifies the apps of all connections by the present rules. An app with an unchanged result continues; the
-    /// others end, and start again at their next call.
+    /// Identifies the apps of all connections by the present rules. The others than the unchanged end, and start again
+    /// at their next call.
     mutating func identifyAnew() {
-        // Without a valid configuration the administrator's exclusions are unknown, so only apps with a manifest take
-        // part.
+        // Without a valid configuration the administrator's exclusions are unknown.
         facts.eligibility = AppEligibility(
             lists: policy.lists,
             requiresEnrolment: policy.requiresEnrolment || !policy.isConfigured,
@@ -84,8 +83,7 @@ extension BrokerState {
         holdForAdapters(pending?.next ?? device)
     }
 
-    /// Handles a connection that has left the bus. The ledger may list it even if it has not called since the broker's
-    /// start.
+    /// The ledger may list a connection that has not called since the broker's start.
     mutating func leave(_ connection: String, mark: UInt64) {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
         abandonRequests(of: connection)
@@ -102,7 +100,6 @@ extension BrokerState {
         touch()
     }
 
-    /// Drops the pending requests of a connection that has left the bus or was cut off from it.
     mutating func abandonRequests(of connection: String) {
         for entry in facts.waiting.remove(where: { $0.request.connection == connection }) {
             switch entry.reason {

@@ -6,10 +6,8 @@ import FoundationEssentials
 extension BrokerState {
     // MARK: Reports
 
-    /// Handles an app's report. The response waits for the commit, except for the report that a cleanup has begun.
-    ///
-    /// A report on a cleanup that the app does not owe changes nothing, because a report may arrive twice. The response
-    /// says if a receipt does not count because its sender began under another mark.
+    /// Handles an app's report. The response waits for the commit, except at the begin of a cleanup. A report on a
+    /// cleanup that the app does not owe changes nothing, because a report may arrive twice.
     mutating func report(_ request: Request, _ participant: Participant) -> Response? {
         guard case .report(let progress, let session, let mark, let took, let detail) = request.call else { return nil }
         let before = ledger.parts[session]?[participant]
@@ -44,7 +42,6 @@ extension BrokerState {
         return nil
     }
 
-    /// Waives an app's cleanup: an administrator declares it done.
     mutating func waive(_ request: Request) -> Response? {
         guard case .waive(let app, let user, let session, let reason) = request.call else { return nil }
         var waived: Set<UInt64> = []
@@ -94,8 +91,7 @@ extension BrokerState {
         }
     }
 
-    /// Handles the end of the app's last process. The app owes again the cleanups that it was told of or had begun, and
-    /// the bus is asked to start it if it owes any.
+    /// Handles the end of the app's last process. It is started again if it owes a cleanup.
     mutating func appEnded(_ participant: Participant) {
         for number in facts.ledger.processEnded(participant) {
             enterRepeatable(.interrupted, "interrupted", number, participant)
@@ -107,13 +103,10 @@ extension BrokerState {
 
     // MARK: Holders
 
-    /// Records that each adapter holds data of the open sessions. An adapter's program never asks for the account, so
-    /// it holds data from the beginning of the session, or from the time when its manifest appears.
+    /// Records that each adapter holds data of the open sessions, because its program never asks for the account. Call
+    /// this before the change that a new session's sign-in waits for.
     ///
-    /// For a new session, call this before the change that the sign-in waits for, so that both are committed together.
-    ///
-    /// - Parameter state: The open session, or the one that begins. An adapter whose program is not for the person does
-    ///   not hold data of it.
+    /// - Parameter state: The open session, or the one that begins. An adapter not for its person holds no data of it.
     mutating func holdForAdapters(_ state: DeviceState) {
         for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
             for manifest in eligibility.adapters {
@@ -136,8 +129,7 @@ extension BrokerState {
 
     // MARK: Requests
 
-    /// Returns a round with its revision, which grows with each change. The request can wait for a change or for the
-    /// end of the round.
+    /// Returns a round at once if it is complete or has changed. Otherwise the request waits.
     mutating func round(_ request: Request) -> Response? {
         guard case .round(let session, let known, let awaitsEnd, let patience, _) = request.call,
             let number = session ?? ledger.rounds.last, let outcome = ledger.sessions[number]?.outcome

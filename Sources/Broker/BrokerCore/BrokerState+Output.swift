@@ -15,6 +15,41 @@ enum StoredRow: Sendable {
     case erasure
 }
 
+/// The rows whose latest change is not on the disk yet, by the version of that change.
+///
+/// A failed write changes nothing here, so its rows are written again with the next one.
+package struct UnsavedRows<Row: Hashable & Sendable>: Sendable, Equatable {
+    private var versions: [Row: UInt64] = [:]
+    private var version: UInt64 = 0
+    /// The last version that the latest write contains.
+    private var offered: UInt64 = 0
+
+    package init() {}
+
+    func contains(_ row: Row) -> Bool { versions[row] != nil }
+
+    mutating func insert(_ row: Row) {
+        version += 1
+        versions[row] = version
+    }
+
+    mutating func remove(_ row: Row) { versions[row] = nil }
+
+    /// Returns the rows for a write. One write is in progress at a time.
+    package mutating func offer() -> some Collection<Row> {
+        offered = version
+        return versions.keys
+    }
+
+    /// Records that the latest write is on the disk.
+    package mutating func saved() {
+        if !versions.isEmpty { versions = versions.filter { $0.value > offered } }
+    }
+
+    /// The latest of the rows; `nil` if there is none.
+    func max() -> Row? where Row: Comparable { versions.keys.max() }
+}
+
 // What the state gives to the outside: responses, entries of the log, and the changes to commit. The engine has the
 // store itself.
 
@@ -78,8 +113,8 @@ extension BrokerState {
 
 extension BrokerState {
     static let diskPause = Duration.seconds(1)
-    /// The limits of the log while the disk fails: of all entries, and of refusals among them. Callers can cause
-    /// refusals without limit.
+    /// The limits of the log while the disk fails: of all entries, and of refusals, which callers can cause without
+    /// limit.
     static let (longestLog, mostRefusals) = (5000, 1250)
     /// How many complete and incomplete rounds are kept, and for how long (in seconds) the account names of incomplete
     /// rounds are kept.
@@ -141,7 +176,6 @@ extension BrokerState {
         needsDisk(within: Facts.Disk.lazyWrite)
     }
 
-    /// Logs an event that an app can repeat, unless the app has reached a limit.
     mutating func enterRepeatable(
         _ event: AuditEntry.Event,
         _ kind: String,
@@ -152,8 +186,7 @@ extension BrokerState {
         apply(logQuota.repeated(event, kind, session, participant, detail: detail, facts))
     }
 
-    /// Shortens a log that waits for the disk. If it is too long, it first loses the oldest refusals beyond their own
-    /// limit, and then the oldest entries.
+    /// Shortens a log that waits for the disk, first by the oldest refusals beyond their own limit.
     static func bounded(_ log: [AuditEntry]) -> [AuditEntry] {
         guard log.count > longestLog else { return log }
         let refusals = log.count { $0.event == .refused }

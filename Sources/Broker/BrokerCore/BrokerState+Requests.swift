@@ -6,13 +6,12 @@ import Logging
 
 extension BrokerState {
     static let providerUnit = "shared-device-identity.service"
-    /// How many app names one connection may use. A caller can invent names at no cost, and each becomes an app that
-    /// may owe a cleanup.
+    /// How many app names one connection may use: callers can invent names, and each becomes an app that may owe a
+    /// cleanup.
     static let namesOfConnection = 16
-    /// How long the response to a sign-out waits for the commit. Account and tokens are withheld, and all apps are
-    /// told, before that.
+    /// How long the response to a sign-out waits for the commit.
     static let signOutPatience = Duration.milliseconds(500)
-    /// How many apps of one user a session may list. If apps need no manifest, callers can invent names at no cost.
+    /// How many apps of one user a session may list: callers can invent names.
     static let appsOfUser = 200
 
     // MARK: Dispatch
@@ -32,8 +31,7 @@ extension BrokerState {
         case .deviceInformation: return .device(summary)
         case .join(let credentials), .leave(let credentials):
             guard caller.isAdministrator else { throw .notPermitted }
-            // A join checks the administrator in the device's own directory, which knows nothing about the
-            // organisation's people.
+            // The device's own directory knows nothing about the organisation's people.
             if case .join = request.call, policy.organisation != nil { throw .noJoinByPage }
             apply(try signIns.checkMembership(credentials, request, caller.user, facts))
             return nil
@@ -145,18 +143,16 @@ extension BrokerState {
             return try currentAccount(request, participant)
         case .token(let participant, let grant) where isStored: return try handOver(request, participant, grant)
         case .stored(.signedOut(var end), _) where isStored || isLate || disk.problem != nil && disk.writing == nil:
-            // The device is signed out. The response tells the caller whether this is committed, and has the round that
-            // the caller would ask for next.
+            // The device is signed out. The response has the round that the caller would ask for next.
             (end.isStored, end.round) = (isStored, round(of: end.session))
             return .signedOut(end)
         case .stored(.done, let participant?) where isStored && device.account == nil:
-            // After its receipt an app would ask for the session. An account is not included: the app has to request it
-            // separately, so that the ledger records that the app has it.
+            // After its receipt an app would ask for the session. It has to request an account separately, for the
+            // ledger.
             return session(nil, owing: ledger.owed(by: participant, on: request.connection))
         case .stored(let response, _) where isStored: return response
         case .account, .token, .stored:
-            // A sign-out has already happened, and its commit is tried even on a failing disk. Its response reports the
-            // result.
+            // A sign-out has already happened, and its response says whether it is committed.
             if let problem = disk.problem, !request.call.isSignOut { throw .failed(problem) }
             facts.waiting[request.number] = entry
         case .signIn(let participant):
@@ -187,9 +183,6 @@ extension BrokerState {
 
     // MARK: Administration
 
-    /// Carries out a request whose caller has the required right.
-    ///
-    /// - Returns: The response; `nil` if the request waits.
     mutating func administer(_ request: Request, as account: Account?) throws(Refusal) -> Response? {
         switch request.call {
         case .join: if let account { try join(request, account) }
@@ -206,7 +199,6 @@ extension BrokerState {
         return nil
     }
 
-    /// Returns the status at once if the caller's revision is out of date. Otherwise the request waits for a change.
     mutating func status(_ request: Request) -> Response? {
         guard case .status(let known, let patience) = request.call else { return .done }
         noteProblems()
@@ -216,8 +208,7 @@ extension BrokerState {
         return nil
     }
 
-    /// Counts a change of the problems. The status contains them, and they appear and disappear without any other change
-    /// that would wake up the requests for the status. Called only while such a request waits, and for each new one.
+    /// Counts a change of the problems, which appear and disappear without any other change.
     mutating func noteProblems() {
         let next = presentProblems
         guard next != problems else { return }
@@ -225,12 +216,10 @@ extension BrokerState {
         touch()
     }
 
-    /// Counts a change of what should be on the screen. It follows from the facts, so it has no change of its own.
+    /// What should be on the screen follows from the facts, so it has no change of its own.
     mutating func noteScreen() { if screen.show(screenContent) { isTouched = true } }
 
-    /// Forgets the account of a user who was removed from the directory.
-    ///
-    /// The directory does not remove a user who is signed in. A sign-in that was in progress at that time ends here.
+    /// Forgets the account of a user who was removed from the directory. A sign-in in progress at that time ends here.
     mutating func forgetAccount(_ identifier: String) {
         if pending?.next.account?.hasIdentifier(identifier) == true { dropPendingSignIn(because: .requestAbandoned) }
         if let next = try? device.signingOut(identifier) { enter(next, cause: "the user's removal") }
@@ -239,8 +228,7 @@ extension BrokerState {
 
     // MARK: The current account
 
-    /// Tells an app which account is signed in and which cleanups it owes. The ledger entry that the app may hold data
-    /// is committed before the app receives the account.
+    /// Tells an app which account is signed in and which cleanups it owes.
     mutating func currentAccount(_ request: Request, _ participant: Participant) throws(Refusal) -> Response? {
         if facts.ledger.ask(participant, on: request.connection) { needsDisk(within: Facts.Disk.lazyWrite) }
         let owed = ledger.owed(by: participant, on: request.connection)
@@ -254,10 +242,9 @@ extension BrokerState {
         return session(account, owing: owed, isWithheld: account == nil && visible != nil)
     }
 
-    /// Records that the app may hold data of the session.
+    /// Records that the app may hold data of the session, unless the session lists too many apps of this user.
     ///
     /// - Returns: The change that has to be committed first; `nil` if it is committed.
-    /// - Throws: ``Refusal`` if the session lists too many apps of this user.
     private mutating func hold(_ participant: Participant, _ connection: String) throws(Refusal) -> UInt64? {
         let isListed = ledger.parts[device.epoch]?[participant] != nil
         guard
@@ -312,8 +299,7 @@ extension BrokerState {
         cause: String
     ) throws(Refusal) -> Response? {
         var ended = device.epoch
-        // A sign-out also ends a sign-in in progress, so that an administrator who disables the user sees the sign-in
-        // end.
+        // Also ends a sign-in in progress, so that an administrator who disables the user sees it end.
         if let pending, session == nil || session == pending.next.epoch,
             identifier.map({ pending.next.account?.hasIdentifier($0) == true }) ?? true
         {

@@ -7,8 +7,7 @@ package struct Participant: Sendable, Hashable, Comparable {
     package let user: UInt32
 
     package init(app: String, user: UInt32) {
-        self.app = app
-        self.user = user
+        (self.app, self.user) = (app, user)
     }
 
     package static func < (left: Participant, right: Participant) -> Bool {
@@ -63,6 +62,8 @@ package struct CleanupLedger: Sendable, Equatable {
         package init(progress: CleanupReport.Progress? = nil, mark: UInt64 = 0) {
             (self.progress, self.mark) = (progress, mark)
         }
+
+        package var isOwed: Bool { progress?.isSettled == false }
 
         /// Merges another entry, whose processes this one then also waits for.
         mutating func take(_ other: Part) {
@@ -121,9 +122,7 @@ package struct CleanupLedger: Sendable, Equatable {
         parts: [UInt64: [Participant: Part]],
         claims: [Participant: Claim] = [:]
     ) {
-        self.sessions = sessions
-        self.parts = parts
-        self.claims = claims
+        (self.sessions, self.parts, self.claims) = (sessions, parts, claims)
         unfinished = Set(sessions.filter { $0.value.outcome != .complete }.keys)
         for (number, participants) in parts {
             for (participant, part) in participants { list(part, instead: nil, number, participant) }
@@ -177,7 +176,7 @@ package struct CleanupLedger: Sendable, Equatable {
     package mutating func ask(_ participant: Participant, on connection: String) -> Bool {
         var isNews = false
         for number in unfinished {
-            guard let part = parts[number]?[participant], part.progress?.isSettled == false, part.mark > 0,
+            guard let part = parts[number]?[participant], part.isOwed, part.mark > 0,
                 !part.reported.contains(connection), !part.connections.contains(connection)
             else { continue }
             change(number, participant) { $0.connections.insert(connection) }
@@ -358,9 +357,9 @@ package struct CleanupLedger: Sendable, Equatable {
                     $0 > number && sessions[$0]?.account == session.account && sessions[$0]?.outcome == session.outcome
                 })
             else { continue }
-            for (participant, part) in parts[number] ?? [:] where part.progress?.isSettled == false {
+            for (participant, part) in parts[number] ?? [:] where part.isOwed {
                 change(later, participant) { taken in
-                    if taken.progress?.isSettled == false { return taken.take(part) }
+                    if taken.isOwed { return taken.take(part) }
                     let (isListed, mark) = (taken.progress != nil, taken.mark)
                     taken = part
                     // Changes the mark, so that the receipt that settled this entry does not count again if its sender
@@ -433,8 +432,7 @@ extension CleanupLedger {
         package let sessions: Set<UInt64>
 
         package init(connection: String, sessions: Set<UInt64>) {
-            self.connection = connection
-            self.sessions = sessions
+            (self.connection, self.sessions) = (connection, sessions)
         }
     }
 
@@ -452,7 +450,7 @@ extension CleanupLedger {
         var overdue: [Participant: Overdue] = [:]
         for number in unfinished {
             let due = end(of: number, at: now) + deadline
-            for (participant, part) in parts[number] ?? [:] where part.progress?.isSettled == false {
+            for (participant, part) in parts[number] ?? [:] where part.isOwed {
                 let others = overdue[participant]
                 overdue[participant] = Overdue(
                     sessions: (others?.sessions ?? []).union([number]),
@@ -487,7 +485,7 @@ extension CleanupLedger {
     /// - Returns: The sessions that this settled.
     package mutating func enforce(_ participant: Participant, detail: String?, at now: Moment) -> [UInt64] {
         let owed = claims[participant]?.sessions ?? []
-        let open = owed.filter { parts[$0]?[participant]?.progress?.isSettled == false }.sorted()
+        let open = owed.filter { parts[$0]?[participant]?.isOwed == true }.sorted()
         for number in open {
             change(number, participant) { part in
                 part.progress = .enforced
@@ -528,7 +526,7 @@ extension CleanupLedger {
     ///   app.
     package func owed(by participant: Participant, on connection: String? = nil) -> [OwedSession] {
         unfinished.compactMap { number in
-            guard let part = parts[number]?[participant], part.progress?.isSettled == false else { return nil }
+            guard let part = parts[number]?[participant], part.isOwed else { return nil }
             if let connection, part.isReported, !part.connections.contains(connection) { return nil }
             return OwedSession(
                 epoch: number,
@@ -542,7 +540,7 @@ extension CleanupLedger {
     /// The apps that owe a cleanup for which the condition holds.
     package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
         unfinished.reduce(into: []) { found, number in
-            let owing = (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }
+            let owing = (parts[number] ?? [:]).filter { $1.isOwed && condition(number, $1) }
             found.formUnion(owing.keys)
         }
     }
@@ -553,7 +551,7 @@ extension CleanupLedger {
 
     private func owes(_ participant: Participant, where condition: (Part) -> Bool) -> Bool {
         unfinished.contains { number in
-            parts[number]?[participant].map { $0.progress?.isSettled == false && condition($0) } ?? false
+            parts[number]?[participant].map { $0.isOwed && condition($0) } ?? false
         }
     }
 

@@ -13,9 +13,7 @@ package struct Moment: Sendable, Equatable {
     package var asleep: Duration
 
     package init(wall: Date, uptime: Duration, asleep: Duration = .zero) {
-        self.wall = wall
-        self.uptime = uptime
-        self.asleep = asleep
+        (self.wall, self.uptime, self.asleep) = (wall, uptime, asleep)
     }
 }
 

@@ -1,10 +1,8 @@
 import Identity
 
-/// Buffers provider events about sessions during a sign-in, until it is known who signs in and which events apply.
-///
-/// Pure: the caller passes the time.
+/// Buffers provider events about sessions during a sign-in, until it is known who signs in.
 struct HeardEvents: Sendable {
-    /// The limits of the buffer. An organisation's stream may report on all of its users, and must not fill the memory.
+    /// The limits of the buffer: an organisation's stream may report on all of its users.
     static let (capacity, byteCapacity) = (1000, 256 << 10)
 
     /// When each event was last received.

@@ -52,18 +52,11 @@ package struct LoginSessions: Sendable {
             isRemote: Bool = false,
             isClosing: Bool = false
         ) {
-            self.identifier = identifier
-            self.userID = userID
-            self.userName = userName
-            self.seat = seat
-            self.type = type
-            self.sessionClass = sessionClass
-            self.began = began
-            self.beganAwake = beganAwake
-            self.isActive = isActive
-            self.isLocked = isLocked
-            self.isRemote = isRemote
-            self.isClosing = isClosing
+            (self.identifier, self.userID, self.userName) = (identifier, userID, userName)
+            (self.seat, self.type, self.sessionClass) = (seat, type, sessionClass)
+            (self.began, self.beganAwake) = (began, beganAwake)
+            (self.isActive, self.isLocked) = (isActive, isLocked)
+            (self.isRemote, self.isClosing) = (isRemote, isClosing)
         }
 
         var isGraphical: Bool { ["x11", "wayland", "mir"].contains(type) }

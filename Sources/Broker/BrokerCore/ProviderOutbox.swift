@@ -20,18 +20,10 @@ package struct ProviderOutbox: Sendable {
 
         func mayBeTold(_ isCommitted: Bool) -> Bool { !isHeld && (isCommitted || !keepsSession) }
 
-        package init(
-            record: ProviderRecord,
-            keepsSession: Bool = false,
-            addedAt: Date,
-            tries: Int = 0,
-            next: Duration
-        ) {
-            self.record = record
-            self.keepsSession = keepsSession
-            self.addedAt = addedAt
-            self.tries = min(max(tries, 0), ProviderOutbox.mostTries)
-            self.next = next
+        package init(record: ProviderRecord, keepsSession: Bool = false, addedAt: Date, tries: Int = 0, next: Duration)
+        {
+            (self.record, self.keepsSession, self.addedAt) = (record, keepsSession, addedAt)
+            (self.tries, self.next) = (min(max(tries, 0), ProviderOutbox.mostTries), next)
         }
     }
 

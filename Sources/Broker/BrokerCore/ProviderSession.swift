@@ -7,8 +7,7 @@ package struct ProviderSession: Sendable, Equatable {
     /// The provider and the client of the session. Settings with another provider or client end the session.
     package let issuer: String
     package let client: String
-    /// The provider's record; `nil` if it was only in memory and the broker was restarted. The person then has to sign
-    /// in again before apps get tokens.
+    /// The provider's record; `nil` if it was only in memory before a restart. The person then has to sign in again.
     package internal(set) var record: ProviderRecord?
     /// When the provider last confirmed that the person is signed in, by the wall clock.
     package internal(set) var checkedAt: Date
@@ -17,11 +16,8 @@ package struct ProviderSession: Sendable, Equatable {
     package let beganAt: Date
     /// Whether the provider requires the person before it issues a token. A restart of the broker does not change this.
     package internal(set) var needsPerson = false
-    /// Whether every renewal with the record's token has a response. It is set to `false` and committed before a
-    /// renewal is sent.
-    ///
-    /// If a start finds `true`, the token is valid: a refusal is the provider's decision, and not the effect of a token
-    /// that was used twice.
+    /// Whether every renewal with the record's token has a response; `false` is committed before a renewal is sent. If
+    /// a start finds `true`, a refusal is the provider's decision, and not the effect of a token that was used twice.
     package var isSettled = false
 
     package init(

@@ -26,14 +26,10 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .currentAccountMismatch,
         "another account is signed in on this device; ask for the current account and name that one"
     )
-    static let accountAlreadySignedIn = Refusal(
-        .accountAlreadySignedIn,
-        "an account is already signed in on this device; sign it out first"
-    )
-    static let signInUnderWay = Refusal(
-        .accountAlreadySignedIn,
-        "another sign-in on this device is in progress; try again"
-    )
+    static let accountAlreadySignedIn =
+        Refusal(.accountAlreadySignedIn, "an account is already signed in on this device; sign it out first")
+    static let signInUnderWay =
+        Refusal(.accountAlreadySignedIn, "another sign-in on this device is in progress; try again")
     static let signedInByLogin = Refusal(
         .notPermitted,
         "on this device people sign in by logging in at the machine itself, and this device takes no password; log in at "
@@ -108,10 +104,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .scopesDeclined,
         "the organisation's provider does not grant these scopes; ask for others, or have the provider's administrator allow them"
     )
-    static let notTheProvider = Refusal(
-        .notPermitted,
-        "only the service shared-device-identity may report what providers have said"
-    )
+    static let notTheProvider =
+        Refusal(.notPermitted, "only the service shared-device-identity may report what providers have said")
     static func notCompliant(_ issuer: String) -> Refusal {
         Refusal(
             .notPermitted,
@@ -127,10 +121,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .authenticationFailed,
         "a PIN without a badge counts only for the user of a locked session; show the badge, or type the password"
     )
-    static let noSuchPrompt = Refusal(
-        .loginExpired,
-        "this sign-in is over, or this process has not begun it; begin again"
-    )
+    static let noSuchPrompt =
+        Refusal(.loginExpired, "this sign-in is over, or this process has not begun it; begin again")
     static let tooManyPrompts = Refusal(
         .tooManyAttempts,
         "too many people are asked to sign in at this moment; end one of these prompts, or try again later"
@@ -156,10 +148,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .notPermitted,
         "the screen program gets neither account nor token, and may not sign the user out; let an app ask"
     )
-    static let promptIsAnswered = Refusal(
-        .invalidRequest,
-        "this sign-in is being completed already; wait for the response"
-    )
+    static let promptIsAnswered =
+        Refusal(.invalidRequest, "this sign-in is being completed already; wait for the response")
     static func otherMethod(_ methods: [BrokerProtocol.SignInMethod]) -> Refusal {
         let names = methods.map(\.rawValue).joined(separator: " or ")
         return Refusal(.invalidRequest, "people sign in on this device by another method; use \(names)")
@@ -239,10 +229,8 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "a device cannot be joined with the page of the organisation's provider; name the organisation with tenantIdentifier in the "
             + "managed configuration, and leave requiresJoin out"
     )
-    static let notJoined = Refusal(
-        .deviceNotJoined,
-        "this device is not joined to an organisation; there is none to leave"
-    )
+    static let notJoined =
+        Refusal(.deviceNotJoined, "this device is not joined to an organisation; there is none to leave")
     static let joinedElsewhere = Refusal(
         .invalidRequest,
         "this device is joined to another organisation; have an administrator of that organisation run: shared-device leave"

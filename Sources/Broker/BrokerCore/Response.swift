@@ -64,8 +64,7 @@ package struct ProviderSummary: Sendable {
 
 /// A sign-in at a prompt, which now asks the person.
 package struct BegunPrompt: Sendable {
-    /// The interval of polling for a person at another device. The provider sends requests to its server only as often
-    /// as the server permits.
+    /// The interval of polling for a person at another device.
     package static let pollPause = Duration.seconds(2)
 
     package let name: String

@@ -44,10 +44,8 @@ package struct SignOutSchedule: Sendable {
     package private(set) var end: SessionEnd?
 
     package init(settings: Settings, localTime: LocalTime, startedAt: Date, lastActivity: Date) {
-        self.settings = settings
-        self.localTime = localTime
-        self.startedAt = startedAt
-        began = startedAt
+        (self.settings, self.localTime) = (settings, localTime)
+        (self.startedAt, began) = (startedAt, startedAt)
         self.lastActivity = max(startedAt, lastActivity)
     }
 

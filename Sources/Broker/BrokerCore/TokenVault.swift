@@ -10,8 +10,7 @@ struct TokenRequest: Sendable {
     /// The session.
     let epoch: UInt64
     var scopes: Set<String>
-    /// Whether the app named the scopes and gets all of them or none. Otherwise it gets the scopes of its manifest that
-    /// are granted.
+    /// Whether the app named the scopes and gets all or none. Otherwise it gets those of its manifest that are granted.
     let areNamed: Bool
     /// Whether the app asks for a new token instead of a cached one.
     let isRefresh: Bool
@@ -23,10 +22,7 @@ struct TokenRequest: Sendable {
     }
 }
 
-/// The access tokens of the open session, in memory only. Each app has separate tokens, and all of them are dropped
-/// with the session.
-///
-/// Pure: the caller passes the time.
+/// The access tokens of the open session, in memory only. Each app has separate tokens.
 package struct TokenVault: Sendable {
     private struct Key: Hashable {
         let participant: Participant
@@ -40,10 +36,10 @@ package struct TokenVault: Sendable {
 
     /// How long a token must still be valid to be handed out, in seconds. It still has to travel.
     static let margin: TimeInterval = 60
-    /// How many tokens are kept for the apps of one user. Beyond that, the token that expires first is dropped.
+    /// How many tokens are kept for the apps of one user. The one that expires first is then dropped.
     static let capacity = 200
-    /// How long a token is handed out again without asking the provider, which may have disabled the account. It is
-    /// shorter than the three seconds within which that has to take effect.
+    /// How long a token is handed out again without asking the provider, which may have disabled the account: less than
+    /// the three seconds within which that has to take effect.
     static let freshness = Duration.seconds(2)
 
     private var tokens: [Key: Kept] = [:]

@@ -3,15 +3,14 @@ package import DeviceConfiguration
 /// Identifies a program that calls the broker, according to the bus and the kernel.
 ///
 /// Against another process of the same user, ``user``, ``unit`` and ``label`` are **proof**, because a process cannot
-/// change its own. ``executable`` and ``flatpak`` are **hints**. A process can run the app's program and subvert it
-/// with a debugger or a preloaded library. It can also create a namespace with the file that names a Flatpak. Hints
-/// only keep well-behaved apps apart.
+/// change its own. ``executable`` and ``flatpak`` are **hints**, which only keep well-behaved apps apart: a process can
+/// subvert the app's program with a debugger, or create a namespace with the file that names a Flatpak.
 package struct AppCredentials: Sendable, Equatable {
     package enum Sandbox: Sendable, Equatable {
         case absent
         case flatpak(String)
-        /// The process is in a sandbox that does not name its Flatpak, for this reason. It matches no known app,
-        /// because its program is a file of the sandbox.
+        /// The sandbox does not name its Flatpak, for this reason. The process matches no known app: its program is a
+        /// file of the sandbox.
         case unreadable(String)
     }
 
@@ -33,11 +32,8 @@ package struct AppCredentials: Sendable, Equatable {
         label: String? = nil,
         sandbox: Sandbox = .absent
     ) {
-        self.user = user
-        self.executable = executable
-        self.unit = unit
-        self.label = label
-        self.sandbox = sandbox
+        (self.user, self.executable, self.unit) = (user, executable, unit)
+        (self.label, self.sandbox) = (label, sandbox)
     }
 
     package var flatpak: String? { if case .flatpak(let id) = sandbox { id } else { nil } }
@@ -51,8 +47,8 @@ package struct AppCredentials: Sendable, Equatable {
 
 /// The identity of an app: its manifest, or else its program and user.
 package struct AppIdentity: Sendable, Equatable {
-    /// The key of the app's entries. For an enrolled app it is the manifest's identifier. Otherwise it also contains
-    /// the program and the user, so that it never equals an enrolled app's.
+    /// The key of the app's entries: the manifest's identifier, or a key with the program and the user, which never
+    /// equals one.
     package let identifier: String
     package var manifest: AppManifest?
 

@@ -20,7 +20,7 @@ package import DeviceConfiguration
 /// program would not know what to stop and delete. The prompt, the screen program and the reporter of input need no
 /// `cleanup`, because they receive neither account nor token.
 ///
-/// A process in a sandbox that does not name its Flatpak does not take part, because its app is unknown.
+/// A process in a sandbox that does not name its Flatpak does not take part.
 ///
 /// If more than one user reaches the bus, a manifest counts only if it names something that another user cannot forge:
 /// a user, a unit or an AppArmor profile.
@@ -94,8 +94,7 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// The app of this caller, whether or not it takes part; `nil` if it is unknown. A caller that falsely claims an
-    /// enrolled app's identifier gets the key of a caller without a manifest, which contains its program and user.
+    /// The app of this caller, whether or not it takes part; `nil` if it is unknown.
     func identityOfRefused(_ credentials: AppCredentials, claiming claimed: String?) -> AppIdentity? {
         if let claimed, !AppIdentifier.isPlausible(claimed) { return nil }
         let known = try? identity(of: credentials, claiming: claimed)
@@ -198,11 +197,7 @@ package struct AppEligibility: Sendable {
     private func isTrusted(_ manifest: AppManifest) -> Bool { !requiresProof || manifest.identity.isProof }
 
     /// The rules for apps without a manifest, or not made for shared device mode.
-    private func checkLists(
-        _ identifier: String?,
-        _ app: AppIdentity,
-        _ credentials: AppCredentials
-    ) throws(Refusal) {
+    private func checkLists(_ identifier: String?, _ app: AppIdentity, _ credentials: AppCredentials) throws(Refusal) {
         if let identifier, lists.blocked.contains(identifier) {
             throw .appNotEligible("\(app.identifier) is blocked; take it out of AppBlockList to let it take part")
         }
@@ -234,8 +229,7 @@ package struct AppEligibility: Sendable {
         let program = credentials.flatpak ?? credentials.executable.printable(500)
         let key = credentials.flatpak == nil ? AppManifest.Key.executable : .flatpak
         let file = "\(AppManifestDirectory.defaultPath)/\(name).json (or in apps, next to the broker's configuration)"
-        // People paste the command into a shell. Path and name come from the caller, so they must be plain, or no
-        // command is shown.
+        // People paste the command into a shell, so path and name must be plain.
         let isPlain = [program, name].allSatisfy { text in
             text.utf8.allSatisfy {
                 UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 | 0x20 || "0123456789/._+-".utf8.contains($0)

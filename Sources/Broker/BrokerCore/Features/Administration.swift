@@ -120,8 +120,7 @@ package struct Administration: Sendable {
         try checkRoom(request, facts)
         let filter = after.map { AuditFilter(after: $0, first: limit) } ?? AuditFilter(last: limit)
         return [
-            .wait(request, for: .logRead(writes: facts.disk.logWrites)),
-            .perform(.readLog(request.number, filter)),
+            .wait(request, for: .logRead(writes: facts.disk.logWrites)), .perform(.readLog(request.number, filter)),
         ]
     }
 

@@ -12,7 +12,7 @@ struct Enforcement: Sendable {
         let problem: String
         /// When the app is handed over again.
         let next: Duration
-        let pause: Duration
+        let pauses: Backoff
     }
 
     private typealias Claims = [Participant: CleanupLedger.Claim]
@@ -175,12 +175,9 @@ struct Enforcement: Sendable {
         else { throw .notHandedOver }
         let end: [Decision] = [.release([participant]), .wait(request, for: .stored(.done, nil))]
         if let problem {
-            let pause = failures[participant]?.pause ?? Self.firstPause
-            failures[participant] = Failure(
-                problem: problem,
-                next: facts.now.uptime + pause,
-                pause: min(pause * 2, Facts.longestPause)
-            )
+            var pauses = failures[participant]?.pauses ?? Backoff(first: Self.firstPause, longest: Facts.longestPause)
+            let next = facts.now.uptime + pauses.next()
+            failures[participant] = Failure(problem: problem, next: next, pauses: pauses)
             let details = ["app": app, "reason": problem]
             return sessions.sorted().map {
                 .logRepeatable(.notEnforced, "enforcement", session: $0, participant, detail: problem)

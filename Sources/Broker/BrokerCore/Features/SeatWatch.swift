@@ -22,8 +22,7 @@ struct SeatWatch: Sendable {
         let session: UInt64
         /// The latest time at which logind is asked.
         var due: Duration
-        /// The pause before logind is asked again.
-        var pause = SeatWatch.endPause
+        var pauses = Backoff(first: SeatWatch.endPause, longest: Facts.longestPause)
         var isAsked = false
         /// Why the login sessions still exist.
         var problem: String?
@@ -278,8 +277,7 @@ struct SeatWatch: Sendable {
                 decisions.append(.log(.loginEnded, session: ending.session, detail: detail))
             }
             ending.isAsked = true
-            ending.due = facts.now.uptime + ending.pause
-            ending.pause = min(ending.pause * 2, Facts.longestPause)
+            ending.due = facts.now.uptime + ending.pauses.next()
             endings[index] = ending
             let names = seat.names.intersection(ending.sessions).map(\.identifier).sorted()
             decisions.append(.perform(.endLogins(names)))

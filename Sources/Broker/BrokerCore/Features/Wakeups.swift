@@ -8,7 +8,7 @@ struct Wakeups: Sendable {
     private struct Start: Sendable {
         /// When the next attempt is due; `nil` while one is in progress.
         var next: Duration?
-        var pause = Duration.milliseconds(500)
+        var pauses = Backoff(first: .milliseconds(500), longest: Facts.longestPause)
         /// Whether the next attempt waits for the end of a claim.
         var isPostponed = false
         /// Why the last attempt failed, logged once in a row.
@@ -113,8 +113,7 @@ struct Wakeups: Sendable {
             start.problem = problem
         case .noBus: break
         }
-        start.next = facts.now.uptime + start.pause
-        start.pause = min(start.pause * 2, Facts.longestPause)
+        start.next = facts.now.uptime + start.pauses.next()
         starts[app] = start
         return detail.map { [.log(.woken, app: app, detail: $0)] } ?? []
     }
