@@ -56,8 +56,8 @@ extension BrokerState {
         apply(wakeups.startDebtors(facts))
     }
 
-    /// Identifies the apps of all connections by the present rules. The others than the unchanged end, and start again
-    /// at their next call.
+    /// Identifies the apps of all connections by the present rules. An app with an unchanged result continues; the
+    /// others end, and start again at their next call.
     mutating func identifyAnew() {
         // Without a valid configuration the administrator's exclusions are unknown.
         facts.eligibility = AppEligibility(

@@ -34,7 +34,7 @@ extension BrokerState {
         case .recorded, .completed:
             noteSettled(progress, session, participant, detail: detail)
             needsDisk(within: progress == .begun ? Facts.Disk.lazyWrite : .zero)
-            if ledger.isIdle(participant) { wakeups.remindOfDebt(facts) }
+            if ledger.owes(participant, where: \.isIdle) { wakeups.remindOfDebt(facts) }
             touch()
         }
         guard progress != .begun else { return .done }

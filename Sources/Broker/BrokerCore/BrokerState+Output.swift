@@ -15,9 +15,7 @@ enum StoredRow: Sendable {
     case erasure
 }
 
-/// The rows whose latest change is not on the disk yet, by the version of that change.
-///
-/// A failed write changes nothing here, so its rows are written again with the next one.
+/// The rows whose latest change is not on the disk yet, by the version of that change. A failed write changes nothing.
 package struct UnsavedRows<Row: Hashable & Sendable>: Sendable, Equatable {
     private var versions: [Row: UInt64] = [:]
     private var version: UInt64 = 0
@@ -121,9 +119,7 @@ extension BrokerState {
     static let (keptRounds, keptDebts) = (100, 200)
     static let keptNames: TimeInterval = 30 * 24 * 3600
 
-    /// Records a change that has to be committed.
-    ///
-    /// - Returns: The number of the change.
+    /// Records a change that has to be committed, and returns its number.
     @discardableResult
     mutating func needsDisk(within delay: Duration) -> UInt64 {
         facts.disk.changes += 1

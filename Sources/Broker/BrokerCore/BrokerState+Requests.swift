@@ -33,7 +33,9 @@ extension BrokerState {
             guard caller.isAdministrator else { throw .notPermitted }
             // The device's own directory knows nothing about the organisation's people.
             if case .join = request.call, policy.organisation != nil { throw .noJoinByPage }
-            apply(try signIns.checkMembership(credentials, request, caller.user, facts))
+            let participant = Participant(app: "enrolment", user: caller.user)
+            let attempt = Attempt(.membership, request, participant, at: now)
+            apply(try signIns.check(credentials, request, attempt, facts))
             return nil
         case .providerEvents(let events):
             guard facts.isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }

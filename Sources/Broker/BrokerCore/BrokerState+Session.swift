@@ -6,9 +6,7 @@ import Logging
 
 /// How a session begins, is committed or dropped, and ends.
 extension BrokerState {
-    /// Makes `next` the device's state at once.
-    ///
-    /// - Parameter cause: The user, app or rule that caused the change, for the log.
+    /// Makes `next` the device's state at once. The log names the user, app or rule that is the cause.
     mutating func enter(_ next: DeviceState, cause: String) {
         let before = device
         if let account = before.account, next.account == nil {
@@ -86,13 +84,13 @@ extension BrokerState {
     /// Begins the session of an identified person, or continues it if its person was asked again. Checks everything
     /// again, because another person may have signed in or out since.
     mutating func begin(_ attempt: Attempt) throws(Refusal) {
-        guard case .session(let request, let account, let token, let provided) = attempt.stage else { return }
+        guard case .session(let request, let account, _, let provided) = attempt.stage else { return }
         // The person may have been identified by a directory or a provider that is no longer configured.
         guard (provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
         if let provided { try provider.checkLasts(provided.record, since: attempt.beganAt, facts) }
-        if let session = attempt.prompt?.session { return try goOn(session, attempt, request, account, nil) }
+        if let session = attempt.prompt?.session { return try goOn(session, attempt, request, account) }
         if facts.hasCallerGivenUp(request) { throw .requestAbandoned }
-        if let session = attempt.lockedSession { return try goOn(session, attempt, request, account, token) }
+        if let session = attempt.lockedSession { return try goOn(session, attempt, request, account) }
         try facts.checkSignIn()
         try checkCleanups(attempt)
         noteUnknownGroups(attempt.groups)
@@ -112,8 +110,7 @@ extension BrokerState {
         _ session: UInt64,
         _ attempt: Attempt,
         _ request: Request,
-        _ person: Account,
-        _ token: AccessToken?
+        _ person: Account
     ) throws(Refusal) {
         guard session == device.epoch, let account = device.account else { throw .noSuchPrompt }
         // The policy may have become strict while the person was asked.
@@ -147,7 +144,7 @@ extension BrokerState {
         }
         // Apps may have the account now that could not have it before.
         if next != before || lock != nil { announce(modeChanged: false) }
-        if let token, case .app(let scopes) = attempt.kind {
+        if let token = attempt.token, case .app(let scopes) = attempt.kind {
             directoryTokens.keep(token, for: attempt.participant, scopes, facts)
             let grant = Grant(account: account, epoch: session, token: token)
             respond(to: request) { state throws(Refusal) in try state.handOver(request, attempt.participant, grant) }
@@ -164,11 +161,7 @@ extension BrokerState {
         for event in provider.heardEvents(since: began, facts) { apply(provider.heedHeard(event, facts)) }
     }
 
-    /// Starts to commit the session of the account that signs in.
-    ///
-    /// - Parameters:
-    ///   - attempt: The sign-in; `nil` for a login at the seat.
-    ///   - detail: The app or the login that signs the person in, for the log.
+    /// Starts to commit the session of the account that signs in, by an attempt or by a login at the seat.
     mutating func write(_ next: DeviceState, of attempt: Attempt?, detail: String) {
         guard let account = next.account else { return }
         facts.ledger.begin(next.epoch, account: account, at: now)

@@ -95,7 +95,7 @@ extension BrokerState {
             revision: revision,
             time: now.wall,
             account: device.account,
-            isStored: isSessionOnDisk,
+            isStored: !unsaved.contains(.device),
             signedInAt: device.account.flatMap { _ in ledger.sessions[device.epoch]?.startedAt },
             cleanup: policy.cleanup,
             rounds: Array(ledger.rounds.suffix(Self.keptRounds)),
@@ -136,9 +136,6 @@ extension BrokerState {
         let single = [disk.problem, keyProblem, seat.problem, enforcement.problem(facts)]
         return single.compactMap(\.self) + starts + enforcement.problems(facts) + manifestProblems
     }
-
-    /// Whether the present state of the session is committed.
-    var isSessionOnDisk: Bool { !unsaved.contains(.device) }
 
     /// The problems with keys, and their remedies; `nil` if there are none.
     private var keyProblem: String? {

@@ -69,11 +69,7 @@ package struct BrokerState: Sendable {
     var pending: Facts.PendingSession? { facts.pending }
     var disk: Facts.Disk { facts.disk }
 
-    /// - Parameters:
-    ///   - content: The content of the store.
-    ///   - lastActivity: When the device was last used; `nil` if unknown.
-    ///   - requiresProof: Whether more than one user reaches the bus.
-    ///   - localTime: The local time of the ends of shifts.
+    /// - Parameter lastActivity: When the device was last used; `nil` if unknown.
     package init(
         _ content: StoredContent = StoredContent(),
         lastActivity: Date? = nil,
@@ -109,9 +105,7 @@ package struct BrokerState: Sendable {
     /// The shortest suspension that counts as sleep. The clocks are read within a tenth of that.
     static let leastSleep = Duration.seconds(1)
 
-    /// Processes one event.
-    ///
-    /// - Returns: The effects to carry out, in this order.
+    /// Processes one event, and returns the effects to carry out, in this order.
     package mutating func reduce(_ event: Event, at now: Moment) -> [Effect] {
         let hasSlept = now.asleep - self.now.asleep >= Self.leastSleep
         facts.now = now
@@ -119,7 +113,7 @@ package struct BrokerState: Sendable {
         if hasSlept { provider.wake(facts) }
         // Expired deadlines come before the event: an expired round must not delay a sign-in.
         passTime()
-        if hasSlept { provider.askAfterSleep(facts) }
+        if hasSlept { provider.askSoon(facts, isCounted: false) }
         switch event {
         case .arrived(let caller):
             // A connection that was kept through a loss of the bus is the same process.
@@ -210,7 +204,6 @@ package struct BrokerState: Sendable {
             case .end(let cause): signOutAutomatically(because: cause)
             case .lockScreen(let cause): apply(screen.lock(because: cause, facts))
             case .lock(let lock): use(lock)
-            case .failedAtLock: apply(screen.failed(facts))
             case .log(let event, let session, let participant, let app, let detail):
                 enterLog(event, session: session, participant: participant, app: app, detail: detail)
             case .logRepeatable(let event, let kind, let session, let participant, let detail):

@@ -64,6 +64,8 @@ package struct CleanupLedger: Sendable, Equatable {
         }
 
         package var isOwed: Bool { progress?.isSettled == false }
+        /// Whether the cleanup is owed and not begun, or only some processes have reported it.
+        var isIdle: Bool { progress == .owed || progress == .told || isReported }
 
         /// Merges another entry, whose processes this one then also waits for.
         mutating func take(_ other: Part) {
@@ -156,9 +158,8 @@ package struct CleanupLedger: Sendable, Equatable {
         completeIfSettled(number)
     }
 
-    /// Records that the app is about to receive the account of an open session on this connection.
-    ///
-    /// - Returns: Whether the ledger has changed.
+    /// Records that the app is about to receive the account of an open session on this connection, and returns whether
+    /// that is a change.
     package mutating func hold(_ number: UInt64, by participant: Participant, on connection: String?) -> Bool {
         guard let session = sessions[number], session.outcome == nil else { return false }
         if let part = parts[number]?[participant], connection.map(part.connections.contains) ?? true { return false }
@@ -185,9 +186,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return isNews
     }
 
-    /// Records that the app is told all cleanups that it owes.
-    ///
-    /// - Returns: The sessions of which it had not been told.
+    /// Records that the app is told all cleanups that it owes, and returns the sessions of which it had not been told.
     package mutating func tell(_ participant: Participant, at now: Moment) -> [UInt64] {
         let news = unfinished.filter { parts[$0]?[participant]?.progress == .owed }.sorted()
         for number in news {
@@ -259,10 +258,9 @@ package struct CleanupLedger: Sendable, Equatable {
         return next.progress == before && next.isReported == part.isReported ? .detailed : .recorded
     }
 
-    /// Handles a connection that has left the bus.
+    /// Handles a connection that has left the bus, and returns the cleanups that are owed again.
     ///
     /// - Parameter mark: A mark that no earlier departure has used.
-    /// - Returns: The cleanups that are owed again.
     package mutating func connectionEnded(
         _ connection: String,
         mark: UInt64
@@ -291,9 +289,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return reopened.sorted { ($0.session, $0.participant) < ($1.session, $1.participant) }
     }
 
-    /// Handles the end of the app's last process: cleanups that it was told of or had begun are owed again.
-    ///
-    /// - Returns: The sessions whose cleanup was interrupted.
+    /// Handles the end of the app's last process, and returns the sessions whose cleanup is owed again.
     package mutating func processEnded(_ participant: Participant) -> [UInt64] {
         let isInterrupted = { (progress: CleanupReport.Progress?) in progress == .begun || progress == .told }
         let interrupted = unfinished.filter { isInterrupted(parts[$0]?[participant]?.progress) }.sorted()
@@ -479,10 +475,8 @@ extension CleanupLedger {
         Set(owed.flatMap { parts[$0]?[participant]?.connections ?? [] })
     }
 
-    /// Records that the app was stopped and its data deleted, and ends the claim. Call this only when no connection of
-    /// the app is left.
-    ///
-    /// - Returns: The sessions that this settled.
+    /// Records that the app was stopped and its data deleted, ends the claim and returns the settled sessions. Call
+    /// this only when no connection of the app is left.
     package mutating func enforce(_ participant: Participant, detail: String?, at now: Moment) -> [UInt64] {
         let owed = claims[participant]?.sessions ?? []
         let open = owed.filter { parts[$0]?[participant]?.isOwed == true }.sorted()
@@ -546,23 +540,14 @@ extension CleanupLedger {
     }
 
     /// Whether the app owes a cleanup, without a search of the other apps.
-    package func owes(_ participant: Participant) -> Bool { owes(participant) { _ in true } }
-    package func isIdle(_ participant: Participant) -> Bool { owes(participant, where: Self.isIdle) }
-
-    private func owes(_ participant: Participant, where condition: (Part) -> Bool) -> Bool {
-        unfinished.contains { number in
-            parts[number]?[participant].map { $0.isOwed && condition($0) } ?? false
-        }
-    }
-
-    private static func isIdle(_ part: Part) -> Bool {
-        part.progress == .owed || part.progress == .told || part.isReported
+    func owes(_ participant: Participant, where condition: (Part) -> Bool = { _ in true }) -> Bool {
+        unfinished.contains { parts[$0]?[participant].map { $0.isOwed && condition($0) } ?? false }
     }
 
     /// The apps that owe a cleanup.
     package var debtors: Set<Participant> { participants { _, _ in true } }
     /// The apps that owe a cleanup and have not begun it, or of which only some processes have reported.
-    package var idle: Set<Participant> { participants { Self.isIdle($1) } }
+    package var idle: Set<Participant> { participants { $1.isIdle } }
     /// The apps with a part in an open round.
     package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }
     /// Whether a round is open or has expired.

@@ -17,8 +17,6 @@ enum Decision: Sendable {
     case lockScreen(because: String)
     /// The session is locked, or how its lock has changed.
     case lock(SessionLock)
-    /// A password or PIN of the locked session's person was wrong.
-    case failedAtLock
     /// Starts to commit the session of a person who is logged in at the seat.
     case beginSession(DeviceState, detail: String)
     /// Begins the session of a person whom the directory or the provider has identified, or continues it.

@@ -14,9 +14,7 @@ struct HeardEvents: Sendable {
     var count: Int { arrivals.count }
     var isEmpty: Bool { arrivals.isEmpty && lost == nil }
 
-    /// Adds an event.
-    ///
-    /// - Parameter began: When the oldest sign-in in progress began. Earlier events concern none of the sign-ins.
+    /// - Parameter began: When the oldest sign-in in progress began. Earlier events concern none of them.
     mutating func add(_ event: ProviderEvent, at now: Duration, since began: Duration) {
         if arrivals[event] != nil {
             arrivals[event] = now

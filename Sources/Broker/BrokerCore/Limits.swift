@@ -14,9 +14,7 @@ struct RateLimit<Key: Hashable & Sendable>: Sendable {
 
     init(burst: Int, every interval: Duration) { (self.burst, self.interval) = (burst, interval) }
 
-    /// How long until the key has a turn; `nil` if it has one now.
-    ///
-    /// - Parameter waiting: How many of its turns are not taken yet.
+    /// How long until the key has a turn, after this many waiting ones; `nil` if it has one now.
     func pause(of key: Key, waiting: Int = 0, at now: Duration) -> Duration? {
         let pause = debt(of: key, at: now) + interval * (waiting - burst + 1)
         return pause > .zero ? pause : nil
@@ -62,9 +60,7 @@ struct PasswordThrottle: Sendable {
 
     var count: Int { names.count }
 
-    /// Admits and counts an attempt.
-    ///
-    /// - Returns: How long the attempt has to wait; `nil` if it was admitted.
+    /// Admits and counts an attempt, or returns how long it has to wait.
     mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Duration? {
         let guess = Guess(user: user, name: name)
         if let wait = names.pause(of: guess, at: now) ?? users.pause(of: user, at: now) { return wait }

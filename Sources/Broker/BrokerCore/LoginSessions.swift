@@ -73,9 +73,7 @@ package struct LoginSessions: Sendable {
     /// The sessions at the seat whose people have not logged out.
     package var seat: Seat { Seat(sessions: sessions.values.filter { !$0.isClosing }) }
 
-    /// Records the properties of the session at `path`.
-    ///
-    /// - Returns: The resulting event, if any.
+    /// Records the properties of the session at `path`, and returns the resulting event, if any.
     package mutating func found(_ session: Session, at path: String) -> LoginEvent? {
         guard matters(session) else {
             sessions[path] = nil

@@ -292,9 +292,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         self.init(code, error.description)
     }
 
-    /// The refusal for an error of the organisation's provider during a session.
-    ///
-    /// - Parameter end: When the session ends, if nothing changes.
+    /// The refusal for an error of the organisation's provider during a session, which ends then if nothing changes.
     init(_ error: IdentityError, staysSignedInUntil end: Date) {
         let refusal = Refusal(error)
         self.init(refusal.code, "\(refusal.description); the user stays signed in until \(end.formatted(.iso8601))")

@@ -57,9 +57,8 @@ package struct TokenVault: Sendable {
     /// The token that belongs to no app; `nil` if there is none, or if it expires too soon.
     package func common(at now: Moment) -> AccessToken? { common.flatMap { isUsable($0, at: now.wall) ? $0 : nil } }
 
-    /// Stores `token`, and replaces an earlier one of the same app and scopes.
-    ///
-    /// - Parameter scopes: The requested scopes, which may be more than the token permits.
+    /// Stores the token, which may permit fewer scopes than these, and replaces an earlier one of the same app and
+    /// scopes.
     package mutating func store(
         _ token: AccessToken,
         for participant: Participant,

@@ -37,8 +37,8 @@ struct WaitingRequest: Sendable {
     let change: UInt64
 }
 
-/// The waiting requests. Many may wait for the disk, and checking these at each event would be slow. So they are told
-/// apart by what they wait for, with the first change that any of them waits for.
+/// The waiting requests. Many may wait for the disk, and checking all at each event would be slow: so the numbers of
+/// those that wait for the disk or for a change are kept apart.
 struct WaitingRequests: Sendable {
     private var entries: [UInt64: WaitingRequest] = [:]
     private var onDisk: Set<UInt64> = []
@@ -92,15 +92,13 @@ struct WaitingRequests: Sendable {
     /// The numbers of the requests that may have a response now, in ascending order.
     mutating func due(hasChanged: Bool, _ disk: Facts.Disk, at now: Duration) -> [UInt64] {
         let isLate = deadline.map { $0 <= now } ?? false
+        guard isLate || hasChanged else { return [] }
         let hasAnswer = hasChanged && (disk.problem != nil || firstChange.map { $0 <= disk.committed } ?? false)
         let isDue = { [entries] (number: UInt64) in entries[number]?.until.map { $0 <= now } ?? false }
-        var due: [UInt64] = []
-        if isLate || hasAnswer {
-            due += onDisk.filter { hasAnswer || isDue($0) }
-            // The requests returned here are removed. If one continues to wait, its change is taken into account again.
-            if hasAnswer { firstChange = nil }
-        }
-        if isLate || hasChanged { due += onChange.filter { hasChanged || isDue($0) } }
+        var due = onChange.filter { hasChanged || isDue($0) }
+        if isLate || hasAnswer { due.formUnion(onDisk.filter { hasAnswer || isDue($0) }) }
+        // The requests returned here are removed. If one continues to wait, its change is taken into account again.
+        if hasAnswer { firstChange = nil }
         return due.sorted()
     }
 }

@@ -56,21 +56,18 @@ package struct AppEligibility: Sendable {
         Set(lists.blocked).sorted().filter { manifest(of: $0)?.supportsSharedDeviceMode == true }.map { identifier in
             "AppBlockList has \(identifier), which takes part because it was made for shared device mode; "
                 + "remove its manifest to keep it out"
-        } + manifests.filter { requiresCleanup && $0.cleanup == nil && !$0.holdsNothing }.map(Self.lackOfCleanup)
+        }
+            + manifests.filter { requiresCleanup && $0.cleanup == nil && !$0.holdsNothing }.map { manifest in
+                "\(manifest.identifier) takes no part under the enforced cleanup policy: its manifest does not say what to delete; "
+                    + "add \(Self.cleanupExample) and \"user\" to it"
+            }
             + manifests.filter { !requiresEnrolment && $0.allowedUsers != nil }.map { manifest in
                 "\(manifest.identifier) has allowedUsers in its manifest, and can take part under another name for all users; "
                     + "set requiresEnrolment to true"
             }
     }
 
-    private static func lackOfCleanup(_ manifest: AppManifest) -> String {
-        "\(manifest.identifier) takes no part under the enforced cleanup policy: its manifest does not say what to delete; "
-            + "add \(cleanupExample) and \"user\" to it"
-    }
-
-    /// Decides whether this caller takes part, and as which app.
-    ///
-    /// - Parameter claimed: The identifier that the caller claims, if any.
+    /// Decides whether this caller takes part, and as which app, whose identifier it may claim.
     package func decide(_ credentials: AppCredentials, claiming claimed: String?) -> Decision {
         Result { () throws(Refusal) -> AppIdentity in
             let app = try identity(of: credentials, claiming: claimed)

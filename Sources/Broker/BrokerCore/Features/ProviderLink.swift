@@ -120,9 +120,7 @@ struct ProviderLink: Sendable {
 
     // MARK: Beginning
 
-    /// Opens the session of a person whom the provider has signed in.
-    ///
-    /// - Parameter began: When that sign-in began.
+    /// Opens the session of a person whose sign-in with the provider began at `began`.
     mutating func open(_ signIn: ProviderSignIn, since began: Duration, _ facts: Facts) {
         guard let settings = facts.policy.organisation else { return }
         session = ProviderSession(settings, record: signIn.record, since: facts.date(of: began), at: facts.now)
@@ -264,7 +262,7 @@ struct ProviderLink: Sendable {
         token.scopes = try scopes(wanted.scopes, for: participant, facts)
         if needsPerson { throw personNeeded }
         if let kept = keptToken(for: token, facts) { return [try handOver(kept, for: token, facts)] }
-        if isPaused(facts), renewal == nil, let problem { throw problem }
+        if let pausedUntil, facts.now.uptime < pausedUntil, renewal == nil, let problem { throw problem }
         guard queue.count(where: { $0.participant.user == participant.user }) < Facts.tokensOfUser,
             queue.count < Self.longestQueue
         else { throw .tooManyQuestions }
@@ -394,9 +392,6 @@ struct ProviderLink: Sendable {
     /// When the provider is asked next. A pause also delays an early check.
     var nextRequest: Duration { max(min(nextCheck, soon ?? nextCheck), pausedUntil ?? .zero) }
 
-    /// Whether the provider is not asked for now, because the last renewal failed.
-    private func isPaused(_ facts: Facts) -> Bool { pausedUntil.map { facts.now.uptime < $0 } ?? false }
-
     /// Whether the session and the configuration permit a renewal, ignoring one in flight.
     private func mayAsk(_ facts: Facts) -> Bool {
         session?.record != nil && facts.policy.organisation != nil && !needsPerson && !isEnding
@@ -425,13 +420,6 @@ struct ProviderLink: Sendable {
         // A predictable variation is enough, because epochs differ between devices.
         let spread = (facts.device.epoch &* 31 &+ lastNumber &* 17) % 21
         nextCheck = facts.now.uptime + interval * (90 + Int(spread)) / 100
-    }
-
-    /// - Parameter wish: The provider's Retry-After.
-    private mutating func pause(_ wish: Duration?, _ facts: Facts) {
-        let pause = failures == 0 ? .zero : min(.seconds(1 << min(failures, 6)), Self.longestRest)
-        failures += 1
-        pausedUntil = facts.now.uptime + max(pause, min(wish ?? .zero, Self.longestWish))
     }
 
     // MARK: Requests
@@ -562,7 +550,9 @@ struct ProviderLink: Sendable {
 
     /// Refuses token requests for now, and pauses. Logs the reason once until it changes.
     private mutating func fail(_ error: IdentityError, _ facts: Facts) -> [Decision] {
-        pause(error.retryAfter, facts)
+        let pause: Duration = failures == 0 ? .zero : min(.seconds(1 << min(failures, 6)), Self.longestRest)
+        failures += 1
+        pausedUntil = facts.now.uptime + max(pause, min(error.retryAfter ?? .zero, Self.longestWish))
         let grace = facts.policy.organisation?.offlineGrace.duration ?? .zero
         let left = (lastGood + grace - facts.now.uptime) / .seconds(1)
         let refusal = Refusal(error, staysSignedInUntil: facts.now.wall.addingTimeInterval(left))
@@ -693,24 +683,18 @@ struct ProviderLink: Sendable {
         return []
     }
 
-    private mutating func askSoon(_ facts: Facts) {
+    /// - Parameter isCounted: Whether it counts for the pause between early checks. A check after a sleep does not: the
+    ///   network often returns some seconds later.
+    mutating func askSoon(_ facts: Facts, isCounted: Bool = true) {
         // Without a session `soon` stays `nil`, so each reason computes a new time. The upper bound keeps it from
         // moving further and further away.
         let earliest = max(facts.now.uptime, lastSoon.map { $0 + Self.soonPause } ?? .zero)
         let time = min(earliest, facts.now.uptime + Self.soonPause)
         guard soon == nil else { return }
-        lastSoon = time
+        if isCounted { lastSoon = time }
         // Scheduled even if a renewal is in flight: it may have begun before the reason arose.
         if session != nil { soon = time }
         outbox.hurry(to: time)
-    }
-
-    /// Schedules an early check after a sleep. It does not count for the pause between early checks, because the
-    /// network often returns some seconds later.
-    mutating func askAfterSleep(_ facts: Facts) {
-        let last = lastSoon
-        askSoon(facts)
-        lastSoon = last
     }
 
     private func heedCompliance(_ event: ProviderEvent, _ facts: Facts) -> ([Decision], isKept: Bool) {

@@ -13,6 +13,17 @@ struct SessionLock: Sendable, Equatable {
     var missingSince: Duration?
     /// How often a password or PIN of the session's person was wrong.
     var failures = 0
+
+    /// How many wrong passwords and PINs of the session's person end the session.
+    static let mostFailures = 5
+
+    /// What follows from another wrong password or PIN.
+    var failed: Decision {
+        var lock = self
+        lock.failures += 1
+        return lock.failures < Self.mostFailures
+            ? .lock(lock) : .end(cause: "\(Self.mostFailures) wrong passwords or PINs")
+    }
 }
 
 /// The screen program: it shows the warning before the end of a session, the lock, and the sign-in.
@@ -37,8 +48,6 @@ struct ScreenLock: Sendable {
     static let lockedWait = Duration.seconds(10)
     /// The same for a request that does not show the lock, so that its program can soon say that it does.
     static let unshownWait = Duration.milliseconds(500)
-    /// How many wrong passwords and PINs of the session's person end the session.
-    static let mostFailures = 5
 
     /// - Parameter session: The open session of an earlier run of the broker; `nil` if there is none.
     init(resuming session: UInt64?) { resumed = session }
@@ -72,15 +81,6 @@ struct ScreenLock: Sendable {
 
     /// Whether no configuration says yet whether the open session of an earlier run is locked.
     func isUndecided(_ facts: Facts) -> Bool { resumed == facts.device.epoch && facts.device.account != nil }
-
-    func failed(_ facts: Facts) -> [Decision] {
-        guard var lock = facts.lock else { return [] }
-        lock.failures += 1
-        guard lock.failures < Self.mostFailures else {
-            return [.end(cause: "\(Self.mostFailures) wrong passwords or PINs")]
-        }
-        return [.lock(lock)]
-    }
 
     func next(_ facts: Facts) -> Duration? {
         guard let lock = facts.lock, let since = lock.missingSince else { return nil }

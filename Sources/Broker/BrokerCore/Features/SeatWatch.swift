@@ -157,14 +157,14 @@ struct SeatWatch: Sendable {
         return [.end(cause: "the managed configuration")]
     }
 
-    /// Signs out a person who is not at the seat any more.
-    ///
-    /// - Parameter former: The user who was at the seat so far.
+    /// Signs out the person who was at the seat so far, if that person has left.
     mutating func noticeDeparture(of former: UInt32?, _ facts: Facts) -> [Decision] {
         guard facts.policy.isConfigured else { return [] }
         guard isAccount(facts) else {
             let isWanted = facts.device.mode == .shared && (facts.policy.endsAtScreenLock || facts.policy.endsAtLogout)
-            return tell(isWanted && silentSince != nil ? Self.nobodyTellsOfLogins : nil)
+            let problem =
+                "logind does not respond, so a screen lock or a logout ends no session; see: systemctl status systemd-logind"
+            return tell(isWanted && silentSince != nil ? problem : nil)
         }
         guard let seat else { return logindIsSilent(facts) }
         let login = seat.login(staying: former)
@@ -179,9 +179,6 @@ struct SeatWatch: Sendable {
         let isAnother = login != nil && login?.user != former
         return [.end(cause: isThere && isAnother ? "switch of users" : LoginEvent.ended.cause)]
     }
-
-    private static let nobodyTellsOfLogins =
-        "logind does not respond, so a screen lock or a logout ends no session; see: systemctl status systemd-logind"
 
     private func isAccount(_ facts: Facts) -> Bool {
         facts.policy.identity == .loginSession && facts.device.mode == .shared
@@ -285,9 +282,7 @@ struct SeatWatch: Sendable {
         return decisions
     }
 
-    /// - Parameters:
-    ///   - identifiers: The sessions that logind was asked to end.
-    ///   - problem: The error; `nil` if logind has accepted the request.
+    /// - Parameter problem: The error; `nil` if logind has accepted the request.
     mutating func loginsEnded(_ identifiers: [String], _ problem: String?) -> [Decision] {
         var decisions: [Decision] = []
         for index in endings.indices {

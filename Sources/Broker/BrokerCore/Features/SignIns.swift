@@ -48,19 +48,7 @@ struct SignIns: Sendable {
         if let wait = try admit(request, participant, until: request.askedAt + patience, facts) { return [wait] }
         if !isScreen { try facts.checkScopes(scopes, of: participant) }
         let attempt = Attempt(isScreen ? .prompt : .app(scopes: scopes), request, participant, at: facts.now)
-        return [try check(credentials, request, attempt, facts)]
-    }
-
-    /// Checks the password of an administrator who joins or leaves.
-    mutating func checkMembership(
-        _ credentials: SignInRequest,
-        _ request: Request,
-        _ user: UInt32,
-        _ facts: Facts
-    ) throws(Refusal) -> [Decision] {
-        let participant = Participant(app: "enrolment", user: user)
-        let attempt = Attempt(.membership, request, participant, at: facts.now)
-        return [try check(credentials, request, attempt, facts)]
+        return try check(credentials, request, attempt, facts)
     }
 
     /// Checks all conditions of a sign-in before the person is asked or identified. Returns `nil` unless it has to
@@ -81,12 +69,13 @@ struct SignIns: Sendable {
         return nil
     }
 
-    private mutating func check(
+    /// Has the credentials checked by the directory, within the limits.
+    mutating func check(
         _ credentials: SignInRequest,
         _ request: Request,
         _ attempt: Attempt,
         _ facts: Facts
-    ) throws(Refusal) -> Decision {
+    ) throws(Refusal) -> [Decision] {
         let user = attempt.participant.user
         let checks = attempts.values.count { attempt in
             switch attempt.stage {
@@ -112,7 +101,7 @@ struct SignIns: Sendable {
         attempt.stage = .password(request)
         attempt.lockedSession = facts.isLocked ? facts.device.epoch : nil
         attempts[attempt.number] = attempt
-        return .perform(.authenticate(request.number, credentials))
+        return [.perform(.authenticate(request.number, credentials))]
     }
 
     /// A PIN without a badge counts only for the person of a locked session.
@@ -225,7 +214,7 @@ struct SignIns: Sendable {
         }
         switch (request.call, prompt.method, prompt.handle) {
         case (.completeSignIn(_, .password(let credentials)), .password, _):
-            return [try check(credentials, request, attempt, facts)]
+            return try check(credentials, request, attempt, facts)
         case (.completeSignIn(_, .query(let query)), .browser, let handle):
             attempts[number]?.stage = .provider(request, until: facts.now.uptime)
             guard let handle else { return [] }
@@ -264,10 +253,10 @@ struct SignIns: Sendable {
         }
         attempts[key] = nil
         var failures: [Decision] = []
-        if case .failure(let error) = result, error.code == .invalidGrant, facts.isLocked,
+        if case .failure(let error) = result, error.code == .invalidGrant, let lock = facts.lock,
             let account = facts.device.account, name == usernameKey(account.username)
         {
-            failures = [.failedAtLock]
+            failures = [lock.failed]
         }
         guard case .password(let request) = attempt.stage else { return failures }
         switch result {
@@ -322,10 +311,10 @@ struct SignIns: Sendable {
         } catch {
             return [.refuse(request, error)]
         }
-        let deadline = request.askedAt + (request.call.cleanupPatience ?? Self.promptPatience)
+        let patience = if case .signIn(_, _, let patience, _) = request.call { patience } else { Self.promptPatience }
         return [
             .end(cause: "another person signed in"),
-            .wait(request, until: deadline, for: .signIn(attempt.participant)),
+            .wait(request, until: request.askedAt + patience, for: .signIn(attempt.participant)),
         ]
     }
 
@@ -528,10 +517,6 @@ extension Request.Call {
         case .awaitSignIn(_, let patience): patience + .seconds(55)
         default: nil
         }
-    }
-
-    fileprivate var cleanupPatience: Duration? {
-        if case .signIn(_, _, let patience, _) = self { patience } else { nil }
     }
 
     /// The label by which ``cancelSignIn(label:)`` identifies the sign-in.
