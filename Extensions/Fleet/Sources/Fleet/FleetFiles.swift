@@ -38,11 +38,7 @@ package enum FleetFiles {
     ///   - owner: the user who may own it, in addition to root; `nil` for this process's user.
     ///   - credentials: systemd's directory of credentials for this unit; `nil` for the one in the environment.
     /// - Returns: `nil` if the key is acceptable.
-    package static func objection(
-        toKey path: String,
-        owner: UInt32? = nil,
-        credentials: String? = nil
-    ) -> String? {
+    package static func objection(toKey path: String, owner: UInt32? = nil, credentials: String? = nil) -> String? {
         let owner = owner ?? geteuid()
         let credentials = credentials ?? getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) }
         // systemd grants access to credentials by an ACL, which shows as group permissions.

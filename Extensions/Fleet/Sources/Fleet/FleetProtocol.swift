@@ -26,8 +26,7 @@ package enum FleetProtocol {
         /// `order`, each device that it targets has a `state`. With `changedAfter`, a revision, only devices that have
         /// changed since; `wait` waits for a change. If a device was forgotten since, the response has all devices and
         /// sets `isWhole`. As in `GetOrder`: `certificateEnd` of the controller; `devicesCertificateEnd`, the next end
-        /// among the listed devices; `certificatesEnding`, the number that end soon or have ended; and `warning`, a
-        /// text.
+        /// among the listed devices; `certificatesEnding`, how many end soon or have ended; and `warning`, a text.
         case getDevices = "GetDevices"
         /// `device`; `order` → the fields of `GetDevices`, and `rounds`: each like the response of the device's broker
         /// to `GetRound`, as far as the device has reported it.

@@ -11,6 +11,7 @@ package import ServiceSupport
 package protocol FleetService: Sendable {
     /// - Parameters:
     ///   - configuration: the content of the file, or the reason why it is unusable.
+    ///   - checksKey: whether to check the permissions of the key.
     ///   - log: takes a line for the administrator.
     /// - Throws: ``FleetRefusal`` for an error that an administrator must fix first; other errors if there is no such
     ///   bus.
@@ -18,6 +19,7 @@ package protocol FleetService: Sendable {
         _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
         bus: Bus,
+        checksKey: Bool,
         log: @escaping @Sendable (String) -> Void
     ) throws
 
@@ -29,10 +31,6 @@ package protocol FleetService: Sendable {
     var isAlive: Bool { get }
     /// Stops serving. Returns when the MQTT server has been notified.
     func stop() async
-}
-
-extension FleetService {
-    package var needsConfiguration: Bool { false }
 }
 
 /// The command-line options of agent and controller, and their start and end.
@@ -84,7 +82,8 @@ package struct FleetProgram: ParsableArguments {
             service = try Service(
                 Result { () throws(FleetRefusal) in try FleetFiles.configuration(file) },
                 stateDirectory: directory ?? "/var/lib/shared-device-\(role)",
-                bus: Bus(name: bus)
+                bus: Bus(name: bus),
+                checksKey: true
             ) { log.notice("\($0)") }
             try await service.start()
         } catch {

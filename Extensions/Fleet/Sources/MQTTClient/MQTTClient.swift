@@ -16,10 +16,7 @@ package final class MQTTClient: Sendable {
     /// - Parameter handler: receives each event on the client's thread. While it blocks, the client reads nothing from
     ///   the server.
     /// - Throws: ``MQTTError/Reason/noResources(_:)``.
-    package init(
-        _ options: MQTTOptions,
-        handler: @escaping @Sendable (MQTTEvent) -> Void
-    ) throws(MQTTError) {
+    package init(_ options: MQTTOptions, handler: @escaping @Sendable (MQTTEvent) -> Void) throws(MQTTError) {
         loop = try MQTTLoop(options, handler)
         guard QuietThread.start("mqtt", { [loop] in loop.run() }) != nil else {
             throw MQTTError(.noResources("no thread"), attempted: loop.attempted)

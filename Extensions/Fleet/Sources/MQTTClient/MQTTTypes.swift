@@ -14,11 +14,8 @@ package struct MQTTMessage: Sendable, Hashable {
         isAcknowledged: Bool = true,
         contentType: String? = nil
     ) {
-        self.topic = topic
-        self.payload = payload
-        self.isRetained = isRetained
-        self.isAcknowledged = isAcknowledged
-        self.contentType = contentType
+        (self.topic, self.payload, self.isRetained) = (topic, payload, isRetained)
+        (self.isAcknowledged, self.contentType) = (isAcknowledged, contentType)
     }
 }
 
@@ -32,9 +29,7 @@ package struct MQTTOptions: Sendable {
         package let key: String
 
         package init(authority: String, certificate: String, key: String) {
-            self.authority = authority
-            self.certificate = certificate
-            self.key = key
+            (self.authority, self.certificate, self.key) = (authority, certificate, key)
         }
     }
 
@@ -67,9 +62,7 @@ package struct MQTTOptions: Sendable {
     package var firstDelay = Duration.seconds(1)
 
     package init(host: String, port: UInt16, clientIdentifier: String, certificates: Certificates?) {
-        self.host = host
-        self.port = port
-        self.clientIdentifier = clientIdentifier
+        (self.host, self.port, self.clientIdentifier) = (host, port, clientIdentifier)
         self.certificates = certificates
     }
 }
@@ -115,9 +108,7 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
     package let topic: String?
 
     package init(_ reason: Reason, attempted: String, topic: String? = nil) {
-        self.reason = reason
-        self.attempted = attempted
-        self.topic = topic
+        (self.reason, self.attempted, self.topic) = (reason, attempted, topic)
     }
 
     /// The attempt, the cause and the remedy.

@@ -82,11 +82,7 @@ final class MosquittoSession {
             options.sessionExpiry
         )
         mosquitto_property_add_int16(&properties, CInt(MQTT_PROP_RECEIVE_MAXIMUM.rawValue), options.receiveMaximum)
-        mosquitto_property_add_int32(
-            &properties,
-            CInt(MQTT_PROP_MAXIMUM_PACKET_SIZE.rawValue),
-            options.largestPacket
-        )
+        mosquitto_property_add_int32(&properties, CInt(MQTT_PROP_MAXIMUM_PACKET_SIZE.rawValue), options.largestPacket)
         try check(
             mosquitto_connect_bind_v5(handle, options.host, CInt(options.port), options.keepAlive, nil, properties),
             attempted
@@ -155,8 +151,7 @@ final class MosquittoSession {
             callbacks.isAccepted = code == 0
             callbacks.occurrences.append(
                 code == 0
-                    ? .accepted
-                    : .ended(MQTTError(.refused(code: code), attempted: "connect to \(callbacks.server)"))
+                    ? .accepted : .ended(MQTTError(.refused(code: code), attempted: "connect to \(callbacks.server)"))
             )
         }
         mosquitto_message_v5_callback_set(handle) { _, address, message, _ in
@@ -187,9 +182,7 @@ final class MosquittoSession {
             callbacks.occurrences.append(.settled(bytes: entry.bytes, accepted: isRefused ? nil : entry.topic))
             guard isRefused else { return }
             callbacks.occurrences.append(
-                .refused(
-                    MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)", topic: entry.topic)
-                )
+                .refused(MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)", topic: entry.topic))
             )
         }
         mosquitto_subscribe_v5_callback_set(handle) { _, address, number, count, codes, _ in

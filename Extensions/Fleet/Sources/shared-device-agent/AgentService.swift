@@ -32,40 +32,20 @@ package final class AgentService: FleetService {
     private let wishes: (stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation)
     private let serving = Locked<Task<Void, Never>?>(nil)
 
-    /// - Parameter log: takes a line for the administrator.
     /// - Throws: ``FleetRefusal`` for unusable files, unless a time limit without contact is known, which must be kept
     ///   in any case; ``SharedDeviceError`` if there is no such bus.
-    package convenience init(
+    package init(
         _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
         bus: Bus,
+        checksKey: Bool,
         log: @escaping @Sendable (String) -> Void
     ) throws {
-        let file = AgentFile(directory: stateDirectory)
-        try self.init(try AgentRules(configuration, file, log), file, bus, log)
-    }
-
-    /// Creates the service without checking the key's permissions.
-    package convenience init(
-        _ configuration: FleetConfiguration,
-        stateDirectory: String,
-        bus: Bus,
-        log: @escaping @Sendable (String) -> Void
-    ) throws {
-        let file = AgentFile(directory: stateDirectory)
-        try self.init(try AgentRules(.success(configuration), file, log, checksKey: false), file, bus, log)
-    }
-
-    private init(
-        _ rules: AgentRules,
-        _ file: AgentFile,
-        _ bus: Bus,
-        _ log: @escaping @Sendable (String) -> Void
-    ) throws {
-        configuration = rules.configuration
-        needsConfiguration = rules.needsConfiguration
         self.log = log
-        self.file = file
+        file = AgentFile(directory: stateDirectory)
+        let rules = try AgentRules(configuration, file, log, checksKey: checksKey)
+        self.configuration = rules.configuration
+        needsConfiguration = rules.needsConfiguration
         questions = BrokerQuestions(broker: try BrokerAdministration(bus: bus))
         state = Locked(AgentState(policy: rules.policy, memory: rules.memory, now: .now))
         wishes = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -138,7 +118,7 @@ package final class AgentService: FleetService {
 
     private func event(of message: MQTTMessage) -> AgentEvent {
         guard let configuration else { return .tick }
-        do throws(FleetMessageError) {
+        do throws(FleetRefusal) {
             let content = try FleetEvent(parsing: message.payload).message
             switch (configuration.topics.topic(message.topic), content) {
             case (.allDesired, .desired(let order)): return .desired(.all, order)
@@ -204,8 +184,7 @@ package final class AgentService: FleetService {
         switch effect {
         case .subscribe: try? client.subscribe(to: configuration.topics.forDevice(configuration.name))
         case .publishPresence: try? client.publish(presence(isOnline: true, configuration))
-        case .publish(let report):
-            try? client.publish(message(.reported(report), "\(report.sequence)", configuration))
+        case .publish(let report): try? client.publish(message(.reported(report), "\(report.sequence)", configuration))
         case .store, .signOut, .askDevice, .note: break
         }
     }
@@ -230,12 +209,8 @@ package final class AgentService: FleetService {
         _ identifier: String,
         _ configuration: FleetConfiguration
     ) -> MQTTMessage {
-        let topic: FleetTopic =
-            if case .reported = content {
-                .reported(device: configuration.name)
-            } else {
-                .presence(device: configuration.name)
-            }
+        let isReport = if case .reported = content { true } else { false }
+        let topic = isReport ? FleetTopic.reported(device: configuration.name) : .presence(device: configuration.name)
         let event = FleetEvent(
             content,
             source: "/fleet/\(configuration.topics.fleet)/\(configuration.name)",
@@ -264,17 +239,14 @@ package final class AgentService: FleetService {
     /// - Returns: the known revision; `nil` to ask again at once.
     private func askOnce(after known: UInt64?) async -> UInt64? {
         let number = asking.withLock { $0.questions.latest }
-        let event: AgentEvent
-        let revision: UInt64?
+        let (event, revision): (AgentEvent, UInt64?)
         do throws(SharedDeviceError) {
             let answer = try await questions.view(after: known)
-            event = .device(answer.view)
-            revision = answer.revision
+            (event, revision) = (.device(answer.view), answer.revision)
         } catch {
             // The agent is stopping, so the known state remains.
             if Task.isCancelled { return nil }
-            event = .deviceUnknown("\(error)")
-            revision = nil
+            (event, revision) = (.deviceUnknown("\(error)"), nil)
         }
         let isSynchronised = SystemClock.isSynchronised
         // Read each time, because it may have been renewed.

@@ -18,11 +18,7 @@ struct BrokerQuestions: Sendable {
         if let known { (request["revision"], request["wait"]) = (.uint64(known), .double(Self.wait)) }
         let status = try await broker.call(.getStatus, request, attempted: "ask the broker", timeout: Self.patience)
         guard let epoch = status["epoch"]?.unsignedValue, let mode = status["mode"]?.stringValue else {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: "ask the broker",
-                message: "its response lacks “epoch”"
-            )
+            throw SharedDeviceError(.brokerFailed, attempted: "ask the broker", message: "its response lacks “epoch”")
         }
         var rounds: [DeviceReport.Round] = []
         var room = Room()
@@ -58,9 +54,7 @@ struct BrokerQuestions: Sendable {
             attempted: "ask the broker for the round of session \(session)"
         )
         guard answer["round"] != nil else { return nil }
-        do throws(BrokerProtocol.Malformed) {
-            return try CleanupReport(answer["round"])
-        } catch {
+        do throws(BrokerProtocol.Malformed) { return try CleanupReport(answer["round"]) } catch {
             throw SharedDeviceError(
                 .brokerFailed,
                 attempted: "read the round of session \(session)",
@@ -93,18 +87,15 @@ struct BrokerQuestions: Sendable {
                 (self.steps, stepBytes) = (self.steps - 1, stepBytes - step.size)
                 steps.append(step)
             }
-            return DeviceReport.Round(
+            var round = DeviceReport.Round(
                 session: report.session,
                 finished: UInt64(report.apps.count - owing.count - waived - enforced),
-                waived: UInt64(waived),
-                enforced: UInt64(enforced),
-                owing: told.map {
-                    .init(app: DeviceReport.name($0.identifier), progress: $0.progress.rawValue)
-                },
-                more: UInt64(owing.count - told.count),
-                ended: report.endedAt.timeIntervalSince1970,
-                steps: steps
+                owing: told.map { .init(app: DeviceReport.name($0.identifier), progress: $0.progress.rawValue) }
             )
+            (round.waived, round.enforced) = (UInt64(waived), UInt64(enforced))
+            (round.more, round.steps) = (UInt64(owing.count - told.count), steps)
+            round.ended = report.endedAt.timeIntervalSince1970
+            return round
         }
 
         private static func milliseconds(_ seconds: Double?) -> UInt64? {

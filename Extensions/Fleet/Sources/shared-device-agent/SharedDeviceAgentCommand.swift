@@ -86,23 +86,20 @@ struct AgentRules {
         _ read: Result<FleetConfiguration, FleetRefusal>,
         _ file: AgentFile,
         _ log: (String) -> Void,
-        checksKey: Bool = true
+        checksKey: Bool
     ) throws(FleetRefusal) {
         let known = Result { () throws(FleetRefusal) in try file.read() }
         let (written, remembered) = (try? read.get().policy, try? known.get().policy)
         policy = written ?? remembered ?? AgentState.Policy()
         let mustKeep = policy.contactTimeout != nil
-        let damage: String?
         do throws(FleetRefusal) {
             memory = try known.get()
-            damage = memory.damage
         } catch {
             guard mustKeep else { throw error }
             memory = file.begin(after: error)
-            damage = memory.damage
         }
         var usable: FleetConfiguration?
-        var problem = damage
+        var problem = memory.damage
         do throws(FleetRefusal) {
             let configuration = try read.get()
             // With a limit to keep, the key is checked only before each connection.
@@ -115,7 +112,7 @@ struct AgentRules {
             problem = [problem, error.description].compactMap { $0 }.joined(separator: "; ")
         }
         configuration = problem == nil ? usable : nil
-        needsConfiguration = usable == nil && damage == nil
+        needsConfiguration = usable == nil && memory.damage == nil
         guard let problem else { return }
         let remedy = needsConfiguration ? "correct it" : "correct it, and start the agent again"
         log("\(problem); until then the agent keeps the time limit without contact, and receives no orders: \(remedy)")

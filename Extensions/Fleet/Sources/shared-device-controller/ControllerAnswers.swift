@@ -155,7 +155,7 @@ final class ControllerAnswers: Sendable {
     private static func fields(_ recorded: RecordedOrder) -> Fields {
         var fields: Fields = [
             "order": .uint64(recorded.number), "at": .double(recorded.at), "reason": .string(recorded.order.reason),
-            "all": .boolean(recorded.target == .all),
+            "all": .boolean(recorded.names == nil),
         ]
         if let session = recorded.order.session { fields["session"] = .uint64(session) }
         if let count = recorded.count { fields["count"] = .uint64(count) }
@@ -163,7 +163,7 @@ final class ControllerAnswers: Sendable {
     }
 
     private static func names(of recorded: RecordedOrder) -> Fields {
-        guard case .devices(let names) = recorded.target else { return [:] }
+        guard let names = recorded.names else { return [:] }
         return ["devices": .array(names.prefix(FleetProtocol.mostDevices).map { .string($0) }, of: "s")]
     }
 
@@ -233,10 +233,9 @@ final class ControllerAnswers: Sendable {
         return service.read { [names, hasMore] state, problem in
             let recorded = request["order"]?.unsignedValue.flatMap(state.order)
             var fields: Fields = [
-                "revision": .uint64(revision), "isWhole": .boolean(since == 0),
-                "time": .double(ControllerService.wall), "isConnected": .boolean(state.isConnected),
-                "highest": .uint64(state.highest), "foreign": .uint64(state.foreignCount),
-                "old": .uint64(state.oldCount),
+                "revision": .uint64(revision), "isWhole": .boolean(since == 0), "time": .double(ControllerService.wall),
+                "isConnected": .boolean(state.isConnected), "highest": .uint64(state.highest),
+                "foreign": .uint64(state.foreignCount), "old": .uint64(state.oldCount),
                 "listed": .uint64(UInt64(state.listedCount)),
                 "unlisted": .uint64(UInt64(state.devices.count - state.listedCount)),
                 "devices": .array(names.map { .fields(Self.fields($0, state, recorded)) }, of: "a{sv}"),

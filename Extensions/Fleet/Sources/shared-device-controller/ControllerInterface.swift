@@ -95,9 +95,7 @@ final class ControllerInterface: Sendable {
                     in: [.init("request", "a{sv}")],
                     out: [.init("answer", "a{sv}")],
                     maximumBodyBytes: Self.largest
-                ) { call in
-                    [.fields(try await self.answer(method, call))]
-                }
+                ) { call in [.fields(try await self.answer(method, call))] }
             }
         )
     }

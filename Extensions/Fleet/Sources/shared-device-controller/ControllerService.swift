@@ -60,26 +60,18 @@ package final class ControllerService: FleetService {
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)
 
-    /// - Throws: ``FleetRefusal`` for an unusable state directory; `DBusError` if there is no such bus.
-    package convenience init(
+    /// - Throws: ``FleetRefusal`` for an unusable configuration or state directory; `DBusError` if there is no such bus.
+    package init(
         _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
         bus: Bus,
+        checksKey: Bool,
         log: @escaping @Sendable (String) -> Void
     ) throws {
-        let configuration = try configuration.get()
-        if let objection = FleetFiles.objection(toKey: configuration.key) { throw FleetRefusal(objection) }
-        try self.init(configuration, stateDirectory: stateDirectory, bus: bus, log: log)
-    }
-
-    /// Creates the service without checking the key's permissions.
-    package init(
-        _ configuration: FleetConfiguration,
-        stateDirectory: String,
-        bus: Bus,
-        log: @escaping @Sendable (String) -> Void
-    ) throws {
-        self.configuration = configuration
+        self.configuration = try configuration.get()
+        if checksKey, let objection = FleetFiles.objection(toKey: self.configuration.key) {
+            throw FleetRefusal(objection)
+        }
         self.log = log
         let store = try ControllerStore(directory: stateDirectory)
         core = Locked(Core(state: try store.load()))
@@ -136,6 +128,7 @@ package final class ControllerService: FleetService {
 
     var certificateEnd: Result<Double, CertificateFileError>? { core.withLock { $0.certificateEnd } }
 
+    package let needsConfiguration = false
     package var isAlive: Bool { queue.sync { true } }
 
     /// Disconnects and stores pending reports.
@@ -194,8 +187,7 @@ package final class ControllerService: FleetService {
     /// the reason. Only the first of several rejections is logged.
     private func refused(_ error: MQTTError) {
         let topic = error.topic.flatMap(configuration.topics.topic)
-        let isNews =
-            topic.map { topic in update { $0.refused(topic, error.description, now: Self.wall) } } ?? true
+        let isNews = topic.map { topic in update { $0.refused(topic, error.description, now: Self.wall) } } ?? true
         if isNews { log("\(error)") }
     }
 
@@ -211,36 +203,34 @@ package final class ControllerService: FleetService {
             )
             return update { $0.foreign() }
         }
-        let event: FleetEvent?
-        let problem: FleetMessageError?
-        do throws(FleetMessageError) {
-            (event, problem) = (try FleetEvent(parsing: message.payload), nil)
-        } catch {
-            (event, problem) = (nil, error)
-        }
+        let event = Result { () throws(FleetRefusal) in try FleetEvent(parsing: message.payload) }
         queue.sync {
             core.withLock { core in
-                guard let event else { return core.state.foreign() }
+                guard case .success(let event) = event else { return core.state.foreign() }
                 let sent = message.isRetained ? nil : event.time
                 core.state.received(topic, event.message, sent: sent, now: Self.wall)
             }
             publish()
         }
         // An empty payload removes a retained message.
-        if let problem, !message.payload.isEmpty { log("\(message.topic.suffix(100)): \(problem)") }
+        if case .failure(let problem) = event, !message.payload.isEmpty {
+            log("\(message.topic.suffix(100)): \(problem)")
+        }
     }
 
     /// Publishes pending messages while there is room. Called on the queue.
     private func publish() {
         guard let client = client.withLock({ $0 }) else { return }
         while let (topic, content) = core.withLock({ $0.state.nextMessage(now: Self.wall) }) {
-            let event = FleetEvent(
-                content,
-                source: "/fleet/\(configuration.topics.fleet)",
-                identifier: Self.identifier(topic, content),
-                time: Self.wall
-            )
             let isHeartbeat = topic == .heartbeat
+            let identifier =
+                if case .desired(let order) = content {
+                    "order-\(order.number)"
+                } else {
+                    "heartbeat-\(UInt64(max(0, Self.uptime * 1000)))"
+                }
+            let source = "/fleet/\(configuration.topics.fleet)"
+            let event = FleetEvent(content, source: source, identifier: identifier, time: Self.wall)
             let message = MQTTMessage(
                 topic: configuration.topics.text(topic),
                 payload: event.bytes,
@@ -286,13 +276,6 @@ package final class ControllerService: FleetService {
             }
         } catch {
             log("\(error)")
-        }
-    }
-
-    private static func identifier(_ topic: FleetTopic, _ content: FleetMessage) -> String {
-        switch content {
-        case .desired(let order): "order-\(order.number)"
-        default: "heartbeat-\(UInt64(max(0, uptime * 1000)))"
         }
     }
 
@@ -348,9 +331,7 @@ package final class ControllerService: FleetService {
                     var changed = core.withLock { $0.state }
                     let (record, value) = try body(&changed)
                     let devices = changed.devices
-                    try store.withLock { store throws(FleetRefusal) in
-                        try store.store(record, devices: devices)
-                    }
+                    try store.withLock { store throws(FleetRefusal) in try store.store(record, devices: devices) }
                     // The state cannot have changed since, because all changes run on this queue.
                     core.withLock { [changed] in $0.state = changed }
                     return value

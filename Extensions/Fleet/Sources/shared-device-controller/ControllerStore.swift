@@ -106,9 +106,7 @@ package final class ControllerStore {
                 )
             }
             // A report that this version cannot parse, but an older one could, comes again from the device.
-            if let text: String = row["report"],
-                let json = try? JSONValue(parsing: Array(text.utf8), limits: limits)
-            {
+            if let text: String = row["report"], let json = try? JSONValue(parsing: Array(text.utf8), limits: limits) {
                 device.report = try? DeviceReport(json)
             }
             device.reportedAt = row["reported_at"]
@@ -137,31 +135,28 @@ package final class ControllerStore {
             }
             return RecordedOrder(
                 order: FleetOrder(number: number, session: row["session"], reason: row["reason"] ?? ""),
-                target: row["everybody"] == 1 ? .all : .devices([]),
+                names: row["everybody"] == 1 ? nil : [],
                 counted: try OrderCounts(counted),
                 at: at
             )
         }
         var room = ControllerState.mostNames
-        return try rows.compactMap { $0 }.map { order in
-            if order.target == .all { return order }
+        return try rows.compactMap { $0 }.map { recorded in
+            var order = recorded
+            if order.names == nil { return order }
             let number = Int64(order.number)
             let count: Int = try db.value("SELECT count(*) FROM order_device WHERE number = ?", number) ?? 0
             room -= count
-            var counted = order.counted
             guard room >= 0 else {
                 // From a file of a version that did not shorten orders.
-                counted.addUnknown(UInt64(count))
-                return RecordedOrder(order: order.order, target: .devices([]), counted: counted, at: order.at)
+                order.counted.addUnknown(UInt64(count))
+                return order
             }
-            let names = try db.rows("SELECT name FROM order_device WHERE number = ?", number) { row in
-                let name: String? = row[0]
-                return name
-            }
+            let names = try db.rows("SELECT name FROM order_device WHERE number = ?", number) { $0[0] as String? }
             return RecordedOrder(
                 order: order.order,
-                target: .devices(names.compactMap { $0 }),
-                counted: counted,
+                names: names.compactMap(\.self),
+                counted: order.counted,
                 at: order.at
             )
         }.reversed()
@@ -190,7 +185,7 @@ package final class ControllerStore {
                     recorded.order.session.map { Int64($0) },
                     recorded.order.reason,
                     recorded.at,
-                    Int64(recorded.target == .all ? 1 : 0)
+                    Int64(recorded.names == nil ? 1 : 0)
                 )
                 // Older orders are not visible, and their device rows would let the file grow.
                 let old = "SELECT number FROM fleet_order WHERE number NOT IN (\(Self.kept))"
@@ -198,15 +193,12 @@ package final class ControllerStore {
                     try db.run("DELETE FROM \(table) WHERE number IN (\(old))", Int64(ControllerState.mostOrders))
                 }
                 for order in shortened {
-                    try db.run("DELETE FROM order_device WHERE number = ?", Int64(order.number))
-                    try db.run(
-                        "UPDATE fleet_order SET counted = ? WHERE number = ?",
-                        order.counted.text,
-                        Int64(order.number)
-                    )
+                    let number = Int64(order.number)
+                    try db.run("DELETE FROM order_device WHERE number = ?", number)
+                    try db.run("UPDATE fleet_order SET counted = ? WHERE number = ?", order.counted.text, number)
                     try Self.saveNames(of: order, db)
                 }
-                guard case .devices(let names) = recorded.target else { return }
+                guard let names = recorded.names else { return }
                 try Self.saveNames(of: recorded, db)
                 for name in names { if let device = devices[name] { try Self.save(name, device, db) } }
             }
@@ -214,8 +206,7 @@ package final class ControllerStore {
     }
 
     private static func saveNames(of order: RecordedOrder, _ db: SQLiteConnection) throws {
-        guard case .devices(let names) = order.target else { return }
-        for name in names {
+        for name in order.names ?? [] {
             try db.run("INSERT INTO order_device (number, name) VALUES (?, ?)", Int64(order.number), name)
         }
     }

@@ -28,10 +28,8 @@ struct FleetAuthority {
     let folder: String
     private let lock: CInt
 
-    /// Opens the authority in this folder and locks it until this process ends.
-    ///
-    /// - Throws: ``CommandFailure`` if there is none, or if other users may read its key; `StoreError` if other users
-    ///   may write into the folder.
+    /// Opens the authority in this folder and locks it until this process ends. Throws ``CommandFailure`` if other users
+    /// may read its key, and `StoreError` if they may write into the folder.
     init(folder: String) throws {
         self.folder = try Self.absolute(folder)
         guard access(self.folder + "/authority.key", F_OK) == 0 else {
@@ -45,10 +43,8 @@ struct FleetAuthority {
         lock = try Self.lock(self.folder)
     }
 
-    /// Creates an authority in a folder that has none.
-    ///
-    /// - Throws: ``CommandFailure``; `StoreError` if the folder cannot be created, or if other users may write into it:
-    ///   they could make openssl write the key to their file.
+    /// Creates an authority in a folder that has none. Throws `StoreError` if other users may write into the folder: they
+    /// could make openssl write the key to their file.
     static func make(in folder: String) throws {
         try PrivateFiles.prepareDirectory(folder)
         let path = try absolute(folder)
@@ -66,13 +62,10 @@ struct FleetAuthority {
         try write("1000\n", to: path + "/serial")
         let tool = OpenSSL(folder: path)
         try tool.makeKey(key + ".new")
-        try tool.run(
-            [
-                "req", "-new", "-x509", "-key", key + ".new", "-subj", "/CN=fleet authority", "-days",
-                "\(authorityDays)",
-                "-config", path + "/settings", "-extensions", "authority", "-out", path + "/authority.pem",
-            ]
-        )
+        try tool.run([
+            "req", "-new", "-x509", "-key", key + ".new", "-subj", "/CN=fleet authority", "-days", "\(authorityDays)",
+            "-config", path + "/settings", "-extensions", "authority", "-out", path + "/authority.pem",
+        ])
         // Last: until the key exists there is no authority, and another attempt starts over.
         try tool.move(key + ".new", to: key)
         try FleetAuthority(folder: path, lock: lock).writeRevoked()
@@ -107,20 +100,16 @@ struct FleetAuthority {
             try tool.request(name, key: key, settings: "\(folder)/settings", to: file)
         }
         // The administrator's name replaces the one in the request.
-        try tool.run(
-            [
-                "ca", "-batch", "-notext", "-config", "\(folder)/settings", "-extensions", kind.rawValue, "-subj",
-                "/CN=\(name)", "-days", "\(Self.days)", "-in", file, "-out", certificate + ".new", "-outdir", issued,
-            ]
-        )
+        try tool.run([
+            "ca", "-batch", "-notext", "-config", "\(folder)/settings", "-extensions", kind.rawValue, "-subj",
+            "/CN=\(name)", "-days", "\(Self.days)", "-in", file, "-out", certificate + ".new", "-outdir", issued,
+        ])
         try tool.move(certificate + ".new", to: certificate)
         return try text(certificate) + text(folder + "/authority.pem")
     }
 
-    /// Revokes all valid certificates of these names, and renews the list that the MQTT server reads.
-    ///
-    /// - Throws: ``CommandFailure``; before anything is revoked, if a name has no certificate or if a certificate's
-    ///   file is missing.
+    /// Revokes all valid certificates of these names, and renews the list that the MQTT server reads. Throws before
+    /// anything is revoked if a name has no certificate or a certificate's file is missing.
     func revoke(_ names: [String]) throws(CommandFailure) {
         var files: [String] = []
         for name in names {
@@ -148,12 +137,8 @@ struct FleetAuthority {
     /// Replaces the list atomically, so that the server reads the old or the new one.
     private func writeRevoked() throws(CommandFailure) {
         let (tool, list) = (OpenSSL(folder: folder), folder + "/authority.crl")
-        try tool.run(
-            [
-                "ca", "-config", "\(folder)/settings", "-gencrl", "-crldays", "\(Self.authorityDays)", "-out",
-                list + ".new",
-            ]
-        )
+        let days = "\(Self.authorityDays)"
+        try tool.run(["ca", "-config", "\(folder)/settings", "-gencrl", "-crldays", days, "-out", list + ".new"])
         try tool.move(list + ".new", to: list)
     }
 
@@ -173,15 +158,9 @@ struct FleetAuthority {
     /// expiry.
     func terms() throws(CommandFailure) -> [Term] {
         var ends: [String: Double] = [:]
-        for line in try text(folder + "/index.txt").split(separator: "\n") {
-            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
-            // V: valid, or expired since; E: expired; R: revoked.
-            guard fields.count == 6, fields[0] != "R", fields[5].hasPrefix("/CN="),
-                let end = CertificateTerm.time(Array(fields[1].utf8))
-            else { continue }
-            let name = String(fields[5].dropFirst("/CN=".count))
-            // Later lines are newer.
-            ends[name] = end
+        // Later entries are newer.
+        for entry in try entries() where entry.state != "R" {
+            if let end = CertificateTerm.time(Array(entry.end.utf8)) { ends[entry.name] = end }
         }
         for (name, file) in [(Self.ownName, "authority.pem"), (Self.listName, "authority.crl")] {
             do throws(CertificateFileError) {
@@ -195,10 +174,16 @@ struct FleetAuthority {
 
     /// The serial numbers of this name's certificates that are not revoked. A renewed name has several.
     private func serials(of name: String) throws(CommandFailure) -> [String] {
+        try entries().filter { $0.state == "V" && $0.name == name }.map(\.serial)
+    }
+
+    /// openssl's list of certificates. The states are V: valid, or expired since; E: expired; R: revoked.
+    private func entries() throws(CommandFailure) -> [(state: Substring, end: Substring, serial: String, name: String)]
+    {
         try text(folder + "/index.txt").split(separator: "\n").compactMap { line in
             let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
-            guard fields.count == 6, fields[0] == "V", fields[5] == "/CN=\(name)" else { return nil }
-            return String(fields[3])
+            guard fields.count == 6, fields[5].hasPrefix("/CN=") else { return nil }
+            return (fields[0], fields[1], String(fields[3]), String(fields[5].dropFirst("/CN=".count)))
         }
     }
 
@@ -240,25 +225,18 @@ struct FleetAuthority {
     }
 
     private func check(_ name: String, _ kind: Kind) throws(CommandFailure) {
-        let isHost =
-            (1...253).contains(name.utf8.count) && name.first != "-"
-            && name.split(separator: ".", omittingEmptySubsequences: false).allSatisfy {
-                FleetTopics.isName(String($0))
-            }
-        guard name != "authority" else {
-            throw CommandFailure(
-                EX_DATAERR,
+        let labels = name.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        let isHost = name.utf8.count <= 253 && name.first != "-" && labels.allSatisfy(FleetTopics.isName)
+        let problem: String? =
+            if name == "authority" {
                 "“authority” is the authority's own name: its certificate would be lost; choose another"
-            )
-        }
-        guard kind == .server ? isHost : FleetTopics.isName(name) else {
-            throw CommandFailure(
-                EX_DATAERR,
-                kind == .server
-                    ? "\(name) is no name of a host; use small letters, digits, dashes and dots"
-                    : "\(name) is no name; names have up to 64 small letters, digits and dashes"
-            )
-        }
+            } else if kind == .server {
+                isHost ? nil : "\(name) is no name of a host; use small letters, digits, dashes and dots"
+            } else {
+                FleetTopics.isName(name)
+                    ? nil : "\(name) is no name; names have up to 64 small letters, digits and dashes"
+            }
+        if let problem { throw CommandFailure(EX_DATAERR, problem) }
     }
 
     /// The alternative names in a server's certificate.
@@ -342,18 +320,13 @@ struct FleetAuthority {
 struct OpenSSL {
     private let environment: [String: String]
 
-    /// - Parameters:
-    ///   - folder: The folder in the authority's settings.
-    ///   - names: The alternative names of a server's certificate.
+    /// The arguments are for the authority's settings: its folder, and the alternative names of a server's certificate.
     init(folder: String = "", names: String? = nil) {
         environment = ["FLEET_FOLDER": folder, "FLEET_NAMES": names ?? "DNS:localhost"]
     }
 
-    /// Runs openssl under a strict umask: openssl does not set the rights of its files, and other users must never be
-    /// able to read a key. This process keeps its own umask, because other users have to enter the folders that it
-    /// creates.
-    ///
-    /// - Returns: The output.
+    /// Runs openssl, and returns its output. The umask is strict, because other users must never be able to read a key.
+    /// This process keeps its own umask, because other users have to enter the folders that it creates.
     @discardableResult
     func run(_ words: [String]) throws(CommandFailure) -> String {
         var settings = HelperProcess.Settings()

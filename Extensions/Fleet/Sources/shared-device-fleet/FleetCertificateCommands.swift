@@ -9,7 +9,7 @@ import Glibc
 
 // The commands that decide which devices belong to a fleet.
 
-struct FleetAuthorityCommand: ParsableCommand {
+struct FleetAuthorityCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "authority",
         abstract: "Makes the authority that certifies a fleet's devices, controller and MQTT server.",
@@ -23,17 +23,13 @@ struct FleetAuthorityCommand: ParsableCommand {
     @Argument(help: "The folder, which is made.")
     var folder: String
 
-    func run() throws {
-        try reportingFailure {
-            try FleetAuthority.make(in: folder)
-            warn(
-                "made \(folder)/authority.key, which stays here; authority.pem and authority.crl are for the MQTT server"
-            )
-        }
+    func execute() throws {
+        try FleetAuthority.make(in: folder)
+        warn("made \(folder)/authority.key, which stays here; authority.pem and authority.crl are for the MQTT server")
     }
 }
 
-struct FleetCertifyCommand: ParsableCommand {
+struct FleetCertifyCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "certify",
         abstract: "Certifies a device, the controller or the MQTT server.",
@@ -71,21 +67,19 @@ struct FleetCertifyCommand: ParsableCommand {
         guard add || groups.isEmpty else { throw ValidationError("--group needs --add") }
     }
 
-    func run() throws {
-        try reportingFailure {
-            // Read the request first, because the authority is locked while it is open.
-            let text = try request.map { try PEM.read("CERTIFICATE REQUEST", 1, from: $0)[0] }
-            let authority = try FleetAuthority(folder: folder)
-            let answer = try authority.certify(name, server ? .server : .client, request: text)
-            // List the device before the certificate is given out: with it the device may report at once.
-            if add { try controller.connect().list([name], groups: groups) }
-            if request == nil {
-                warn("wrote \(folder)/\(name).key and \(folder)/\(name).pem")
-            } else {
-                try emit(String(answer.dropLast()))
-            }
-            authority.warnOfEnds()
+    func execute() throws {
+        // Read the request first, because the authority is locked while it is open.
+        let text = try request.map { try PEM.read("CERTIFICATE REQUEST", 1, from: $0)[0] }
+        let authority = try FleetAuthority(folder: folder)
+        let answer = try authority.certify(name, server ? .server : .client, request: text)
+        // List the device before the certificate is given out: with it the device may report at once.
+        if add { try controller.connect().list([name], groups: groups) }
+        if request == nil {
+            warn("wrote \(folder)/\(name).key and \(folder)/\(name).pem")
+        } else {
+            try emit(String(answer.dropLast()))
         }
+        authority.warnOfEnds()
     }
 }
 
@@ -107,7 +101,7 @@ extension FleetAuthority {
     }
 }
 
-struct FleetCertificatesCommand: ParsableCommand {
+struct FleetCertificatesCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "certificates",
         abstract: "Lists an authority's certificates, and when they expire.",
@@ -132,36 +126,28 @@ struct FleetCertificatesCommand: ParsableCommand {
         let days: Int
     }
 
-    func run() throws {
-        try reportingFailure {
-            let terms = try FleetAuthority(folder: folder).terms()
-            let now = Date()
-            if json {
-                try emit(
-                    Form.json(
-                        terms.map {
-                            Certificate(
-                                name: $0.name,
-                                end: Date(timeIntervalSince1970: $0.end),
-                                days: CertificateTerm.days(until: $0.end, now: now.timeIntervalSince1970)
-                            )
-                        }
-                    )
-                )
-            } else {
-                var table = Table("NAME", "ENDS", "")
-                for term in terms {
-                    let end = Form.time(Date(timeIntervalSince1970: term.end))
-                    table.add([term.name, end, term.words], term.isNear ? .yellow : nil)
-                }
-                try emit(table.lines.joined(separator: "\n"))
+    func execute() throws {
+        let terms = try FleetAuthority(folder: folder).terms()
+        let now = Date()
+        if json {
+            let certificates = terms.map { term in
+                let days = CertificateTerm.days(until: term.end, now: now.timeIntervalSince1970)
+                return Certificate(name: term.name, end: Date(timeIntervalSince1970: term.end), days: days)
             }
-            if terms.contains(where: \.isNear) { throw ExitCode(EX_TEMPFAIL) }
+            try emit(Form.json(certificates))
+        } else {
+            var table = Table("NAME", "ENDS", "")
+            for term in terms {
+                let end = Form.time(Date(timeIntervalSince1970: term.end))
+                table.add([term.name, end, term.words], term.isNear ? .yellow : nil)
+            }
+            try emit(table.lines.joined(separator: "\n"))
         }
+        if terms.contains(where: \.isNear) { throw ExitCode(EX_TEMPFAIL) }
     }
 }
 
-struct FleetRevokeCommand: ParsableCommand {
+struct FleetRevokeCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "revoke",
         abstract: "Revokes all certificates of a device, and renews the list that the MQTT server reads.",
@@ -177,13 +163,11 @@ struct FleetRevokeCommand: ParsableCommand {
     @Argument(help: "The names in the certificates.")
     var names: [String] = []
 
-    func run() throws {
-        try reportingFailure {
-            let authority = try FleetAuthority(folder: folder)
-            try authority.revoke(names)
-            warn("wrote \(folder)/authority.crl; copy it to the MQTT server, and restart the server")
-            authority.warnOfEnds()
-        }
+    func execute() throws {
+        let authority = try FleetAuthority(folder: folder)
+        try authority.revoke(names)
+        warn("wrote \(folder)/authority.crl; copy it to the MQTT server, and restart the server")
+        authority.warnOfEnds()
     }
 }
 

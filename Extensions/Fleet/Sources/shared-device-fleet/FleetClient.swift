@@ -18,8 +18,7 @@ struct FleetOptions: ParsableArguments {
     var name: String?
 
     func connect() throws -> FleetClient {
-        let environment = ProcessInfo.processInfo.environment[Bus.environmentVariable]
-        let bus = Bus(name: name ?? environment.flatMap { $0.isEmpty ? nil : $0 } ?? "system")
+        let bus = Bus(name: name ?? ProcessEnvironment.value(Bus.environmentVariable) ?? "system")
         do {
             return FleetClient(connection: try DBusConnection.open(bus))
         } catch {

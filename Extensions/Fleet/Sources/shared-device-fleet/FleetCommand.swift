@@ -22,7 +22,7 @@ struct FleetCommand: ParsableCommand {
     )
 }
 
-struct FleetSignOutCommand: ParsableCommand {
+struct FleetSignOutCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "sign-out",
         abstract: "Orders devices to sign their users out.",
@@ -78,42 +78,38 @@ struct FleetSignOutCommand: ParsableCommand {
         return request
     }
 
-    func run() throws {
-        try reportingFailure {
-            let client = try controller.connect()
-            guard let number = try client.call(.signOut, request)["order"]?.unsignedValue else {
-                throw CommandFailure(EX_SOFTWARE, "the controller's response lacks “order”")
-            }
-            try emit(json ? "{\"recorded\": \(number)}" : "recorded: order \(number)")
-            let progress = try client.follow(number, within: wait) { if !json { try emit($0) } }
-            try emit(
-                json ? Form.json(progress) : progress.table.joined(separator: "\n"),
-                unless: progress.isDone && !json
-            )
-            if let warning = progress.warning { warn(warning.printable) }
-            guard !progress.isDone else { return }
-            if let obstacle = progress.obstacle { throw CommandFailure(EX_UNAVAILABLE, obstacle) }
-            throw CommandFailure(
-                EX_TEMPFAIL,
-                "\(progress.undoneCount) of \(progress.total) devices are not done; order \(number) stands, see “fleet status”"
-            )
+    func execute() throws {
+        let client = try controller.connect()
+        guard let number = try client.call(.signOut, request)["order"]?.unsignedValue else {
+            throw CommandFailure(EX_SOFTWARE, "the controller's response lacks “order”")
         }
+        try emit(json ? "{\"recorded\": \(number)}" : "recorded: order \(number)")
+        let progress = try client.follow(number, within: wait) { if !json { try emit($0) } }
+        if json {
+            try emit(Form.json(progress))
+        } else if !progress.isDone, !progress.table.isEmpty {
+            try emit(progress.table.joined(separator: "\n"))
+        }
+        if let warning = progress.warning { warn(warning.printable) }
+        guard !progress.isDone else { return }
+        if let obstacle = progress.obstacle { throw CommandFailure(EX_UNAVAILABLE, obstacle) }
+        throw CommandFailure(
+            EX_TEMPFAIL,
+            "\(progress.undoneCount) of \(progress.total) devices are not done; order \(number) stands, see “fleet status”"
+        )
     }
 }
 
-private func emit(_ text: String, unless isNothing: Bool) throws(CommandFailure) {
-    if !isNothing, !text.isEmpty { try emit(text) }
-}
-
 extension FleetClient {
-    /// Follows an order until all devices are done, or for a number of seconds.
-    ///
-    /// - Parameter changed: Receives the line of counts, each time it has changed.
+    /// Follows an order until all devices are done, or for a number of seconds. `changed` receives the line of counts,
+    /// each time it has changed.
     fileprivate func follow(
         _ number: UInt64,
         within seconds: Double,
         changed: (String) throws -> Void
-    ) throws -> OrderProgress {
+    ) throws
+        -> OrderProgress
+    {
         let begin = ContinuousClock.now
         let first = try followAll(number, within: min(seconds, Self.timeToAnswer)) { _ in }
         try changed("  " + first.line)
@@ -159,7 +155,7 @@ extension FleetClient {
     }
 }
 
-struct FleetStatusCommand: ParsableCommand {
+struct FleetStatusCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Shows how far the devices are with an order.",
@@ -216,20 +212,18 @@ struct FleetStatusCommand: ParsableCommand {
         }
     }
 
-    func run() throws {
-        try reportingFailure {
-            let client = try controller.connect()
-            let progress: OrderProgress
-            if watch {
-                progress = try follow(client)
-            } else {
-                progress = OrderProgress(try client.call(.getOrder, order.map { ["order": .uint64($0)] } ?? [:]))
-                try emit(json ? Form.json(progress) : Self.text(progress))
-            }
-            if let warning = progress.warning { warn(warning.printable) }
-            guard !progress.isDone else { return }
-            if let obstacle = progress.obstacle { warn(obstacle) }
-            throw ExitCode(EX_TEMPFAIL)
+    func execute() throws {
+        let client = try controller.connect()
+        let progress: OrderProgress
+        if watch {
+            progress = try follow(client)
+        } else {
+            progress = OrderProgress(try client.call(.getOrder, order.map { ["order": .uint64($0)] } ?? [:]))
+            try emit(json ? Form.json(progress) : Self.text(progress))
         }
+        if let warning = progress.warning { warn(warning.printable) }
+        guard !progress.isDone else { return }
+        if let obstacle = progress.obstacle { warn(obstacle) }
+        throw ExitCode(EX_TEMPFAIL)
     }
 }

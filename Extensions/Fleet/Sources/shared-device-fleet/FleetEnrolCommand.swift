@@ -8,7 +8,7 @@ import FoundationEssentials
 import Glibc
 @_spi(Extensions) import SharedDevice
 
-struct FleetEnrolCommand: ParsableCommand {
+struct FleetEnrolCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "enrol",
         abstract: "Makes this machine a device of a fleet, or its controller: key, certificate, configuration.",
@@ -77,9 +77,7 @@ struct FleetEnrolCommand: ParsableCommand {
             throw ValidationError("a controller has no limit of time without contact")
         }
         guard name != "authority" else {
-            throw ValidationError(
-                "“authority” is no name of a device: its certificate would replace the authority's"
-            )
+            throw ValidationError("“authority” is no name of a device: its certificate would replace the authority's")
         }
         // The MQTT server lets the client “controller” give orders, so a device must not have that name.
         guard controller || name != "controller" else {
@@ -90,22 +88,20 @@ struct FleetEnrolCommand: ParsableCommand {
         guard directory.hasPrefix("/") else { throw ValidationError("--directory needs an absolute path") }
     }
 
-    func run() throws {
-        try reportingFailure {
-            let content = try content()
-            let owner = try owner()
-            try makeFolder()
-            try makeKey(for: owner)
-            let request = try request()
-            try emit(String(request.dropLast()))
-            if requestOnly { return warn("the request is for “fleet certify FOLDER \(name) --request FILE”") }
-            let answer = try PEM.read("CERTIFICATE", 2, from: certificate)
-            try install(certificate: answer[0], authority: answer[1])
-            let file = "\(directory)/fleet-\(role).json"
-            try replaceFile(file, by: content)
-            warn("enrolled: \(file)")
-            try startUnit()
-        }
+    func execute() throws {
+        let content = try content()
+        let owner = try owner()
+        try makeFolder()
+        try makeKey(for: owner)
+        let request = try request()
+        try emit(String(request.dropLast()))
+        if requestOnly { return warn("the request is for “fleet certify FOLDER \(name) --request FILE”") }
+        let answer = try PEM.read("CERTIFICATE", 2, from: certificate)
+        try install(certificate: answer[0], authority: answer[1])
+        let file = "\(directory)/fleet-\(role).json"
+        try replaceFile(file, by: content)
+        warn("enrolled: \(file)")
+        try startUnit()
     }
 
     /// The configuration, validated as the agent does.
@@ -185,26 +181,24 @@ struct FleetEnrolCommand: ParsableCommand {
     // MARK: The certificate
 
     private func install(certificate: String, authority: String) throws {
-        let (place, place2) = ("\(folder)/\(name).pem", "\(folder)/authority.pem")
-        let (new, new2) = (place + ".new", place2 + ".new")
+        let (place, authorityPlace) = ("\(folder)/\(name).pem", "\(folder)/authority.pem")
+        let (new, newAuthority) = (place + ".new", authorityPlace + ".new")
         defer {
             unlink(new)
-            unlink(new2)
+            unlink(newAuthority)
         }
         try replaceFile(new, by: certificate)
-        try replaceFile(new2, by: authority)
+        try replaceFile(newAuthority, by: authority)
         let tool = OpenSSL()
-        let known = try FleetFiles.read(place2, atMost: FleetAuthority.largest)
+        let known = try FleetFiles.read(authorityPlace, atMost: FleetAuthority.largest)
         guard known == nil || known == Array(authority.utf8) else {
             throw CommandFailure(
                 EX_DATAERR,
-                "it is from another authority than \(place2); remove that file if the fleet has a new one"
+                "it is from another authority than \(authorityPlace); remove that file if the fleet has a new one"
             )
         }
         // Without the system's authorities: only the fleet's own counts.
-        try tool.run(
-            ["verify", "-purpose", "sslclient", "-CAfile", new2, "-no-CApath", "-no-CAstore", new]
-        )
+        try tool.run(["verify", "-purpose", "sslclient", "-CAfile", newAuthority, "-no-CApath", "-no-CAstore", new])
         let subject = try tool.run(["x509", "-in", new, "-noout", "-subject", "-nameopt", "RFC2253"])
         guard subject.split(whereSeparator: \.isNewline) == ["subject=CN=\(name)"] else {
             throw CommandFailure(
@@ -212,16 +206,14 @@ struct FleetEnrolCommand: ParsableCommand {
                 "the certificate is for another name (\(subject.printable)); certify \(name)"
             )
         }
-        let keys = (
-            try tool.run(["x509", "-in", new, "-noout", "-pubkey"]), try tool.run(["pkey", "-in", key, "-pubout"])
-        )
-        guard keys.0 == keys.1 else {
+        let certified = try tool.run(["x509", "-in", new, "-noout", "-pubkey"])
+        guard try tool.run(["pkey", "-in", key, "-pubout"]) == certified else {
             throw CommandFailure(
                 EX_DATAERR,
                 "the certificate is for another key; certify the request that was printed here"
             )
         }
-        try tool.move(new2, to: place2)
+        try tool.move(newAuthority, to: authorityPlace)
         try tool.move(new, to: place)
     }
 

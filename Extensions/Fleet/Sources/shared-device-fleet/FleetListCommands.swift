@@ -5,7 +5,7 @@ import DBus
 import Fleet
 import FoundationEssentials
 
-struct FleetOrdersCommand: ParsableCommand {
+struct FleetOrdersCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "orders",
         abstract: "Lists the last orders, the newest first."
@@ -27,32 +27,30 @@ struct FleetOrdersCommand: ParsableCommand {
         let reason: String
     }
 
-    func run() throws {
-        try reportingFailure {
-            let answer = try controller.connect().call(.getOrders)
-            let orders = (answer["orders"]?.elementsValue ?? []).compactMap(\.fieldsValue).map { fields in
-                Order(
-                    order: fields["order"]?.unsignedValue ?? 0,
-                    at: fields["at"].date,
-                    all: fields["all"]?.booleanValue ?? false,
-                    count: fields["count"]?.unsignedValue,
-                    devices: fields["devices"]?.stringsValue,
-                    session: fields["session"]?.unsignedValue,
-                    reason: fields["reason"]?.stringValue ?? ""
-                )
-            }
-            if json { return try emit(Form.json(orders)) }
-            var table = Table("ORDER", "GIVEN", "DEVICES", "REASON")
-            for order in orders {
-                let devices = order.all ? "all" : order.count.map { "\($0)" } ?? "-"
-                table.add(["\(order.order)", order.at.map(Form.time) ?? "-", devices, order.reason])
-            }
-            try emit(table.lines.joined(separator: "\n"))
+    func execute() throws {
+        let answer = try controller.connect().call(.getOrders)
+        let orders = (answer["orders"]?.elementsValue ?? []).compactMap(\.fieldsValue).map { fields in
+            Order(
+                order: fields["order"]?.unsignedValue ?? 0,
+                at: fields["at"].date,
+                all: fields["all"]?.booleanValue ?? false,
+                count: fields["count"]?.unsignedValue,
+                devices: fields["devices"]?.stringsValue,
+                session: fields["session"]?.unsignedValue,
+                reason: fields["reason"]?.stringValue ?? ""
+            )
         }
+        if json { return try emit(Form.json(orders)) }
+        var table = Table("ORDER", "GIVEN", "DEVICES", "REASON")
+        for order in orders {
+            let devices = order.all ? "all" : order.count.map { "\($0)" } ?? "-"
+            table.add(["\(order.order)", order.at.map(Form.time) ?? "-", devices, order.reason])
+        }
+        try emit(table.lines.joined(separator: "\n"))
     }
 }
 
-struct FleetDevicesCommand: ParsableCommand {
+struct FleetDevicesCommand: ReportingCommand {
     static let configuration = CommandConfiguration(
         commandName: "devices",
         abstract: "Lists the devices, with what they last reported."
@@ -113,33 +111,31 @@ struct FleetDevicesCommand: ParsableCommand {
         }
     }
 
-    func run() throws {
-        try reportingFailure {
-            let client = try controller.connect()
-            var devices: [Device] = []
-            while true {
-                var request: FleetClient.Fields = [:]
-                if let last = devices.last { request["after"] = .string(last.device) }
-                let answer = try client.call(.getDevices, request)
-                let some = (answer["devices"]?.elementsValue ?? []).compactMap(\.fieldsValue).map(Device.init)
-                devices += some
-                guard answer["more"]?.booleanValue == true, !some.isEmpty else {
-                    if answer["isConnected"]?.booleanValue != true {
-                        warn("the controller does not reach the MQTT server")
-                        // The online states that the server sent before may be out of date.
-                        for index in devices.indices { devices[index].online = nil }
-                    }
-                    for problem in ["problem", "refusal", "warning"].compactMap({ answer[$0]?.stringValue }) {
-                        warn(problem.printable)
-                    }
-                    break
+    func execute() throws {
+        let client = try controller.connect()
+        var devices: [Device] = []
+        while true {
+            var request: FleetClient.Fields = [:]
+            if let last = devices.last { request["after"] = .string(last.device) }
+            let answer = try client.call(.getDevices, request)
+            let some = (answer["devices"]?.elementsValue ?? []).compactMap(\.fieldsValue).map(Device.init)
+            devices += some
+            guard answer["more"]?.booleanValue == true, !some.isEmpty else {
+                if answer["isConnected"]?.booleanValue != true {
+                    warn("the controller does not reach the MQTT server")
+                    // The online states that the server sent before may be out of date.
+                    for index in devices.indices { devices[index].online = nil }
                 }
+                for problem in ["problem", "refusal", "warning"].compactMap({ answer[$0]?.stringValue }) {
+                    warn(problem.printable)
+                }
+                break
             }
-            if json { return try emit(Form.json(devices)) }
-            var table = Table("DEVICE", "NETWORK", "SIGNED IN", "OWES", "REPORTED", "GROUPS", "NOTES")
-            for device in devices { table.add(device.row, device.online == true ? nil : .yellow) }
-            try emit(table.lines.joined(separator: "\n"))
         }
+        if json { return try emit(Form.json(devices)) }
+        var table = Table("DEVICE", "NETWORK", "SIGNED IN", "OWES", "REPORTED", "GROUPS", "NOTES")
+        for device in devices { table.add(device.row, device.online == true ? nil : .yellow) }
+        try emit(table.lines.joined(separator: "\n"))
     }
 }
 
@@ -150,7 +146,7 @@ struct FleetDeviceCommand: ParsableCommand {
         subcommands: [Add.self, Remove.self]
     )
 
-    struct Add: ParsableCommand {
+    struct Add: ReportingCommand {
         static let configuration = CommandConfiguration(
             abstract: "Lists devices: from then on orders for all wait for them."
         )
@@ -166,14 +162,10 @@ struct FleetDeviceCommand: ParsableCommand {
 
         @OptionGroup var controller: FleetOptions
 
-        func run() throws {
-            try reportingFailure {
-                try controller.connect().list(names, groups: groups)
-            }
-        }
+        func execute() throws { try controller.connect().list(names, groups: groups) }
     }
 
-    struct Remove: ParsableCommand {
+    struct Remove: ReportingCommand {
         static let configuration = CommandConfiguration(
             abstract: "Takes devices off the list, and forgets their reports. Revoke their certificates, too."
         )
@@ -183,9 +175,7 @@ struct FleetDeviceCommand: ParsableCommand {
 
         @OptionGroup var controller: FleetOptions
 
-        func run() throws {
-            try reportingFailure { try controller.connect().list(names, groups: nil) }
-        }
+        func execute() throws { try controller.connect().list(names, groups: nil) }
     }
 }
 

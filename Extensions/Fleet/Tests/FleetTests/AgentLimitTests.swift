@@ -115,7 +115,7 @@ struct AgentLimitTests {
         let policies = ["[-1, true]", "[59, true]", "[1e30, true]", "[31536001, false]", "[60, 1]", "[60]"]
         for members in policies.map({ "\"policy\": \($0)" }) + [
             #""contact": [1, 2, "a", -1e9, 3, "a"]"#, #""session": [7, [1, 2, "a", -1, 3, "a"]]"#,
-        ] { #expect(throws: FleetMessageError.self, "\(members)") { try read(members) } }
+        ] { #expect(throws: FleetRefusal.self, "\(members)") { try read(members) } }
         // The limit of the last readable configuration is kept.
         let policy = AgentState.Policy(contactTimeout: 600, requiresContact: true)
         var agent = AgentState(policy: policy, memory: AgentMemory(), now: .at(0))

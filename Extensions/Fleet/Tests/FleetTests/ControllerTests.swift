@@ -87,14 +87,12 @@ struct ControllerTests {
         (report.seen.own, report.result) = (first.number, .init(order: first.number, outcome: .nobody, ended: 7))
         controller.hear(report)
         for _ in 0..<10 { _ = try give(.group("all")) }
-        let count = controller.orders.reduce(0) { count, order in
-            if case .devices(let names) = order.target { count + names.count } else { count }
-        }
+        let count = controller.orders.reduce(0) { $0 + ($1.names?.count ?? 0) }
         #expect(count <= controller.mostNames)
         #expect(controller.orders.allSatisfy { $0.number == first.number ? $0.count == 3 : $0.count == 30 })
         let short = try #require(controller.order(first.number))
         // a is done, d-7 has later orders, and only b still waits for this one.
-        #expect(short.target == .devices(["b"]))
+        #expect(short.names == ["b"])
         let progress = controller.progress(of: short, now: 0, atMost: 9)
         #expect(progress.counts.total == 3 && progress.counts.undone == 2 && progress.worst.map(\.name) == ["b"])
         // The file has exactly the same content.
@@ -192,7 +190,7 @@ struct ControllerTests {
         ] as [(OrderTarget, UInt64?)] {
             #expect(throws: FleetRefusal.self) { try controller.issue(target, session: session) }
         }
-        #expect(controller.orders.map(\.target) == [.devices(["a", "b"])])
+        #expect(controller.orders.map(\.names) == [["a", "b"]])
     }
 
     @Test("FL-13, FL-14: only the device's report without open round or session counts")
@@ -328,12 +326,7 @@ extension ControllerState {
 
     /// The progress of each listed device that the order targets and names (FL-14).
     func standings(of recorded: RecordedOrder, now: Double) -> [(name: String, standing: Standing)] {
-        let names: [String] =
-            switch recorded.target {
-            case .all: Array(devices.keys)
-            case .devices(let names): names
-            }
-        return names.compactMap { name in
+        (recorded.names ?? Array(devices.keys)).compactMap { name in
             guard let device = devices[name], device.isListed else { return nil }
             return (name, device.standing(recorded.number, recorded.scope, highest: highest, now: now))
         }

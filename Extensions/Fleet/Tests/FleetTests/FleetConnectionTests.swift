@@ -22,7 +22,12 @@ struct FleetConnectionTests {
             {"fleet": "clinic", "name": "ward-1", "host": "mqtt", "authority": "/a", "certificate": "/c", "key": "/k"}
             """
         let configuration = try FleetConfiguration(parsing: Array(text.utf8))
-        let agent = try AgentService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
+        let agent = try AgentService(
+            .success(configuration),
+            stateDirectory: directory.path,
+            bus: bus.bus,
+            checksKey: false
+        ) { _ in }
         let options = try #require(agent.options)
         let will = try #require(options.will)
         #expect(will.topic == "sd/1/clinic/dev/ward-1/presence" && will.isRetained && will.isAcknowledged)

@@ -99,7 +99,7 @@ struct FleetMessageTests {
         malformed += texts.map { Array($0.utf8) }
         malformed += events.map { Self.event($0.type, $0.data) }
         for bytes in malformed {
-            #expect(throws: FleetMessageError.self, "\(bytes.prefix(300))") { try FleetEvent(parsing: bytes) }
+            #expect(throws: FleetRefusal.self, "\(bytes.prefix(300))") { try FleetEvent(parsing: bytes) }
         }
         let bytes = Self.event("heartbeat", #"{"order":4,"later":[1]}"#, more: #","extra":{"a":1}"#)
         #expect(try FleetEvent(parsing: bytes).message == .heartbeat(highest: 4))

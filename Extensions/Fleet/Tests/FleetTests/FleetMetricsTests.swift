@@ -15,7 +15,7 @@ struct FleetMetricsTests {
             "order": .uint64(7), "at": .double(1_000_000), "waived": .uint64(3), "enforced": .uint64(4),
             "counts": .fields(["clean": .uint64(1), "unknown": .uint64(1)]),
         ])
-        let lines = FleetMetrics.text(fleet, order, states: ["unknown", "stuck", "clean"]).split(separator: "\n")
+        let lines = FleetMetrics.text(fleet, order).split(separator: "\n")
         for line in [
             "shared_device_fleet_up 1", "shared_device_fleet_connected 1",
             #"shared_device_fleet_devices{listed="no"} 1"#,
@@ -28,9 +28,9 @@ struct FleetMetricsTests {
         ] { #expect(lines.contains(line[...]), "\(line)") }
         let families = lines.filter { $0.hasPrefix("# TYPE ") }
         #expect(families.count == 13 && Set(families).count == 13)
-        let away = FleetMetrics.text(nil, nil, states: ["clean"]).split(separator: "\n").filter { !$0.hasPrefix("#") }
+        let away = FleetMetrics.text(nil, nil).split(separator: "\n").filter { !$0.hasPrefix("#") }
         #expect(away == ["shared_device_fleet_up 0"])
-        let empty = FleetMetrics.text([:], nil, states: ["clean"])
+        let empty = FleetMetrics.text([:], nil)
         #expect(!empty.contains("order_") && !empty.contains("certificate_end"))
     }
 }

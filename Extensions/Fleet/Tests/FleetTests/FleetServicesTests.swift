@@ -23,7 +23,12 @@ struct FleetServicesTests {
             {"fleet": "clinic", "name": "controller", "host": "mqtt", "authority": "/a", "certificate": "/c", "key": "/k"}
             """
         let configuration = try FleetConfiguration(parsing: Array(text.utf8))
-        return try ControllerService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
+        return try ControllerService(
+            .success(configuration),
+            stateDirectory: directory.path,
+            bus: bus.bus,
+            checksKey: false
+        ) { _ in }
     }
 
     @Test("requests that only count devices get no names, and other requests do")
@@ -81,9 +86,12 @@ struct FleetServicesTests {
         let controller = try await stage.connected("controller")
         let broker = try await StandInBroker(on: stage.bus.bus)
         let configuration = try FleetFiles.configuration(stage.path("ward-1.json"))
-        let agent = try AgentService(configuration, stateDirectory: stage.path("ward-1-state"), bus: stage.bus.bus) {
-            _ in
-        }
+        let agent = try AgentService(
+            .success(configuration),
+            stateDirectory: stage.path("ward-1-state"),
+            bus: stage.bus.bus,
+            checksKey: false
+        ) { _ in }
         try await agent.start()
         // The agent follows the broker: its request stays open until the state changes.
         try await eventually("the agent waits") { broker.questions == [nil, 1] }

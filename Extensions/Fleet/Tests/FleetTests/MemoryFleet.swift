@@ -232,3 +232,21 @@ struct MemoryFleet {
 
     mutating func order(_ target: OrderTarget) throws -> RecordedOrder { try controller.issue(target, now: now) }
 }
+
+extension DeviceReport.Round {
+    /// A round with all its fields.
+    init(
+        session: UInt64,
+        finished: UInt64,
+        waived: UInt64 = 0,
+        enforced: UInt64 = 0,
+        owing: [Debt],
+        more: UInt64 = 0,
+        ended: Double? = nil,
+        steps: [Step] = []
+    ) {
+        self.init(session: session, finished: finished, owing: owing)
+        (self.waived, self.enforced, self.more) = (waived, enforced, more)
+        (self.ended, self.steps) = (ended, steps)
+    }
+}

@@ -11,18 +11,9 @@ package struct DeviceView: Sendable, Hashable {
     /// Whether the present state is on the broker's disk. Until then a power cut may reopen a session that has ended.
     package let isStored: Bool
 
-    package init(
-        mode: String,
-        epoch: UInt64,
-        isSignedIn: Bool,
-        rounds: [DeviceReport.Round],
-        isStored: Bool = true
-    ) {
-        self.mode = mode
-        self.epoch = epoch
-        self.isSignedIn = isSignedIn
-        self.rounds = rounds
-        self.isStored = isStored
+    package init(mode: String, epoch: UInt64, isSignedIn: Bool, rounds: [DeviceReport.Round], isStored: Bool = true) {
+        (self.mode, self.epoch, self.isSignedIn) = (mode, epoch, isSignedIn)
+        (self.rounds, self.isStored) = (rounds, isStored)
     }
 }
 
@@ -125,12 +116,9 @@ package struct QuestionOrder: Sendable {
         newest = nil
     }
 
-    /// Takes a response.
-    ///
-    /// - Parameter revision: the device's revision; `nil` if the broker has not responded.
-    /// - Returns: whether the response counts, and the revision from which to wait for changes. It is `nil` after a
-    ///   response that does not count. Otherwise the poll would wait for the next change, and the discarded state would
-    ///   be missed until then.
+    /// Takes a response; `revision` is `nil` if the broker has not responded. Returns whether the response counts, and
+    /// the revision from which to wait for changes: `nil` after a response that does not count, because otherwise the
+    /// discarded state would be missed until the next change.
     package mutating func take(_ number: UInt64, revision: UInt64?) -> (counts: Bool, known: UInt64?) {
         guard number == latest else { return (false, nil) }
         // A restarted broker counts from the beginning, so the next response counts in any case.

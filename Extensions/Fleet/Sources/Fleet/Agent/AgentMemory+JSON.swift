@@ -15,9 +15,7 @@ extension AgentMemory {
             ),
         ]
         if let result {
-            members["result"] = .array([
-                .number(result.order), .string(result.outcome.rawValue), .number(result.ended),
-            ])
+            members["result"] = .array([.number(result.order), .string(result.outcome.rawValue), .number(result.ended)])
         }
         members["contact"] = contact?.json
         if let session { members["session"] = .array([.number(session.epoch), session.since.json]) }
@@ -31,41 +29,41 @@ extension AgentMemory {
         return .object(members)
     }
 
-    package init(_ json: JSONValue) throws(FleetMessageError) {
+    package init(_ json: JSONValue) throws(FleetRefusal) {
         seen = DeviceReport.Seen(all: try json.whole("seenAll"), own: try json.whole("seenOwn"))
         sequenceLimit = try json.whole("sequenceLimit")
         for (word, value) in json["intents"]?.object ?? [:] {
             guard let scope = OrderScope(rawValue: word), let pair = value.array, pair.count == 2,
                 let order = pair[0].wholeNumber, let session = pair[1].wholeNumber
-            else { throw FleetMessageError("“intents” is damaged") }
+            else { throw FleetRefusal("“intents” is damaged") }
             intents[scope] = Intent(order: order, session: session)
         }
         if let value = json["result"] {
             guard let parts = value.array, parts.count == 3, let order = parts[0].wholeNumber,
                 let outcome = parts[1].string.flatMap(DeviceReport.Outcome.init), let ended = parts[2].wholeNumber
-            else { throw FleetMessageError("“result” is damaged") }
+            else { throw FleetRefusal("“result” is damaged") }
             result = DeviceReport.Result(order: order, outcome: outcome, ended: ended)
         }
         contact = try json["contact"].map(Stopwatch.init)
         if let value = json["session"] {
             guard let parts = value.array, parts.count == 2, let epoch = parts[0].wholeNumber else {
-                throw FleetMessageError("“session” is damaged")
+                throw FleetRefusal("“session” is damaged")
             }
             session = Session(epoch: epoch, since: try Stopwatch(parts[1]))
         }
         if let value = json["policy"] {
-            guard let parts = value.array else { throw FleetMessageError("“policy” is damaged") }
+            guard let parts = value.array else { throw FleetRefusal("“policy” is damaged") }
             policy = try Self.policy(parts)
         }
         ended = try json.wholeIfThere("ended") ?? 0
         damage = json["damage"]?.string
     }
 
-    private static func policy(_ parts: [JSONValue]) throws(FleetMessageError) -> AgentState.Policy {
+    private static func policy(_ parts: [JSONValue]) throws(FleetRefusal) -> AgentState.Policy {
         if parts.isEmpty { return AgentState.Policy() }
         guard parts.count == 2, let timeout = parts[0].number, AgentState.Policy.timeouts.contains(timeout),
             let isRequired = parts[1].boolean
-        else { throw FleetMessageError("“policy” is damaged") }
+        else { throw FleetRefusal("“policy” is damaged") }
         return AgentState.Policy(contactTimeout: timeout, requiresContact: isRequired)
     }
 }
@@ -79,10 +77,10 @@ extension Stopwatch {
         )
     }
 
-    fileprivate init(_ json: JSONValue) throws(FleetMessageError) {
+    fileprivate init(_ json: JSONValue) throws(FleetRefusal) {
         guard let parts = json.array, [3, 6].contains(parts.count), let uptime = parts[0].number,
             let wall = parts[1].number, let boot = parts[2].string
-        else { throw FleetMessageError("a moment is damaged") }
+        else { throw FleetRefusal("a moment is damaged") }
         let begin = Moment(uptime: uptime, wall: wall, boot: boot)
         guard parts.count == 6 else {
             self.init(begin: begin)
@@ -91,9 +89,7 @@ extension Stopwatch {
         // A negative count would extend the limit.
         guard let counted = parts[3].number, counted >= 0, counted.isFinite, let at = parts[4].number,
             let run = parts[5].string
-        else {
-            throw FleetMessageError("a moment is damaged")
-        }
+        else { throw FleetRefusal("a moment is damaged") }
         self.init(begin: begin, counted: counted, mark: Moment(uptime: at, wall: wall, boot: run))
     }
 }

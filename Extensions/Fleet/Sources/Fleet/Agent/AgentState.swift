@@ -13,8 +13,7 @@ package struct AgentState: Sendable {
         package var requiresContact = false
 
         package init(contactTimeout: Double? = nil, requiresContact: Bool = false) {
-            self.contactTimeout = contactTimeout
-            self.requiresContact = requiresContact
+            (self.contactTimeout, self.requiresContact) = (contactTimeout, requiresContact)
         }
     }
 
@@ -71,8 +70,6 @@ package struct AgentState: Sendable {
     var sayAgainAt: Double?
     var effects: [AgentEffect] = []
 
-    /// Creates an agent.
-    ///
     /// - Parameter memory: the stored memory, or a new one if there is none.
     package init(policy: Policy, memory: AgentMemory, now: Moment) {
         self.policy = policy
@@ -145,9 +142,8 @@ package struct AgentState: Sendable {
     // MARK: Events
 
     private mutating func take(_ order: FleetOrder, _ scope: OrderScope) {
-        // An order that was carried out is already reported on this connection, or is about to be. The controller
-        // repeats an order for all devices when one device has missed it, and that must not make the whole fleet
-        // report.
+        // An order that was carried out is reported, or is about to be. The controller repeats an order for all devices
+        // when one device has missed it, which must not make the whole fleet report.
         guard order.number > memory.seen[scope], order.number > orders[scope]?.number ?? 0 else { return }
         orders[scope] = order
         // A user may have signed in since the broker's last response.
@@ -228,9 +224,7 @@ package struct AgentState: Sendable {
         if content != lastReport?.content { isReportDue = true }
         guard isReportDue, isConnected, !isAsking,
             now.uptime >= (lastReport?.uptime ?? -.infinity) + Self.reportInterval
-        else {
-            return
-        }
+        else { return }
         isReportDue = false
         lastReport = (content, now.uptime)
         sequence += 1
@@ -335,9 +329,7 @@ extension AgentState {
             outcome: isNewest ? outcome : last?.outcome ?? outcome,
             ended: max(ended, last?.ended ?? 0)
         )
-        problems[.refused] = nil
-        problems[.failed] = nil
-        problems[.unstored] = nil
+        for problem in [Problem.refused, .failed, .unstored] { problems[problem] = nil }
         isWaitingForDisk = false
         effects += [.store(memory), .note("order \(order.number): \(outcome.rawValue)")]
     }

@@ -7,9 +7,7 @@ package struct Moment: Sendable, Hashable {
     package let boot: String
 
     package init(uptime: Double, wall: Double, boot: String) {
-        self.uptime = uptime
-        self.wall = wall
-        self.boot = boot
+        (self.uptime, self.wall, self.boot) = (uptime, wall, boot)
     }
 }
 

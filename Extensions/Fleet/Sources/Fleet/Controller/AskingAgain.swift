@@ -1,7 +1,6 @@
 /// The retry schedule for an action that may have had no effect: requesting devices' messages again, or publishing what
-/// the server rejected. The server drops messages that do not fit the queue to the controller, and the controller
-/// ignores those above the rate limit. The server still retains each device's last message, which the device itself
-/// repeats only after a change.
+/// the server rejected. Messages are lost when they do not fit the server's queue, or are above the rate limit. The
+/// server still retains each device's last message, which the device itself repeats only after a change.
 struct AskingAgain: Sendable {
     /// The longest wait, in seconds.
     static let longest = 600.0
@@ -69,11 +68,8 @@ extension ControllerState {
         nextWanted(\.askingForReports, now, most) { $0.isOnline == true }
     }
 
-    /// The devices to ask for their presence: pending devices that are not known to be connected. Their presence
-    /// message may have been lost.
-    ///
-    /// - Parameter most: as in ``nextReportsWanted(now:lookingAt:)``.
-    /// - Returns: `nil` if there is no device to ask now, or while the search goes on (``isLooking``).
+    /// As ``nextReportsWanted(now:lookingAt:)``, for the presence of pending devices that are not known to be connected.
+    /// Their presence message may have been lost.
     package mutating func nextPresenceWanted(now: Double, lookingAt most: Int = .max) -> MessagesWanted? {
         nextWanted(\.askingForPresence, now, most) { $0.isOnline != true }
     }
@@ -146,16 +142,11 @@ extension ControllerState {
     /// - Parameter recorded: the order; `nil` for any order.
     package func refusal(of recorded: RecordedOrder?) -> String? {
         guard let recorded else { return refusals.values.min() }
-        switch recorded.target {
-        case .all: return refusals[.allDesired]
-        case .devices:
-            return refusals.lazy.compactMap { topic, reason in
-                if case .desired(let name) = topic, let device = devices[name], recorded.isFor(name, device) {
-                    return reason
-                }
-                return nil
-            }.min()
-        }
+        if recorded.names == nil { return refusals[.allDesired] }
+        return refusals.filter { topic, _ in
+            guard case .desired(let name) = topic, let device = devices[name] else { return false }
+            return recorded.isFor(name, device)
+        }.values.min()
     }
 
     package var hasRefusals: Bool { !refusals.isEmpty }
@@ -163,13 +154,7 @@ extension ControllerState {
     /// Queues rejected messages again when they are due.
     mutating func sendRefusedAgain(_ now: Double) {
         guard !refusals.isEmpty, sendingAgain.isDue(now) else { return }
-        for topic in refusals.keys {
-            switch topic {
-            case .allDesired: mustPublishAll = true
-            case .desired(let name): unpublished.insert(name)
-            case .heartbeat, .reported, .presence: break
-            }
-        }
+        for topic in refusals.keys { mustPublish(topic) }
         sendingAgain.end(now, asked: true)
     }
 }

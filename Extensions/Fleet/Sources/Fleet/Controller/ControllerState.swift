@@ -53,8 +53,6 @@ package struct ControllerState: Sendable {
     var refusals: [FleetTopic: String] = [:]
     var sendingAgain = AskingAgain(first: Self.firstRepetition)
 
-    /// Creates a controller from its stored data.
-    ///
     /// - Parameter number: the highest number issued; in a new database the seconds of the clock.
     package init(highest number: UInt64, orders: [RecordedOrder] = [], devices: [String: FleetDevice] = [:]) {
         highest = number
@@ -62,10 +60,8 @@ package struct ControllerState: Sendable {
         self.devices = devices
         names = devices.keys.sorted()
         listedCount = devices.values.count(where: \.isListed)
-        desired = orders.last { $0.target == .all }?.order
-        for index in self.orders.indices {
-            if case .devices(let names) = orders[index].target { self.orders[index].target = .devices(own(names)) }
-        }
+        desired = orders.last { $0.names == nil }?.order
+        for index in orders.indices { self.orders[index].names = orders[index].names.map(own) }
     }
 
     // MARK: Connection
@@ -114,26 +110,23 @@ package struct ControllerState: Sendable {
         return nil
     }
 
+    /// Queues the order on a topic.
+    mutating func mustPublish(_ topic: FleetTopic) {
+        if topic == .allDesired { mustPublishAll = true }
+        if case .desired(let device) = topic { unpublished.insert(device) }
+    }
+
     /// Queues a message again that could not be published.
     package mutating func notPublished(_ topic: FleetTopic) {
-        switch topic {
-        case .allDesired: mustPublishAll = true
-        case .heartbeat: heartbeatAt = nil
-        case .desired(let device): unpublished.insert(device)
-        case .reported, .presence: break
-        }
+        if topic == .heartbeat { heartbeatAt = nil } else { mustPublish(topic) }
     }
 
     // MARK: Devices
 
-    /// Handles a device's report or presence.
-    ///
-    /// - Parameter sent: the time in the message; `nil` for a retained one.
+    /// Handles a device's report or presence. `sent` is the time in the message; `nil` for a retained one.
     package mutating func received(_ topic: FleetTopic, _ message: FleetMessage, sent: Double?, now: Double) {
         switch (topic, message) {
-        case (.reported(let name), .reported(let report)):
-            guard let entry = known(name) else { return }
-            take(report, of: name, entry, sent: sent, now: now)
+        case (.reported(let name), .reported(let report)): take(report, of: name, sent: sent, now: now)
         case (.presence(let name), .presence(let isOnline)):
             guard var device = known(name), device.isOnline != isOnline else { return }
             device.isOnline = isOnline
@@ -170,14 +163,8 @@ package struct ControllerState: Sendable {
     /// The index of the first name after this one.
     package func place(after name: String) -> Int { names.place { $0 <= name } }
 
-    private mutating func take(
-        _ report: DeviceReport,
-        of name: String,
-        _ entry: FleetDevice,
-        sent: Double?,
-        now: Double
-    ) {
-        var device = entry
+    private mutating func take(_ report: DeviceReport, of name: String, sent: Double?, now: Double) {
+        guard var device = known(name) else { return }
         // The server may have retained an old report or lost a newer one.
         guard device.counts(report, sent: sent, now: now) else {
             if report.sequence != device.report?.sequence { oldCount += 1 }
@@ -243,46 +230,33 @@ package struct ControllerState: Sendable {
 }
 
 package struct RecordedOrder: Sendable, Hashable {
-    package enum Target: Sendable, Hashable {
-        case all
-        /// The target devices, sorted and unique, without devices that are only counted.
-        case devices([String])
-    }
-
     package let order: FleetOrder
-    package internal(set) var target: Target
+    /// The target devices, sorted and unique, without devices that are only counted; `nil` for all devices.
+    package internal(set) var names: [String]?
     /// Target devices that are no longer named, as they were at that time. The names of many large orders would fill
     /// memory and disk.
-    package internal(set) var counted: OrderCounts
+    package var counted: OrderCounts
     /// Seconds since 1970.
     package let at: Double
 
-    /// - Parameter target: names in any order.
-    package init(order: FleetOrder, target: Target, counted: OrderCounts = OrderCounts(), at: Double) {
-        self.order = order
-        self.target = if case .devices(let names) = target { .devices(names.sorted()) } else { target }
-        self.counted = counted
-        self.at = at
+    /// - Parameter names: in any order; `nil` for all devices.
+    package init(order: FleetOrder, names: [String]?, counted: OrderCounts = OrderCounts(), at: Double) {
+        (self.order, self.names, self.counted, self.at) = (order, names?.sorted(), counted, at)
     }
 
     package var number: UInt64 { order.number }
-    package var scope: OrderScope { target == .all ? .all : .own }
+    package var scope: OrderScope { names == nil ? .all : .own }
 
     /// Whether the order waits for this device. It never waits for an unlisted one (FL-14).
     package func isFor(_ name: String, _ device: FleetDevice) -> Bool {
         guard device.isListed else { return false }
-        switch target {
-        case .all: return true
-        case .devices(let names):
-            let place = names.place { $0 < name }
-            return place < names.count && names[place] == name
-        }
+        guard let names else { return true }
+        let place = names.place { $0 < name }
+        return place < names.count && names[place] == name
     }
 
     /// The number of target devices; `nil` for all.
-    package var count: UInt64? { target == .all ? nil : UInt64(nameCount) + counted.total }
-
-    var nameCount: Int { if case .devices(let names) = target { names.count } else { 0 } }
+    package var count: UInt64? { names.map { UInt64($0.count) + counted.total } }
 }
 
 extension [String] {
@@ -303,7 +277,8 @@ package enum OrderTarget: Sendable, Hashable {
     case group(String)
 }
 
-/// The reason why the controller rejects a request, with the remedy.
+/// The reason why a file, a request or a received message is rejected. For an administrator it contains the remedy; for
+/// a message it describes only the form, not the content.
 package struct FleetRefusal: Error, Sendable, Hashable, CustomStringConvertible {
     package let description: String
 
@@ -336,7 +311,7 @@ extension ControllerState {
         let asked = names == nil ? merged(session, desired, Array(devices.keys), .all, now) : session
         let order = FleetOrder(number: number, session: asked, reason: reason)
         highest = number
-        let recorded = RecordedOrder(order: order, target: names.map { .devices($0) } ?? .all, at: now)
+        let recorded = RecordedOrder(order: order, names: names, at: now)
         orders.append(recorded)
         if orders.count > Self.mostOrders { orders.removeFirst() }
         if let own {
@@ -367,10 +342,10 @@ extension ControllerState {
     ///
     /// - Returns: the changed orders.
     private mutating func shortenOrders(_ now: Double) -> [RecordedOrder] {
-        var count = orders.reduce(0) { $0 + $1.nameCount }
+        var count = orders.reduce(0) { $0 + ($1.names?.count ?? 0) }
         var shortened: [RecordedOrder] = []
         for index in orders.indices.dropLast() where count > mostNames {
-            guard case .devices(let names) = orders[index].target else { continue }
+            guard let names = orders[index].names else { continue }
             let number = orders[index].number
             var kept: [String] = []
             for name in names {
@@ -384,7 +359,7 @@ extension ControllerState {
                 }
             }
             guard kept.count < names.count else { continue }
-            orders[index].target = .devices(kept)
+            orders[index].names = kept
             count -= names.count - kept.count
             shortened.append(orders[index])
         }

@@ -72,11 +72,7 @@ package struct OrderProgress: Sendable {
 
     /// Counts the next devices, up to `most`. Returns whether there may be more.
     package mutating func count(_ most: Int, in state: ControllerState, now: Double) -> Bool {
-        let names: [String] =
-            switch order.target {
-            case .all: state.names
-            case .devices(let some): some
-            }
+        let names = order.names ?? state.names
         let begin = last.map { last in names.place { $0 <= last } } ?? 0
         let end = min(begin + most, names.count)
         for name in names[begin..<end] {

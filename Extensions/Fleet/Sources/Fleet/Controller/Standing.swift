@@ -20,12 +20,7 @@ package enum Standing: Sendable, Hashable {
     package static let patience = 60.0
 
     /// Whether the device has carried out the order.
-    package var isDone: Bool {
-        switch self {
-        case .clean, .nobody: true
-        case .cleaning, .stuck, .unreachable, .unknown, .refused: false
-        }
-    }
+    package var isDone: Bool { rank >= Self.firstDoneRank }
 
     package var word: String { Self.words[rank] }
 
@@ -98,8 +93,8 @@ package struct FleetDevice: Sendable, Hashable {
         // Its broker does not respond, so the state of the cleanups is unknown.
         guard report.mode != DeviceReport.unknownMode else { return .unreachable(since: reportedAt) }
         let rounds = report.rounds.filter { $0.session <= result.ended }
-        let owing = rounds.flatMap(\.owing)
-        let more = rounds.reduce(0) { $0 + $1.more }
+        let sum = { (number: KeyPath<DeviceReport.Round, UInt64>) in rounds.reduce(0) { $0 + $1[keyPath: number] } }
+        let (owing, more) = (rounds.flatMap(\.owing), sum(\.more))
         guard owing.isEmpty, more == 0 else {
             // While disconnected, the device cannot report that they have finished.
             if isOnline == false { return .unreachable(since: reportedAt) }
@@ -107,25 +102,17 @@ package struct FleetDevice: Sendable, Hashable {
             return isLate || owing.contains { $0.progress == "failed" }
                 ? .stuck(owing, more: more) : .cleaning(owing, more: more)
         }
-        let isNobody = result.order == number && result.outcome == .nobody
-        if isNobody { return .nobody }
-        return .clean(waived: rounds.reduce(0) { $0 + $1.waived }, enforced: rounds.reduce(0) { $0 + $1.enforced })
+        if result.order == number, result.outcome == .nobody { return .nobody }
+        return .clean(waived: sum(\.waived), enforced: sum(\.enforced))
     }
 
     /// Whether a report is newer than the last one (FL-15).
     ///
     /// Normally the sequence number decides. It is derived from the device's clock. If a clock was far ahead, and the
-    /// agent's file is lost, the numbers start below the old ones once the clock is right. Such a lower number is
-    /// accepted if all of these hold:
-    ///
-    /// - the last number is ahead of the controller's clock, and the new one is not;
-    /// - the message is live, and its time is right;
-    /// - its time is later than the arrival of the last report.
-    ///
-    /// Retained and repeated messages do not meet these conditions. Afterwards, numbers up to the abandoned one no
-    /// longer count, except in a live message with the right time.
-    ///
-    /// - Parameter sent: the time in the message; `nil` for a retained one.
+    /// agent's file is lost, the numbers start below the old ones once the clock is right. Such a lower number counts
+    /// if the last number is ahead of the controller's clock and the new one is not, and the message is live, with a
+    /// right time after the arrival of the last report. Afterwards, numbers up to the abandoned one count only in a
+    /// live message with the right time. `sent` is the time in the message; `nil` for a retained one.
     func counts(_ new: DeviceReport, sent: Double?, now: Double) -> Bool {
         guard let report else { return true }
         let isRight = sent.map { abs($0 - now) <= ControllerState.clockTolerance } ?? false
@@ -137,11 +124,8 @@ package struct FleetDevice: Sendable, Hashable {
     }
 
     /// The time by which the reported session ends by itself if the device keeps running, in seconds since 1970; `nil`
-    /// if unknown.
-    ///
-    /// The device counts from the last heartbeat that it received. That was before the server reported it as
-    /// disconnected. A connected device receives heartbeats and does not end its session. Neither does one whose broker
-    /// does not respond or denies the sign-out.
+    /// if unknown. The device counts from its last heartbeat, which came before the server reported it as disconnected.
+    /// A device whose broker does not respond or denies the sign-out does not end its session.
     package var endsBy: Double? {
         guard isOnline == false, let awaySince, let report, report.session != nil, report.result?.outcome != .refused,
             report.mode != DeviceReport.unknownMode, let timeout = report.contactTimeout

@@ -31,9 +31,7 @@ package struct DeviceReport: Sendable, Hashable {
         package let ended: UInt64
 
         package init(order: UInt64, outcome: Outcome, ended: UInt64) {
-            self.order = order
-            self.outcome = outcome
-            self.ended = ended
+            (self.order, self.outcome, self.ended) = (order, outcome, ended)
         }
     }
 
@@ -47,7 +45,7 @@ package struct DeviceReport: Sendable, Hashable {
             package init(app: String, progress: String) { (self.app, self.progress) = (app, progress) }
         }
 
-        /// An app's progress through the round, for display only. Receipts and pending cleanups decide.
+        /// An app's progress through the round, for display only.
         package struct Step: Sendable, Hashable {
             package let app: String
             /// As in `Debt`; or `finished`, `waived`, `enforced`.
@@ -70,47 +68,35 @@ package struct DeviceReport: Sendable, Hashable {
         /// The number of apps that have sent their receipt.
         package let finished: UInt64
         /// The number of apps whose cleanup the device's administrator has waived.
-        package let waived: UInt64
+        package var waived: UInt64 = 0
         /// The number of apps that the device stopped before deleting their data.
-        package let enforced: UInt64
+        package var enforced: UInt64 = 0
         /// The apps with a pending cleanup, or the first of them.
-        package let owing: [Debt]
+        package private(set) var owing: [Debt]
         /// The number of further apps with a pending cleanup.
-        package let more: UInt64
+        package var more: UInt64 = 0
         /// When the session ended, in seconds since 1970 by the device's clock; `nil` if the device does not report it.
-        package let ended: Double?
+        package var ended: Double?
         /// The steps of some apps, pending ones first.
-        package let steps: [Step]
+        package var steps: [Step] = []
 
-        package init(
-            session: UInt64,
-            finished: UInt64,
-            waived: UInt64 = 0,
-            enforced: UInt64 = 0,
-            owing: [Debt],
-            more: UInt64 = 0,
-            ended: Double? = nil,
-            steps: [Step] = []
-        ) {
-            self.session = session
-            self.finished = finished
-            self.waived = waived
-            self.enforced = enforced
-            self.owing = owing
-            self.more = more
-            self.ended = ended
-            self.steps = steps
+        package init(session: UInt64, finished: UInt64, owing: [Debt]) {
+            (self.session, self.finished, self.owing) = (session, finished, owing)
         }
 
         package var owes: UInt64 { UInt64(owing.count) + more }
+
+        /// Keeps this many names of pending apps; the others still count.
+        mutating func shorten(to count: Int) {
+            more += UInt64(max(0, owing.count - count))
+            owing = Array(owing.prefix(count))
+        }
     }
 
     /// The mode while the device's broker does not respond. Such a report proves no cleanup.
     package static let unknownMode = "unknown"
     /// The limits of a report, which keep it below ``FleetEvent/largest``.
     package static let (mostRounds, mostDebts, mostProblems, longestText) = (16, 40, 8, 200)
-    /// The valid range of seconds since 1970.
-    static let times = 0.0...253_402_300_799
     /// The most apps in a round, so that the sum over a fleet does not overflow whatever the devices report.
     package static let mostApps: UInt64 = 1_000_000
     /// In characters.
@@ -140,8 +126,7 @@ package struct DeviceReport: Sendable, Hashable {
     package init() {}
 
     /// The name of an app in reports: the broker's key, made printable. An app without a manifest chooses its own key
-    /// of up to 770 characters, some of which are not printable. A longer name is truncated and gets a hash that
-    /// distinguishes it from others with the same beginning.
+    /// of up to 770 characters. A longer name is truncated and gets a hash, which tells it from others.
     package static func name(_ key: String) -> String {
         // Truncates the printable form, because the replacement of an invisible character may have more bytes than the
         // character.
@@ -166,27 +151,12 @@ package struct DeviceReport: Sendable, Hashable {
         var report = self
         let isTooLarge = { (report: DeviceReport) in report.json.text.utf8.count > most }
         guard isTooLarge(report) else { return report }
-        report.rounds = rounds.map { $0.with(debts: $0.owing.count, steps: []) }
+        for index in rounds.indices { report.rounds[index].steps = [] }
         for debts in [10, 3, 0] where isTooLarge(report) {
-            report.rounds = rounds.map { $0.with(debts: debts, steps: []) }
+            for index in rounds.indices { report.rounds[index].shorten(to: debts) }
         }
         if isTooLarge(report) { report.problems = problems.map { $0.printable(20) } }
         return report
-    }
-}
-
-extension DeviceReport.Round {
-    fileprivate func with(debts count: Int, steps: [Step]) -> Self {
-        Self(
-            session: session,
-            finished: finished,
-            waived: waived,
-            enforced: enforced,
-            owing: Array(owing.prefix(count)),
-            more: more + UInt64(owing.count - min(count, owing.count)),
-            ended: ended,
-            steps: steps
-        )
     }
 }
 
@@ -211,26 +181,31 @@ extension DeviceReport {
         return .object(members)
     }
 
-    package init(_ json: JSONValue) throws(FleetMessageError) {
-        guard let seen = json["seen"] else { throw FleetMessageError("it lacks “seen”") }
+    package init(_ json: JSONValue) throws(FleetRefusal) {
+        guard let seen = json["seen"] else { throw FleetRefusal("it lacks “seen”") }
         self.seen = Seen(all: try seen.whole("all"), own: try seen.whole("own"))
         if let result = json["result"], result != .null {
             guard let outcome = result["outcome"]?.string.flatMap(Outcome.init(rawValue:)) else {
-                throw FleetMessageError("“outcome” has an unknown value")
+                throw FleetRefusal("“outcome” has an unknown value")
             }
             self.result = Result(order: try result.whole("order"), outcome: outcome, ended: try result.whole("ended"))
         }
         mode = try json.words("mode", atMost: 20)
         if let session = json["session"], session != .null { self.session = try session.whole("epoch") }
         guard let rounds = json["rounds"]?.array, rounds.count <= Self.mostRounds else {
-            throw FleetMessageError("“rounds” is no list of at most \(Self.mostRounds)")
+            throw FleetRefusal("“rounds” is no list of at most \(Self.mostRounds)")
         }
         for round in rounds { self.rounds.append(try Round(round)) }
         contactTimeout = try json.wholeIfThere("contactTimeout")
         isClockSynchronised = json["clockSynchronised"]?.boolean ?? false
-        certificateEnd = json["certificateEnd"]?.number.flatMap { Self.times.contains($0) ? $0 : nil }
+        certificateEnd = Self.time(json["certificateEnd"])
         sequence = try json.whole("sequence")
         problems = (json["problems"]?.strings ?? []).prefix(Self.mostProblems).map { $0.printable(Self.longestText) }
+    }
+
+    /// Seconds since 1970, before the year 10000.
+    fileprivate static func time(_ json: JSONValue?) -> Double? {
+        json?.number.flatMap { (0...253_402_300_799).contains($0) ? $0 : nil }
     }
 }
 
@@ -249,23 +224,21 @@ extension DeviceReport.Round {
     }
 
     /// An app with an unreadable entry counts as pending, so that the other entries remain usable.
-    init(_ json: JSONValue) throws(FleetMessageError) {
-        guard let owing = json["owing"]?.array else { throw FleetMessageError("“owing” is no list") }
+    init(_ json: JSONValue) throws(FleetRefusal) {
+        guard let owing = json["owing"]?.array else { throw FleetRefusal("“owing” is no list") }
         let debts = owing.prefix(DeviceReport.mostDebts).compactMap { entry -> Debt? in
             guard let app = entry["app"]?.string, let progress = entry["progress"]?.string else { return nil }
             return Debt(app: DeviceReport.name(app), progress: progress.printable(DeviceReport.longestProgress))
         }
-        let unread = UInt64(owing.count - debts.count)
-        self.init(
-            session: try json.whole("session"),
-            finished: min(try json.whole("finished"), DeviceReport.mostApps),
-            waived: min(try json.wholeIfThere("waived") ?? 0, DeviceReport.mostApps),
-            enforced: min(try json.wholeIfThere("enforced") ?? 0, DeviceReport.mostApps),
-            owing: debts,
-            more: min(try json.wholeIfThere("more") ?? 0, DeviceReport.mostApps) + unread,
-            ended: json["ended"]?.number.flatMap { DeviceReport.times.contains($0) ? $0 : nil },
-            steps: (json["steps"]?.array ?? []).prefix(DeviceReport.mostSteps).compactMap(Step.init)
-        )
+        let apps = { (name: String) throws(FleetRefusal) in min(try json.wholeIfThere(name) ?? 0, DeviceReport.mostApps)
+        }
+        session = try json.whole("session")
+        finished = min(try json.whole("finished"), DeviceReport.mostApps)
+        (waived, enforced) = (try apps("waived"), try apps("enforced"))
+        self.owing = debts
+        more = try apps("more") + UInt64(owing.count - debts.count)
+        ended = DeviceReport.time(json["ended"])
+        steps = (json["steps"]?.array ?? []).prefix(DeviceReport.mostSteps).compactMap(Step.init)
     }
 }
 
@@ -281,12 +254,9 @@ extension DeviceReport.Round.Step {
     /// `nil` for an unreadable step, which is display only.
     init?(_ json: JSONValue) {
         guard let app = json["app"]?.string, let progress = json["progress"]?.string else { return nil }
-        self.init(
-            app: DeviceReport.name(app),
-            progress: progress.printable(DeviceReport.longestProgress),
-            told: json["told"]?.wholeNumber,
-            begun: json["begun"]?.wholeNumber,
-            finished: json["finished"]?.wholeNumber
-        )
+        self.app = DeviceReport.name(app)
+        self.progress = progress.printable(DeviceReport.longestProgress)
+        (told, begun) = (json["told"]?.wholeNumber, json["begun"]?.wholeNumber)
+        finished = json["finished"]?.wholeNumber
     }
 }

@@ -57,8 +57,7 @@ package struct FleetTopics: Sendable, Hashable {
         guard text.hasPrefix(root) else { return nil }
         let parts = text.dropFirst(root.count).split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         switch (parts.first, parts.count) {
-        case ("all", 2):
-            return parts[1] == "desired" ? .allDesired : parts[1] == "heartbeat" ? .heartbeat : nil
+        case ("all", 2): return parts[1] == "desired" ? .allDesired : parts[1] == "heartbeat" ? .heartbeat : nil
         case ("dev", 3) where Self.isName(parts[1]):
             return switch parts[2] {
             case "desired": .desired(device: parts[1])
