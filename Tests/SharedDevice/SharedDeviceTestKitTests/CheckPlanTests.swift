@@ -75,7 +75,6 @@ struct CheckPlanTests {
         let others = ["python-notes", "shell-notes", "unchanged"]
         #expect(example.apps.map(\.identifier) == (ExampleApps.names + others).map(ExampleApps.identifier))
         #expect(Array(example.needs.keys) == [ExampleApps.identifier("python-notes")])
-        #expect(try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(example)) == example)
         let plan = example.relative(to: "/plans")
         let python = try #require(plan.apps.first { $0.identifier.hasSuffix("python-notes") })
         #expect(python.arguments == ["/plans/PythonNotes/notes.py"])
@@ -84,7 +83,7 @@ struct CheckPlanTests {
         #expect(shell?.executable == "/plans/ShellScript/notes.sh")
     }
 
-    @Test("every step can be encoded and decoded")
+    @Test("a plan may have every step")
     func everyStep() throws {
         let steps = """
             {"do": "refuseSignIn", "user": "grace"}, {"do": "signIn", "user": "ada"}, {"do": "waitUntilRunning", "within": 5}, {"do": "send", "app": "a", "line": "l"},
@@ -101,8 +100,10 @@ struct CheckPlanTests {
         let plan = try CheckPlan(json: Self.plan(steps, apps: apps, more: more))
         #expect(plan.apps[0].allowedUsers == AllowedPeople(users: ["ada"], groups: ["nurses"]))
         #expect(plan.groups == ["nurses": ["ada"]] && plan.allowedUsers == AllowedPeople(groups: ["nurses"]))
+        #expect(plan.steps[2...3] == [.waitUntilRunning(within: 5), .send(app: "a", line: "l")])
+        #expect(plan.steps[4] == .waitForLine(app: "a", containing: "c", within: 30_000))
+        #expect(plan.steps[11] == .slowCleanup(app: "a", milliseconds: 2))
         #expect(plan.steps.count == 21 && plan.cleanup == CleanupRule(.strict, timeout: 30))
-        #expect(try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan)) == plan)
     }
 
     static var root: URL { URL(fileURLWithPath: #filePath).appending(path: "../../../..").standardized }

@@ -54,10 +54,8 @@ public final class DeviceApp: Sendable {
             }
             if app.busName != nil { try writeScript() }
         } catch {
-            throw TestDeviceError(
-                .filesFailed,
-                "could not make the directories of \(app.identifier): \(systemReason(error))"
-            )
+            let reason = "could not make the directories of \(app.identifier): \(systemReason(error))"
+            throw TestDeviceError(.filesFailed, reason)
         }
     }
 
@@ -100,10 +98,7 @@ public final class DeviceApp: Sendable {
                 life.earlierLines += earlier.lines
                 life.earlierErrors.append(earlier.errorText)
             }
-            life.process = process
-            life.end = nil
-            life.isKilled = false
-            life.isHeld = false
+            (life.process, life.end, life.isKilled, life.isHeld) = (process, nil, false, false)
         }
         host.log.add(identifier, .started, "starts, as process \(process.identifier)")
         Task { [weak self] in
@@ -188,9 +183,7 @@ public final class DeviceApp: Sendable {
         if isCurrent { host.log.add(identifier, .ended, "has ended, \(Self.text(status: status))") }
     }
 
-    static func text(status: Int32) -> String {
-        status > 128 ? "by signal \(status - 128)" : "with status \(status)"
-    }
+    static func text(status: Int32) -> String { status > 128 ? "by signal \(status - 128)" : "with status \(status)" }
 
     private func signal(_ number: Int32) {
         if let process = life.withLock({ $0.process }), process.isRunning {
@@ -249,15 +242,27 @@ public final class DeviceApp: Sendable {
         within timeout: Duration = .seconds(60),
         where matches: @Sendable (String) -> Bool
     ) async throws(TestDeviceError) -> String {
+        try await wait(within: timeout, "no such line from \(identifier)", pause: Wait.pause) {
+            lines.dropFirst(mark).first(where: matches)
+        }
+    }
+
+    /// Looks again and again until `look` returns a value, the app ends or time runs out.
+    private func wait<Value>(
+        within timeout: Duration,
+        _ what: String,
+        pause: Duration,
+        until look: () throws(TestDeviceError) -> Value?
+    ) async throws(TestDeviceError) -> Value {
         let deadline = ContinuousClock.now + timeout
         while true {
             let hasEnded = !isRunning
-            if let line = lines.dropFirst(mark).first(where: matches) { return line }
+            if let value = try look() { return value }
             guard !hasEnded, ContinuousClock.now < deadline, !Task.isCancelled else {
                 let reason = hasEnded ? "it ended" : "time ran out (\(timeout)), or the task was cancelled"
-                throw TestDeviceError(.timeout, "no such line from \(identifier) before \(reason). \(written)")
+                throw TestDeviceError(.timeout, "\(what) before \(reason). \(written)")
             }
-            await Wait.moment()
+            try? await Task.sleep(for: pause)
         }
     }
 
@@ -275,19 +280,10 @@ public final class DeviceApp: Sendable {
     /// - Throws: ``TestDeviceError/Code/timeout`` with the app's output, if the app ends or time runs out first;
     ///   ``TestDeviceError/Code/filesFailed``.
     public func waitForMarker(_ marker: Marker, within timeout: Duration = .seconds(60)) async throws(TestDeviceError) {
-        let deadline = ContinuousClock.now + timeout
-        while true {
-            let hasEnded = !isRunning
-            guard try findings(of: [marker]).isEmpty else { return }
-            guard !hasEnded, deadline > .now, !Task.isCancelled else {
-                let reason = hasEnded ? "it ended" : "time ran out (\(timeout)), or the task was cancelled"
-                throw TestDeviceError(
-                    .timeout,
-                    "\(marker.kind) was not in the data of \(identifier) before \(reason). \(written)"
-                )
-            }
-            // Each search stops the app for a moment, so give the app time to work.
-            try? await Task.sleep(for: .milliseconds(20))
+        // Each search stops the app for a moment, so the pause gives the app time to work.
+        let what = "\(marker.kind) was not in the data of \(identifier)"
+        _ = try await wait(within: timeout, what, pause: .milliseconds(20)) { () throws(TestDeviceError) in
+            try findings(of: [marker]).first
         }
     }
 
@@ -315,13 +311,9 @@ public final class DeviceApp: Sendable {
         do {
             return try directories.enumerated().flatMap { index, directory in
                 try search.run(under: directory).findings.map { finding in
-                    let path = index == 0 ? finding.path : "\(directory)/\(finding.path)"
-                    return ByteSearch.Finding(
-                        path: path,
-                        marker: finding.marker,
-                        encoding: finding.encoding,
-                        offset: finding.offset
-                    )
+                    var finding = finding
+                    if index > 0 { finding.path = "\(directory)/\(finding.path)" }
+                    return finding
                 }
             }
         } catch {
@@ -365,5 +357,7 @@ public final class DeviceApp: Sendable {
 
 enum Wait {
     /// The interval between two checks of a condition: too short to be noticed.
-    static func moment() async { try? await Task.sleep(for: .milliseconds(2)) }
+    static let pause = Duration.milliseconds(2)
+
+    static func moment() async { try? await Task.sleep(for: pause) }
 }

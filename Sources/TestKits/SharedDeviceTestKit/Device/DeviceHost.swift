@@ -24,9 +24,7 @@ final class DeviceHost: Sendable {
         do {
             temporary = directory == nil ? try TemporaryDirectory("shared-device-kit") : nil
             self.directory = directory ?? temporary?.path ?? ""
-            for name in ["apps", "control"] {
-                try makePrivateDirectory("\(self.directory)/\(name)")
-            }
+            for name in ["apps", "control"] { try makePrivateDirectory("\(self.directory)/\(name)") }
             let root = self.directory
             let services = apps.compactMap { app in
                 app.busName.map { ($0, "/bin/sh \(Self.quoted("\(Self.home(of: app.identifier, in: root)).sh"))") }
@@ -83,23 +81,25 @@ final class DeviceHost: Sendable {
             settings["requiresEnrolment"] = .boolean(false)
             if let timeout = rule.timeout { settings["cleanupTimeout"] = .number(timeout) }
         }
-        do {
-            try FileManager.default.createDirectory(
-                atPath: "\(configurationDirectory)/apps",
-                withIntermediateDirectories: true
-            )
-            try write(settings, to: configuration)
-            self.settings.withLock { [settings] in $0 = settings }
-            for app in apps where app.description.isEnrolled && !ProgramStart.isScript(app.executable) {
-                let executable = URL(fileURLWithPath: app.executable).resolvingSymlinksInPath().path
-                var manifest: [String: JSONValue] = ["id": .string(app.identifier), "executable": .string(executable)]
-                if let name = app.description.busName { manifest["busName"] = .string(name) }
-                manifest["allowedUsers"] = app.description.allowedUsers?.json
-                try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(app.identifier)).json")
-            }
-        } catch {
-            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
+        try write(settings, to: configuration)
+        self.settings.withLock { [settings] in $0 = settings }
+        for app in apps where app.description.isEnrolled && !ProgramStart.isScript(app.executable) {
+            var manifest: [String: JSONValue] = [:]
+            manifest["busName"] = app.description.busName.map { .string($0) }
+            manifest["allowedUsers"] = app.description.allowedUsers?.json
+            try enrol(app.identifier, executable: app.executable, manifest)
         }
+    }
+
+    private func enrol(
+        _ identifier: String,
+        executable: String,
+        _ manifest: [String: JSONValue] = [:]
+    ) throws(TestDeviceError) {
+        var manifest = manifest
+        manifest["id"] = .string(identifier)
+        manifest["executable"] = .string(URL(fileURLWithPath: executable).resolvingSymlinksInPath().path)
+        try write(manifest, to: "\(configurationDirectory)/apps/\(Self.fileName(identifier)).json")
     }
 
     /// Configures the end of a shift in six hours, and a warning of a day before.
@@ -111,11 +111,7 @@ final class DeviceHost: Sendable {
         var settings = settings.withLock { $0 }
         settings["shiftEnds"] = .array([.string(text)])
         settings["signOutWarning"] = .number(86_400)
-        do {
-            try write(settings, to: configuration)
-        } catch {
-            throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
-        }
+        try write(settings, to: configuration)
     }
 
     /// Configures a lock after inactivity, and a manifest that makes this process the screen program.
@@ -123,29 +119,28 @@ final class DeviceHost: Sendable {
     /// - Parameter seconds: The time without activity; `nil` means that no session is locked any more. A locked session
     ///   stays locked, over a restart of the broker as well.
     func configureLock(after seconds: Double?) throws(TestDeviceError) {
-        let identifier = BrokerProtocol.screenIdentifier
         let settings = settings.withLock { settings in
             settings["inactivityAction"] = .string("lock")
             settings["lockedTime"] = .number(86_400)
             settings["inactivityTimeout"] = seconds.map { .number($0) }
             return settings
         }
+        try enrol(BrokerProtocol.screenIdentifier, executable: "/proc/self/exe")
+        try write(settings, to: configuration)
+    }
+
+    private func write(_ object: [String: JSONValue], to path: String) throws(TestDeviceError) {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         do {
-            let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-            let path = "\(configurationDirectory)/apps/\(Self.fileName(identifier)).json"
-            try write(["id": .string(identifier), "executable": .string(program)], to: path)
-            try write(settings, to: configuration)
+            let files = FileManager.default
+            try files.createDirectory(atPath: "\(configurationDirectory)/apps", withIntermediateDirectories: true)
+            try encoder.encode(object).write(to: URL(fileURLWithPath: path), options: .atomic)
+            // The broker rejects a configuration that other users may write to.
+            try files.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
         } catch {
             throw TestDeviceError(.filesFailed, "could not write the device's configuration: \(systemReason(error))")
         }
-    }
-
-    private func write(_ object: [String: JSONValue], to path: String) throws {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-        try encoder.encode(object).write(to: URL(fileURLWithPath: path), options: .atomic)
-        // The broker rejects a configuration that other users may write to.
-        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
     static func quoted(_ text: String) -> String { "'\(text.replacing("'", with: "'\\''"))'" }
@@ -211,9 +206,8 @@ final class DeviceHost: Sendable {
         for user in users { try await addUser(user) }
         guard isNew else { return }
         let names = (try? FileManager.default.contentsOfDirectory(atPath: state)) ?? []
-        let files = names.compactMap { name in
-            FileManager.default.contents(atPath: "\(state)/\(name)").map { StateFile(name: name, contents: $0) }
-        }
+        let contents = names.map { ($0, FileManager.default.contents(atPath: "\(state)/\($0)")) }
+        let files = Dictionary(uniqueKeysWithValues: contents).compactMapValues(\.self)
         Self.made.withLock { $0[key] = files }
     }
 
@@ -222,15 +216,10 @@ final class DeviceHost: Sendable {
         let administration: String
     }
 
-    private struct StateFile {
-        let name: String
-        let contents: Data
-    }
+    /// The files in the state directory after the users are created, by name.
+    private static let made = Locked<[MadeUsers: [String: Data]]>([:])
 
-    /// The files in the state directory after the users are created.
-    private static let made = Locked<[MadeUsers: [StateFile]]>([:])
-
-    private func write(_ files: [StateFile]) throws(TestDeviceError) {
+    private func write(_ files: [String: Data]) throws(TestDeviceError) {
         do {
             let manager = FileManager.default
             try manager.createDirectory(
@@ -238,9 +227,9 @@ final class DeviceHost: Sendable {
                 withIntermediateDirectories: false,
                 attributes: [.posixPermissions: 0o700]
             )
-            for file in files {
-                let path = "\(state)/\(file.name)"
-                try file.contents.write(to: URL(fileURLWithPath: path))
+            for (name, contents) in files {
+                let path = "\(state)/\(name)"
+                try contents.write(to: URL(fileURLWithPath: path))
                 try manager.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
             }
         } catch {
@@ -254,36 +243,26 @@ final class DeviceHost: Sendable {
     func addGroups(_ members: [String: [String]]) async throws(TestDeviceError) {
         for user in Set(members.values.joined()).sorted() {
             let groups = members.filter { $0.value.contains(user) }.keys.sorted()
-            do {
-                let arguments = ["user", "groups", "--state", state, "--", user] + groups
-                let command = try ChildProcess(programs.administration, arguments)
-                guard await command.exitStatus() == 0 else {
-                    throw TestDeviceError(.deviceFailed, "could not put \(user) into groups: \(command.errorText)")
-                }
-            } catch let error as TestDeviceError {
-                throw error
-            } catch {
-                throw TestDeviceError(.deviceFailed, "could not put \(user) into groups: \(error)")
-            }
+            let arguments = ["user", "groups", "--state", state, "--", user] + groups
+            try await administer("put \(user) into groups", arguments)
         }
     }
 
     private func addUser(_ user: String) async throws(TestDeviceError) {
+        let name = user.prefix { $0 != "@" }.capitalized
+        let arguments = ["user", "add", user, "--display-name", name, "--password-stdin", "--state", state]
+        try await administer("create the user \(user)", arguments, input: Self.password(of: user))
+    }
+
+    /// Runs the administrator's command.
+    private func administer(_ what: String, _ arguments: [String], input: String? = nil) async throws(TestDeviceError) {
         do {
-            let name = user.prefix { $0 != "@" }.capitalized
-            let add = try ChildProcess(
-                programs.administration,
-                ["user", "add", user, "--display-name", name, "--password-stdin", "--state", state]
-            )
-            try add.write(Self.password(of: user))
-            try add.closeInput()
-            guard await add.exitStatus() == 0 else {
-                throw TestDeviceError(.deviceFailed, "could not create the user \(user): \(add.errorText)")
-            }
-        } catch let error as TestDeviceError {
-            throw error
+            let command = try ChildProcess(programs.administration, arguments)
+            if let input { try command.write(input) }
+            try command.closeInput()
+            guard await command.exitStatus() == 0 else { throw Problem(command.errorText) }
         } catch {
-            throw TestDeviceError(.deviceFailed, "could not create the user \(user): \(error)")
+            throw TestDeviceError(.deviceFailed, "could not \(what): \(error)")
         }
     }
 }

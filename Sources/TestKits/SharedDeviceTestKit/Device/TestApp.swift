@@ -1,3 +1,4 @@
+import Basics
 import DBus
 import FoundationEssentials
 import NotifyCenter
@@ -48,15 +49,9 @@ public struct TestApp: Sendable, Hashable, Codable {
         allowedUsers: AllowedPeople? = nil,
         startsWithDevice: Bool = true
     ) {
-        self.identifier = identifier
-        self.executable = executable
-        self.arguments = arguments
-        self.environment = environment
-        self.dataDirectories = dataDirectories
-        self.busName = busName
-        self.isEnrolled = isEnrolled
-        self.allowedUsers = allowedUsers
-        self.startsWithDevice = startsWithDevice
+        (self.identifier, self.executable, self.arguments) = (identifier, executable, arguments)
+        (self.environment, self.dataDirectories, self.busName) = (environment, dataDirectories, busName)
+        (self.isEnrolled, self.allowedUsers, self.startsWithDevice) = (isEnrolled, allowedUsers, startsWithDevice)
     }
 
     /// Whether this is the app's name in the broker's ledger: the identifier, followed by the program if the app has no
@@ -67,6 +62,28 @@ public struct TestApp: Sendable, Hashable, Codable {
 
     /// The path of a program of the same package, in the directory of the running test program.
     public static func built(_ name: String) -> String { ChildProcess.built(name) }
+}
+
+/// The users whom a device or an app is for: `allowedUsers` of the managed configuration or of a manifest. A user whom
+/// one entry names is allowed.
+public struct AllowedPeople: Sendable, Hashable, Codable {
+    /// The names of users.
+    public var users: [String]
+    /// The names of groups.
+    public var groups: [String]
+
+    /// Creates a rule; see the properties.
+    public init(users: [String] = [], groups: [String] = []) { (self.users, self.groups) = (users, groups) }
+
+    /// - Parameter members: the users of each group.
+    func allows(_ user: String, _ members: [String: [String]]) -> Bool {
+        users.contains(user) || groups.contains { members[$0]?.contains(user) == true }
+    }
+
+    var json: JSONValue {
+        let members = [("users", users), ("groups", groups)].filter { !$0.1.isEmpty }
+        return .object(Dictionary(uniqueKeysWithValues: members.map { ($0, .array($1.map { .string($0) })) }))
+    }
 }
 
 /// The kit's own app on the device, which signs users in and out. It holds no data, reports so at once, and appears in

@@ -30,7 +30,6 @@ public final class TestDevice: Sendable {
         var user: String?
         var observer: RoundObserver?
         var signOut: SignOut?
-        var session: UInt64?
         /// Copies of the apps' directories, made right before the last sign-out.
         var copies: [String: [String]]?
         /// The directory of the copies, which the next sign-out removes.
@@ -82,9 +81,7 @@ public final class TestDevice: Sendable {
         var made: [DeviceApp] = []
         for app in apps {
             guard !made.contains(where: { $0.identifier == app.identifier || $0.home == host.home(of: app.identifier) })
-            else {
-                throw TestDeviceError(.deviceFailed, "there are two apps \(app.identifier)")
-            }
+            else { throw TestDeviceError(.deviceFailed, "there are two apps \(app.identifier)") }
             made.append(try DeviceApp(app, on: host))
         }
         self.apps = made
@@ -140,10 +137,7 @@ public struct CleanupRule: Sendable, Hashable, Codable {
     public var timeout: Double?
 
     /// Creates a rule; see the properties.
-    public init(_ policy: Policy, timeout: Double? = nil) {
-        self.policy = policy
-        self.timeout = timeout
-    }
+    public init(_ policy: Policy, timeout: Double? = nil) { (self.policy, self.timeout) = (policy, timeout) }
 
     /// Sign-ins do not wait.
     public static let advisory = CleanupRule(.advisory)
@@ -181,10 +175,7 @@ public struct TestDeviceError: Error, Sendable, CustomStringConvertible {
     /// The failure in words, with a table of the apps if that helps.
     public let description: String
 
-    init(_ code: Code, _ description: String) {
-        self.code = code
-        self.description = description
-    }
+    init(_ code: Code, _ description: String) { (self.code, self.description) = (code, description) }
 }
 
 extension TestDevice {
@@ -235,16 +226,11 @@ extension TestDevice {
     /// - Parameter copies: whether to copy the apps' directories.
     /// - Throws: like ``signOut(deadline:)``.
     public func beginSignOut(copies: Bool = true) async throws {
-        let attempted = "sign out"
         guard let account = try await control.application.getCurrentAccount().current else {
-            throw SharedDeviceError(.noCurrentAccount, attempted: attempted, message: "no person is signed in")
+            throw SharedDeviceError(.noCurrentAccount, attempted: "sign out", message: "no person is signed in")
         }
-        if copies {
-            let (made, directory) = try copyDirectories()
-            state.withLock { ($0.copies, $0.copyDirectory) = (made, directory) }
-        } else {
-            state.withLock { ($0.copies, $0.copyDirectory) = (nil, nil) }
-        }
+        let copied = copies ? try copyDirectories() : nil
+        state.withLock { ($0.copies, $0.copyDirectory) = (copied?.copies, copied?.root) }
         let running = Set(apps.filter(\.isRunning).map(\.identifier))
         let asked = ContinuousClock.now
         let session = try await control.application.signout(with: account).session
@@ -268,7 +254,6 @@ extension TestDevice {
         let observer = RoundObserver(session, through: control.application, onTold: onTold)
         state.withLock { state in
             state.signOut = SignOut(user: account.username, asked: asked, answered: answered, running: running)
-            state.session = session
             state.observer = observer
         }
     }
@@ -304,8 +289,7 @@ extension TestDevice {
                         && !apps.contains { TestApp.isNamed(identifier, $0.identifier) }
                 }
                 let strangers =
-                    others.isEmpty
-                    ? "" : "\nother apps that asked: \(others.sorted().joined(separator: ", "))"
+                    others.isEmpty ? "" : "\nother apps that asked: \(others.sorted().joined(separator: ", "))"
                 throw TestDeviceError(
                     .timeout,
                     "not all apps of the device run\n\(lines.joined(separator: "\n"))\(strangers)\(problem)"
@@ -342,12 +326,7 @@ extension TestDevice {
     ) async throws(TestDeviceError)
         -> PropagationReport
     {
-        await wait(for: timeout) { report in report.hasRound && report.apps.allSatisfy(\.hasHeard) }
-        let report = try report()
-        guard report.apps.allSatisfy(\.hasHeard), report.hasRound else {
-            throw TestDeviceError(.timeout, "not all apps heard of the sign-out within \(timeout)\n\(report)")
-        }
-        return report
+        try await report(within: timeout, "heard of the sign-out") { $0.hasRound && $0.apps.allSatisfy(\.hasHeard) }
     }
 
     /// Waits until every app that takes part in the last sign-out has reported that it is clean.
@@ -360,12 +339,18 @@ extension TestDevice {
     ) async throws(TestDeviceError)
         -> PropagationReport
     {
-        await wait(for: timeout) { $0.isClean }
+        try await report(within: timeout, "were clean") { $0.isClean }
+    }
+
+    private func report(
+        within timeout: Duration,
+        _ what: String,
+        _ condition: (PropagationReport) -> Bool
+    ) async throws(TestDeviceError) -> PropagationReport {
+        await wait(for: timeout, until: condition)
         let report = try report()
-        guard report.isClean else {
-            throw TestDeviceError(.timeout, "not all apps were clean within \(timeout)\n\(report)")
-        }
-        return report
+        if condition(report) { return report }
+        throw TestDeviceError(.timeout, "not all apps \(what) within \(timeout)\n\(report)")
     }
 
     /// Returns the state of the apps' cleanup after the last sign-out.
@@ -385,7 +370,7 @@ extension TestDevice {
 
     // MARK: Copies
 
-    private func copyDirectories() throws(TestDeviceError) -> ([String: [String]], TemporaryDirectory) {
+    private func copyDirectories() throws(TestDeviceError) -> (copies: [String: [String]], root: TemporaryDirectory) {
         do {
             let root = try TemporaryDirectory("shared-device-kit-before")
             var copies: [String: [String]] = [:]
@@ -486,10 +471,9 @@ extension TestDevice {
             try host.configureLock(after: nil)
             let session = try await screen.session()
             state.withLock { $0.locked = session }
-        } catch let error as TestDeviceError {
-            throw error
         } catch {
-            throw TestDeviceError(.deviceFailed, "the session is not locked; is an account signed in? \(error)")
+            let reason = "the session is not locked; is an account signed in? \(error)"
+            throw error as? TestDeviceError ?? TestDeviceError(.deviceFailed, reason)
         }
         host.log.add(DeviceEvent.deviceLane, .locked, "the session is locked")
     }
@@ -501,9 +485,7 @@ extension TestDevice {
     public func unlock(_ user: String) async throws {
         guard let (screen, session) = state.withLock({ state in state.screen.map { ($0, state.locked) } }),
             session != nil
-        else {
-            throw TestDeviceError(.notThere, "no session was locked")
-        }
+        else { throw TestDeviceError(.notThere, "no session was locked") }
         let now = try await screen.signIn(user)
         let isLocked = await control.application.getDeviceInformation().isLocked
         guard now == session, !isLocked else {
@@ -527,11 +509,10 @@ extension TestDevice {
     ///
     /// - Throws: ``TestDeviceError/Code/notThere`` if the app has no bus name, or the bus cannot start it.
     public func activate(_ identifier: String) async throws(TestDeviceError) {
-        guard let name = try app(identifier).description.busName else {
+        let (app, control) = (try app(identifier), control)
+        guard let name = app.description.busName else {
             throw TestDeviceError(.notThere, "\(identifier) has no bus name")
         }
-        let app = try app(identifier)
-        let control = control
         // The bus responds when the app owns the name. The app need not own it, so wait only until it runs.
         let request = Task { try await control.activate(name) }
         let deadline = ContinuousClock.now + .seconds(30)
@@ -544,5 +525,48 @@ extension TestDevice {
             await Wait.moment()
         }
         host.log.add(identifier, .started, "is started by the bus")
+    }
+}
+
+/// Stands in for the screen program: it reports that it shows whatever the broker asks for.
+final class TestScreen: Sendable {
+    private let broker: BrokerAdministration
+    private let hasAnswer = Atomic(false)
+    private let task = Locked<Task<Void, Never>?>(nil)
+
+    init(bus: Bus) throws(SharedDeviceError) {
+        broker = try BrokerAdministration(bus: bus)
+        let asking = Task { [broker, weak self] in
+            var (shows, revision) = (ScreenContent.nothing, UInt64?.none)
+            while !Task.isCancelled {
+                do throws(SharedDeviceError) {
+                    let answer = try await broker.screen(shows: shows, revision: revision, wait: .seconds(30))
+                    (shows, revision) = (answer.show, answer.revision)
+                    self?.hasAnswer.store(true, ordering: .relaxed)
+                } catch {
+                    // The broker is restarted, or does not know the manifest yet.
+                    await Wait.moment()
+                }
+            }
+        }
+        task.withLock { $0 = asking }
+    }
+
+    deinit { task.withLock { $0?.cancel() } }
+
+    /// Whether the broker takes this program for the screen.
+    var isScreen: Bool { hasAnswer.load(ordering: .relaxed) }
+
+    /// The number of the open session.
+    func session() async throws(SharedDeviceError) -> UInt64? {
+        try await broker.call(.getDeviceInformation, nil)["epoch"]?.unsignedValue
+    }
+
+    /// Signs in at the screen.
+    ///
+    /// - Returns: The number of the session.
+    func signIn(_ user: String) async throws(SharedDeviceError) -> UInt64 {
+        let credentials = PersonalCredentials.password(username: user, password: DeviceHost.password(of: user))
+        return try await broker.signIn(credentials, as: BrokerProtocol.screenIdentifier, wait: .seconds(15)).epoch
     }
 }

@@ -6,19 +6,19 @@ public struct ByteSearch: Sendable {
     /// An occurrence of a marker.
     public struct Finding: Sendable, Hashable, Codable, CustomStringConvertible {
         /// The file's path, relative to the searched directory.
-        public let path: String
+        public internal(set) var path: String
         /// The marker's ``Marker/kind``.
         public let marker: String
         /// The marker's encoding in the file.
         public let encoding: String
         /// The offset in bytes from the beginning of the file or of the link's target; `nil` if the marker is in the
         /// file's name.
-        public let offset: Int?
+        public internal(set) var offset: Int?
 
         /// The marker, its encoding and its place.
-        public var description: String {
-            "\(marker) (\(encoding)) \(offset.map { "at byte \($0)" } ?? "in the name") of \(path)"
-        }
+        public var description: String { "\(marker) (\(encoding)) \(place)" }
+
+        var place: String { "\(offset.map { "at byte \($0)" } ?? "in the name") of \(path)" }
     }
 
     /// The result of a search.
@@ -93,28 +93,24 @@ public struct ByteSearch: Sendable {
             throw Self.failure(path)
         }
         let name = String(relative[(relative.lastIndex(of: "/").map(relative.index(after:)) ?? relative.startIndex)...])
-        let inName = findings(in: Array(name.utf8), path: relative)
-            .map { Finding(path: $0.path, marker: $0.marker, encoding: $0.encoding, offset: nil) }
+        var inName = findings(in: Array(name.utf8), path: relative)
+        for index in inName.indices { inName[index].offset = nil }
         result.findings += inName
+        func add(_ inContent: [Finding], _ bytes: Int) {
+            result.findings += inContent
+            result.files.append(.init(path: relative, bytes: bytes, findings: inName.count + inContent.count))
+        }
         switch status.st_mode & S_IFMT {
         case S_IFDIR:
             guard let names = try Self.names(in: path) else { return }
-            for name in names {
-                try visit("\(path)/\(name)", relative.isEmpty ? name : "\(relative)/\(name)", &result)
-            }
+            for name in names { try visit("\(path)/\(name)", relative.isEmpty ? name : "\(relative)/\(name)", &result) }
         case S_IFREG:
             guard let (inContent, bytes) = try search(path, relative) else { return }
-            result.findings += inContent
-            let file = Result.File(path: relative, bytes: bytes, findings: inName.count + inContent.count)
-            result.files.append(file)
+            add(inContent, bytes)
         case S_IFLNK:
             let target = (try? FileManager.default.destinationOfSymbolicLink(atPath: path)) ?? ""
-            let inTarget = findings(in: Array(target.utf8), path: relative)
-            result.findings += inTarget
-            let file = Result.File(path: relative, bytes: target.utf8.count, findings: inName.count + inTarget.count)
-            result.files.append(file)
-        default:
-            break
+            add(findings(in: Array(target.utf8), path: relative), target.utf8.count)
+        default: break
         }
     }
 
@@ -166,9 +162,7 @@ public struct ByteSearch: Sendable {
 
     /// Converts A to Z to lower case, in markers and files alike. In UTF-16 this may change other bytes, too, but
     /// identically on both sides.
-    private static func folded(_ bytes: [UInt8]) -> [UInt8] {
-        bytes.map { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 }
-    }
+    private static func folded(_ bytes: [UInt8]) -> [UInt8] { bytes.map { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 } }
 
     private static func offsets(of pattern: [UInt8], in bytes: [UInt8]) -> [Int] {
         // Zero is the most frequent byte of files, and half of the bytes in UTF-16.
@@ -210,10 +204,7 @@ public struct Marker: Sendable, Hashable, ExpressibleByStringLiteral {
     public let text: String
 
     /// Creates a marker that findings show as `kind`.
-    public init(kind: String, text: String) {
-        self.kind = kind
-        self.text = text
-    }
+    public init(kind: String, text: String) { (self.kind, self.text) = (kind, text) }
 
     /// Creates a marker that findings show as its text.
     public init(_ text: String) { self.init(kind: "“\(text)”", text: text) }

@@ -25,11 +25,7 @@ final class RoundObserver: Sendable {
     }
 
     /// - Parameter onTold: called once per app, when the ledger says that the app was told.
-    init(
-        _ session: UInt64,
-        through application: SharedDeviceApplication,
-        onTold: [String: @Sendable () -> Void]
-    ) {
+    init(_ session: UInt64, through application: SharedDeviceApplication, onTold: [String: @Sendable () -> Void]) {
         self.session = session
         let state = SharedState(onTold)
         self.state = state
@@ -59,9 +55,8 @@ final class RoundObserver: Sendable {
             state.report = report
             var due: [@Sendable () -> Void] = []
             for app in report.apps {
-                if state.seen[app.identifier]?[app.progress] == nil {
-                    state.seen[app.identifier, default: [:]][app.progress] = .now
-                }
+                let known = state.seen[app.identifier]?[app.progress]
+                state.seen[app.identifier, default: [:]][app.progress] = known ?? .now
                 guard app.toldAfter != nil,
                     let name = state.onTold.keys.first(where: { TestApp.isNamed(app.identifier, $0) }),
                     let action = state.onTold.removeValue(forKey: name)
@@ -112,10 +107,7 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
 
     /// Creates an event, for tests of code that shows timelines.
     public init(milliseconds: Double, lane: String, kind: Kind, text: String) {
-        self.milliseconds = milliseconds
-        self.lane = lane
-        self.kind = kind
-        self.text = text
+        (self.milliseconds, self.lane, self.kind, self.text) = (milliseconds, lane, kind, text)
     }
 }
 
@@ -154,11 +146,10 @@ public enum ProcessState {
     /// Whether it is alive and was started with this environment variable.
     static func isAlive(_ identifier: Int32, withEnvironment variable: String) -> Bool {
         guard let letter = letter(of: identifier), letter != "Z" else { return false }
-        guard let environment = FileManager.default.contents(atPath: "/proc/\(identifier)/environ") else {
-            return false
-        }
-        return environment.split(separator: 0).contains { Array($0) == Array(variable.utf8) }
+        let environment = FileManager.default.contents(atPath: "/proc/\(identifier)/environ")
+        return environment?.split(separator: 0).contains { Array($0) == Array(variable.utf8) } ?? false
     }
+
     /// The living processes that were started with this environment variable.
     static func alive(withEnvironment variable: String) -> [Int32] {
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []

@@ -3,7 +3,7 @@ public import FoundationEssentials
 import NotifyCenterTestKit
 
 /// A check of apps on a device: steps and expectations, as JSON. `Documentation/CheckPlan.md` describes the format.
-public struct CheckPlan: Sendable, Hashable, Codable {
+public struct CheckPlan: Sendable, Hashable {
     /// The title of the reports.
     public var title: String
     /// The apps of the device.
@@ -26,49 +26,25 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     ///
     /// - Throws: ``CheckPlanError`` with the path of the mistake. An expectation that can never hold is also a mistake.
     public init(json: Data) throws(CheckPlanError) {
-        self = try Self.read(JSONCursor(document: json))
-    }
-
-    /// Like ``init(json:)``; the error is a `DecodingError`.
-    public init(from decoder: any Decoder) throws {
-        let value = try JSONValue(from: decoder)
-        do throws(CheckPlanError) {
-            self = try Self.read(JSONCursor(value, path: "$"))
-        } catch {
-            throw DecodingError.dataCorrupted(
-                .init(codingPath: decoder.codingPath, debugDescription: "\(error)", underlyingError: error)
-            )
+        let members = try JSONCursor(document: json).object(keys: [
+            "title", "apps", "users", "groups", "allowedUsers", "policy", "cleanupTimeout", "steps",
+        ])
+        needs = [:]
+        apps = []
+        for cursor in try members.required("apps").elements() {
+            let (app, command) = try TestApp.read(cursor)
+            apps.append(app)
+            if let command { needs[app.identifier] = command }
         }
-    }
-
-    /// Encodes the plan in the format of ``init(json:)``.
-    public func encode(to encoder: any Encoder) throws {
-        var members: [String: JSONValue] = [
-            "title": .string(title), "users": .array(users.map { .string($0) }),
-            "policy": .string(cleanup.policy.rawValue),
-            "apps": .array(apps.map { $0.json(needs: needs[$0.identifier]) }), "steps": .array(steps.map(\.json)),
-        ]
-        if !groups.isEmpty {
-            members["groups"] = .object(groups.mapValues { .array($0.map { .string($0) }) })
-        }
-        members["allowedUsers"] = allowedUsers?.json
-        if let timeout = cleanup.timeout { members["cleanupTimeout"] = .number(timeout) }
-        try JSONValue.object(members).encode(to: encoder)
-    }
-
-    private init(
-        title: String,
-        apps: [TestApp],
-        needs: [String: [String]],
-        users: [String],
-        groups: [String: [String]],
-        allowedUsers: AllowedPeople?,
-        cleanup: CleanupRule,
-        steps: [CheckStep]
-    ) {
-        (self.groups, self.allowedUsers) = (groups, allowedUsers)
-        (self.title, self.apps, self.needs, self.users) = (title, apps, needs, users)
-        (self.cleanup, self.steps) = (cleanup, steps)
+        cleanup = CleanupRule(try members["policy"]?.choice(CleanupRule.Policy.self) ?? .advisory)
+        cleanup.timeout = try members["cleanupTimeout"]?.number()
+        title = try members["title"]?.string() ?? "shared device check"
+        users = try members["users"]?.list() ?? ["ada", "grace"]
+        groups = try members["groups"]?.lists() ?? [:]
+        allowedUsers = try AllowedPeople(members["allowedUsers"])
+        steps = []
+        for cursor in try members.required("steps").elements() { steps.append(try CheckStep(cursor)) }
+        try validate()
     }
 
     /// Returns the plan with the relative paths of programs and data directories resolved against `directory`.
@@ -88,34 +64,6 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         }
         return plan
     }
-
-    private static func read(_ root: JSONCursor) throws(CheckPlanError) -> CheckPlan {
-        let members = try root.object(keys: [
-            "title", "apps", "users", "groups", "allowedUsers", "policy", "cleanupTimeout", "steps",
-        ])
-        let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
-        var needs: [String: [String]] = [:]
-        let apps = try members.required("apps").list { (cursor) throws(CheckPlanError) in
-            let (app, command) = try TestApp.read(cursor)
-            if let command { needs[app.identifier] = command }
-            return app
-        }
-        var cleanup = CleanupRule(try members["policy"]?.choice(CleanupRule.Policy.self) ?? .advisory)
-        cleanup.timeout = try members["cleanupTimeout"]?.number()
-        let plan = CheckPlan(
-            title: try members["title"]?.string() ?? "shared device check",
-            apps: apps,
-            needs: needs,
-            users: try members["users"]?.list(string) ?? ["ada", "grace"],
-            groups: try members["groups"]?.lists() ?? [:],
-            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor)
-            },
-            cleanup: cleanup,
-            steps: try members.required("steps").list { (cursor) throws(CheckPlanError) in try CheckStep(cursor) }
-        )
-        try plan.validate()
-        return plan
-    }
 }
 
 extension TestApp {
@@ -124,38 +72,33 @@ extension TestApp {
             "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled",
             "allowedUsers", "start", "needs",
         ])
-        let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
-        let needs = try members["needs"]?.list(string)
+        let needs = try members["needs"]?.list()
         if let needs, needs.isEmpty {
             throw CheckPlanError("\(members.path).needs", "there is no command; write the program first")
         }
         let app = TestApp(
             try members.required("identifier").string(),
             executable: try members.required("executable").string(),
-            arguments: try members["arguments"]?.list(string) ?? [],
+            arguments: try members["arguments"]?.list() ?? [],
             environment: try members["environment"]?.strings() ?? [:],
-            dataDirectories: try members["dataDirectories"]?.list(string) ?? [],
+            dataDirectories: try members["dataDirectories"]?.list() ?? [],
             busName: try members["busName"]?.string(),
             isEnrolled: try members["enrolled"]?.boolean() ?? true,
-            allowedUsers: try members["allowedUsers"].map { (cursor) throws(CheckPlanError) in try AllowedPeople(cursor)
-            },
+            allowedUsers: try AllowedPeople(members["allowedUsers"]),
             startsWithDevice: try members["start"]?.boolean() ?? true
         )
         return (app, needs)
     }
+}
 
-    fileprivate func json(needs: [String]?) -> JSONValue {
-        var members: [String: JSONValue] = [
-            "identifier": .string(identifier), "executable": .string(executable),
-            "arguments": .array(arguments.map { .string($0) }),
-            "environment": .object(environment.mapValues { .string($0) }),
-            "dataDirectories": .array(dataDirectories.map { .string($0) }), "start": .boolean(startsWithDevice),
-            "enrolled": .boolean(isEnrolled),
-        ]
-        members["allowedUsers"] = allowedUsers?.json
-        if let busName { members["busName"] = .string(busName) }
-        if let needs { members["needs"] = .array(needs.map { .string($0) }) }
-        return .object(members)
+extension AllowedPeople {
+    /// - Returns: `nil` if there is no rule.
+    fileprivate init?(_ cursor: JSONCursor?) throws(CheckPlanError) {
+        guard let members = try cursor?.object(keys: ["users", "groups"]) else { return nil }
+        self.init(users: try members["users"]?.list() ?? [], groups: try members["groups"]?.list() ?? [])
+        guard !users.isEmpty || !groups.isEmpty else {
+            throw CheckPlanError(members.path, "it names neither a user nor a group; leave the key out to allow all")
+        }
     }
 }
 
@@ -166,10 +109,7 @@ public struct CheckPlanError: Error, Sendable, Hashable, CustomStringConvertible
     /// The mistake, and its remedy.
     public let message: String
 
-    init(_ path: String, _ message: String) {
-        self.path = path
-        self.message = message
-    }
+    init(_ path: String, _ message: String) { (self.path, self.message) = (path, message) }
 
     /// The place and the mistake.
     public var description: String { "\(path): \(message)" }
@@ -185,9 +125,7 @@ extension CheckPlan {
     func appsLeftOut() async -> [CheckResult.LeftOut] {
         var leftOut: [CheckResult.LeftOut] = []
         for app in apps {
-            guard let command = needs[app.identifier],
-                let reason = await Self.failure(of: command)
-            else { continue }
+            guard let command = needs[app.identifier], let reason = await Self.failure(of: command) else { continue }
             let isOnlyAbout: (CheckStep) -> Bool = { step in
                 if case .expect(let expectation) = step { return expectation.apps == [app.identifier] }
                 return step.app == app.identifier
@@ -216,7 +154,7 @@ extension CheckPlan {
 
 /// Validates a plan: it must expect something, and its steps must be possible.
 extension CheckPlan {
-    func validate() throws(CheckPlanError) {
+    fileprivate func validate() throws(CheckPlanError) {
         guard !apps.isEmpty else { throw CheckPlanError("$.apps", "there are none, so there is nothing to check") }
         try validateNames()
         guard steps.contains(where: { if case .expect = $0 { true } else { false } }) else {
@@ -238,14 +176,12 @@ extension CheckPlan {
                 throw CheckPlanError("$.apps[\(index)].identifier", "there is another app \(app.identifier)")
             }
             if let name = app.busName {
+                let path = "$.apps[\(index)].busName"
                 guard Self.isBusName(name) else {
-                    throw CheckPlanError(
-                        "$.apps[\(index)].busName",
-                        "“\(name.printable)” is no bus name, such as org.example.App"
-                    )
+                    throw CheckPlanError(path, "“\(name.printable)” is no bus name, such as org.example.App")
                 }
                 guard busNames.insert(name).inserted else {
-                    throw CheckPlanError("$.apps[\(index)].busName", "there is another app with this bus name")
+                    throw CheckPlanError(path, "there is another app with this bus name")
                 }
             }
         }
@@ -295,12 +231,8 @@ private struct Course {
             }
             (isSignedIn, self.user) = (true, user)
         case .lock:
-            guard isSignedIn, !isLocked else {
-                throw CheckPlanError(
-                    path,
-                    isLocked ? "the session is locked already" : "no earlier step signs a user in"
-                )
-            }
+            guard isSignedIn else { throw CheckPlanError(path, "no earlier step signs a user in") }
+            guard !isLocked else { throw CheckPlanError(path, "the session is locked already") }
             isLocked = true
         case .unlock(let user):
             guard isLocked, user == self.user else {
@@ -320,10 +252,8 @@ private struct Course {
         case .signOut:
             guard isSignedIn else { throw CheckPlanError(path, "no earlier step signs a user in") }
             (isSignedIn, hasSignedOut, isLocked) = (false, true, false)
-        case .waitForMarker(let app, let marker, _):
-            seen[app, default: []].insert(marker)
-        case .expect(let expectation):
-            try take(expectation, path, plan)
+        case .waitForMarker(let app, let marker, _): seen[app, default: []].insert(marker)
+        case .expect(let expectation): try take(expectation, path, plan)
         default: break
         }
     }

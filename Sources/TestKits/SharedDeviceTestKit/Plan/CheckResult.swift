@@ -125,9 +125,7 @@ extension CheckResult {
         let apps = verdicts.map(\.app) + rounds.flatMap { $0.apps.map(\.identifier) } + leftOut.map(\.app)
         return AppNames(apps, reserved: DeviceEvent.lanes)
     }
-}
 
-extension CheckResult {
     /// The result for a terminal: the sign-outs, each failed expectation, and the verdict.
     ///
     /// - Parameters:
@@ -189,13 +187,13 @@ extension CheckResult {
         if holds {
             return verdicts.count == 1 ? "the one expectation holds" : "all \(verdicts.count) expectations hold"
         }
-        let parts = [
-            failed > 0
-                ? "\(failed) of \(Text.count(verdicts.count, "expectation")) \(failed == 1 ? "fails" : "fail")" : nil,
-            skipped > 0 ? "\(skipped) \(skipped == 1 ? "was" : "were") not looked at" : nil,
-            failure.map { "step \($0.step) could not be done" },
-        ]
-        return parts.compactMap(\.self).joined(separator: ", ")
+        var parts: [String] = []
+        if failed > 0 {
+            parts.append("\(failed) of \(Text.count(verdicts.count, "expectation")) \(failed == 1 ? "fails" : "fail")")
+        }
+        if skipped > 0 { parts.append("\(skipped) \(skipped == 1 ? "was" : "were") not looked at") }
+        if let failure { parts.append("step \(failure.step) could not be done") }
+        return parts.joined(separator: ", ")
     }
 
     /// The result as JSON: ``CheckResult`` and `holds`.
@@ -234,25 +232,21 @@ extension CheckResult {
             + "skipped=\"\(skipped + leftOut.count)\""
         let seconds = Self.seconds(milliseconds)
         var lines = [
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>",
-            "<testsuites name=\"\(name)\" \(counts) time=\"\(seconds)\">",
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>", "<testsuites name=\"\(name)\" \(counts) time=\"\(seconds)\">",
             "  <testsuite name=\"\(name)\" \(counts) time=\"\(seconds)\" timestamp=\"\(Self.timestamp(startedAt))\">",
         ]
-        lines += verdicts.flatMap(Self.testCase)
-        for app in leftOut {
-            lines += [
-                "    <testcase classname=\"\(app.app.markup)\" name=\"takes part\" time=\"0.000\">",
-                "      <skipped message=\"\(app.reason.markup)\"/>",
-                "    </testcase>",
-            ]
+        for verdict in verdicts {
+            let outcome: String? =
+                switch verdict.outcome {
+                case .holds: nil
+                case .fails: "failure"
+                case .skipped: "skipped"
+                }
+            let name = "step \(verdict.step): \(verdict.expectation)"
+            lines += Self.testCase(verdict.app, name, outcome, verdict.detail)
         }
-        if let failure {
-            lines += [
-                "    <testcase classname=\"plan\" name=\"step \(failure.step) can be done\" time=\"0.000\">",
-                "      <error message=\"\(failure.message.markup)\"/>",
-                "    </testcase>",
-            ]
-        }
+        for app in leftOut { lines += Self.testCase(app.app, "takes part", "skipped", app.reason) }
+        if let failure { lines += Self.testCase("plan", "step \(failure.step) can be done", "error", failure.message) }
         for (process, text) in output.sorted(by: { $0.key < $1.key }) where !text.isEmpty {
             lines.append("    <system-err>\("--- \(process)\n\(text)".markup)</system-err>")
         }
@@ -260,16 +254,11 @@ extension CheckResult {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    private static func testCase(_ verdict: Verdict) -> [String] {
-        let head =
-            "    <testcase classname=\"\(verdict.app.markup)\" "
-            + "name=\"step \(verdict.step): \(verdict.expectation.markup)\" time=\"0.000\""
-        let detail = verdict.detail.markup
-        switch verdict.outcome {
-        case .holds: return [head + "/>"]
-        case .fails: return [head + ">", "      <failure message=\"\(detail)\"/>", "    </testcase>"]
-        case .skipped: return [head + ">", "      <skipped message=\"\(detail)\"/>", "    </testcase>"]
-        }
+    /// - Parameter outcome: the element with the message; `nil` for a success.
+    private static func testCase(_ app: String, _ name: String, _ outcome: String?, _ message: String) -> [String] {
+        let head = "    <testcase classname=\"\(app.markup)\" name=\"\(name.markup)\" time=\"0.000\""
+        guard let outcome else { return [head + "/>"] }
+        return [head + ">", "      <\(outcome) message=\"\(message.markup)\"/>", "    </testcase>"]
     }
 
     private static func seconds(_ milliseconds: Double) -> String {
@@ -278,7 +267,7 @@ extension CheckResult {
         return "\(whole / 1000).\(String(repeating: "0", count: 3 - rest.count))\(rest)"
     }
 
-    static func timestamp(_ date: Date) -> String { date.formatted(.iso8601) }
+    private static func timestamp(_ date: Date) -> String { date.formatted(.iso8601) }
 }
 
 @_spi(Extensions) public enum Text {
@@ -312,19 +301,13 @@ extension CheckResult {
         let title = title.markup
         let nonce = TimelinePage.nonce()
         var parts = [
-            "<!DOCTYPE html>",
-            "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">",
-            "<head>",
-            "<meta charset=\"utf-8\"/>",
-            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
+            "<!DOCTYPE html>", "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">", "<head>",
+            "<meta charset=\"utf-8\"/>", "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
             "<meta name=\"color-scheme\" content=\"light dark\"/>",
             // The policy blocks foreign scripts and external resources, whatever an app has written.
-            "<meta http-equiv=\"Content-Security-Policy\" "
-                + "content=\"\(Self.policy(nonce))\"/>",
-            "<title>\(title)</title>",
-            "<style>/*<![CDATA[*/\n\(TimelinePage.style)\(Self.style)/*]]>*/</style>",
-            "</head>",
-            "<body>",
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                + "style-src 'unsafe-inline'; script-src 'nonce-\(nonce)'\"/>", "<title>\(title)</title>",
+            "<style>/*<![CDATA[*/\n\(TimelinePage.style)\(Self.style)/*]]>*/</style>", "</head>", "<body>",
             "<h1>\(title)</h1>",
             "<p class=\"verdict \(holds ? "good" : "bad")\">\((holds ? "✓ \(verdict)" : "✗ \(verdict)").markup)</p>",
             "<p class=\"note\">\(Self.timestamp(startedAt)), \(Text.milliseconds(milliseconds)) in all.</p>",
@@ -350,10 +333,6 @@ extension CheckResult {
         parts.append("<script type=\"module\" nonce=\"\(nonce)\">//<![CDATA[\n\(TimelinePage.script)\n//]]></script>")
         parts += ["</body>", "</html>"]
         return parts.joined(separator: "\n") + "\n"
-    }
-
-    private static func policy(_ nonce: String) -> String {
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-\(nonce)'"
     }
 
     private var stepTable: String {

@@ -24,12 +24,7 @@ public struct CheckRunner: Sendable {
         programs: String? = nil,
         directory: String? = nil,
         progress: @escaping @Sendable (String) -> Void = { _ in }
-    ) {
-        self.plan = plan
-        self.programs = programs
-        self.directory = directory
-        self.progress = progress
-    }
+    ) { (self.plan, self.programs, self.directory, self.progress) = (plan, programs, directory, progress) }
 
     /// Starts the device, performs the steps, and returns the result. On return all processes have ended.
     ///
@@ -148,7 +143,7 @@ final class CheckCourse {
 
     private func check(_ expectation: CheckExpectation, at number: Int) async throws {
         let apps = apps(of: expectation)
-        for app in apps { try checkPresence(expectation.present, in: app, number) }
+        for app in apps { try check(expectation.present, arePresent: true, in: app, number) }
         if let limit = expectation.heardWithin {
             await wait(for: limit, apps) { $0.heardAfter != nil }
             try judge(apps, Expected.heard(limit), number, limit) { $0.heardAfter }
@@ -157,7 +152,7 @@ final class CheckCourse {
             await wait(for: limit, apps) { $0.progress == .finished }
             try judge(apps, Expected.cleaned(limit), number, limit) { $0.progress == .finished ? $0.cleanedAfter : nil }
         }
-        for app in apps { try checkAbsence(expectation.absent, in: app, number) }
+        for app in apps { try check(expectation.absent, arePresent: false, in: app, number) }
     }
 
     /// Waits until the condition holds for all these apps, or their time is certainly over.
@@ -191,30 +186,22 @@ final class CheckCourse {
         }
     }
 
-    private func checkPresence(_ markers: [String], in app: DeviceApp, _ number: Int) throws {
-        for (text, places) in try search(markers, in: app) {
-            // Only the number: the exact places matter for a marker that should be absent.
-            let detail = places.isEmpty ? "it is nowhere" : "in \(Text.count(places.count, "place"))"
-            add(app.identifier, Expected.present(text), number, places.isEmpty ? .fails : .holds, detail)
-        }
-    }
-
-    private func checkAbsence(_ markers: [String], in app: DeviceApp, _ number: Int) throws {
-        for (text, places) in try search(markers, in: app) {
-            let detail = places.isEmpty ? "nothing found" : Self.list(places, 5)
-            add(app.identifier, Expected.absent(text), number, places.isEmpty ? .holds : .fails, detail)
-        }
-    }
-
-    private func search(_ markers: [String], in app: DeviceApp) throws -> [(String, [ByteSearch.Finding])] {
+    private func check(_ markers: [String], arePresent: Bool, in app: DeviceApp, _ number: Int) throws {
         let found = markers.isEmpty ? [] : try app.findings(of: markers.map { Marker($0) })
-        return markers.map { text in (text, found.filter { $0.marker == Marker(text).kind }) }
+        for text in markers {
+            let places = found.filter { $0.marker == Marker(text).kind }
+            let expected = arePresent ? Expected.present(text) : Expected.absent(text)
+            let detail =
+                if places.isEmpty { arePresent ? "it is nowhere" : "nothing found" } else {
+                    // The exact places matter for a marker that should be absent.
+                    arePresent ? "in \(Text.count(places.count, "place"))" : Self.list(places, 5)
+                }
+            add(app.identifier, expected, number, places.isEmpty == arePresent ? .fails : .holds, detail)
+        }
     }
 
     private static func list(_ places: [ByteSearch.Finding], _ limit: Int) -> String {
-        let shown = places.prefix(limit).map { place in
-            "\(place.encoding) \(place.offset.map { "at byte \($0)" } ?? "in the name") of \(place.path)"
-        }
+        let shown = places.prefix(limit).map { "\($0.encoding) \($0.place)" }
         let more = places.count > limit ? "; \(places.count) places in all" : ""
         return shown.joined(separator: "; ") + more
     }
@@ -225,11 +212,7 @@ final class CheckCourse {
         _ step: Int,
         _ outcome: CheckResult.Verdict.Outcome,
         _ detail: String
-    ) {
-        verdicts.append(
-            CheckResult.Verdict(app: app, expectation: expectation, step: step, outcome: outcome, detail: detail)
-        )
-    }
+    ) { verdicts.append(.init(app: app, expectation: expectation, step: step, outcome: outcome, detail: detail)) }
 
     private func noteRound() {
         guard let report = try? device.report() else { return }

@@ -75,67 +75,33 @@ public enum CheckStep: Sendable, Hashable {
     init(_ cursor: JSONCursor) throws(CheckPlanError) {
         let action = try cursor.discriminator("do").choice(Action.self)
         let members = try cursor.object(keys: ["do"] + action.keys)
-        let app = { () throws(CheckPlanError) in try members.required("app").string() }
+        let text = { (key: String) throws(CheckPlanError) in try members.required(key).string() }
+        let app = { () throws(CheckPlanError) in try text("app") }
+        let time = { () throws(CheckPlanError) in try members.required("milliseconds").number() }
         let within = try members["within"]?.number() ?? Self.patience
         switch action {
-        case .signIn: self = .signIn(user: try members.required("user").string())
-        case .refuseSignIn: self = .refuseSignIn(user: try members.required("user").string())
+        case .signIn: self = .signIn(user: try text("user"))
+        case .refuseSignIn: self = .refuseSignIn(user: try text("user"))
         case .signOut: self = .signOut
         case .waitUntilRunning: self = .waitUntilRunning(within: within)
-        case .send: self = .send(app: try app(), line: try members.required("line").string())
-        case .waitForLine:
-            let text = try members.required("containing").string()
-            self = .waitForLine(app: try app(), containing: text, within: within)
-        case .waitForMarker:
-            let marker = try members.required("marker").string()
-            self = .waitForMarker(app: try app(), marker: marker, within: within)
-        case .pause: self = .pause(milliseconds: try members.required("milliseconds").number())
+        case .send: self = .send(app: try app(), line: try text("line"))
+        case .waitForLine: self = .waitForLine(app: try app(), containing: try text("containing"), within: within)
+        case .waitForMarker: self = .waitForMarker(app: try app(), marker: try text("marker"), within: within)
+        case .pause: self = .pause(milliseconds: try time())
         case .start: self = .start(app: try app())
         case .stop: self = .stop(app: try app())
         case .resume: self = .resume(app: try app())
         case .kill: self = .kill(app: try app())
-        case .slowCleanup:
-            self = .slowCleanup(app: try app(), milliseconds: try members.required("milliseconds").number())
+        case .slowCleanup: self = .slowCleanup(app: try app(), milliseconds: try time())
         case .killBroker: self = .killBroker
         case .startBroker: self = .startBroker
         case .restartBus: self = .restartBus
         case .spoofBroadcast: self = .spoofBroadcast
         case .warn: self = .warn
         case .lock: self = .lock
-        case .unlock: self = .unlock(user: try members.required("user").string())
+        case .unlock: self = .unlock(user: try text("user"))
         case .expect: self = .expect(try CheckExpectation(members))
         }
-    }
-
-    var json: JSONValue {
-        let (action, members): (Action, [String: JSONValue]) =
-            switch self {
-            case .signIn(let user): (.signIn, ["user": .string(user)])
-            case .refuseSignIn(let user): (.refuseSignIn, ["user": .string(user)])
-            case .signOut: (.signOut, [:])
-            case .waitUntilRunning(let within): (.waitUntilRunning, ["within": .number(within)])
-            case .send(let app, let line): (.send, ["app": .string(app), "line": .string(line)])
-            case .waitForLine(let app, let text, let within):
-                (.waitForLine, ["app": .string(app), "containing": .string(text), "within": .number(within)])
-            case .waitForMarker(let app, let marker, let within):
-                (.waitForMarker, ["app": .string(app), "marker": .string(marker), "within": .number(within)])
-            case .pause(let time): (.pause, ["milliseconds": .number(time)])
-            case .start(let app): (.start, ["app": .string(app)])
-            case .stop(let app): (.stop, ["app": .string(app)])
-            case .resume(let app): (.resume, ["app": .string(app)])
-            case .kill(let app): (.kill, ["app": .string(app)])
-            case .slowCleanup(let app, let time):
-                (.slowCleanup, ["app": .string(app), "milliseconds": .number(time)])
-            case .killBroker: (.killBroker, [:])
-            case .startBroker: (.startBroker, [:])
-            case .restartBus: (.restartBus, [:])
-            case .spoofBroadcast: (.spoofBroadcast, [:])
-            case .warn: (.warn, [:])
-            case .lock: (.lock, [:])
-            case .unlock(let user): (.unlock, ["user": .string(user)])
-            case .expect(let expectation): (.expect, expectation.members)
-            }
-        return .object(members.merging(["do": .string(action.rawValue)]) { $1 })
     }
 
     /// The app that the step concerns; `nil` if it concerns the device.
@@ -167,28 +133,15 @@ public struct CheckExpectation: Sendable, Hashable {
     public init(apps: [String]? = nil) { self.apps = apps }
 
     init(_ members: JSONCursor.Members) throws(CheckPlanError) {
-        let string = { (cursor: JSONCursor) throws(CheckPlanError) in try cursor.string() }
-        apps = try members["apps"]?.list(string)
-        present = try members["present"]?.list(string) ?? []
+        apps = try members["apps"]?.list()
+        present = try members["present"]?.list() ?? []
         heardWithin = try members["heardWithin"]?.number()
         cleanedWithin = try members["cleanedWithin"]?.number()
-        absent = try members["absent"]?.list(string) ?? []
+        absent = try members["absent"]?.list() ?? []
         guard !present.isEmpty || heardWithin != nil || cleanedWithin != nil || !absent.isEmpty else {
-            throw CheckPlanError(
-                members.path,
-                "it expects nothing; say “present”, “heardWithin”, “cleanedWithin” or “absent”"
-            )
+            let keys = "“present”, “heardWithin”, “cleanedWithin” or “absent”"
+            throw CheckPlanError(members.path, "it expects nothing; say \(keys)")
         }
-    }
-
-    var members: [String: JSONValue] {
-        var members: [String: JSONValue] = [:]
-        if let apps { members["apps"] = .array(apps.map { .string($0) }) }
-        if !present.isEmpty { members["present"] = .array(present.map { .string($0) }) }
-        if let heardWithin { members["heardWithin"] = .number(heardWithin) }
-        if let cleanedWithin { members["cleanedWithin"] = .number(cleanedWithin) }
-        if !absent.isEmpty { members["absent"] = .array(absent.map { .string($0) }) }
-        return members
     }
 }
 
@@ -201,8 +154,7 @@ extension CheckStep {
         case .waitUntilRunning: "wait until the apps run"
         case .send(let app, let line): "tell \(names[app]) “\(line.printable)”"
         case .waitForLine(let app, let text, _): "wait until \(names[app]) writes “\(text.printable)”"
-        case .waitForMarker(let app, let marker, _):
-            "wait until “\(marker.printable)” is in the data of \(names[app])"
+        case .waitForMarker(let app, let marker, _): "wait until “\(marker.printable)” is in the data of \(names[app])"
         case .pause(let time): "a pause of \(Text.milliseconds(time))"
         case .slowCleanup(let app, let time):
             "stop \(names[app]) for \(Text.milliseconds(time)) as soon as it is told of the next sign-out"

@@ -18,10 +18,7 @@ struct JSONCursor {
         path = "$"
     }
 
-    init(_ value: JSONValue, path: String) {
-        self.value = value
-        self.path = path
-    }
+    private init(_ value: JSONValue, path: String) { (self.value, self.path) = (value, path) }
 
     // MARK: Objects
 
@@ -38,8 +35,7 @@ struct JSONCursor {
     /// Returns one member without checking the other keys, because its value decides which keys are known.
     func discriminator(_ key: String) throws(CheckPlanError) -> JSONCursor {
         guard case .object(let members) = value else { throw wrong("an object") }
-        guard let found = members[key] else { throw CheckPlanError(path, "it lacks “\(key)”") }
-        return JSONCursor(found, path: Self.path(path, key))
+        return try Members(path: path, members: members).required(key)
     }
 
     struct Members {
@@ -83,13 +79,14 @@ struct JSONCursor {
         return number
     }
 
-    func list<Element>(_ element: (JSONCursor) throws(CheckPlanError) -> Element) throws(CheckPlanError) -> [Element] {
+    func elements() throws(CheckPlanError) -> [JSONCursor] {
         guard case .array(let elements) = value else { throw wrong("a list") }
-        var made: [Element] = []
-        for (index, value) in elements.enumerated() {
-            made.append(try element(JSONCursor(value, path: "\(path)[\(index)]")))
-        }
-        return made
+        return elements.enumerated().map { JSONCursor($1, path: "\(path)[\($0)]") }
+    }
+
+    /// Returns the elements of a list of strings.
+    func list() throws(CheckPlanError) -> [String] {
+        try elements().map { (cursor) throws(CheckPlanError) in try cursor.string() }
     }
 
     func strings() throws(CheckPlanError) -> [String: String] {
@@ -107,16 +104,12 @@ struct JSONCursor {
     func lists() throws(CheckPlanError) -> [String: [String]] {
         guard case .object(let members) = value else { throw wrong("an object with lists of strings") }
         var made: [String: [String]] = [:]
-        for (key, value) in members {
-            let list = JSONCursor(value, path: Self.path(path, key))
-            made[key] = try list.list { (cursor) throws(CheckPlanError) in try cursor.string() }
-        }
+        for (key, value) in members { made[key] = try JSONCursor(value, path: Self.path(path, key)).list() }
         return made
     }
 
-    func choice<Choice: RawRepresentable & CaseIterable>(
-        _: Choice.Type
-    ) throws(CheckPlanError) -> Choice where Choice.RawValue == String {
+    func choice<Choice: RawRepresentable & CaseIterable>(_: Choice.Type) throws(CheckPlanError) -> Choice
+    where Choice.RawValue == String {
         let text = try string()
         guard let choice = Choice(rawValue: text) else {
             let names = Choice.allCases.map { "“\($0.rawValue)”" }.joined(separator: ", ")

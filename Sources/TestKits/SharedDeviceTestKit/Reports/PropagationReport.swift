@@ -106,10 +106,6 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
     /// - Throws: like ``requireClean()``, and ``TestDeviceError/Code/filesFailed``.
     public func requireClean(of markers: Marker...) throws(TestDeviceError) {
         try requireClean()
-        try requireAbsent(markers)
-    }
-
-    private func requireAbsent(_ markers: [Marker]) throws(TestDeviceError) {
         guard let copies else {
             throw TestDeviceError(.provesNothing, "the apps' directories were not copied before the sign-out")
         }
@@ -133,13 +129,9 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
     /// Returns the places of the markers in the apps' directories, at the time of the call.
     ///
     /// - Throws: ``TestDeviceError/Code/filesFailed``.
-    public func findings(
-        of markers: [Marker]
-    ) throws(TestDeviceError) -> [(app: String, finding: ByteSearch.Finding)] {
+    public func findings(of markers: [Marker]) throws(TestDeviceError) -> [(app: String, finding: ByteSearch.Finding)] {
         var found: [(app: String, finding: ByteSearch.Finding)] = []
-        for app in device.apps {
-            found += try app.findings(of: markers).map { (app.identifier, $0) }
-        }
+        for app in device.apps { found += try app.findings(of: markers).map { (app.identifier, $0) } }
         return found
     }
 
@@ -150,9 +142,8 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
             "sign-out of \(user), session \(session): \(clean) of \(Text.count(apps.count, "app")) \(clean == 1 ? "is" : "are") clean"
         let names = AppNames(apps.map(\.identifier))
         let rows = apps.map { app in
-            [names[app.identifier]] + [app.heardAfter, app.begunAfter, app.cleanedAfter].map(Text.milliseconds) + [
-                app.summary
-            ]
+            let times = [app.heardAfter, app.begunAfter, app.cleanedAfter].map(Text.milliseconds)
+            return [names[app.identifier]] + times + [app.summary]
         }
         return head + "\n" + Text.table(["APP", "HEARD", "BEGAN", "CLEAN", "STATE"], rows)
     }
@@ -178,11 +169,7 @@ extension PropagationReport {
                 "its process ended \(DeviceApp.text(status: end.status)), "
                     + (end.instant < origin
                         ? "before the sign-out" : "\(Text.milliseconds(end.instant - origin)) after it")
-            } else if app.isStopped {
-                "its process is stopped"
-            } else {
-                app.isRunning ? "" : "it does not run"
-            }
+            } else if app.isStopped { "its process is stopped" } else { app.isRunning ? "" : "it does not run" }
         let more = process.isEmpty ? "" : "; \(process)"
         guard let entry else {
             guard signOut.running.contains(app.identifier) else { return "took no part; it did not run" }
@@ -218,8 +205,8 @@ extension PropagationReport {
             )
         }
         let told = (round?.apps ?? []).flatMap { app -> [DeviceEvent] in
-            let owner = device.apps.first { TestApp.isNamed(app.identifier, $0.identifier) }
-            guard let lane = owner?.identifier else { return [] }
+            guard let lane = device.apps.first(where: { TestApp.isNamed(app.identifier, $0.identifier) })?.identifier
+            else { return [] }
             let end: (DeviceEvent.Kind, String) =
                 switch app.progress {
                 case .failed: (.failed, "reports that it could not clean up")
@@ -301,9 +288,7 @@ enum TimelinePage {
         let bytes = (try? JSONEncoder().encode(content)) ?? Data()
         // Compare scalars, not characters: combined with a preceding scalar, one of these would be part of a different
         // character.
-        let escapes: [Unicode.Scalar: String] = [
-            "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u{7F}": "\\u007f",
-        ]
+        let escapes: [Unicode.Scalar: String] = ["<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u{7F}": "\\u007f"]
         return String(decoding: bytes, as: UTF8.self).unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
     }
 
