@@ -8,6 +8,23 @@ extension CertificateTerm {
             min(try end(ofFile: configuration.certificate), try end(ofFile: configuration.authority))
         }
     }
+
+    /// The warning about a program's own certificate, early, because the server accepts nothing after the end. `nil` if
+    /// it ends later, or without a configuration.
+    ///
+    /// - Parameter words: the certificate's name, and the remedy.
+    package static func warning(
+        _ end: Result<Double, CertificateFileError>?,
+        _ words: (name: String, remedy: String),
+        now: Double
+    ) -> String? {
+        switch end {
+        case .failure(let error)?: error.description
+        case .success(let end)? where isNear(end, now: now):
+            "\(words.name) \(Self.words(end, now: now)); \(words.remedy)"
+        case .success?, nil: nil
+        }
+    }
 }
 
 /// The reported ends of a fleet's certificates. Ended ones are counted separately, so that a device that reports a past

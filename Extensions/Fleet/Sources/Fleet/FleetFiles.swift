@@ -3,9 +3,7 @@ import Glibc
 
 /// Reads small files. Blocks the thread on the file system.
 package enum FleetFiles {
-    /// The content; `nil` if there is no such file.
-    ///
-    /// - Throws: ``FleetRefusal`` if the file is unreadable or too large.
+    /// The content; `nil` if there is no such file. Throws if the file is unreadable or too large.
     package static func read(_ path: String, atMost limit: Int) throws(FleetRefusal) -> [UInt8]? {
         do throws(FileReadError) {
             return try ReadableFile(path).content(atMost: limit)
@@ -19,8 +17,6 @@ package enum FleetFiles {
     }
 
     /// Reads a configuration file. Does not check the key's permissions, see ``objection(toKey:owner:credentials:)``.
-    ///
-    /// - Throws: ``FleetRefusal`` with the file's path.
     package static func configuration(_ path: String) throws(FleetRefusal) -> FleetConfiguration {
         guard let bytes = try read(path, atMost: FleetConfiguration.largest) else {
             throw FleetRefusal("there is no file \(path); see Documentation/Fleet.md for its content")
@@ -37,7 +33,6 @@ package enum FleetFiles {
     /// - Parameters:
     ///   - owner: the user who may own it, in addition to root; `nil` for this process's user.
     ///   - credentials: systemd's directory of credentials for this unit; `nil` for the one in the environment.
-    /// - Returns: `nil` if the key is acceptable.
     package static func objection(toKey path: String, owner: UInt32? = nil, credentials: String? = nil) -> String? {
         let owner = owner ?? geteuid()
         let credentials = credentials ?? getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) }

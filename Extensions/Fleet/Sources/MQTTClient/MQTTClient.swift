@@ -30,19 +30,15 @@ package final class MQTTClient: Sendable {
     /// - Throws: ``MQTTError/Reason/full``, ``MQTTError/Reason/notConnected``.
     package func publish(_ message: MQTTMessage) throws(MQTTError) { try loop.submit(.publish(message)) }
 
-    /// Subscribes to topics. The server sends their retained messages at once.
+    /// Subscribes to topics. The server sends their retained messages at once. Throws as ``publish(_:)``.
     ///
-    /// - Parameter isAcknowledged: whether each message is acknowledged (QoS 1), and so may be delivered twice.
-    ///   mosquitto reads one packet of each client in turn, so a client that receives from many clients acknowledges
-    ///   more slowly than they publish.
-    /// - Throws: as ``publish(_:)``.
+    /// - Parameter isAcknowledged: whether each message is acknowledged (QoS 1), and so may be delivered twice. mosquitto
+    ///   reads one packet of each client in turn, so a client of many acknowledges more slowly than they publish.
     package func subscribe(to topics: [String], isAcknowledged: Bool = true) throws(MQTTError) {
         try loop.submit(.subscribe(topics, isAcknowledged: isAcknowledged))
     }
 
-    /// Unsubscribes from topics.
-    ///
-    /// - Throws: as ``publish(_:)``.
+    /// Unsubscribes from topics. Throws as ``publish(_:)``.
     package func unsubscribe(from topics: [String]) throws(MQTTError) { try loop.submit(.unsubscribe(topics)) }
 
     /// Disconnects in order: queued messages are sent, and the server discards the will. Does not wait.
@@ -159,15 +155,13 @@ final class MQTTLoop: Sendable {
             if let error = session.wait(for: event.descriptor, milliseconds: 1000) { return error }
             for occurrence in session.takeOccurrences() {
                 switch occurrence {
-                case .accepted:
-                    state.withLock { $0.isConnected = true }
-                    accepted()
-                    handler(.connected)
-                case .message(let message): handler(.message(message))
-                case .settled(let bytes, let topic):
-                    settle(bytes)
-                    if let topic { handler(.accepted(topic: topic)) }
-                case .refused(let error): handler(.refused(error))
+                case .event(let event):
+                    if case .connected = event {
+                        state.withLock { $0.isConnected = true }
+                        accepted()
+                    }
+                    handler(event)
+                case .settled(let bytes): settle(bytes)
                 case .ended(let error): return error
                 }
             }
@@ -247,9 +241,7 @@ package struct ReconnectDelay: Sendable, Hashable {
         limit = first
     }
 
-    /// The next wait: random between zero and a limit that doubles.
-    ///
-    /// - Parameter fraction: a random number from 0 to 1.
+    /// The next wait: this fraction, a random number from 0 to 1, of a limit that doubles.
     package mutating func next(fraction: Double) -> Duration {
         let delay = limit * min(max(fraction, 0), 1)
         outage += delay

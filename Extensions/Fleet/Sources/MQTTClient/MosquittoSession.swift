@@ -5,11 +5,9 @@ import Glibc
 /// library call, so that handlers never run inside the library.
 final class MosquittoSession {
     enum Occurrence {
-        case accepted
-        case message(MQTTMessage)
-        /// A message of this size was acknowledged or given up. The topic is set if the server accepted it.
-        case settled(bytes: Int, accepted: String?)
-        case refused(MQTTError)
+        case event(MQTTEvent)
+        /// A message of this size was acknowledged or given up.
+        case settled(bytes: Int)
         case ended(MQTTError)
     }
 
@@ -60,7 +58,7 @@ final class MosquittoSession {
     /// The bytes read from the socket up to the last packet that caused an occurrence.
     private var readBefore: UInt64 = 0
 
-    /// Connects; the server's acceptance is an occurrence. Blocks for the name lookup and the TCP connection.
+    /// Connects; the server's acceptance is an event. Blocks for the name lookup and the TCP connection.
     init(_ options: MQTTOptions) throws(MQTTError) {
         callbacks = Callbacks(server: "\(options.host):\(options.port)", limit: Int(options.largestPacket))
         let attempted = "connect to \(callbacks.server)"
@@ -149,10 +147,8 @@ final class MosquittoSession {
         mosquitto_connect_v5_callback_set(handle) { _, address, code, _, _ in
             guard let callbacks = Callbacks.at(address) else { return }
             callbacks.isAccepted = code == 0
-            callbacks.occurrences.append(
-                code == 0
-                    ? .accepted : .ended(MQTTError(.refused(code: code), attempted: "connect to \(callbacks.server)"))
-            )
+            let refusal = MQTTError(.refused(code: code), attempted: "connect to \(callbacks.server)")
+            callbacks.occurrences.append(code == 0 ? .event(.connected) : .ended(refusal))
         }
         mosquitto_message_v5_callback_set(handle) { _, address, message, _ in
             guard let callbacks = Callbacks.at(address), let message = message?.pointee, let topic = message.topic
@@ -163,42 +159,34 @@ final class MosquittoSession {
             }
             callbacks.bytes += Int(message.payloadlen)
             let payload = UnsafeRawBufferPointer(start: message.payload, count: Int(message.payloadlen))
-            callbacks.occurrences.append(
-                .message(
-                    MQTTMessage(
-                        topic: String(cString: topic),
-                        payload: Array(payload),
-                        isRetained: message.retain,
-                        isAcknowledged: message.qos > 0
-                    )
-                )
+            let received = MQTTMessage(
+                topic: String(cString: topic),
+                payload: Array(payload),
+                isRetained: message.retain,
+                isAcknowledged: message.qos > 0
             )
+            callbacks.occurrences.append(.event(.message(received)))
         }
         mosquitto_publish_v5_callback_set(handle) { _, address, number, code, _ in
             guard let callbacks = Callbacks.at(address), let entry = callbacks.published.removeValue(forKey: number)
             else { return }
+            let refusal = MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)", topic: entry.topic)
             // 0x10 only says that there are no subscribers.
-            let isRefused = code >= 0x80
-            callbacks.occurrences.append(.settled(bytes: entry.bytes, accepted: isRefused ? nil : entry.topic))
-            guard isRefused else { return }
-            callbacks.occurrences.append(
-                .refused(MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)", topic: entry.topic))
-            )
+            let event = code >= 0x80 ? MQTTEvent.refused(refusal) : .accepted(topic: entry.topic)
+            callbacks.occurrences += [.settled(bytes: entry.bytes), .event(event)]
         }
         mosquitto_subscribe_v5_callback_set(handle) { _, address, number, count, codes, _ in
             // The server's data is untrusted: an acknowledgement may have an unknown number or any count of codes.
             guard let callbacks = Callbacks.at(address), callbacks.subscribed.remove(number) != nil, let codes,
                 let code = UnsafeBufferPointer(start: codes, count: Int(count)).first(where: { $0 >= 0x80 })
             else { return }
-            callbacks.occurrences.append(
-                .refused(MQTTError(.refused(code: code), attempted: "subscribe at \(callbacks.server)"))
-            )
+            let refusal = MQTTError(.refused(code: code), attempted: "subscribe at \(callbacks.server)")
+            callbacks.occurrences.append(.event(.refused(refusal)))
         }
         mosquitto_disconnect_v5_callback_set(handle) { _, address, code, _ in
             guard let callbacks = Callbacks.at(address), code >= 0x80 else { return }
-            callbacks.occurrences.append(
-                .ended(MQTTError(.refused(code: code), attempted: "stay connected to \(callbacks.server)"))
-            )
+            let refusal = MQTTError(.refused(code: code), attempted: "stay connected to \(callbacks.server)")
+            callbacks.occurrences.append(.ended(refusal))
         }
         mosquitto_log_callback_set(handle) { _, address, level, text in
             guard let text, level == MOSQ_LOG_ERR else { return }
@@ -230,7 +218,7 @@ final class MosquittoSession {
         if message.isAcknowledged {
             callbacks.published[number] = (message.topic, bytes)
         } else {
-            callbacks.occurrences.append(.settled(bytes: bytes, accepted: nil))
+            callbacks.occurrences.append(.settled(bytes: bytes))
         }
     }
 

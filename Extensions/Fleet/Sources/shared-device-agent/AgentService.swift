@@ -59,9 +59,7 @@ package final class AgentService: FleetService {
         return options
     }
 
-    /// Starts following server and broker.
-    ///
-    /// - Throws: ``MQTTError`` if the system provides no thread.
+    /// Starts following server and broker. Throws ``MQTTError`` if the system provides no thread.
     package func start() async throws {
         // Inside the lock, so that the first event finds the client.
         try client.withLock { [options] client throws(MQTTError) in
@@ -87,9 +85,8 @@ package final class AgentService: FleetService {
         await withCheckedContinuation { continuation in
             // Not on the queue, because the client's thread waits for the queue.
             DispatchQueue.global().async { [self] in
-                let client = client.withLock { $0 }
-                if let configuration { try? client?.publish(presence(isOnline: false, configuration)) }
-                client?.closeAndWait()
+                tell { try $0.publish(presence(isOnline: false, $1)) }
+                client.withLock { $0 }?.closeAndWait()
                 continuation.resume()
             }
         }
@@ -164,7 +161,9 @@ package final class AgentService: FleetService {
 
     private func carryOut(_ effect: AgentEffect) {
         switch effect {
-        case .subscribe, .publishPresence, .publish: tell(effect)
+        case .subscribe: tell { try $0.subscribe(to: $1.topics.forDevice($1.name)) }
+        case .publishPresence: tell { try $0.publish(presence(isOnline: true, $1)) }
+        case .publish(let report): tell { try $0.publish(message(.reported(report), "\(report.sequence)", $1)) }
         case .store(let memory): store(memory)
         case .signOut(let session, let reason):
             Task { [questions, queue] in
@@ -179,14 +178,9 @@ package final class AgentService: FleetService {
     }
 
     /// Sends to the server. A failure means that the connection is lost; the next one sends everything again.
-    private func tell(_ effect: AgentEffect) {
+    private func tell(_ send: (MQTTClient, FleetConfiguration) throws -> Void) {
         guard let configuration, let client = client.withLock({ $0 }) else { return }
-        switch effect {
-        case .subscribe: try? client.subscribe(to: configuration.topics.forDevice(configuration.name))
-        case .publishPresence: try? client.publish(presence(isOnline: true, configuration))
-        case .publish(let report): try? client.publish(message(.reported(report), "\(report.sequence)", configuration))
-        case .store, .signOut, .askDevice, .note: break
-        }
+        try? send(client, configuration)
     }
 
     private func store(_ memory: AgentMemory) {

@@ -79,9 +79,8 @@ package final class ControllerService: FleetService {
         connection = try DBusConnection.open(bus)
     }
 
-    /// Requests the bus name and connects to the server.
-    ///
-    /// - Throws: `DBusError` if another controller owns the name; `MQTTError` if the system provides no thread.
+    /// Requests the bus name and connects to the server. Throws `DBusError` if another controller owns the name, and
+    /// `MQTTError` if the system provides no thread.
     package func start() async throws {
         let interface = ControllerInterface(service: self, connection: connection)
         let exported = try connection.export(
@@ -118,12 +117,7 @@ package final class ControllerService: FleetService {
 
     /// The warning about the controller's own certificate; `nil` if it ends later.
     static func certificateWarning(_ end: Result<Double, CertificateFileError>?) -> String? {
-        switch end {
-        case .failure(let error)?: error.description
-        case .success(let end)? where CertificateTerm.isNear(end, now: wall):
-            "the controller's certificate \(CertificateTerm.words(end, now: wall)); enrol the controller again"
-        case .success?, nil: nil
-        }
+        CertificateTerm.warning(end, ("the controller's certificate", "enrol the controller again"), now: wall)
     }
 
     var certificateEnd: Result<Double, CertificateFileError>? { core.withLock { $0.certificateEnd } }
@@ -319,9 +313,7 @@ package final class ControllerService: FleetService {
         core.withLock { body($0.state, $0.problem) }
     }
 
-    /// Changes the state, stores the change, and then publishes.
-    ///
-    /// - Throws: ``FleetRefusal``. If the disk rejects the change, the state is unchanged.
+    /// Changes the state, stores the change, and then publishes. If the disk rejects the change, the state is unchanged.
     func change<Value: Sendable>(
         _ body: @escaping @Sendable (inout ControllerState) throws(FleetRefusal) -> (ControllerRecord, Value)
     ) async throws(FleetRefusal) -> Value {

@@ -42,9 +42,7 @@ package final class ControllerStore {
     private let connection: SQLiteConnection
     private let path: String
 
-    /// Opens the file, and creates it if missing.
-    ///
-    /// - Throws: ``FleetRefusal`` for a file that is damaged, foreign or of a newer version; it stays unchanged.
+    /// Opens the file, and creates it if missing. A file that is damaged, foreign or of a newer version stays unchanged.
     package init(directory: String) throws(FleetRefusal) {
         path = directory + "/fleet.sqlite"
         do {

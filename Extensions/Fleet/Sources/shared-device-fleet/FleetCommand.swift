@@ -107,9 +107,7 @@ extension FleetClient {
         _ number: UInt64,
         within seconds: Double,
         changed: (String) throws -> Void
-    ) throws
-        -> OrderProgress
-    {
+    ) throws -> OrderProgress {
         let begin = ContinuousClock.now
         let first = try followAll(number, within: min(seconds, Self.timeToAnswer)) { _ in }
         try changed("  " + first.line)

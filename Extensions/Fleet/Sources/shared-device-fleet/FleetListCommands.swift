@@ -180,9 +180,7 @@ struct FleetDeviceCommand: ParsableCommand {
 }
 
 extension FleetClient {
-    /// Lists or unlists these devices, in requests of at most `FleetProtocol.mostNamed` devices.
-    ///
-    /// - Parameter groups: `nil` unlists the devices.
+    /// Lists these devices, or unlists them without groups, in requests of at most `FleetProtocol.mostNamed` devices.
     func list(_ names: [String], groups: [String]?) throws(CommandFailure) {
         var request: Fields = [:]
         if let groups { request["groups"] = .array(groups.map { .string($0) }, of: "s") }

@@ -192,15 +192,9 @@ package struct AgentState: Sendable {
     /// old file, and the controller ignores numbers below the known ones.
     private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now.wall)) }
 
-    /// Warns early, because the server accepts no report after the certificate's end.
     private mutating func lookAtCertificate(_ now: Moment) {
-        let problem: String? =
-            switch certificateEnd {
-            case .failure(let error)?: error.description
-            case .success(let end)? where CertificateTerm.isNear(end, now: now.wall):
-                "the certificate \(CertificateTerm.words(end, now: now.wall)); enrol the device again"
-            case .success?, nil: nil
-            }
+        let words = ("the certificate", "enrol the device again")
+        let problem = CertificateTerm.warning(certificateEnd, words, now: now.wall)
         guard problem != problems[.certificate] else { return }
         problems[.certificate] = problem
         if let problem { effects.append(.note(problem)) }

@@ -60,10 +60,9 @@ package enum MessagesWanted: Sendable, Hashable {
 
 extension ControllerState {
     /// The devices to ask for reports: the listed and connected devices that, as far as the controller knows, have not
-    /// carried out their order.
+    /// carried out their order. `nil` if there is none to ask now, or while the search goes on (``isLooking``).
     ///
     /// - Parameter most: how many devices to examine: there may be 100,000, and the state must not stay locked.
-    /// - Returns: `nil` if there is no device to ask now, or while the search goes on (``isLooking``).
     package mutating func nextReportsWanted(now: Double, lookingAt most: Int = .max) -> MessagesWanted? {
         nextWanted(\.askingForReports, now, most) { $0.isOnline == true }
     }
@@ -137,9 +136,7 @@ extension ControllerState {
         if refusals.isEmpty { sendingAgain = AskingAgain(first: Self.firstRepetition) }
     }
 
-    /// Why the server rejects an order; `nil` if no rejection is known.
-    ///
-    /// - Parameter recorded: the order; `nil` for any order.
+    /// Why the server rejects this order, or any order; `nil` if no rejection is known.
     package func refusal(of recorded: RecordedOrder?) -> String? {
         guard let recorded else { return refusals.values.min() }
         if recorded.names == nil { return refusals[.allDesired] }

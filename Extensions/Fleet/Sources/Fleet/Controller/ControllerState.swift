@@ -198,9 +198,7 @@ package struct ControllerState: Sendable {
         return names.compactMap { name in devices[name].map { (name, $0) } }
     }
 
-    /// Lists devices or removes them from the list.
-    ///
-    /// - Parameter groups: `nil` removes them, which also forgets their reports.
+    /// Lists devices. Without groups it removes them from the list, which also forgets their reports.
     package mutating func list(_ names: [String], groups: [String]?) throws(FleetRefusal) -> ControllerRecord {
         if let wrong = (names + (groups ?? [])).first(where: { !FleetTopics.isName($0) }) {
             throw FleetRefusal("\(wrong) is no name; names have up to 64 small letters, digits and dashes")
@@ -337,10 +335,8 @@ extension ControllerState {
     /// together, because a device waits only for its newest order.
     package static let mostNames = 2 * mostDevices
 
-    /// Removes names from the oldest orders until few enough are left. Devices that are done or have a later order
-    /// become numbers in the order's counts. Devices that still wait for this order stay named.
-    ///
-    /// - Returns: the changed orders.
+    /// Removes names from the oldest orders until few enough are left, and returns these orders. Devices that are done or
+    /// have a later order become numbers in the order's counts. Devices that still wait for this order stay named.
     private mutating func shortenOrders(_ now: Double) -> [RecordedOrder] {
         var count = orders.reduce(0) { $0 + ($1.names?.count ?? 0) }
         var shortened: [RecordedOrder] = []
