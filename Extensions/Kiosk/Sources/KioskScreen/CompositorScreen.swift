@@ -53,13 +53,12 @@ package final class CompositorScreen: Sendable {
         let code = CScreen_open(&opened)
         guard code == 0, let opened else {
             let name = display.printable(200)
-            throw CompositorError(
-                isUnsupported: code == ENOTSUP,
-                description: code == ENOTSUP
-                    ? "the compositor “\(name)” lacks xdg_wm_base, wl_shm or wl_compositor of version 3; use a current one"
-                    : "could not connect to the Wayland compositor “\(name)”: \(String(cString: strerror(code))); "
-                        + "see that it runs, and that WAYLAND_DISPLAY and XDG_RUNTIME_DIR name it"
-            )
+            let description =
+                code == ENOTSUP
+                ? "the compositor “\(name)” lacks xdg_wm_base, wl_shm or wl_compositor of version 3; use a current one"
+                : "could not connect to the Wayland compositor “\(name)”: \(String(cString: strerror(code))); "
+                    + "see that it runs, and that WAYLAND_DISPLAY and XDG_RUNTIME_DIR name it"
+            throw CompositorError(isUnsupported: code == ENOTSUP, description: description)
         }
         connection = UInt(bitPattern: opened)
         state = Locked(State(screen: screen))

@@ -99,16 +99,9 @@ package enum ScreenDrawing {
         size: Double
     ) {
         if line.style == .field || line.style == .button {
-            let width = line.style == .field ? min(frame.width, size * 18) : min(frame.width, text.usedWidth + size * 2)
-            box(
-                canvas,
-                .init(
-                    x: frame.x + (frame.width - width) / 2,
-                    y: y - size * 0.3,
-                    width: width,
-                    height: text.height + size * 0.6
-                )
-            )
+            let width = min(frame.width, line.style == .field ? size * 18 : text.usedWidth + size * 2)
+            let x = frame.x + (frame.width - width) / 2
+            box(canvas, .init(x: x, y: y - size * 0.3, width: width, height: text.height + size * 0.6))
         }
         fill(canvas, line.style == .problem ? .problem : line.style == .hint ? .hint : .text)
         text.draw(x: frame.x + (frame.width - text.width) / 2, y: y)

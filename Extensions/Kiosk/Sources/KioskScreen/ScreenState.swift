@@ -133,9 +133,7 @@ package struct ScreenState: Sendable, Hashable {
         }
         let isPIN = (4...12).contains(text.utf8.count) && text.utf8.allSatisfy { (0x30...0x39).contains($0) }
         let username = person ?? ""
-        return .signIn(
-            isPIN ? .pin(username: username, pin: text) : .password(username: username, password: text)
-        )
+        return .signIn(isPIN ? .pin(username: username, pin: text) : .password(username: username, password: text))
     }
 
     /// Forgets the text and the refusal of a person who has left.

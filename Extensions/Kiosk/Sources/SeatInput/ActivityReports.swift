@@ -22,26 +22,18 @@ package struct ActivityReports: Sendable {
         interval: Duration,
         log: @escaping @Sendable (String) -> Void,
         report: @escaping @Sendable () async throws(SharedDeviceError) -> Void
-    ) {
-        (self.input, self.interval, self.log, self.report) = (input, interval, log, report)
-    }
+    ) { (self.input, self.interval, self.log, self.report) = (input, interval, log, report) }
 
-    /// Reports to the broker on this bus.
-    ///
-    /// - Parameter log: Takes a line for the administrator.
-    /// - Throws: ``SharedDeviceError`` if there is no such bus.
+    /// Reports to the broker on this bus; throws if there is no such bus. `log` takes a line for the administrator.
     package init(
         of input: any SeatInput,
         to bus: Bus,
         log: @escaping @Sendable (String) -> Void
     ) throws(SharedDeviceError) {
         let broker = try BrokerAdministration(bus: bus)
+        let fields: BrokerProtocol.Fields = ["application": .string(BrokerProtocol.activityIdentifier)]
         self.init(of: input, interval: Self.interval, log: log) { () throws(SharedDeviceError) in
-            _ = try await broker.call(
-                .reportActivity,
-                ["application": .string(BrokerProtocol.activityIdentifier)],
-                attempted: "report that the device is in use"
-            )
+            _ = try await broker.call(.reportActivity, fields, attempted: "report that the device is in use")
         }
     }
 

@@ -28,7 +28,6 @@ package final class CompositorInput: SeatInput {
         guard code != ENOTSUP else { return nil }
         guard code == 0, let opened else {
             throw SeatInputError(
-                .lost,
                 "could not connect to the Wayland compositor “\(display)”: \(String(cString: strerror(code))); "
                     + "see that it runs, and that WAYLAND_DISPLAY and XDG_RUNTIME_DIR name it"
             )
@@ -47,13 +46,10 @@ package final class CompositorInput: SeatInput {
                 context
             )
             let reason = String(cString: strerror(code))
-            set {
-                $0.failure = SeatInputError(.lost, "the compositor “\(display)” has ended the connection: \(reason)")
-            }
+            set { $0.failure = SeatInputError("the compositor “\(display)” has ended the connection: \(reason)") }
         }
         guard thread != nil else {
             throw SeatInputError(
-                .lost,
                 "no thread is left to follow the compositor “\(display)”; raise the limit of processes (ulimit -u)"
             )
         }
@@ -72,10 +68,9 @@ package final class CompositorInput: SeatInput {
 
     /// Called on the compositor's thread.
     private func hear(_ isUsed: Bool) {
-        set { state in
+        set {
             // At the notice of a pause, the last input was before the pause. At the start there may have been none.
-            let time = isUsed ? SuspendingClock.now : state.lastInput.map { max($0, .now - Self.pause) }
-            state.lastInput = time
+            $0.lastInput = isUsed ? SuspendingClock.now : $0.lastInput.map { max($0, .now - Self.pause) }
         }
     }
 

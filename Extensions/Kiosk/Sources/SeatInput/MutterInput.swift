@@ -10,35 +10,29 @@ package final class MutterInput: SeatInput {
     private static let path = "/org/gnome/Mutter/IdleMonitor/Core"
     private static let patience = Duration.seconds(10)
 
-    private enum News: Sendable {
-        case fired(UInt64)
-        case gone
-    }
-
     package let name = "Mutter's idle monitor"
     private let connection: DBusConnection
     private let registrations: (signals: Observation, events: Observation, rules: [MatchRuleLease])
-    private let news: AsyncStream<News>
+    /// The numbers of watches that have fired; `nil` when Mutter or the bus is gone.
+    private let news: AsyncStream<UInt64?>
 
     /// - Parameter connection: A connection to the session's bus.
     /// - Returns: `nil` if Mutter is not on that bus.
     package init?(on connection: DBusConnection) async throws(DBusError) {
         let service = Self.service
         guard let owner = try await connection.owner(of: service) else { return nil }
-        let (news, continuation) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingNewest(64))
+        let (news, continuation) = AsyncStream.makeStream(of: UInt64?.self, bufferingPolicy: .bufferingNewest(64))
         let signals = connection.onSignal { message in
             guard let arguments = try? message.arguments() else { return }
             if message.isBusSignal("NameOwnerChanged") {
-                if arguments.first?.stringValue == service { continuation.yield(.gone) }
+                if arguments.first?.stringValue == service { continuation.yield(nil) }
             } else if message.sender == owner, message.member == "WatchFired",
                 let number = arguments.first?.unsignedValue
             {
-                continuation.yield(.fired(number))
+                continuation.yield(number)
             }
         }
-        let events = try connection.onEvent { event in
-            if case .lost = event { continuation.yield(.gone) }
-        }
+        let events = try connection.onEvent { event in if case .lost = event { continuation.yield(nil) } }
         let rules = [
             MatchRule(
                 signalFrom: "org.freedesktop.DBus",
@@ -60,11 +54,9 @@ package final class MutterInput: SeatInput {
         let watch = try await ask("AddUserActiveWatch")
         // There may have been input before Mutter had the watch, which it removes with the next input.
         guard try await !hasInput(after: moment) else { return }
-        for await news in news {
-            switch news {
-            case .fired(let number): if number == watch { return }
-            case .gone: throw SeatInputError(.lost, "Mutter has left the session's bus")
-            }
+        for await number in news {
+            guard let number else { throw SeatInputError("Mutter has left the session's bus") }
+            if number == watch { return }
         }
         throw CancellationError()
     }
@@ -87,10 +79,10 @@ package final class MutterInput: SeatInput {
             )
             answer = try await connection.call(message, timeout: Self.patience)
         } catch {
-            throw SeatInputError(.lost, "Mutter does not respond: \(error)")
+            throw SeatInputError("Mutter does not respond: \(error)")
         }
         guard let number = answer.first?.unsignedValue else {
-            throw SeatInputError(.lost, "Mutter's response to \(member) is not a number")
+            throw SeatInputError("Mutter's response to \(member) is not a number")
         }
         return number
     }

@@ -23,7 +23,6 @@ package final class ScreenInput: SeatInput {
         guard code != ENOTSUP else { return nil }
         guard code == 0, let opened else {
             throw SeatInputError(
-                .lost,
                 "could not connect to the X server “\(display)”: \(String(cString: strerror(code))); "
                     + "see that it runs, and that DISPLAY and XAUTHORITY name it and its key"
             )
@@ -47,7 +46,7 @@ package final class ScreenInput: SeatInput {
         }
         guard code == 0 else {
             let reason = String(cString: strerror(code))
-            throw SeatInputError(.lost, "the X server “\(display)” has ended the connection: \(reason)")
+            throw SeatInputError("the X server “\(display)” has ended the connection: \(reason)")
         }
         return .milliseconds(Int64(unused))
     }

@@ -49,17 +49,11 @@ struct SharedDeviceActivityCommand: AsyncParsableCommand {
             print("ready")
             fflush(nil)
             try await reports.run()
-        } catch let error as SeatInputError {
-            Self.warn("\(error)")
-            throw ExitCode(error.kind == .unsupported ? EX_CONFIG : EX_UNAVAILABLE)
         } catch {
             Self.warn("\(error)")
-            throw ExitCode(EX_UNAVAILABLE)
+            throw ExitCode((error as? SeatInputError)?.isUnsupported == true ? EX_CONFIG : EX_UNAVAILABLE)
         }
     }
 
-    private static func warn(_ text: String) {
-        var line = "shared-device-activity: \(text)\n"
-        _ = line.withUTF8 { write(STDERR_FILENO, $0.baseAddress, $0.count) }
-    }
+    private static func warn(_ text: String) { _ = writeAll("shared-device-activity: \(text)\n", to: STDERR_FILENO) }
 }

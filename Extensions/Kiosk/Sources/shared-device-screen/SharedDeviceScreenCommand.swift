@@ -72,17 +72,11 @@ struct SharedDeviceScreenCommand: AsyncParsableCommand {
             }
             Task { for await request in requests { await broker.carryOut(request, on: screen) } }
             throw await screen.run()
-        } catch let error as CompositorError {
-            Self.warn("\(error)")
-            throw ExitCode(error.isUnsupported ? EX_CONFIG : EX_UNAVAILABLE)
         } catch {
             Self.warn("\(error)")
-            throw ExitCode(EX_UNAVAILABLE)
+            throw ExitCode((error as? CompositorError)?.isUnsupported == true ? EX_CONFIG : EX_UNAVAILABLE)
         }
     }
 
-    private static func warn(_ text: String) {
-        var line = "shared-device-screen: \(text)\n"
-        _ = line.withUTF8 { write(STDERR_FILENO, $0.baseAddress, $0.count) }
-    }
+    private static func warn(_ text: String) { _ = writeAll("shared-device-screen: \(text)\n", to: STDERR_FILENO) }
 }
