@@ -308,17 +308,14 @@ public final class DeviceApp: Sendable {
         in directories: [String]
     ) throws(TestDeviceError) -> [ByteSearch.Finding] {
         let search = ByteSearch(markers)
-        do {
-            return try directories.enumerated().flatMap { index, directory in
-                try search.run(under: directory).findings.map { finding in
-                    var finding = finding
-                    if index > 0 { finding.path = "\(directory)/\(finding.path)" }
-                    return finding
-                }
+        var found: [ByteSearch.Finding] = []
+        for (index, directory) in directories.enumerated() {
+            for var finding in try search.run(under: directory).findings {
+                if index > 0 { finding.path = "\(directory)/\(finding.path)" }
+                found.append(finding)
             }
-        } catch {
-            throw TestDeviceError(.filesFailed, "\(error)")
         }
+        return found
     }
 
     // MARK: Environment

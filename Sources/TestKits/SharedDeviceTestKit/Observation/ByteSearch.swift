@@ -72,7 +72,7 @@ public struct ByteSearch: Sendable {
     /// devices it searches only the name. A missing directory counts as empty.
     ///
     /// - Throws: ``TestDeviceError/Code/filesFailed`` if something cannot be read.
-    public func run(under directory: String) throws -> Result {
+    public func run(under directory: String) throws(TestDeviceError) -> Result {
         var result = Result()
         try visit(directory, "", &result)
         return result
@@ -86,7 +86,7 @@ public struct ByteSearch: Sendable {
         }
     }
 
-    private func visit(_ path: String, _ relative: String, _ result: inout Result) throws {
+    private func visit(_ path: String, _ relative: String, _ result: inout Result) throws(TestDeviceError) {
         var status = stat()
         guard lstat(path, &status) == 0 else {
             if errno == ENOENT || errno == ENOTDIR { return }
@@ -115,7 +115,10 @@ public struct ByteSearch: Sendable {
     }
 
     /// Reads the file in pieces, because it may be larger than the memory.
-    private func search(_ path: String, _ relative: String) throws -> (findings: [Finding], bytes: Int)? {
+    private func search(
+        _ path: String,
+        _ relative: String
+    ) throws(TestDeviceError) -> (findings: [Finding], bytes: Int)? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
@@ -147,7 +150,7 @@ public struct ByteSearch: Sendable {
         return (found, start)
     }
 
-    private static func names(in directory: String) throws -> [String]? {
+    private static func names(in directory: String) throws(TestDeviceError) -> [String]? {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
         } catch {
