@@ -1,8 +1,7 @@
 package import Cryptography
 
 extension CertificateTerm {
-    /// The earlier end of a program's certificate and its authority's, in seconds since 1970. Blocks the thread on the
-    /// file system.
+    /// The earlier end of a program's certificate and its authority's, in seconds since 1970. Reads both files.
     package static func end(of configuration: FleetConfiguration) -> Result<Double, CertificateFileError> {
         Result { () throws(CertificateFileError) in
             min(try end(ofFile: configuration.certificate), try end(ofFile: configuration.authority))
@@ -27,8 +26,7 @@ extension CertificateTerm {
     }
 }
 
-/// The reported ends of a fleet's certificates. Ended ones are counted separately, so that a device that reports a past
-/// end does not hide the end of another.
+/// The reported ends of a fleet's certificates. Past ends count separately, so that they do not hide the next end.
 package struct CertificateEnds: Sendable {
     /// The next end, in seconds since 1970.
     package private(set) var next: Double?

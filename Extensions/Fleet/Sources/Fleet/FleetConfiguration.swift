@@ -11,8 +11,7 @@ package struct FleetConfiguration: Sendable, Hashable {
     package let authority: String
     package let certificate: String
     package let key: String
-    /// On a device: the seconds without contact after which it signs out, and whether a session needs contact from its
-    /// start.
+    /// On a device: the time limit without contact.
     package let policy: AgentState.Policy
 
     /// The size limit of a file, in bytes.

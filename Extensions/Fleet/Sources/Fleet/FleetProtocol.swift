@@ -1,5 +1,4 @@
-/// The protocol between controller and command: the D-Bus service `org.notifycenter.SharedDeviceFleet1`. Requests and
-/// responses are dictionaries, so that both can be extended.
+/// The protocol between controller and command. Requests and responses are dictionaries, so that both can be extended.
 package enum FleetProtocol {
     package static let busName = "org.notifycenter.SharedDeviceFleet1"
     package static let path = "/org/notifycenter/SharedDeviceFleet"

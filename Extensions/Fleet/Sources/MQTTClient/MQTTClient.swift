@@ -32,8 +32,8 @@ package final class MQTTClient: Sendable {
 
     /// Subscribes to topics. The server sends their retained messages at once. Throws as ``publish(_:)``.
     ///
-    /// - Parameter isAcknowledged: whether each message is acknowledged (QoS 1), and so may be delivered twice. mosquitto
-    ///   reads one packet of each client in turn, so a client of many acknowledges more slowly than they publish.
+    /// - Parameter isAcknowledged: whether each message is acknowledged (QoS 1), and so may be delivered twice.
+    ///   mosquitto reads one packet of each client in turn, so a client of many publishers acknowledges too slowly.
     package func subscribe(to topics: [String], isAcknowledged: Bool = true) throws(MQTTError) {
         try loop.submit(.subscribe(topics, isAcknowledged: isAcknowledged))
     }
@@ -225,8 +225,7 @@ final class MQTTLoop: Sendable {
     }
 }
 
-/// The wait before the next attempt: exponential back-off with full jitter, so that a fleet does not reconnect all at
-/// once.
+/// The wait before the next attempt: exponential back-off with full jitter, because a fleet loses its server at once.
 package struct ReconnectDelay: Sendable, Hashable {
     /// The longest wait, and the longest after an outage of over ten minutes.
     private static let (longest, longestOfAll) = (Duration.seconds(120), Duration.seconds(300))

@@ -55,8 +55,7 @@ package struct MQTTOptions: Sendable {
     package var receiveBuffer: CInt? = 64 << 10
     /// The most unacknowledged messages of this client, and their bytes.
     package var capacity = (messages: 1000, bytes: 16 << 20)
-    /// Called before each connection. Returns the reason why connecting is not allowed now, with the remedy, or `nil`.
-    /// It may read files.
+    /// Called before each connection. Returns the reason why connecting is not allowed now, or `nil`. May read files.
     package var objection: @Sendable () -> String? = { nil }
     /// The upper bound of the first wait before a reconnection.
     package var firstDelay = Duration.seconds(1)

@@ -22,8 +22,7 @@ final class MosquittoSession {
         var isAccepted = false
         /// The library's last log line about a failure.
         var complaint: String?
-        /// Whether the log line is an OpenSSL alert about a certificate: “… alert certificate revoked”, “… alert bad
-        /// certificate”, “… alert unknown ca”.
+        /// Whether the log line is an OpenSSL alert about a certificate, such as “… alert unknown ca”.
         var isCertificateRefused: Bool {
             guard let complaint, complaint.contains(" alert ") else { return false }
             return complaint.contains("certificate") || complaint.contains("unknown ca")
@@ -47,8 +46,7 @@ final class MosquittoSession {
 
     /// The most packets, message bytes and occurrences to read before they are handed on.
     private static let (packetsAtOnce, bytesAtOnce, occurrencesAtOnce) = (64, 256 << 10, 256)
-    /// The bytes that may be read without an occurrence, in addition to the largest packet: TLS overhead, and ping
-    /// responses of weeks.
+    /// The bytes of TLS and of ping responses that may be read without an occurrence, besides the largest packet.
     private static let slack: UInt64 = 1 << 20
 
     private let handle: OpaquePointer
@@ -117,8 +115,7 @@ final class MosquittoSession {
             }
         )
         guard result == 0 else { return result }
-        // 1 verifies the server's certificate, and the library checks the host name by default. Requires TLS 1.2 or
-        // later.
+        // 1 verifies the server's certificate. The library checks the host name by default.
         return mosquitto_tls_opts_set(handle, 1, "tlsv1.2", nil)
     }
 
@@ -245,8 +242,7 @@ final class MosquittoSession {
         while mosquitto_want_write(handle), mosquitto_loop_write(handle, 1) == 0 {}
     }
 
-    /// Waits until the server or the event is ready, and handles the server's packets. Returns the reason if the
-    /// connection has ended.
+    /// Waits for the server or the event, and handles packets. Returns the reason if the connection has ended.
     func wait(for event: CInt, milliseconds: CInt) -> MQTTError? {
         let socket = mosquitto_socket(handle)
         guard socket >= 0 else { return ended(MOSQ_ERR_CONN_LOST.rawValue) }

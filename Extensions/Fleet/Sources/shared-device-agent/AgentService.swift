@@ -9,8 +9,7 @@ package import MQTTClient
 @_spi(Extensions) import SharedDevice
 import Synchronization
 
-/// A device's agent: connects the broker and the fleet's MQTT server, and performs the effects of ``AgentState``, one
-/// event after another on one queue.
+/// A device's agent: performs the effects of ``AgentState``, one event after another on one queue.
 package final class AgentService: FleetService {
     private struct Asking {
         var questions = QuestionOrder()
@@ -139,8 +138,7 @@ package final class AgentService: FleetService {
         if let wake { tick(after: wake) }
     }
 
-    /// Schedules a tick, unless an earlier one is scheduled. After at most a minute, because timers stand still while
-    /// the machine sleeps.
+    /// Schedules a tick, unless an earlier one is. At most a minute ahead: timers stand still while the machine sleeps.
     private func tick(after seconds: Double) {
         let seconds = min(max(seconds, 0), 60)
         let time = Moment.now.uptime + seconds

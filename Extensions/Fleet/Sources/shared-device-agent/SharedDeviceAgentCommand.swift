@@ -35,8 +35,8 @@ package struct AgentFile: Sendable {
 
     package init(directory: String) { file = AtomicFile(path: directory + "/agent.json") }
 
-    /// Reads the memory; an empty one if there is no file. Throws if it is unreadable: an agent with an empty memory would
-    /// carry out old orders again.
+    /// Reads the memory; an empty one if there is no file. Throws if it is unreadable: with an empty memory, the agent
+    /// would carry out old orders again.
     package func read() throws(FleetRefusal) -> AgentMemory {
         guard let bytes = try FleetFiles.read(file.path, atMost: Self.limits.size) else { return AgentMemory() }
         do {

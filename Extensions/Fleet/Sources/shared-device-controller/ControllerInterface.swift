@@ -5,8 +5,7 @@ import Fleet
 import Glibc
 import Synchronization
 
-/// The controller on the bus. Root and the controller's own user may call it; the bus policy may reject other users
-/// earlier.
+/// The controller on the bus, for root and the controller's own user.
 final class ControllerInterface: Sendable {
     private typealias Fields = [String: DBusValue]
 
@@ -29,8 +28,7 @@ final class ControllerInterface: Sendable {
         answers = ControllerAnswers(service: service)
     }
 
-    /// The limits of callers. Every caller is root or the controller's own user, but a faulty script must not delay
-    /// orders.
+    /// The limits of callers: a faulty script must not delay orders.
     static var limits: CallLimits {
         var limits = CallLimits()
         limits.callsOfSender = 32

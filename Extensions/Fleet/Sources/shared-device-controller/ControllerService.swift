@@ -29,8 +29,7 @@ struct SharedDeviceControllerCommand: AsyncParsableCommand {
     func run() async throws { try await program.serve(ControllerService.self, role: "controller") }
 }
 
-/// A fleet's controller: stores orders and reports, publishes, and responds to the command. All changes run on one
-/// queue and are decided by ``ControllerState``.
+/// A fleet's controller. All changes run on one queue and are decided by ``ControllerState``.
 package final class ControllerService: FleetService {
     /// The data that the queue changes and other threads read.
     private struct Core {
@@ -60,7 +59,7 @@ package final class ControllerService: FleetService {
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)
 
-    /// - Throws: ``FleetRefusal`` for an unusable configuration or state directory; `DBusError` if there is no such bus.
+    /// - Throws: ``FleetRefusal`` for unusable files; `DBusError` if there is no such bus.
     package init(
         _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
@@ -177,8 +176,7 @@ package final class ControllerService: FleetService {
         update { $0.accepted(topic) }
     }
 
-    /// Handles a rejected publication. The order is published again until the server accepts it, and requests report
-    /// the reason. Only the first of several rejections is logged.
+    /// Handles a rejected publication, which is repeated. Only the first of several rejections is logged.
     private func refused(_ error: MQTTError) {
         let topic = error.topic.flatMap(configuration.topics.topic)
         let isNews = topic.map { topic in update { $0.refused(topic, error.description, now: Self.wall) } } ?? true
@@ -241,8 +239,7 @@ package final class ControllerService: FleetService {
         }
     }
 
-    /// Requests messages that may have been lost. A failure is harmless, because the request is repeated. Called on the
-    /// queue.
+    /// Requests messages that may have been lost, again and again. Called on the queue.
     private func askAgain() {
         let (reports, presence, isLooking) = core.withLock { core in
             let reports = core.state.nextReportsWanted(now: Self.wall, lookingAt: ControllerAnswers.slice)
@@ -262,8 +259,7 @@ package final class ControllerService: FleetService {
             switch wanted {
             case .all: try client.subscribe(to: all, isAcknowledged: false)
             case .devices(let names):
-                // A separate subscription makes the server send this device's retained message without those of 100,000
-                // others.
+                // A separate subscription makes the server send this device's retained message alone.
                 let topics = names.map(topic)
                 try client.subscribe(to: topics, isAcknowledged: false)
                 try client.unsubscribe(from: topics)
@@ -313,7 +309,7 @@ package final class ControllerService: FleetService {
         core.withLock { body($0.state, $0.problem) }
     }
 
-    /// Changes the state, stores the change, and then publishes. If the disk rejects the change, the state is unchanged.
+    /// Changes the state, stores the change, and publishes. If the disk rejects the change, the state is unchanged.
     func change<Value: Sendable>(
         _ body: @escaping @Sendable (inout ControllerState) throws(FleetRefusal) -> (ControllerRecord, Value)
     ) async throws(FleetRefusal) -> Value {

@@ -42,7 +42,7 @@ package final class ControllerStore {
     private let connection: SQLiteConnection
     private let path: String
 
-    /// Opens the file, and creates it if missing. A file that is damaged, foreign or of a newer version stays unchanged.
+    /// Opens the file, and creates it if missing. A damaged, foreign or newer file stays unchanged.
     package init(directory: String) throws(FleetRefusal) {
         path = directory + "/fleet.sqlite"
         do {
@@ -115,8 +115,7 @@ package final class ControllerStore {
         return Dictionary(rows.compactMap { $0 }) { first, _ in first }
     }
 
-    /// The numbers of the last orders, and of the last order for all devices, which stays in force however many orders
-    /// for some devices follow.
+    /// The numbers of the last orders, and of the last order for all devices, which stays in force.
     private static let kept = """
         SELECT number FROM (SELECT number FROM fleet_order ORDER BY number DESC LIMIT ?)
         UNION SELECT number FROM (SELECT number FROM fleet_order WHERE everybody = 1 ORDER BY number DESC LIMIT 1)

@@ -9,8 +9,7 @@ import FoundationEssentials
 import Glibc
 @_spi(Extensions) import SharedDevice
 
-/// A fleet's own certificate authority: a folder with its key, its certificates and its revocation list. openssl(1)
-/// does the work.
+/// A fleet's own certificate authority: a folder with its key, certificates and revocation list, made by openssl(1).
 struct FleetAuthority {
     enum Kind: String {
         case client
@@ -21,15 +20,14 @@ struct FleetAuthority {
     /// The maximum size of a request or a certificate, in bytes.
     static let largest = 64 << 10
     private static let days = 397
-    /// The lifetime of the authority's certificate and of the revocation list. With an expired list, the MQTT server
-    /// refuses every device at once.
+    /// The lifetime of the authority and of the revocation list. With an expired list, the server refuses every device.
     private static let authorityDays = 3650
 
     let folder: String
     private let lock: CInt
 
-    /// Opens the authority in this folder and locks it until this process ends. Throws ``CommandFailure`` if other users
-    /// may read its key, and `StoreError` if they may write into the folder.
+    /// Opens the authority in this folder and locks it until this process ends. Throws ``CommandFailure`` if other
+    /// users may read its key, and `StoreError` if they may write into the folder.
     init(folder: String) throws {
         self.folder = try Self.absolute(folder)
         guard access(self.folder + "/authority.key", F_OK) == 0 else {
@@ -43,8 +41,8 @@ struct FleetAuthority {
         lock = try Self.lock(self.folder)
     }
 
-    /// Creates an authority in a folder that has none. Throws `StoreError` if other users may write into the folder: they
-    /// could make openssl write the key to their file.
+    /// Creates an authority in a folder that has none. Throws `StoreError` if other users may write into the folder:
+    /// they could make openssl write the key to their file.
     static func make(in folder: String) throws {
         try PrivateFiles.prepareDirectory(folder)
         let path = try absolute(folder)
@@ -78,8 +76,7 @@ struct FleetAuthority {
 
     // MARK: Certificates
 
-    /// Certifies a name, for the key in a request, or without one for a new key in this folder. Returns the certificate
-    /// and the authority's own, in PEM.
+    /// Certifies a name, for the key in a request or a new key. Returns the certificate and the authority's, in PEM.
     func certify(_ name: String, _ kind: Kind, request: String?) throws(CommandFailure) -> String {
         try check(name, kind)
         try makeIssued(beside: name)
@@ -142,20 +139,27 @@ struct FleetAuthority {
         try tool.move(list + ".new", to: list)
     }
 
-    /// The end of a certificate or of the revocation list, in seconds since 1970.
-    struct Term {
+    /// The end of a certificate or of the revocation list. The property names are the keys of the command's JSON.
+    struct Term: Encodable {
         let name: String
-        let end: Double
+        let end: Date
+        /// The days until then.
+        let days: Int
 
-        var words: String { CertificateTerm.words(end, now: Date().timeIntervalSince1970) }
-        var isNear: Bool { CertificateTerm.isNear(end, now: Date().timeIntervalSince1970) }
+        /// - Parameter end: in seconds since 1970.
+        init(name: String, end: Double) {
+            (self.name, self.end) = (name, Date(timeIntervalSince1970: end))
+            days = CertificateTerm.days(until: end, now: Date().timeIntervalSince1970)
+        }
+
+        var words: String { CertificateTerm.words(end.timeIntervalSince1970, now: Date().timeIntervalSince1970) }
+        var isNear: Bool { days < CertificateTerm.warningDays }
     }
 
     /// The names of the authority's own files in lists of terms. No other name contains a blank.
     private static let (ownName, listName) = ("the authority", "the revocation list")
 
-    /// The terms of the newest certificate of each name, of the authority's certificate and of its list, by time of
-    /// expiry.
+    /// The terms of the newest certificate of each name, of the authority and of its list, by time of expiry.
     func terms() throws(CommandFailure) -> [Term] {
         var ends: [String: Double] = [:]
         // Later entries are newer.
@@ -187,8 +191,7 @@ struct FleetAuthority {
         }
     }
 
-    /// The folder where openssl stores each certificate by its number. It is separate from the files by name, because a
-    /// name may consist of digits.
+    /// The folder of the certificates by number. It is separate, because a name may consist of digits.
     private var issued: String { folder + "/issued" }
 
     /// Creates the folder of issued certificates, which authorities of older versions lack. Those versions stored
@@ -274,8 +277,7 @@ struct FleetAuthority {
         return String(cString: path)
     }
 
-    /// Locks the folder. Without the lock, two processes that write the list of certificates at once would lose an
-    /// entry.
+    /// Locks the folder: two processes that write the list of certificates at once would lose an entry.
     private static func lock(_ folder: String) throws(CommandFailure) -> CInt {
         let descriptor = open(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {

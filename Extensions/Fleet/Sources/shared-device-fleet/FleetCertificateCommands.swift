@@ -120,26 +120,14 @@ struct FleetCertificatesCommand: ReportingCommand {
     @Flag(help: "As a JSON array, for programs.")
     var json = false
 
-    private struct Certificate: Encodable {
-        let name: String
-        let end: Date
-        let days: Int
-    }
-
     func execute() throws {
         let terms = try FleetAuthority(folder: folder).terms()
-        let now = Date()
         if json {
-            let certificates = terms.map { term in
-                let days = CertificateTerm.days(until: term.end, now: now.timeIntervalSince1970)
-                return Certificate(name: term.name, end: Date(timeIntervalSince1970: term.end), days: days)
-            }
-            try emit(Form.json(certificates))
+            try emit(Form.json(terms))
         } else {
             var table = Table("NAME", "ENDS", "")
             for term in terms {
-                let end = Form.time(Date(timeIntervalSince1970: term.end))
-                table.add([term.name, end, term.words], term.isNear ? .yellow : nil)
+                table.add([term.name, Form.time(term.end), term.words], term.isNear ? .yellow : nil)
             }
             try emit(table.lines.joined(separator: "\n"))
         }

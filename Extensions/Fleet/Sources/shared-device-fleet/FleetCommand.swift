@@ -101,8 +101,7 @@ struct FleetSignOutCommand: ReportingCommand {
 }
 
 extension FleetClient {
-    /// Follows an order until all devices are done, or for a number of seconds. `changed` receives the line of counts,
-    /// each time it has changed.
+    /// Follows an order until all devices are done or the time is over. `changed` receives each new line of counts.
     fileprivate func follow(
         _ number: UInt64,
         within seconds: Double,

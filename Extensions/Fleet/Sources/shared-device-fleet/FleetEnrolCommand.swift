@@ -63,15 +63,6 @@ struct FleetEnrolCommand: ReportingCommand {
     private var folder: String { "\(directory)/fleet" }
     private var key: String { "\(folder)/\(name).key" }
 
-    /// The property names are the configuration's keys.
-    private struct Configuration: Encodable {
-        let fleet, name, host: String
-        let port: UInt16
-        let authority, certificate, key: String
-        let contactTimeout: UInt64?
-        let requiresContact: Bool?
-    }
-
     func validate() throws {
         guard !controller || contactTimeout == nil && !requiresContact else {
             throw ValidationError("a controller has no limit of time without contact")
@@ -106,19 +97,14 @@ struct FleetEnrolCommand: ReportingCommand {
 
     /// The configuration, validated as the agent does.
     private func content() throws -> String {
-        let content = try Form.json(
-            Configuration(
-                fleet: fleet,
-                name: name,
-                host: host,
-                port: port,
-                authority: "\(folder)/authority.pem",
-                certificate: "\(folder)/\(name).pem",
-                key: key,
-                contactTimeout: contactTimeout,
-                requiresContact: requiresContact ? true : nil
-            )
-        )
+        var members: [String: JSONValue] = [
+            "fleet": .string(fleet), "name": .string(name), "host": .string(host), "port": .number(port),
+            "authority": .string("\(folder)/authority.pem"), "certificate": .string("\(folder)/\(name).pem"),
+            "key": .string(key),
+        ]
+        members["contactTimeout"] = contactTimeout.map { .number($0) }
+        if requiresContact { members["requiresContact"] = .boolean(true) }
+        let content = try Form.json(members)
         do throws(FleetRefusal) {
             _ = try FleetConfiguration(parsing: Array(content.utf8))
         } catch {
@@ -142,8 +128,7 @@ struct FleetEnrolCommand: ReportingCommand {
 
     private func makeFolder() throws(CommandFailure) {
         for path in [directory, folder] {
-            // Independent of root's umask: agent and controller have to reach their keys. An existing folder is left as
-            // it is.
+            // Independent of root's umask: agent and controller have to reach their keys.
             if mkdir(path, 0o755) == 0 ? chmod(path, 0o755) == 0 : errno == EEXIST { continue }
             throw CommandFailure(
                 errno == EACCES ? EX_NOPERM : EX_CANTCREAT,

@@ -66,14 +66,12 @@ struct FleetDevicesCommand: ReportingCommand {
         /// Whether an administrator has listed the device. Unlisted devices that report count for no order.
         let listed: Bool
         let groups: [String]
-        /// Whether the MQTT server says that the device is connected; `nil` if the controller is not connected to the
-        /// server.
+        /// Whether the MQTT server says that the device is connected; `nil` if the controller is not connected.
         var online: Bool?
         let reportedAt: Date?
         let mode: String?
         let session: UInt64?
-        /// Also `nil` if the device's broker does not respond: its agent then reports no apps, and their cleanups are
-        /// unknown.
+        /// Also `nil` if the device's broker does not respond: its cleanups are then unknown.
         let owes: UInt64?
         let clockOffset: Double?
         let certificateEnd: Date?

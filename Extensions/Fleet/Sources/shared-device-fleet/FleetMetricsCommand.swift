@@ -43,8 +43,8 @@ struct FleetMetricsCommand: ReportingCommand {
 /// The metrics of a fleet, from its controller. Pure. No metric names a device, because there may be 100,000.
 enum FleetMetrics {
     /// - Parameters:
-    ///   - fleet: The controller's response to `GetDevices`; `nil` if the controller does not respond. Then there are no
-    ///     metrics of devices: unknown is not done.
+    ///   - fleet: The controller's response to `GetDevices`; `nil` without one. Then there are no metrics of devices:
+    ///     unknown is not done.
     ///   - order: The last order; `nil` before the first one.
     static func text(_ fleet: FleetClient.Fields?, _ order: OrderProgress?) -> String {
         var metrics = MetricsText("shared_device_fleet")

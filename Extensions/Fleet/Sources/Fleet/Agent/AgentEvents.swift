@@ -57,8 +57,7 @@ package enum AgentEffect: Sendable, Hashable {
     /// Stores the memory. Later effects wait until it is stored.
     case store(AgentMemory)
     case signOut(session: UInt64, reason: String)
-    /// Asks the broker now. Only responses to this request or a later one may become ``AgentEvent/device(_:)`` or
-    /// ``AgentEvent/deviceUnknown(_:)`` events.
+    /// Asks the broker now. Responses to earlier requests must not become events.
     case askDevice
     /// Writes to the administrator's log.
     case note(String)
@@ -94,8 +93,7 @@ package struct AgentMemory: Sendable, Hashable {
     package var ended: UInt64 = 0
     /// The policy of the last readable configuration. It applies while the configuration cannot be read.
     package var policy: AgentState.Policy?
-    /// Why this memory replaced an unreadable one, whose orders are unknown. The agent then keeps its time limits but
-    /// receives no orders.
+    /// Why this memory replaced an unreadable one. The agent then keeps its time limits, and receives no orders.
     package var damage: String?
 
     package init() {}

@@ -48,8 +48,7 @@ package struct AgentState: Sendable {
     var isConnected = false
     /// `nil` while the broker does not respond, and until it has responded to the last request.
     var view: DeviceView?
-    /// Whether a response of the broker is pending. Until it arrives, the agent sends no report, because the known
-    /// state may be from before a sign-out.
+    /// Whether a response of the broker is pending. A report then might have the state before a sign-out.
     var isAsking = true
     /// The pending orders, the highest of each scope.
     var orders: [OrderScope: FleetOrder] = [:]

@@ -20,8 +20,7 @@ package struct Moment: Sendable, Hashable {
 /// After a restart, a wall clock before the beginning is wrong, and the time that the machine was off is unknown. A
 /// limit then ends ``grace`` after the boot, unless the clock is corrected.
 package struct Stopwatch: Sendable, Hashable {
-    /// How long after its boot a machine may wait for a corrected clock or for the controller, in seconds: several
-    /// heartbeats.
+    /// How long after its boot a machine may wait for a corrected clock or for heartbeats, in seconds.
     static let grace = 300.0
     /// The interval of saving the count, in seconds. A restart of the machine loses at most this much.
     static let step = 60.0

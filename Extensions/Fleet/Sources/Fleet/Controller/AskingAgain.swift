@@ -67,8 +67,8 @@ extension ControllerState {
         nextWanted(\.askingForReports, now, most) { $0.isOnline == true }
     }
 
-    /// As ``nextReportsWanted(now:lookingAt:)``, for the presence of pending devices that are not known to be connected.
-    /// Their presence message may have been lost.
+    /// As ``nextReportsWanted(now:lookingAt:)``, for pending devices that are not known to be connected: their
+    /// presence message may have been lost.
     package mutating func nextPresenceWanted(now: Double, lookingAt most: Int = .max) -> MessagesWanted? {
         nextWanted(\.askingForPresence, now, most) { $0.isOnline != true }
     }

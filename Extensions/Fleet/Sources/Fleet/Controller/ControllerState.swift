@@ -16,8 +16,7 @@ package struct ControllerState: Sendable {
     package static let mostDevices = 250_000
     /// The seconds by which a correct clock may be off.
     static let clockTolerance = 60.0
-    /// The bound of the order numbers in reports. The controller ignores numbers from here on, as a mistake or an
-    /// attack.
+    /// The controller ignores order numbers in reports from here on, as a mistake or an attack.
     static let plausibleNumber: UInt64 = 1 << 52
 
     package internal(set) var devices: [String: FleetDevice] = [:]
@@ -231,8 +230,7 @@ package struct RecordedOrder: Sendable, Hashable {
     package let order: FleetOrder
     /// The target devices, sorted and unique, without devices that are only counted; `nil` for all devices.
     package internal(set) var names: [String]?
-    /// Target devices that are no longer named, as they were at that time. The names of many large orders would fill
-    /// memory and disk.
+    /// Target devices that are no longer named, to save memory and disk, as they were at that time.
     package var counted: OrderCounts
     /// Seconds since 1970.
     package let at: Double
@@ -303,8 +301,7 @@ extension ControllerState {
         let seen = devices.values.lazy.compactMap(\.report).map { max($0.seen.all, $0.seen.own) }
             .filter { $0 < Self.plausibleNumber }.max()
         let number = max(highest, seen ?? 0) + 1
-        // A new order replaces a pending one and so must cover its session. For each device only its own pending order
-        // counts.
+        // A new order replaces a pending one and must cover its session. For a device only its own order counts.
         let own = names?.map { (name: $0, session: merged(session, devices[$0]?.desired, [$0], .own, now)) }
         let asked = names == nil ? merged(session, desired, Array(devices.keys), .all, now) : session
         let order = FleetOrder(number: number, session: asked, reason: reason)
@@ -335,8 +332,8 @@ extension ControllerState {
     /// together, because a device waits only for its newest order.
     package static let mostNames = 2 * mostDevices
 
-    /// Removes names from the oldest orders until few enough are left, and returns these orders. Devices that are done or
-    /// have a later order become numbers in the order's counts. Devices that still wait for this order stay named.
+    /// Removes names from the oldest orders until few enough are left, and returns these orders. Devices that are done
+    /// or have a later order become numbers in the order's counts. Devices that still wait for this order stay named.
     private mutating func shortenOrders(_ now: Double) -> [RecordedOrder] {
         var count = orders.reduce(0) { $0 + ($1.names?.count ?? 0) }
         var shortened: [RecordedOrder] = []
@@ -389,8 +386,7 @@ extension ControllerState {
         }
     }
 
-    /// The session of a new order that replaces `old`, if that may be pending on these devices: `nil` takes precedence,
-    /// then the higher one.
+    /// The session of an order that replaces `old`, if that may be pending: `nil` takes precedence, then the higher.
     private func merged(
         _ session: UInt64?,
         _ old: FleetOrder?,

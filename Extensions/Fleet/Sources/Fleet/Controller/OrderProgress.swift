@@ -2,8 +2,7 @@
 package struct OrderCounts: Sendable, Hashable {
     /// Indexed by ``Standing/rank``.
     package private(set) var byRank = [UInt64](repeating: 0, count: Standing.words.count)
-    /// The upper bound of each number. Devices may claim more apps than any fleet has, and the stored numbers must be
-    /// readable.
+    /// The upper bound of each number, which devices may claim. Larger numbers would be unreadable once stored.
     private static let most: UInt64 = (1 << 53) - 1
 
     /// The apps whose cleanup was waived.

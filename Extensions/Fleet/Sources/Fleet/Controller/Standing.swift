@@ -56,15 +56,13 @@ package struct FleetDevice: Sendable, Hashable {
     package var reportedAt: Double?
     /// The time since which its rounds have not changed.
     package var unchangedSince: Double?
-    /// Whether the server reports it as connected; `nil` if the server has sent no presence since it accepted the
-    /// controller.
+    /// Whether the server reports it as connected; `nil` if it has sent no presence on this connection.
     package internal(set) var isOnline: Bool?
     /// When the controller heard that the device is disconnected, by the controller's clock.
     package internal(set) var awaySince: Double?
     /// The seconds by which the device's clock was off at its last live message.
     package var clockOffset: Double?
-    /// The highest sequence number from a clock that was ahead and has been corrected since; 0 if there is none. See
-    /// ``counts(_:sent:now:)``.
+    /// The highest number from a clock that was ahead and is corrected; 0 for none. See ``counts(_:sent:now:)``.
     package var leftBehind: UInt64 = 0
     /// The controller's revision at the last change of this device.
     package var changedAt: UInt64 = 0

@@ -128,8 +128,7 @@ package struct DeviceReport: Sendable, Hashable {
     /// The name of an app in reports: the broker's key, made printable. An app without a manifest chooses its own key
     /// of up to 770 characters. A longer name is truncated and gets a hash, which tells it from others.
     package static func name(_ key: String) -> String {
-        // Truncates the printable form, because the replacement of an invisible character may have more bytes than the
-        // character.
+        // Truncates the printable form, because the replacement of an invisible character may have more bytes.
         let shown = key.printable(.max)
         guard shown.utf8.count > longestName else { return shown }
         // FNV-1a. After a deliberate collision both apps appear under one name, and both pending cleanups count.

@@ -23,8 +23,7 @@ package struct FleetTopics: Sendable, Hashable {
 
     private var root: String { "sd/1/\(fleet)/" }
 
-    /// Whether the text is a valid name of a fleet or device: 1 to 64 lower-case ASCII letters, digits and dashes. None
-    /// of these has a special meaning in a topic.
+    /// Whether the text is a valid name of a fleet or device. None of its characters has a special meaning in a topic.
     package static func isName(_ text: String) -> Bool {
         let bytes = text.utf8
         return (1...64).contains(bytes.count)
