@@ -1,9 +1,9 @@
 #ifndef CSCREEN_PARTS_H
 #define CSCREEN_PARTS_H
 
+#include "../CWaylandClient/shim.h"
 #include "CScreen.h"
 
-#include <wayland-client.h>
 #include <xkbcommon/xkbcommon.h>
 
 /// An output or a seat of the compositor.

@@ -1,13 +1,10 @@
 #define _GNU_SOURCE
 #include "Parts.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 // MARK: The protocols, as far as they are used here and in the form that wayland-scanner generates
@@ -82,12 +79,6 @@ static const struct wl_interface locksInterface = {"ext_session_lock_manager_v1"
 #define CREATE(object, number, interface, ...) \
     wl_proxy_marshal_flags(object, number, interface, 1, 0, NULL, ##__VA_ARGS__)
 #define DESTROY(object, number) wl_proxy_marshal_flags(object, number, NULL, 1, WL_MARSHAL_FLAG_DESTROY)
-
-static int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000;
-}
 
 // MARK: Pictures
 
@@ -213,7 +204,7 @@ static void closed(void *data, struct wl_proxy *role) {
     Surface **list = &screen->surfaces;
     while (*list && *list != data) list = &(*list)->next;
     if (*list) removeSurface(list);
-    screen->retryAt = now() + 1000;
+    screen->retryAt = CWayland_now() + 1000;
     if (!screen->surfaces) screen->kind = CScreen_nothing;
 }
 
@@ -286,7 +277,7 @@ static void finished(void *data, struct wl_proxy *lock) {
     while (screen->surfaces) removeSurface(&screen->surfaces);
     endLock(screen);
     screen->kind = CScreen_nothing;
-    screen->retryAt = now() + 1000;
+    screen->retryAt = CWayland_now() + 1000;
 }
 
 static void (*const lockListener[])(void) = {(void (*)(void))locked, (void (*)(void))finished};
@@ -312,7 +303,7 @@ static void cover(CScreen *screen) {
 }
 
 void CScreen_show(CScreen *screen, CScreen_Kind kind) {
-    if (kind != CScreen_nothing && now() < screen->retryAt) return;
+    if (kind != CScreen_nothing && CWayland_now() < screen->retryAt) return;
     if (kind == screen->kind) {
         if (kind == CScreen_cover) cover(screen);
         return;
@@ -476,26 +467,10 @@ void CScreen_wake(CScreen *screen) {
 
 /// Waits for events, and handles them. Returns whether the connection is still there.
 static bool step(CScreen *screen) {
-    struct wl_display *display = screen->display;
     int wait = screen->handlers.update(screen->handlers.context);
     for (Surface *surface = screen->surfaces; surface; surface = surface->next)
         if (surface->isConfigured && surface->isOutdated) draw(surface);
-    while (wl_display_prepare_read(display) != 0)
-        if (wl_display_dispatch_pending(display) < 0) return false;
-    struct pollfd files[] = {
-        {.fd = wl_display_get_fd(display), .events = POLLIN}, {.fd = screen->wakeup, .events = POLLIN}};
-    bool isFlushed = wl_display_flush(display) >= 0;
-    if (!isFlushed && errno == EAGAIN) files[0].events |= POLLOUT;
-    int count = isFlushed || errno == EAGAIN ? poll(files, 2, wait) : -1;
-    if (count > 0 && files[0].revents & ~POLLOUT) {
-        if (wl_display_read_events(display) < 0) return false;
-    } else {
-        wl_display_cancel_read(display);
-        if (count < 0 && errno != EINTR) return false;
-    }
-    uint64_t calls;
-    if (count > 0 && files[1].revents) (void)!read(screen->wakeup, &calls, sizeof calls);
-    return wl_display_dispatch_pending(display) >= 0;
+    return CWayland_step(screen->display, screen->wakeup, wait);
 }
 
 int CScreen_run(CScreen *screen, CScreen_Handlers handlers) {

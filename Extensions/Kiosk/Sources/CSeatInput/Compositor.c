@@ -1,11 +1,8 @@
+#include "../CWaylandClient/shim.h"
 #include "CSeatInput.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <wayland-client.h>
 
 // MARK: The two protocols, as far as they are used here and in the form that wayland-scanner generates
 
@@ -55,12 +52,6 @@ struct CSeatInput_Compositor {
     void *context;
 };
 
-static int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000;
-}
-
 static bool isUsed(const CSeatInput_Compositor *compositor) {
     for (const Seat *seat = compositor->seats; seat; seat = seat->next)
         if (seat->isUsed) return true;
@@ -68,7 +59,7 @@ static bool isUsed(const CSeatInput_Compositor *compositor) {
 }
 
 static void tell(CSeatInput_Compositor *compositor, bool value) {
-    compositor->heardAt = now();
+    compositor->heardAt = CWayland_now();
     compositor->heard(compositor->context, value);
 }
 
@@ -194,7 +185,7 @@ static const struct wl_callback_listener responseListener = {responded};
 /// Returns the milliseconds until then; -1 if the seat is not in use, or the compositor is asked already.
 static int ask(CSeatInput_Compositor *compositor) {
     if (compositor->isAsked || !isUsed(compositor)) return -1;
-    int64_t left = compositor->heardAt + compositor->pause + compositor->pause / 2 - now();
+    int64_t left = compositor->heardAt + compositor->pause + compositor->pause / 2 - CWayland_now();
     if (left > 0) return (int)left;
     struct wl_callback *callback = wl_display_sync(compositor->display);
     if (callback) wl_callback_add_listener(callback, &responseListener, compositor);
@@ -202,34 +193,15 @@ static int ask(CSeatInput_Compositor *compositor) {
     return -1;
 }
 
-/// Waits for events, and handles them. Returns whether the connection is still there.
-static bool step(CSeatInput_Compositor *compositor) {
-    struct wl_display *display = compositor->display;
-    int wait = ask(compositor);
-    while (wl_display_prepare_read(display) != 0)
-        if (wl_display_dispatch_pending(display) < 0) return false;
-    struct pollfd socket = {.fd = wl_display_get_fd(display), .events = POLLIN};
-    bool isFlushed = wl_display_flush(display) >= 0;
-    if (!isFlushed && errno == EAGAIN) socket.events |= POLLOUT;
-    int count = isFlushed || errno == EAGAIN ? poll(&socket, 1, wait) : -1;
-    if (count > 0 && socket.revents & ~POLLOUT) {
-        if (wl_display_read_events(display) < 0) return false;
-    } else {
-        wl_display_cancel_read(display);
-        if (count < 0 && errno != EINTR) return false;
-    }
-    return wl_display_dispatch_pending(display) >= 0;
-}
-
 int CSeatInput_followCompositor(
     CSeatInput_Compositor *compositor, void (*heard)(void *context, bool isUsed), void *context) {
     compositor->heard = heard;
     compositor->context = context;
     compositor->isFollowed = true;
-    compositor->heardAt = now();
+    compositor->heardAt = CWayland_now();
     for (Seat *seat = compositor->seats; seat; seat = seat->next) askForNotices(seat);
     errno = 0;
-    while (step(compositor)) {}
+    while (CWayland_step(compositor->display, -1, ask(compositor))) {}
     int error = wl_display_get_error(compositor->display);
     if (!error) error = errno ? errno : EPIPE;
     closeCompositor(compositor);
