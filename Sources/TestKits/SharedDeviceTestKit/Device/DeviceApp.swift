@@ -64,8 +64,7 @@ public final class DeviceApp: Sendable {
             signal(SIGKILL)
             life.withLock { $0.process }?.waitUntilExit()
         }
-        // Processes that the bus started, or that the app left behind, are not children of this process. The kernel
-        // removes killed ones soon.
+        // Processes that the bus started, or that the app left behind, are not children of this process.
         for _ in 0..<1000 {
             let left = ProcessState.alive(withEnvironment: "\(Self.variable)=\(home)")
             if left.isEmpty { break }
@@ -226,8 +225,7 @@ public final class DeviceApp: Sendable {
         return (earlier + [process?.errorText ?? ""]).filter { !$0.isEmpty }.joined(separator: "\n")
     }
 
-    /// Waits until the output of an ended process is complete, for at most two seconds: a child of the process may
-    /// continue to write.
+    /// Waits for the whole output of an ended process, for at most two seconds: a child of it may still write.
     func outputIsComplete() async {
         guard let process = life.withLock({ $0.process }) else { return }
         _ = try? await process.line(within: .seconds(2)) { _ in false }
@@ -339,8 +337,7 @@ public final class DeviceApp: Sendable {
         return identifier
     }
 
-    /// Writes the script that the bus runs. It writes its process id to a file, and then executes the app, which keeps
-    /// the id.
+    /// Writes the script that the bus runs. It writes its process id to a file, and executes the app under that id.
     private func writeScript() throws {
         let variables = environment.sorted { $0.key < $1.key }.map { DeviceHost.quoted("\($0.key)=\($0.value)") }
         let command = ([executable] + description.arguments).map(DeviceHost.quoted)

@@ -76,8 +76,7 @@ final class DeviceHost: Sendable {
         }
         if rule != .advisory {
             settings["cleanupPolicy"] = .string(rule.policy.rawValue)
-            // Then apps without a manifest can take part, too: the kit's own app, scripts, and apps in the test's
-            // process.
+            // Then the kit's own app, scripts and apps in the test's process can take part without a manifest.
             settings["requiresEnrolment"] = .boolean(false)
             if let timeout = rule.timeout { settings["cleanupTimeout"] = .number(timeout) }
         }

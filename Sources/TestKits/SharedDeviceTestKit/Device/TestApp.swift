@@ -54,8 +54,7 @@ public struct TestApp: Sendable, Hashable, Codable {
         (self.isEnrolled, self.allowedUsers, self.startsWithDevice) = (isEnrolled, allowedUsers, startsWithDevice)
     }
 
-    /// Whether this is the app's name in the broker's ledger: the identifier, followed by the program if the app has no
-    /// manifest.
+    /// Whether this is the app's name in the broker's ledger, which contains the program if there is no manifest.
     static func isNamed(_ name: String, _ identifier: String) -> Bool {
         name == identifier || name.hasPrefix("\(identifier) (")
     }
@@ -86,8 +85,7 @@ public struct AllowedPeople: Sendable, Hashable, Codable {
     }
 }
 
-/// The kit's own app on the device, which signs users in and out. It holds no data, reports so at once, and appears in
-/// no report.
+/// The kit's own app, which signs users in and out. It holds no data, says so at once, and is in no report.
 final class ControlApp: Sendable {
     static let identifier = "org.notifycenter.test-kit.control"
 

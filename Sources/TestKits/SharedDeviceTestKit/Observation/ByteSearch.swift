@@ -163,8 +163,7 @@ public struct ByteSearch: Sendable {
         TestDeviceError(.filesFailed, "could not search \(path): \(String(cString: strerror(errno)))")
     }
 
-    /// Converts A to Z to lower case, in markers and files alike. In UTF-16 this may change other bytes, too, but
-    /// identically on both sides.
+    /// Converts A to Z to lower case. In UTF-16 other bytes may change too, identically in markers and files.
     private static func folded(_ bytes: [UInt8]) -> [UInt8] { bytes.map { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 } }
 
     private static func offsets(of pattern: [UInt8], in bytes: [UInt8]) -> [Int] {
@@ -226,8 +225,7 @@ public struct Marker: Sendable, Hashable, ExpressibleByStringLiteral {
 }
 
 enum DirectoryCopy {
-    /// Copies files, directories and links. It skips entries that disappear or cannot be read, so a search finds less
-    /// in the copy, never more.
+    /// Copies files, directories and links. Skips what disappears or is unreadable: a search finds less, never more.
     static func copy(_ source: String, to target: String) {
         var status = stat()
         guard lstat(source, &status) == 0 else { return }
@@ -244,8 +242,7 @@ enum DirectoryCopy {
         }
     }
 
-    /// Copies at most `size` bytes of the file. Foundation's copy never ends if a file is truncated during the copy, as
-    /// a database's log is.
+    /// Copies at most `size` bytes. Foundation's copy never ends if the file is truncated meanwhile, as by a database.
     private static func copyFile(_ source: String, to target: String, size: Int) {
         let from = open(source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard from >= 0 else { return }

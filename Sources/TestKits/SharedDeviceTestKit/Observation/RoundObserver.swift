@@ -5,8 +5,7 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// Follows the cleanup round of one session, even while the broker or the bus is unavailable, and records each
-/// observation with its time.
+/// Follows the cleanup round of one session, also across outages, and notes when it first saw each state.
 final class RoundObserver: Sendable {
     private struct State {
         var report: CleanupReport?

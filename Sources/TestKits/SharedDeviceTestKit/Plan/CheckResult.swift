@@ -232,7 +232,8 @@ extension CheckResult {
             + "skipped=\"\(skipped + leftOut.count)\""
         let seconds = Self.seconds(milliseconds)
         var lines = [
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>", "<testsuites name=\"\(name)\" \(counts) time=\"\(seconds)\">",
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>",
+            "<testsuites name=\"\(name)\" \(counts) time=\"\(seconds)\">",
             "  <testsuite name=\"\(name)\" \(counts) time=\"\(seconds)\" timestamp=\"\(Self.timestamp(startedAt))\">",
         ]
         for verdict in verdicts {
@@ -301,13 +302,19 @@ extension CheckResult {
         let title = title.markup
         let nonce = TimelinePage.nonce()
         var parts = [
-            "<!DOCTYPE html>", "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">", "<head>",
-            "<meta charset=\"utf-8\"/>", "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
+            "<!DOCTYPE html>",
+            "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">",
+            "<head>",
+            "<meta charset=\"utf-8\"/>",
+            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
             "<meta name=\"color-scheme\" content=\"light dark\"/>",
             // The policy blocks foreign scripts and external resources, whatever an app has written.
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                + "style-src 'unsafe-inline'; script-src 'nonce-\(nonce)'\"/>", "<title>\(title)</title>",
-            "<style>/*<![CDATA[*/\n\(TimelinePage.style)\(Self.style)/*]]>*/</style>", "</head>", "<body>",
+                + "style-src 'unsafe-inline'; script-src 'nonce-\(nonce)'\"/>",
+            "<title>\(title)</title>",
+            "<style>/*<![CDATA[*/\n\(TimelinePage.style)\(Self.style)/*]]>*/</style>",
+            "</head>",
+            "<body>",
             "<h1>\(title)</h1>",
             "<p class=\"verdict \(holds ? "good" : "bad")\">\((holds ? "✓ \(verdict)" : "✗ \(verdict)").markup)</p>",
             "<p class=\"note\">\(Self.timestamp(startedAt)), \(Text.milliseconds(milliseconds)) in all.</p>",

@@ -24,7 +24,9 @@ public struct CheckRunner: Sendable {
         programs: String? = nil,
         directory: String? = nil,
         progress: @escaping @Sendable (String) -> Void = { _ in }
-    ) { (self.plan, self.programs, self.directory, self.progress) = (plan, programs, directory, progress) }
+    ) {
+        (self.plan, self.programs, self.directory, self.progress) = (plan, programs, directory, progress)
+    }
 
     /// Starts the device, performs the steps, and returns the result. On return all processes have ended.
     ///
@@ -192,7 +194,9 @@ final class CheckCourse {
             let places = found.filter { $0.marker == Marker(text).kind }
             let expected = arePresent ? Expected.present(text) : Expected.absent(text)
             let detail =
-                if places.isEmpty { arePresent ? "it is nowhere" : "nothing found" } else {
+                if places.isEmpty {
+                    arePresent ? "it is nowhere" : "nothing found"
+                } else {
                     // The exact places matter for a marker that should be absent.
                     arePresent ? "in \(Text.count(places.count, "place"))" : Self.list(places, 5)
                 }
@@ -212,7 +216,9 @@ final class CheckCourse {
         _ step: Int,
         _ outcome: CheckResult.Verdict.Outcome,
         _ detail: String
-    ) { verdicts.append(.init(app: app, expectation: expectation, step: step, outcome: outcome, detail: detail)) }
+    ) {
+        verdicts.append(.init(app: app, expectation: expectation, step: step, outcome: outcome, detail: detail))
+    }
 
     private func noteRound() {
         guard let report = try? device.report() else { return }

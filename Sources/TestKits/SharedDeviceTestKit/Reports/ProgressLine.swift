@@ -1,8 +1,7 @@
 import Basics
 import Glibc
 
-/// The progress of a program, on standard error: on a terminal one line that is rewritten in place, elsewhere one line
-/// per message.
+/// The progress of a program on standard error: one line that is rewritten, or without a terminal a line per message.
 @_spi(Extensions) public final class ProgressLine: Sendable {
     private let name: String
     private let isRewritten = TerminalOutput.showsCursor(STDERR_FILENO)

@@ -286,8 +286,7 @@ enum TimelinePage {
         )
         // Encoding numbers and strings cannot fail. Without its drawings, the page still has its tables.
         let bytes = (try? JSONEncoder().encode(content)) ?? Data()
-        // Compare scalars, not characters: combined with a preceding scalar, one of these would be part of a different
-        // character.
+        // Not characters: after another scalar, one of these would be part of a different character.
         let escapes: [Unicode.Scalar: String] = ["<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u{7F}": "\\u007f"]
         return String(decoding: bytes, as: UTF8.self).unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
     }
