@@ -167,10 +167,11 @@ final class MosquittoSession {
         mosquitto_publish_v5_callback_set(handle) { _, address, number, code, _ in
             guard let callbacks = Callbacks.at(address), let entry = callbacks.published.removeValue(forKey: number)
             else { return }
-            let refusal = MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)", topic: entry.topic)
+            callbacks.occurrences.append(.settled(bytes: entry.bytes))
             // 0x10 only says that there are no subscribers.
-            let event = code >= 0x80 ? MQTTEvent.refused(refusal) : .accepted(topic: entry.topic)
-            callbacks.occurrences += [.settled(bytes: entry.bytes), .event(event)]
+            guard code >= 0x80 else { return callbacks.occurrences.append(.event(.accepted(topic: entry.topic))) }
+            let refusal = MQTTError(.refused(code: code), attempted: "publish to \(entry.topic)", topic: entry.topic)
+            callbacks.occurrences.append(.event(.refused(refusal)))
         }
         mosquitto_subscribe_v5_callback_set(handle) { _, address, number, count, codes, _ in
             // The server's data is untrusted: an acknowledgement may have an unknown number or any count of codes.

@@ -54,7 +54,9 @@ struct BrokerQuestions: Sendable {
             attempted: "ask the broker for the round of session \(session)"
         )
         guard answer["round"] != nil else { return nil }
-        do throws(BrokerProtocol.Malformed) { return try CleanupReport(answer["round"]) } catch {
+        do throws(BrokerProtocol.Malformed) {
+            return try CleanupReport(answer["round"])
+        } catch {
             throw SharedDeviceError(
                 .brokerFailed,
                 attempted: "read the round of session \(session)",

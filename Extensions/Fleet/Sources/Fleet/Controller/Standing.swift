@@ -91,8 +91,8 @@ package struct FleetDevice: Sendable, Hashable {
         // Its broker does not respond, so the state of the cleanups is unknown.
         guard report.mode != DeviceReport.unknownMode else { return .unreachable(since: reportedAt) }
         let rounds = report.rounds.filter { $0.session <= result.ended }
-        let sum = { (number: KeyPath<DeviceReport.Round, UInt64>) in rounds.reduce(0) { $0 + $1[keyPath: number] } }
-        let (owing, more) = (rounds.flatMap(\.owing), sum(\.more))
+        let owing = rounds.flatMap(\.owing)
+        let more = rounds.reduce(0) { $0 + $1.more }
         guard owing.isEmpty, more == 0 else {
             // While disconnected, the device cannot report that they have finished.
             if isOnline == false { return .unreachable(since: reportedAt) }
@@ -101,7 +101,7 @@ package struct FleetDevice: Sendable, Hashable {
                 ? .stuck(owing, more: more) : .cleaning(owing, more: more)
         }
         if result.order == number, result.outcome == .nobody { return .nobody }
-        return .clean(waived: sum(\.waived), enforced: sum(\.enforced))
+        return .clean(waived: rounds.reduce(0) { $0 + $1.waived }, enforced: rounds.reduce(0) { $0 + $1.enforced })
     }
 
     /// Whether a report is newer than the last one (FL-15).

@@ -229,7 +229,8 @@ extension DeviceReport.Round {
             guard let app = entry["app"]?.string, let progress = entry["progress"]?.string else { return nil }
             return Debt(app: DeviceReport.name(app), progress: progress.printable(DeviceReport.longestProgress))
         }
-        let apps = { (name: String) throws(FleetRefusal) in min(try json.wholeIfThere(name) ?? 0, DeviceReport.mostApps)
+        let apps = { (name: String) throws(FleetRefusal) in
+            min(try json.wholeIfThere(name) ?? 0, DeviceReport.mostApps)
         }
         session = try json.whole("session")
         finished = min(try json.whole("finished"), DeviceReport.mostApps)
