@@ -177,12 +177,13 @@ final class ControllerAnswers: Sendable {
         case .cleaning(let debts, let more), .stuck(let debts, let more):
             fields["owing"] = .array(debts.map { .string("\($0.app) (\($0.progress))") }, of: "s")
             fields["owes"] = .uint64(UInt64(debts.count) + more)
-        case .unreachable(let since): fields["since"] = since.map { .double($0) }
+        case .unreachable(let since):
+            fields["since"] = since.map { .double($0) }
+            // The device signs out by itself, without the controller.
+            fields["signsOutBy"] = device?.endsBy.map { .double($0) }
         case .refused(let text): fields["detail"] = .string(text)
         case .clean, .nobody, .unknown: break
         }
-        // The device signs out by itself, without the controller.
-        if case .unreachable = standing { fields["signsOutBy"] = device?.endsBy.map { .double($0) } }
         return fields
     }
 

@@ -51,20 +51,16 @@ extension AgentMemory {
             }
             session = Session(epoch: epoch, since: try Stopwatch(parts[1]))
         }
-        if let value = json["policy"] {
-            guard let parts = value.array else { throw FleetRefusal("“policy” is damaged") }
-            policy = try Self.policy(parts)
+        if json["policy"] == .array([]) {
+            policy = AgentState.Policy()
+        } else if let value = json["policy"] {
+            guard let parts = value.array, parts.count == 2, let timeout = parts[0].number,
+                AgentState.Policy.timeouts.contains(timeout), let isRequired = parts[1].boolean
+            else { throw FleetRefusal("“policy” is damaged") }
+            policy = AgentState.Policy(contactTimeout: timeout, requiresContact: isRequired)
         }
         ended = try json.wholeIfThere("ended") ?? 0
         damage = json["damage"]?.string
-    }
-
-    private static func policy(_ parts: [JSONValue]) throws(FleetRefusal) -> AgentState.Policy {
-        if parts.isEmpty { return AgentState.Policy() }
-        guard parts.count == 2, let timeout = parts[0].number, AgentState.Policy.timeouts.contains(timeout),
-            let isRequired = parts[1].boolean
-        else { throw FleetRefusal("“policy” is damaged") }
-        return AgentState.Policy(contactTimeout: timeout, requiresContact: isRequired)
     }
 }
 
