@@ -22,7 +22,9 @@ package struct ActivityReports: Sendable {
         interval: Duration,
         log: @escaping @Sendable (String) -> Void,
         report: @escaping @Sendable () async throws(SharedDeviceError) -> Void
-    ) { (self.input, self.interval, self.log, self.report) = (input, interval, log, report) }
+    ) {
+        (self.input, self.interval, self.log, self.report) = (input, interval, log, report)
+    }
 
     /// Reports to the broker on this bus; throws if there is no such bus. `log` takes a line for the administrator.
     package init(
