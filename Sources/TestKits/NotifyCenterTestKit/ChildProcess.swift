@@ -282,7 +282,11 @@ final class LineCollector: Sendable {
             var buffer = [UInt8](repeating: 0, count: 65_536)
             while true {
                 let count = read(descriptor, &buffer, buffer.count)
-                if count > 0 { take(buffer[..<count]) } else if count == 0 || errno != EINTR { break }
+                if count > 0 {
+                    take(buffer[..<count])
+                } else if count == 0 || errno != EINTR {
+                    break
+                }
             }
             end()
         }

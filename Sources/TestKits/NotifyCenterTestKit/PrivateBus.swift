@@ -92,8 +92,9 @@ public final class PrivateBus: Sendable {
         for (number, path) in options.configurationFiles.enumerated() where !options.standIns.isEmpty {
             let text = try String(contentsOfFile: path, encoding: .utf8)
             options.configurationFiles[number] = "\(directory.path)/\(number).conf"
-            try options.standIns.reduce(text) { $0.replacing("user=\"\($1.key)\"", with: "user=\"\($1.value)\"") }
-                .write(toFile: options.configurationFiles[number], atomically: true, encoding: .utf8)
+            try options.standIns.reduce(text) {
+                $0.replacing("user=\"\($1.key)\"", with: "user=\"\($1.value)\"")
+            }.write(toFile: options.configurationFiles[number], atomically: true, encoding: .utf8)
         }
         try Self.configuration(options, address: address, services: servicesPath)
             .write(toFile: configurationPath, atomically: true, encoding: .utf8)
@@ -186,7 +187,8 @@ public final class PrivateBus: Sendable {
                         + ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"],
                     environment: environment
                 )
-            case .broker: try ChildProcess("unshare", ["--mount", "sh", "-e", "-c", Self.brokerScript, directory.path])
+            case .broker:
+                try ChildProcess("unshare", ["--mount", "sh", "-e", "-c", Self.brokerScript, directory.path])
             }
         daemon.withLock { $0 = child }
         return child

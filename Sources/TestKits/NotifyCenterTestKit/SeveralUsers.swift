@@ -40,7 +40,9 @@ extension ChildProcess {
         _ program: String,
         _ arguments: [String],
         environment: [String: String] = [:]
-    ) throws { try self.init("setpriv", Self.identity(user) + [program] + arguments, environment: environment) }
+    ) throws {
+        try self.init("setpriv", Self.identity(user) + [program] + arguments, environment: environment)
+    }
 
     /// The processor time used so far, in steps of the kernel's clock (10 ms on most machines).
     ///
