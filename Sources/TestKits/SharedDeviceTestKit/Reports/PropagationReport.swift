@@ -169,7 +169,11 @@ extension PropagationReport {
                 "its process ended \(DeviceApp.text(status: end.status)), "
                     + (end.instant < origin
                         ? "before the sign-out" : "\(Text.milliseconds(end.instant - origin)) after it")
-            } else if app.isStopped { "its process is stopped" } else { app.isRunning ? "" : "it does not run" }
+            } else if app.isStopped {
+                "its process is stopped"
+            } else {
+                app.isRunning ? "" : "it does not run"
+            }
         let more = process.isEmpty ? "" : "; \(process)"
         guard let entry else {
             guard signOut.running.contains(app.identifier) else { return "took no part; it did not run" }
