@@ -13,10 +13,7 @@ public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDe
     public var identity: IdentityToken?
 
     public init(value: String, scopes: Set<String>, expiresAt: Date, identity: IdentityToken? = nil) {
-        self.value = value
-        self.scopes = scopes
-        self.expiresAt = expiresAt
-        self.identity = identity
+        (self.value, self.scopes, self.expiresAt, self.identity) = (value, scopes, expiresAt, identity)
     }
 
     /// The scopes of `wanted` that a provider has not granted with `granted` (RFC 6749, section 5.1).
@@ -67,14 +64,13 @@ public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDe
         return scope.contains("/") ? scope : "https://graph.microsoft.com/" + scope
     }
 
-    /// Whether the text is a valid scope (RFC 6749, section 3.3): visible ASCII without the quotation mark and the
-    /// backslash.
+    /// Whether the text is a scope (RFC 6749, section 3.3): visible ASCII without quotation mark and backslash.
     public static func isScope(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
     }
 
-    /// The service in a scope of Entra's form: `https://orders.example/read` belongs to `https://orders.example`. `nil`
-    /// for other scopes.
+    /// The service in a scope of Entra's form: `https://orders.example` in `https://orders.example/read`; otherwise
+    /// `nil`.
     public static func service(ofScope scope: String) -> String? {
         guard let scheme = scope.firstRange(of: "://"), let slash = scope.lastIndex(of: "/"), slash > scheme.upperBound
         else { return nil }

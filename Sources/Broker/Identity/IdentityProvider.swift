@@ -1,12 +1,11 @@
+import Basics
 public import SharedDevice
 // The standard library's normal forms. swift-foundation uses them too, and its own functions for this need all of ICU.
 @_spi(_Unicode) import Swift
 
 /// Authenticates people and issues the tokens that their apps request: the embedded directory, or an organisation's
-/// OpenID Connect provider.
-///
-/// The broker calls it without a lock held, from any task, several calls at a time. A provider keeps no state about who
-/// is signed in on the device; the broker does.
+/// OpenID Connect provider. The broker calls it without a lock held, from any task, several calls at a time. A provider
+/// keeps no state about who is signed in.
 public protocol IdentityProvider: Sendable {
     /// Authenticates the person who signs in.
     ///
@@ -15,10 +14,8 @@ public protocol IdentityProvider: Sendable {
     func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity
 
     /// Issues an access token for an account that was authenticated before, perhaps by an earlier run of the broker.
+    /// Checks again whether the account exists and may sign in.
     ///
-    /// Checks again whether the account still exists and may sign in: time may have passed since `authenticate`.
-    ///
-    /// - Parameter scopes: The scopes of the token, as OAuth scope tokens.
     /// - Throws: `IdentityError`: `accountUnknown`, `accountDisabled`, `invalidScope`, `interactionRequired`,
     ///   `providerFailed`.
     func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken
@@ -73,10 +70,40 @@ public struct AuthenticatedIdentity: Sendable {
     public let groups: PersonGroups
 
     public init(account: Account, isAdministrator: Bool = false, groups: PersonGroups = .none) {
-        self.account = account
-        self.isAdministrator = isAdministrator
-        self.groups = groups
+        (self.account, self.isAdministrator, self.groups) = (account, isAdministrator, groups)
     }
+}
+
+/// The groups of a person, as the directory or the provider has reported them when the person authenticated.
+public enum PersonGroups: Sendable, Hashable {
+    case known(Set<String>)
+    case unknown(Flaw)
+
+    /// Why the groups are not known. The raw values go over the wire.
+    public enum Flaw: String, Sendable, Hashable {
+        /// The provider has them at another place, and not in the ID token.
+        case elsewhere
+        /// They do not have the form of a list of names, or they exceed a limit.
+        case malformed
+    }
+
+    public static let none = PersonGroups.known([])
+
+    /// The highest number of groups, the longest name, and the longest list in all, in bytes of UTF-8.
+    public static let (most, longestName, longestList) = (1000, 1024, 65_536)
+
+    /// The groups in a list from another process. A name with an invisible character is left out: no rule can name it.
+    public init(listed names: [String]) {
+        let isFine =
+            names.count <= Self.most && names.allSatisfy { (1...Self.longestName).contains($0.utf8.count) }
+            && names.reduce(0, { $0 + $1.utf8.count }) <= Self.longestList
+        let visible = names.filter { !$0.unicodeScalars.contains(where: \.isInvisible) }
+        self = isFine ? .known(Set(visible)) : .unknown(.malformed)
+    }
+
+    /// The names; none if they are not known.
+    public var names: Set<String> { if case .known(let names) = self { names } else { [] } }
+    public var flaw: Flaw? { if case .unknown(let flaw) = self { flaw } else { nil } }
 }
 
 /// The reason why an authentication failed or no token was issued.
@@ -118,9 +145,7 @@ public struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible 
 
     /// An error with a text for people. The text must not reveal what `code` hides.
     public init(_ code: Code, _ description: String, retryAfter: Duration? = nil) {
-        self.code = code
-        self.description = description
-        self.retryAfter = retryAfter
+        (self.code, self.description, self.retryAfter) = (code, description, retryAfter)
     }
 }
 

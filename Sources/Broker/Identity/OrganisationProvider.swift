@@ -1,4 +1,3 @@
-public import Basics
 public import FoundationEssentials
 public import SharedDevice
 
@@ -83,12 +82,8 @@ public struct SignInStart: Sendable, Hashable {
         claims: String? = nil,
         only: ProviderRecord.Person? = nil
     ) {
-        self.method = method
-        self.redirect = redirect
-        self.loginHint = loginHint
-        self.scopes = scopes
-        self.claims = claims
-        self.only = only
+        (self.method, self.redirect, self.loginHint) = (method, redirect, loginHint)
+        (self.scopes, self.claims, self.only) = (scopes, claims, only)
     }
 }
 
@@ -119,9 +114,7 @@ public struct BegunSignIn: Sendable, Hashable {
     public let lifetime: Duration
 
     public init(handle: String, prompt: Prompt, lifetime: Duration) {
-        self.handle = handle
-        self.prompt = prompt
-        self.lifetime = lifetime
+        (self.handle, self.prompt, self.lifetime) = (handle, prompt, lifetime)
     }
 }
 
@@ -133,10 +126,7 @@ public struct ProviderSignIn: Sendable {
     public let groups: PersonGroups
 
     public init(account: Account, record: ProviderRecord, token: AccessToken, groups: PersonGroups = .none) {
-        self.account = account
-        self.record = record
-        self.token = token
-        self.groups = groups
+        (self.account, self.record, self.token, self.groups) = (account, record, token, groups)
     }
 }
 
@@ -183,9 +173,7 @@ public struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, Custo
     public static let longestContent = 128 << 10
 
     public init(person: Person, session: String?, content: Secret) {
-        self.person = person
-        self.session = session
-        self.content = content
+        (self.person, self.session, self.content) = (person, session, content)
     }
 
     public static func == (left: ProviderRecord, right: ProviderRecord) -> Bool {
@@ -225,11 +213,8 @@ public struct ProviderEvent: Sendable, Hashable {
     public let date: Date?
 
     public init(_ kind: Kind, issuer: String, subject: String? = nil, session: String? = nil, date: Date? = nil) {
-        self.kind = kind
-        self.issuer = issuer
-        self.subject = subject
-        self.session = session
-        self.date = date
+        (self.kind, self.issuer, self.subject) = (kind, issuer, subject)
+        (self.session, self.date) = (session, date)
     }
 
     /// Whether the event concerns the sign-in of this record. A session in the event decides alone; the subject decides
@@ -238,22 +223,4 @@ public struct ProviderEvent: Sendable, Hashable {
         guard issuer == record.person.issuer, subject == nil || subject == record.person.subject else { return false }
         return session.map { $0 == record.session } ?? (subject != nil)
     }
-}
-
-/// Encrypts a provider's record for the disk, and decrypts it.
-public protocol RecordSealer: Sendable {
-    /// - Throws: `Problem` if the record is too long.
-    func seal(_ record: ProviderRecord, for use: RecordUse) throws(Problem) -> [UInt8]
-
-    /// - Parameter use: The use that the record was sealed for. It opens for no other.
-    /// - Throws: `Problem` if the bytes are damaged, or were sealed for another use or with another key.
-    func open(_ sealed: [UInt8], for use: RecordUse) throws(Problem) -> ProviderRecord
-}
-
-/// The use that a record is kept for.
-public enum RecordUse: Sendable, Hashable {
-    /// The open session: its number, its issuer and the account.
-    case session(epoch: UInt64, issuer: String, account: String)
-    /// The provider still has to be told that the session is over.
-    case ending(number: UInt64)
 }

@@ -1,3 +1,5 @@
+import DBus
+
 /// One requirement that the device has of the organisation's provider, and the result of a test that needs no person.
 /// The properties' names are in JSON.
 public struct ProviderCheckStep: Sendable, Hashable, Encodable {
@@ -41,8 +43,30 @@ public struct ProviderCheckStep: Sendable, Hashable, Encodable {
     public let text: String
 
     public init(_ name: Name, _ outcome: Outcome, _ text: String) {
-        self.name = name
-        self.outcome = outcome
-        self.text = text
+        (self.name, self.outcome, self.text) = (name, outcome, text)
+    }
+}
+
+// MARK: Over the bus
+
+extension ProviderCheckStep {
+    /// The steps as the response to ``IdentityProtocol/checkMethod``.
+    public static func fields(_ steps: [ProviderCheckStep]) -> IdentityFields {
+        let elements = steps.map { step in
+            DBusValue.fields([
+                "name": .string(step.name.rawValue), "outcome": .string(step.outcome.rawValue),
+                "text": .string(step.text),
+            ])
+        }
+        return ["steps": .array(elements, of: "a{sv}")]
+    }
+
+    /// - Throws: `IdentityError` if the response is malformed.
+    public static func steps(_ fields: IdentityFields) throws(IdentityError) -> [ProviderCheckStep] {
+        guard let elements = fields["steps"]?.elementsValue else { throw .malformed("steps") }
+        return try elements.map { element throws(IdentityError) in
+            guard let step = element.fieldsValue else { throw .malformed("steps") }
+            return ProviderCheckStep(try step.word("name"), try step.word("outcome"), try step.text("text"))
+        }
     }
 }

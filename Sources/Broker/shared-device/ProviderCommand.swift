@@ -50,7 +50,7 @@ struct ProviderCheckCommand: ReportingCommand {
                 ),
                 timeout: Self.patience
             )
-            return try ProviderCheckStep.steps(IdentityFields(answer))
+            return try ProviderCheckStep.steps(IdentityProtocol.fields(of: answer))
         } catch let error as DBusError {
             let error = IdentityError(error)
             warn(error.description)

@@ -49,7 +49,7 @@ final class CheckMethod: Sendable {
             }
             defer { isUnderWay.withLock { $0 = false } }
             do throws(IdentityError) {
-                return [ProviderCheckStep.fields(try await check()).value]
+                return [.fields(ProviderCheckStep.fields(try await check()))]
             } catch {
                 throw error.failure
             }

@@ -134,7 +134,7 @@ final class IdentityDevice: Sendable {
                 path: IdentityProtocol.path,
                 interface: IdentityProtocol.interface,
                 member: method,
-                arguments: [fields.value]
+                arguments: [.fields(fields)]
             )
         )
     }

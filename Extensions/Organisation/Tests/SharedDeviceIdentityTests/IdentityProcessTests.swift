@@ -85,16 +85,13 @@ struct IdentityProcessTests {
             content: Secret(bytes: [UInt8](repeating: 0x20, count: ProviderRecord.longestContent + 1))
         )
         for (method, fields) in [
-            ("BeginSignIn", IdentityFields()), ("BeginSignIn", IdentityFields(["method": .string("password")])),
-            ("BeginSignIn", IdentityFields(["method": .boolean(true), "scopes": .boolean(true)])),
-            (
-                "CompleteSignIn",
-                IdentityFields(["handle": .string("a"), "query": .string(String(repeating: "q", count: 20_000))])
-            ),
-            ("Renew", IdentityFields(["record": record.fields.value])),
-            ("Renew", IdentityFields(["record": .bytes([UInt8](repeating: 0, count: 200_000))])),
-            ("EndSession", IdentityFields(["record": .string("r")])),
-        ] {
+            ("BeginSignIn", [:]), ("BeginSignIn", ["method": .string("password")]),
+            ("BeginSignIn", ["method": .boolean(true), "scopes": .boolean(true)]),
+            ("CompleteSignIn", ["handle": .string("a"), "query": .string(String(repeating: "q", count: 20_000))]),
+            ("Renew", ["record": .fields(record.fields)]),
+            ("Renew", ["record": .bytes([UInt8](repeating: 0, count: 200_000))]),
+            ("EndSession", ["record": .string("r")]),
+        ] as [(String, IdentityFields)] {
             let error = await #expect(throws: DBusError.self) {
                 try await device.call(method, fields, on: device.broker)
             }

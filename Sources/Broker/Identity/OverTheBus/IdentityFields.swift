@@ -3,56 +3,33 @@ import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
 /// A dictionary of the protocol. It comes from another process, so the type of each value is checked.
-public struct IdentityFields: Sendable {
-    public var values: [String: DBusValue]
+public typealias IdentityFields = [String: DBusValue]
 
-    public init(_ values: [String: DBusValue] = [:]) { self.values = values }
-
-    /// - Throws: `IdentityError` if the first argument is not a dictionary.
-    public init(_ arguments: [DBusValue]) throws(IdentityError) {
-        guard let values = arguments.first?.fieldsValue else { throw .malformed("request") }
-        self.values = values
+extension IdentityFields {
+    private func read<Result>(_ key: String, _ read: (DBusValue) -> Result?) throws(IdentityError) -> Result {
+        guard let result = self[key].flatMap(read) else { throw .malformed(key) }
+        return result
     }
 
-    public var value: DBusValue { .fields(values) }
-
     func text(_ key: String) throws(IdentityError) -> String {
-        guard let text = try optionalText(key) else { throw .malformed(key) }
-        return text
+        try read(key) { if case .string(let text) = $0 { text } else { nil } }
     }
 
     /// `nil` if the key is absent.
-    func optionalText(_ key: String) throws(IdentityError) -> String? {
-        guard let value = values[key] else { return nil }
-        guard case .string(let text) = value else { throw .malformed(key) }
-        return text
-    }
+    func optionalText(_ key: String) throws(IdentityError) -> String? { self[key] == nil ? nil : try text(key) }
 
-    func texts(_ key: String) throws(IdentityError) -> Set<String> {
-        guard let texts = values[key]?.stringsValue else { throw .malformed(key) }
-        return Set(texts)
-    }
+    func texts(_ key: String) throws(IdentityError) -> Set<String> { Set(try read(key, \.stringsValue)) }
 
-    func flag(_ key: String) throws(IdentityError) -> Bool {
-        guard let flag = values[key]?.booleanValue else { throw .malformed(key) }
-        return flag
-    }
+    func flag(_ key: String) throws(IdentityError) -> Bool { try read(key, \.booleanValue) }
 
     func number(_ key: String) throws(IdentityError) -> Double {
-        guard case .double(let number)? = values[key], number.isFinite, abs(number) < 1e12 else {
-            throw .malformed(key)
-        }
-        return number
+        try read(key) { if case .double(let number) = $0, number.isFinite, abs(number) < 1e12 { number } else { nil } }
     }
 
-    func fields(_ key: String) throws(IdentityError) -> IdentityFields {
-        guard let fields = values[key]?.fieldsValue else { throw .malformed(key) }
-        return IdentityFields(fields)
-    }
+    func fields(_ key: String) throws(IdentityError) -> IdentityFields { try read(key, \.fieldsValue) }
 
     /// The case of an enumeration.
-    func word<Word: RawRepresentable>(_ key: String, _ type: Word.Type) throws(IdentityError) -> Word
-    where Word.RawValue == String {
+    func word<Word: RawRepresentable>(_ key: String) throws(IdentityError) -> Word where Word.RawValue == String {
         guard let word = Word(rawValue: try text(key)) else { throw .malformed(key) }
         return word
     }
@@ -62,12 +39,12 @@ public struct IdentityFields: Sendable {
 
 extension SignInStart {
     public var fields: IdentityFields {
-        var fields = IdentityFields(["method": .string(method.rawValue), "scopes": .strings(scopes)])
-        fields.values["redirect"] = redirect.map { .string($0) }
-        fields.values["loginHint"] = loginHint.map { .string($0) }
-        fields.values["claims"] = claims.map { .string($0) }
-        fields.values["onlyIssuer"] = only.map { .string($0.issuer) }
-        fields.values["onlySubject"] = only.map { .string($0.subject) }
+        var fields: IdentityFields = ["method": .string(method.rawValue), "scopes": .strings(scopes)]
+        fields["redirect"] = redirect.map { .string($0) }
+        fields["loginHint"] = loginHint.map { .string($0) }
+        fields["claims"] = claims.map { .string($0) }
+        fields["onlyIssuer"] = only.map { .string($0.issuer) }
+        fields["onlySubject"] = only.map { .string($0.subject) }
         return fields
     }
 
@@ -76,7 +53,7 @@ extension SignInStart {
         let only: ProviderRecord.Person? =
             if let issuer { .init(issuer: issuer, subject: try fields.text("onlySubject")) } else { nil }
         self.init(
-            try fields.word("method", Method.self),
+            try fields.word("method"),
             redirect: try fields.optionalText("redirect"),
             loginHint: try fields.optionalText("loginHint"),
             scopes: try fields.texts("scopes"),
@@ -88,15 +65,17 @@ extension SignInStart {
 
 extension ProviderRecord {
     public var fields: IdentityFields {
-        var fields = IdentityFields([
-            "issuer": .string(person.issuer), "subject": .string(person.subject), "content": .bytes(content.copy),
-        ])
-        fields.values["session"] = session.map { .string($0) }
+        var fields: IdentityFields = [
+            "issuer": .string(person.issuer), "subject": .string(person.subject),
+            // A copy that is not wiped, for the message.
+            "content": .bytes(content.withBytes { Array($0) }),
+        ]
+        fields["session"] = session.map { .string($0) }
         return fields
     }
 
     public init(_ fields: IdentityFields) throws(IdentityError) {
-        guard let content = fields.values["content"]?.bytesValue, content.count <= Self.longestContent else {
+        guard let content = fields["content"]?.bytesValue, content.count <= Self.longestContent else {
             throw .malformed("content")
         }
         self.init(
@@ -111,13 +90,13 @@ extension ProviderRecord {
 
 extension BegunSignIn {
     public var fields: IdentityFields {
-        var fields = IdentityFields(["handle": .string(handle), "lifetime": .double(lifetime / .seconds(1))])
+        var fields: IdentityFields = ["handle": .string(handle), "lifetime": .double(lifetime / .seconds(1))]
         switch prompt {
-        case .browser(let address): fields.values["address"] = .string(address)
+        case .browser(let address): fields["address"] = .string(address)
         case .deviceCode(let code, let address, let complete):
-            fields.values["code"] = .string(code)
-            fields.values["address"] = .string(address)
-            fields.values["completeAddress"] = complete.map { .string($0) }
+            fields["code"] = .string(code)
+            fields["address"] = .string(address)
+            fields["completeAddress"] = complete.map { .string($0) }
         }
         return fields
     }
@@ -136,11 +115,11 @@ extension BegunSignIn {
 
 extension AccessToken {
     var fields: IdentityFields {
-        var fields = IdentityFields([
+        var fields: IdentityFields = [
             "value": .string(value), "scopes": .strings(scopes), "expiresAt": .double(expiresAt.timeIntervalSince1970),
-        ])
-        fields.values["idToken"] = identity.map { .string($0.text) }
-        fields.values["idTokenScopes"] = identity.map { .strings($0.scopes) }
+        ]
+        fields["idToken"] = identity.map { .string($0.text) }
+        fields["idTokenScopes"] = identity.map { .strings($0.scopes) }
         return fields
     }
 
@@ -159,16 +138,16 @@ extension AccessToken {
 
 extension ProviderSignIn {
     public var fields: IdentityFields {
-        var fields = IdentityFields([
-            "account": account.fields, "record": record.fields.value, "token": token.fields.value,
+        var fields: IdentityFields = [
+            "account": account.fields, "record": .fields(record.fields), "token": .fields(token.fields),
             "groups": .strings(groups.names),
-        ])
-        fields.values["groupsFlaw"] = groups.flaw.map { .string($0.rawValue) }
+        ]
+        fields["groupsFlaw"] = groups.flaw.map { .string($0.rawValue) }
         return fields
     }
 
     public init(_ fields: IdentityFields) throws(IdentityError) {
-        guard let account = try? Account(fields.values["account"]) else { throw .malformed("account") }
+        guard let account = try? Account(fields["account"]) else { throw .malformed("account") }
         self.init(
             account: account,
             record: try ProviderRecord(fields.fields("record")),
@@ -176,14 +155,10 @@ extension ProviderSignIn {
             groups: try Self.groups(fields)
         )
     }
-}
 
-extension ProviderSignIn {
     private static func groups(_ fields: IdentityFields) throws(IdentityError) -> PersonGroups {
-        guard fields.values["groupsFlaw"] == nil else {
-            return .unknown(try fields.word("groupsFlaw", PersonGroups.Flaw.self))
-        }
-        guard let names = fields.values["groups"]?.stringsValue else { throw .malformed("groups") }
+        guard fields["groupsFlaw"] == nil else { return .unknown(try fields.word("groupsFlaw")) }
+        guard let names = fields["groups"]?.stringsValue else { throw .malformed("groups") }
         return PersonGroups(listed: names)
     }
 }
@@ -195,17 +170,17 @@ extension RenewalOutcome {
 
     public var fields: IdentityFields {
         func fields(_ word: Word, _ error: IdentityError? = nil) -> IdentityFields {
-            var fields = IdentityFields(["outcome": .string(word.rawValue)])
-            fields.values["code"] = error.map { .string($0.code.rawValue) }
-            fields.values["message"] = error.map { .string($0.description) }
-            fields.values["retryAfter"] = error?.retryAfter.map { .double($0 / .seconds(1)) }
+            var fields: IdentityFields = ["outcome": .string(word.rawValue)]
+            fields["code"] = error.map { .string($0.code.rawValue) }
+            fields["message"] = error.map { .string($0.description) }
+            fields["retryAfter"] = error?.retryAfter.map { .double($0 / .seconds(1)) }
             return fields
         }
         switch self {
         case .renewed(let token, let record):
             var renewed = fields(.renewed)
-            renewed.values["token"] = token.fields.value
-            renewed.values["record"] = record.map { $0.fields.value }
+            renewed["token"] = .fields(token.fields)
+            renewed["record"] = record.map { .fields($0.fields) }
             return renewed
         case .sessionOver: return fields(.sessionOver)
         case .reauthenticationNeeded: return fields(.reauthenticationNeeded)
@@ -213,7 +188,7 @@ extension RenewalOutcome {
         case .scopeRefused: return fields(.scopeRefused)
         case .unavailable(let error, let mayBeUsed):
             var unavailable = fields(.unavailable, error)
-            unavailable.values["mayBeUsed"] = .boolean(mayBeUsed)
+            unavailable["mayBeUsed"] = .boolean(mayBeUsed)
             return unavailable
         }
     }
@@ -221,16 +196,13 @@ extension RenewalOutcome {
     public init(_ fields: IdentityFields) throws(IdentityError) {
         func error() throws(IdentityError) -> IdentityError {
             let wait: Duration? =
-                fields.values["retryAfter"] == nil ? nil : .seconds(max(0, min(try fields.number("retryAfter"), 300)))
-            return IdentityError(
-                try fields.word("code", IdentityError.Code.self),
-                try fields.text("message"),
-                retryAfter: wait
-            )
+                fields["retryAfter"] == nil ? nil : .seconds(max(0, min(try fields.number("retryAfter"), 300)))
+            return IdentityError(try fields.word("code"), try fields.text("message"), retryAfter: wait)
         }
-        switch try fields.word("outcome", Word.self) {
+        let word: Word = try fields.word("outcome")
+        switch word {
         case .renewed:
-            let record = fields.values["record"] == nil ? nil : try ProviderRecord(fields.fields("record"))
+            let record = fields["record"] == nil ? nil : try ProviderRecord(fields.fields("record"))
             self = .renewed(try AccessToken(fields.fields("token")), record)
         case .sessionOver: self = .sessionOver
         case .reauthenticationNeeded: self = .reauthenticationNeeded
@@ -242,12 +214,7 @@ extension RenewalOutcome {
 }
 
 extension DBusValue {
-    fileprivate static func strings(_ texts: Set<String>) -> DBusValue {
+    static func strings(_ texts: Set<String>) -> DBusValue {
         .array(texts.sorted().map { .string($0) }, of: "s")
     }
-}
-
-extension Secret {
-    /// A copy that is not wiped, for the message.
-    fileprivate var copy: [UInt8] { withCString { bytes in Array(UnsafeRawBufferPointer(start: bytes, count: count)) } }
 }

@@ -12,8 +12,7 @@ public enum IdentityProtocol {
     public static let errorPrefix = "org.notifycenter.SharedDeviceIdentity1.Error."
     /// How long the broker waits for a response.
     public static let patience: Duration = .seconds(60)
-    /// The time limit of a call. It is shorter than ``patience``, so that the response arrives before the broker gives
-    /// up.
+    /// The time limit of a call: shorter than ``patience``, so that the response arrives in time.
     public static let longestCall: Duration = .seconds(55)
     /// The largest body of a call, in bytes: a record and the members around it.
     public static let longestBody = ProviderRecord.longestContent + (32 << 10)
@@ -30,6 +29,14 @@ public enum IdentityProtocol {
         case cancel = "CancelSignIn"
         case renew = "Renew"
         case end = "EndSession"
+    }
+}
+
+extension IdentityProtocol {
+    /// The dictionary in the arguments of a call or a response; throws if there is none.
+    public static func fields(of arguments: [DBusValue]) throws(IdentityError) -> IdentityFields {
+        guard let fields = arguments.first?.fieldsValue else { throw .malformed("request") }
+        return fields
     }
 }
 

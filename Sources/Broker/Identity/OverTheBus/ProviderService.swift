@@ -4,10 +4,8 @@ public import DBusService
 @_spi(Extensions) import SharedDevice
 import Synchronization
 
-/// The process's side of the interface: it passes the broker's calls to a provider.
-///
-/// The broker is the connection that owns the broker's bus name. The service refuses calls of other connections before
-/// it reads their bodies.
+/// The process's side of the interface: it passes the broker's calls to a provider. It refuses calls of connections
+/// that do not own the broker's bus name, before it reads their bodies.
 public final class ProviderService: Sendable {
     /// The current provider, or the reason why there is none.
     public typealias Current = @Sendable () -> Result<any OrganisationProvider, IdentityError>
@@ -70,7 +68,7 @@ public final class ProviderService: Sendable {
         ) { [weak self] call in
             guard let self else { return [] }
             do throws(IdentityError) {
-                return [try await answer(method, IdentityFields(call.arguments)).value]
+                return [.fields(try await answer(method, IdentityProtocol.fields(of: call.arguments)))]
             } catch {
                 throw error.failure
             }
@@ -91,10 +89,10 @@ public final class ProviderService: Sendable {
             return try await inTime { () async throws(IdentityError) in
                 try await provider.complete(handle, query: query)
             }.fields
-        case .poll: return try await provider.poll(fields.text("handle"))?.fields ?? IdentityFields()
+        case .poll: return try await provider.poll(fields.text("handle"))?.fields ?? [:]
         case .cancel:
             await provider.cancel(try fields.text("handle"))
-            return IdentityFields()
+            return [:]
         case .renew:
             let record = try ProviderRecord(fields.fields("record"))
             let (scopes, mayBeUsed) = (try fields.texts("scopes"), try fields.flag("mayBeUsed"))
@@ -109,7 +107,7 @@ public final class ProviderService: Sendable {
             try await inTime { () async throws(IdentityError) in
                 try await provider.end(record, keepsSession: keepsSession)
             }
-            return IdentityFields()
+            return [:]
         }
     }
 

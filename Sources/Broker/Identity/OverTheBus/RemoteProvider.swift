@@ -1,9 +1,7 @@
 public import DBus
 
 /// The organisation's provider in another process, `shared-device-identity`, which the bus starts with the first call.
-///
-/// That process may use the network, and reads untrusted data; the caller does neither. Its responses are checked like
-/// any message.
+/// That process may use the network, and reads untrusted data; the caller does neither, and checks its responses.
 public final class RemoteProvider: OrganisationProvider {
     private let connection: DBusConnection
 
@@ -15,28 +13,26 @@ public final class RemoteProvider: OrganisationProvider {
     }
 
     public func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
-        let fields = IdentityFields(["handle": .string(handle), "query": .string(query)])
-        return try ProviderSignIn(await call(.complete, fields))
+        try ProviderSignIn(await call(.complete, ["handle": .string(handle), "query": .string(query)]))
     }
 
     public func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? {
-        let answer = try await call(.poll, IdentityFields(["handle": .string(handle)]))
-        return answer.values.isEmpty ? nil : try ProviderSignIn(answer)
+        let answer = try await call(.poll, ["handle": .string(handle)])
+        return answer.isEmpty ? nil : try ProviderSignIn(answer)
     }
 
     public func cancel(_ handle: String) async {
-        _ = try? await call(.cancel, IdentityFields(["handle": .string(handle)]))
+        _ = try? await call(.cancel, ["handle": .string(handle)])
     }
 
     public func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
-        let fields = IdentityFields([
-            "record": record.fields.value, "mayBeUsed": .boolean(mayBeUsed),
-            "scopes": .array(scopes.sorted().map { .string($0) }, of: "s"),
-        ])
+        let fields: IdentityFields = [
+            "record": .fields(record.fields), "mayBeUsed": .boolean(mayBeUsed), "scopes": .strings(scopes),
+        ]
         do throws(DBusError) {
             let answer = try await send(.renew, fields)
             do throws(IdentityError) {
-                return try RenewalOutcome(IdentityFields(answer))
+                return try RenewalOutcome(IdentityProtocol.fields(of: answer))
             } catch {
                 // The response is malformed, so the outcome is unknown.
                 return .unavailable(error, mayBeUsed: true)
@@ -47,8 +43,7 @@ public final class RemoteProvider: OrganisationProvider {
     }
 
     public func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
-        let fields = IdentityFields(["record": record.fields.value, "keepsSession": .boolean(keepsSession)])
-        _ = try await call(.end, fields)
+        _ = try await call(.end, ["record": .fields(record.fields), "keepsSession": .boolean(keepsSession)])
     }
 
     private func call(
@@ -63,7 +58,7 @@ public final class RemoteProvider: OrganisationProvider {
         } catch {
             throw IdentityError(error)
         }
-        return try IdentityFields(answer)
+        return try IdentityProtocol.fields(of: answer)
     }
 
     /// A response contains tokens, which would be lost if the caller stopped waiting. So a cancelled task waits, too.
@@ -77,7 +72,7 @@ public final class RemoteProvider: OrganisationProvider {
                 path: IdentityProtocol.path,
                 interface: IdentityProtocol.interface,
                 member: method.rawValue,
-                arguments: [fields.value]
+                arguments: [.fields(fields)]
             ),
             timeout: IdentityProtocol.patience
         )
