@@ -113,9 +113,7 @@ public final class DeviceDatabase: Sendable {
         }
     }
 
-    /// Runs `body` in a transaction. It is on the disk when this returns, and rolled back when this throws.
-    ///
-    /// Rethrows the errors of `body`, but wraps SQLite's errors in `StoreError`.
+    /// Runs `body` as ``store(_:_:)`` does, but rethrows the errors of `body`, and wraps only SQLite's.
     public func write<Value: Sendable>(
         _ attempted: String,
         _ body: (SQLiteConnection) throws -> Value
@@ -146,18 +144,15 @@ public final class DeviceDatabase: Sendable {
     /// The reason why removed data may still be in the write-ahead log; `nil` if it contains none.
     public var remnants: StoreError? { pendingErasure.withLock { $0 } }
 
-    /// Empties the write-ahead log, which contains earlier versions of changed pages, also the names of removed users.
-    ///
-    /// Waits for readers in other processes, up to the busy timeout. After a failure, `remnants` contains the error,
-    /// and the next removal or opening tries again.
+    /// Empties the write-ahead log, which contains earlier versions of pages, also the names of removed users. Waits
+    /// for readers up to the busy timeout. After a failure, the next removal or opening tries again.
     public func eraseRemnants() {
-        let failure: StoreError?
+        var failure: StoreError?
         do {
             try onConnection { try $0.emptyLog() }
-            failure = nil
         } catch {
             failure = StoreError(error, attempted: "erase removed data from the write-ahead log", path: path)
         }
-        pendingErasure.withLock { $0 = failure }
+        pendingErasure.withLock { [failure] in $0 = failure }
     }
 }

@@ -1,13 +1,9 @@
-/// The tables of the database, and the migrations between versions. SQLite's header contains the version (`PRAGMA
-/// user_version`).
+/// The tables of the database, and the migrations. SQLite's header contains the version (`PRAGMA user_version`).
 enum DeviceSchema {
     /// "SDM1" in SQLite's header, which distinguishes our file from another program's.
     private static let applicationIdentifier: Int64 = 0x5344_4D31
 
-    /// The migration to each version from the previous one; the first one starts with an empty file. Never edit a step
-    /// that was released.
-    ///
-    /// - Parameter firstEpoch: The epoch of a device without any session so far.
+    /// The migration to each version; the first one starts with an empty file. Never edit a step that was released.
     private static func steps(firstEpoch: UInt64) -> [String] {
         [
             """
@@ -154,8 +150,6 @@ enum DeviceSchema {
     }
 
     /// Migrates the file to this program's version, in one transaction.
-    ///
-    /// - Parameter firstEpoch: The epoch of a device without any session so far.
     static func bringUpToDate(_ db: SQLiteConnection, firstEpoch: UInt64) throws {
         let steps = steps(firstEpoch: firstEpoch)
         guard try db.value("PRAGMA user_version") != steps.count else { return }
@@ -176,27 +170,19 @@ enum DeviceSchema {
     static func check(_ db: SQLiteConnection, path: String) throws {
         let attempted = "open the device's database"
         let verdict: String? = try db.value("PRAGMA integrity_check(1)")
-        guard verdict == "ok" else {
-            throw StoreError.damaged(attempted: attempted, message: "\(path): \(verdict ?? "no integrity check")")
-        }
+        guard verdict == "ok" else { throw SQLiteError.damaged(verdict ?? "no integrity check") }
         // Without tables, the file is new, or its creator was killed early.
         let isEmpty = try db.value("SELECT count(*) FROM sqlite_master") == 0
         if isEmpty, try db.value("PRAGMA user_version") == 0 { return }
         guard try db.value("PRAGMA application_id") == applicationIdentifier else {
-            throw StoreError(
-                .foreignFile,
-                attempted: attempted,
-                message: "\(path): it is another program's database",
-                remedy: "choose another state directory"
-            )
+            let message = "\(path): it is another program's database"
+            let remedy = "choose another state directory"
+            throw StoreError(.foreignFile, attempted: attempted, message: message, remedy: remedy)
         }
         guard (0...steps(firstEpoch: 0).count).contains(try version(of: db)) else {
-            throw StoreError(
-                .newerVersion,
-                attempted: attempted,
-                message: "\(path): a newer version of this program has changed its form",
-                remedy: "install that version again"
-            )
+            let message = "\(path): a newer version of this program has changed its form"
+            let remedy = "install that version again"
+            throw StoreError(.newerVersion, attempted: attempted, message: message, remedy: remedy)
         }
     }
 }

@@ -5,63 +5,46 @@ import Glibc
 /// Files are created and checked by name, never opened: closing any descriptor of a database file drops the locks that
 /// SQLite holds on it elsewhere in this process.
 public enum PrivateFiles {
-    /// Prepares a directory for secrets at `path`.
-    ///
-    /// Creates a missing directory and its missing parents with mode 0700. A new directory never has more rights,
-    /// whatever the umask. An existing directory keeps its mode, which an administrator may have chosen, but is
-    /// rejected if other users may write to it.
+    /// Creates a directory for secrets, and its missing parents, with mode 0700 whatever the umask. An existing
+    /// directory keeps its mode, which an administrator may have chosen, but is rejected if other users may write to
+    /// it.
     ///
     /// - Throws: ``StoreError``: `insecure`, `noPermission`, `noSpace`, `cannotCreate`.
     public static func prepareDirectory(_ path: String) throws(StoreError) {
-        if mkdir(path, 0o700) == 0 {
-            // mkdir applies the umask to the mode.
-            guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
-            return
+        var code = mkdir(path, 0o700) == 0 ? 0 : errno
+        if code == EEXIST { return try checkDirectory(path) }
+        if code == ENOENT, let slash = path.lastIndex(of: "/"), slash != path.startIndex {
+            let parent = String(path[..<slash])
+            var info = stat()
+            // An existing ancestor is not checked: /var and /home belong to root.
+            if stat(parent, &info) != 0 { try prepareDirectory(parent) }
+            code = mkdir(path, 0o700) == 0 || errno == EEXIST ? 0 : errno
         }
-        switch errno {
-        case EEXIST: try checkDirectory(path)
-        case ENOENT:
-            guard let slash = path.lastIndex(of: "/"), slash != path.startIndex else {
-                throw failure(ENOENT, creating: path)
-            }
-            try prepareParent(String(path[..<slash]))
-            guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw failure(errno, creating: path) }
-            guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
-        case let code: throw failure(code, creating: path)
-        }
+        // mkdir applies the umask to the mode.
+        if code == 0, chmod(path, 0o700) != 0 { code = errno }
+        guard code == 0 else { throw failure(code, creating: path) }
     }
 
-    /// Prepares a file for secrets at `path`, in a prepared directory. Creates a missing file empty with mode 0600, and
-    /// changes the mode of an existing one to 0600.
-    ///
-    /// - Returns: Whether the file exists now; `false` only without `create`.
+    /// Creates an empty file for secrets with mode 0600, or gives an existing file that mode. Returns whether the file
+    /// exists now; `false` only without `create`.
     public static func prepareFile(_ path: String, create: Bool) throws(StoreError) -> Bool {
+        let attempted = "open \(path)"
         var info = stat()
         if lstat(path, &info) != 0 {
-            let code = errno
-            guard code == ENOENT else { throw failure(code, opening: path) }
+            guard errno == ENOENT else { throw StoreError(system: errno, attempted: attempted) }
             guard create else { return false }
             if mknod(path, S_IFREG | 0o600, 0) != 0, errno != EEXIST { throw failure(errno, creating: path) }
-            guard lstat(path, &info) == 0 else { throw failure(errno, opening: path) }
+            guard lstat(path, &info) == 0 else { throw StoreError(system: errno, attempted: attempted) }
         }
         guard info.st_mode & S_IFMT == S_IFREG else {
-            throw StoreError(
-                .insecure,
-                attempted: "open \(path)",
-                message: "it is not a regular file",
-                remedy: "move it away, or choose another directory"
-            )
+            let remedy = "move it away, or choose another directory"
+            throw StoreError(.insecure, attempted: attempted, message: "it is not a regular file", remedy: remedy)
         }
         try checkOwner(of: path, info)
-        if info.st_mode & 0o777 != 0o600, chmod(path, 0o600) != 0 { throw failure(errno, opening: path) }
+        guard info.st_mode & 0o777 == 0o600 || chmod(path, 0o600) == 0 else {
+            throw StoreError(system: errno, attempted: attempted)
+        }
         return true
-    }
-
-    private static func prepareParent(_ path: String) throws(StoreError) {
-        var info = stat()
-        // An existing ancestor is not checked: /var and /home belong to root.
-        if stat(path, &info) == 0 { return }
-        try prepareDirectory(path)
     }
 
     /// Rejects a directory whose content other users can replace. A missing directory passes; the caller notices it.
@@ -70,9 +53,8 @@ public enum PrivateFiles {
     public static func checkDirectory(_ path: String) throws(StoreError) {
         var info = stat()
         guard stat(path, &info) == 0 else {
-            let code = errno
-            if code == ENOENT { return }
-            throw failure(code, opening: path)
+            if errno == ENOENT { return }
+            throw StoreError(system: errno, attempted: "open \(path)")
         }
         guard info.st_mode & S_IFMT == S_IFDIR else { throw failure(ENOTDIR, creating: path) }
         try checkOwner(of: path, info)
@@ -100,27 +82,7 @@ public enum PrivateFiles {
     }
 
     private static func failure(_ code: CInt, creating path: String) -> StoreError {
-        failure(code, attempted: "create \(path)", otherwise: .cannotCreate)
-    }
-
-    private static func failure(_ code: CInt, opening path: String) -> StoreError {
-        failure(code, attempted: "open \(path)", otherwise: .failed)
-    }
-
-    public static func failure(_ code: CInt, attempted: String, otherwise: StoreError.Code) -> StoreError {
-        let message = String(cString: strerror(code))
-        return switch code {
-        case EACCES, EPERM, EROFS:
-            StoreError(
-                .noPermission,
-                attempted: attempted,
-                message: message,
-                remedy: "run as the directory's owner, or choose another directory"
-            )
-        case ENOSPC, EDQUOT:
-            StoreError(.noSpace, attempted: attempted, message: message, remedy: "free some space and try again")
-        default: StoreError(otherwise, attempted: attempted, message: message, remedy: "choose another directory")
-        }
+        StoreError(system: code, attempted: "create \(path)", otherwise: .cannotCreate)
     }
 }
 
@@ -130,9 +92,8 @@ public enum StateDirectory {
     /// The directory of a broker that runs as a system service.
     public static let ofSystem = "/var/lib/shared-device"
 
-    /// The directory for a user with this ID and these variables: `SHARED_DEVICE_STATE`; else `/var/lib/shared-device`
-    /// for root; else `shared-device` in `XDG_STATE_HOME`; else in `~/.local/state`. A relative `XDG_STATE_HOME` is
-    /// ignored, as the XDG specification requires.
+    /// `SHARED_DEVICE_STATE`; else `/var/lib/shared-device` for root; else `shared-device` in `XDG_STATE_HOME` (ignored
+    /// if relative, as the XDG specification requires); else in `~/.local/state`.
     public static func path(environment: [String: String], effectiveUser: UInt32, home: String) -> String {
         if let path = environment[environmentVariable], !path.isEmpty { return path }
         if effectiveUser == 0 { return ofSystem }
@@ -141,10 +102,8 @@ public enum StateDirectory {
     }
 }
 
-/// Prevents two processes from creating or migrating a database at once. SQLite's own locks do not: the change to WAL
-/// and a chain of migrations are several transactions each.
-///
-/// The kernel releases the lock when the process ends, for whatever reason.
+/// Prevents two processes from creating or migrating a database at once: the change to WAL and a chain of migrations
+/// are several transactions each. The kernel releases the lock when the process ends.
 struct OpeningLock: ~Copyable {
     private let descriptor: CInt
 
@@ -152,25 +111,23 @@ struct OpeningLock: ~Copyable {
     init(path: String, timeout: Duration) throws(StoreError) {
         let attempted = "lock \(path)"
         let descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
-        guard descriptor >= 0 else { throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed) }
+        guard descriptor >= 0 else { throw StoreError(system: errno, attempted: attempted) }
         let deadline = ContinuousClock.now + timeout
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             let code = errno
             if code == EINTR { continue }
-            guard code == EWOULDBLOCK else {
-                close(descriptor)
-                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+            if code == EWOULDBLOCK, ContinuousClock.now < deadline {
+                usleep(10_000)
+                continue
             }
-            guard ContinuousClock.now < deadline else {
-                close(descriptor)
-                throw StoreError(
-                    .busy,
-                    attempted: attempted,
-                    message: "another process has held it for \(timeout)",
-                    remedy: "see with fuser which process it is, and try again"
-                )
-            }
-            usleep(10_000)
+            close(descriptor)
+            guard code == EWOULDBLOCK else { throw StoreError(system: code, attempted: attempted) }
+            throw StoreError(
+                .busy,
+                attempted: attempted,
+                message: "another process has held it for \(timeout)",
+                remedy: "see with fuser which process it is, and try again"
+            )
         }
         self.descriptor = descriptor
     }
@@ -187,13 +144,13 @@ public final class ServiceLock: Sendable {
     public init(directory: String) throws(StoreError) {
         let attempted = "keep \(directory) to this broker"
         let descriptor = open(Self.path(in: directory), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed) }
+        guard descriptor >= 0 else { throw StoreError(system: errno, attempted: attempted) }
         var lock = Self.wholeFile
         guard fcntl(descriptor, Self.take, &lock) == 0 else {
             let code = errno
             close(descriptor)
             guard code == EAGAIN || code == EACCES else {
-                throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
+                throw StoreError(system: code, attempted: attempted)
             }
             throw StoreError(
                 .busy,
@@ -216,8 +173,7 @@ public final class ServiceLock: Sendable {
         return fcntl(descriptor, ask, &lock) == 0 && lock.l_type != Int16(F_UNLCK)
     }
 
-    /// F_OFD_SETLK and F_OFD_GETLK (fcntl(2)), which Swift's Glibc lacks. flock(2) cannot query a lock without taking
-    /// it.
+    /// F_OFD_SETLK and F_OFD_GETLK (fcntl(2)), which Swift's Glibc lacks. flock(2) cannot query a lock.
     private static let (take, ask): (CInt, CInt) = (37, 36)
 
     private static var wholeFile: flock {

@@ -26,14 +26,10 @@ public struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The failed operation.
     public let attempted: String
     public let message: String
-    /// The remedy, if one is known.
     public let remedy: String?
 
     public init(_ code: Code, attempted: String, message: String, remedy: String? = nil) {
-        self.code = code
-        self.attempted = attempted
-        self.message = message
-        self.remedy = remedy
+        (self.code, self.attempted, self.message, self.remedy) = (code, attempted, message, remedy)
     }
 
     /// One line: the failed operation, the cause and the remedy.
@@ -50,22 +46,30 @@ extension StoreError {
             self = error
             return
         }
-        guard let error = error as? SQLiteError else {
-            self.init(.failed, attempted: attempted, message: "\(path): \(error)")
-            return
-        }
-        let message = "\(path): \(error)"
         let (code, remedy): (Code, String?) =
-            switch error.kind {
+            switch (error as? SQLiteError)?.kind {
             case .damaged: (.damaged, Self.remedyForDamage)
             case .busy: (.busy, "try again")
             case .full: (.noSpace, "free some space and try again")
             case .notAllowed:
                 (.noPermission, "run as the directory's owner, and see that its file system can be written")
             case .disk: (.failed, "look in the kernel's log for failures of the disk (journalctl --dmesg)")
-            case .other: (.failed, nil)
+            case .other, nil: (.failed, nil)
             }
-        self.init(code, attempted: attempted, message: message, remedy: remedy)
+        self.init(code, attempted: attempted, message: "\(path): \(error)", remedy: remedy)
+    }
+
+    /// The error of a system call on a file or directory.
+    ///
+    /// - Parameter other: The code of an error that is neither a missing permission nor a full disk.
+    public init(system error: CInt, attempted: String, otherwise other: Code = .failed) {
+        let (code, remedy): (Code, String) =
+            switch error {
+            case EACCES, EPERM, EROFS: (.noPermission, "run as the directory's owner, or choose another directory")
+            case ENOSPC, EDQUOT: (.noSpace, "free some space and try again")
+            default: (other, "choose another directory")
+            }
+        self.init(code, attempted: attempted, message: String(cString: strerror(error)), remedy: remedy)
     }
 
     public static func damaged(attempted: String, message: String) -> StoreError {
@@ -74,9 +78,7 @@ extension StoreError {
 
     private static let remedyForDamage =
         "the file was left as it is: restore a backup, or move it and its -wal and -shm away to start with a new database"
-}
 
-extension StoreError {
     /// The exit status of a command that this error ends (`<sysexits.h>`).
     public var exitStatus: CInt {
         switch code {

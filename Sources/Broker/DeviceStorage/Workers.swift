@@ -6,8 +6,6 @@ import Synchronization
 /// Threads for work that blocks or computes for long. The broker owns them. A flood of such work, or a disk that hangs,
 /// thus occupies no thread of Swift's pool or of libdispatch, which sign-outs need.
 public final class Workers: Sendable {
-    public struct Full: Error {}
-
     /// The state that the threads share. They keep it alive, but not the `Workers`.
     private final class Queue: Sendable {
         struct State {
@@ -35,21 +33,16 @@ public final class Workers: Sendable {
     private let capacity: Int
     private let queue = Queue()
 
-    /// - Parameters:
-    ///   - count: The maximum number of jobs that run at once.
-    ///   - capacity: The maximum number of jobs that wait.
+    /// Up to `count` jobs run at once, and up to `capacity` jobs wait.
     public init(label: StaticString, count: Int, capacity: Int) {
-        self.label = label
-        self.count = count
-        self.capacity = capacity
+        (self.label, self.count, self.capacity) = (label, count, capacity)
     }
 
     /// Queued jobs still run.
     deinit { for _ in 0..<queue.state.withLock({ $0.started }) { queue.signal.signal() } }
 
-    /// Runs the job on one of the threads, in the order of the calls.
-    ///
-    /// - Returns: `false` if the queue is full, or if the system grants no thread at all. The job is not run then.
+    /// Runs the job on one of the threads, in the order of the calls; not at all after a `false`: the queue is full, or
+    /// the system grants no thread.
     @discardableResult
     public func submit(_ job: @escaping @Sendable () -> Void) -> Bool {
         let isTaken = queue.state.withLock { state in
@@ -66,15 +59,12 @@ public final class Workers: Sendable {
         return isTaken
     }
 
-    /// Runs `body` and returns its result. A cancelled task waits, too.
-    ///
-    /// - Throws: ``Full``; `body` is not run then.
-    public func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async throws(Full) -> Value {
-        let value: Value? = await withCheckedContinuation { continuation in
+    /// Runs `body` and returns its result; `nil` if ``submit(_:)`` does not take it. A cancelled task waits, too.
+    @discardableResult
+    public func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value? {
+        await withCheckedContinuation { continuation in
             if !submit({ continuation.resume(returning: body()) }) { continuation.resume(returning: nil) }
         }
-        guard let value else { throw Full() }
-        return value
     }
 
     private func startThread() -> Bool {

@@ -1,16 +1,13 @@
 import Basics
 import Cryptography
-// For `StoreError`: the compiler ignores types of thrown errors when it warns that the import is unused in package
-// declarations.
+// For `StoreError`: the compiler ignores types of thrown errors when it warns that the import is unused.
 public import DeviceStorage
 public import FoundationEssentials
 public import Identity
 public import SharedDevice
 
-/// The identity provider of a device without an organisation. Its users are in the device's `UserDirectory`.
-///
-/// The caller cannot tell a wrong password from an unknown username, nor a wrong PIN from an unknown badge, neither by
-/// the response nor by its time.
+/// The identity provider of a device without an organisation, for the users in its `UserDirectory`. Neither response
+/// nor time tells a wrong password from an unknown username, or a wrong PIN from an unknown badge.
 public final class EmbeddedIdentityProvider: IdentityProvider {
     /// The lifetime of an access token, in seconds.
     public static let tokenLifetime: TimeInterval = 3600
@@ -21,8 +18,7 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
     private let directory: UserDirectory
     private let keys: SigningKeys
     private let decoy: PasswordHash
-    /// Two scrypt hashes at a time use 128 MiB. The threads have normal priority, so that busy processors do not
-    /// prevent sign-ins.
+    /// Two scrypt hashes at a time use 128 MiB. Normal priority: busy processors do not prevent sign-ins.
     private let hashing = Workers(label: "hashing", count: 2, capacity: 32)
     private let lookups = Workers(label: "directory", count: 1, capacity: 256)
     private let date: @Sendable () -> Date
@@ -51,7 +47,7 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
         tending = Task { [keys, lookups] in
             while (try? await Task.sleep(for: Self.tendingPause)) != nil {
                 // If the queue is full, the next round does it.
-                try? await lookups.run { keys.tend(at: date()) }
+                await lookups.run { keys.tend(at: date()) }
             }
         }
     }
@@ -60,35 +56,22 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
 
     public func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity {
         let (secret, refusal) = try Self.secret(of: request)
-        let verdict: Verdict
-        do {
-            verdict = try await hashing.run { self.check(secret, of: request) }
-        } catch {
-            verdict = .none(.busy)
-        }
-        switch verdict {
-        case .right(let user):
-            guard !user.isDisabled else { throw .accountDisabled }
-            return AuthenticatedIdentity(
-                account: user.account,
-                isAdministrator: user.role == .administrator,
-                groups: .known(Set(user.groups))
-            )
-        case .wrong: throw refusal
-        case .none(let error): throw error
-        }
+        guard let verdict = await hashing.run({ self.check(secret, of: request) }) else { throw .busy }
+        guard let user = try verdict.get() else { throw refusal }
+        guard !user.isDisabled else { throw .accountDisabled }
+        return AuthenticatedIdentity(
+            account: user.account,
+            isAdministrator: user.role == .administrator,
+            groups: .known(Set(user.groups))
+        )
     }
 
     public func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken {
         for scope in scopes where !AccessToken.isScope(scope) { throw .invalidScope(scope) }
-        let issued: Result<AccessToken, IdentityError>
-        do {
-            issued = try await lookups.run { [self] in
-                Result { () throws(IdentityError) in try token(for: account, scopes) }
-            }
-        } catch {
-            throw .busy
+        let issued = await lookups.run { [self] in
+            Result { () throws(IdentityError) in try token(for: account, scopes) }
         }
+        guard let issued else { throw .busy }
         return try issued.get()
     }
 
@@ -118,16 +101,8 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
         }
     }
 
-    enum Verdict: Sendable {
-        case right(DirectoryUser)
-        case wrong
-        case none(IdentityError)
-    }
-
     /// The secret of the request, and the refusal if it is wrong.
-    private static func secret(
-        of request: SignInRequest
-    ) throws(IdentityError) -> (secret: Secret, refusal: IdentityError) {
+    private static func secret(of request: SignInRequest) throws(IdentityError) -> (Secret, refusal: IdentityError) {
         switch request {
         case .password(_, let password?): return (password, .invalidGrant)
         case .password(_, nil): throw .passwordRequired
@@ -139,7 +114,7 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
         }
     }
 
-    /// Blocks its thread for one hash, whether or not the user exists.
+    /// Returns the user; `nil` if the secret is wrong. Blocks its thread for one hash, whether or not the user exists.
     ///
     /// - Parameter hashed: Called after the hash, with the stored hash or the decoy, for tests. The hash takes so long
     ///   that an administrator may disable or remove the user in the meantime.
@@ -147,7 +122,7 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
         _ secret: Secret,
         of request: SignInRequest,
         hashed: (PasswordHash) throws -> Void = { _ in }
-    ) -> Verdict {
+    ) -> Result<DirectoryUser?, IdentityError> {
         do {
             let found = try directory.candidate(for: request)
             let hash = try found?.hash.map { try PasswordHash(stored: $0) } ?? decoy
@@ -155,13 +130,13 @@ public final class EmbeddedIdentityProvider: IdentityProvider {
             try hashed(hash)
             guard isRight, let found, let current = try directory.candidate(for: request),
                 current.user.account.identifier == found.user.account.identifier, current.hash == found.hash
-            else { return .wrong }
-            return .right(current.user)
+            else { return .success(nil) }
+            return .success(current.user)
         } catch let error as PasswordError where error == .containsNUL || error == .tooLong {
             // No user can have such a password, so the fast response reveals nothing about the user.
-            return .wrong
+            return .success(nil)
         } catch {
-            return .none(IdentityError(.providerFailed, "\(error)"))
+            return .failure(IdentityError(.providerFailed, "\(error)"))
         }
     }
 }

@@ -5,13 +5,12 @@ public import Identity
 
 /// A scrypt hash of a password, in libxcrypt's `$7$` form, which other tools can verify, too.
 public struct PasswordHash: Sendable {
-    /// The work for one hash, for this device and for an attacker who has the file. The hash contains it.
+    /// The work for one hash. The hash contains it.
     public struct Cost: Sendable {
         /// The base-two logarithm of scrypt's N. r is 32 and p is 1, so a hash takes N · 4 KiB of memory.
         private let logN: Int
 
-        /// N = 2^14, libxcrypt's default: 64 MiB and 113 ms a hash, measured on a virtual machine with two cores. 2^13
-        /// takes 32 MiB and 56 ms, 2^15 takes 128 MiB and 227 ms.
+        /// N = 2^14, libxcrypt's default: 64 MiB and 113 ms a hash, measured on a virtual machine with two cores.
         public static let standard = Cost(logN: 14)
         /// N = 4: 16 KiB and 0.1 ms. For tests.
         public static let minimal = Cost(logN: 2)
@@ -30,14 +29,13 @@ public struct PasswordHash: Sendable {
             var setting = [UInt8](repeating: 0, count: Int(CRYPT_GENSALT_OUTPUT_SIZE))
             let made = setting.withUnsafeMutableBytes { buffer in
                 let output = buffer.assumingMemoryBound(to: CChar.self)
-                // The count of 7 is the default cost (6 to 11 are allowed, N = 2^(count + 7)). The library takes random
-                // bytes from the kernel, because none are passed.
+                // 7 is the default cost (6 to 11 are allowed, N = 2^(count + 7)). The random bytes come from the
+                // kernel.
                 return crypt_gensalt_rn("$7$", 7, nil, 0, output.baseAddress, CInt(output.count)) != nil
             }
             guard made else { throw .hashingFailed(errno, attempted: "make a salt") }
             setting.removeSubrange((setting.firstIndex(of: 0) ?? setting.endIndex)...)
-            // The byte after the prefix is N's logarithm. crypt_gensalt has no count for the cheap hash of the tests,
-            // but crypt_rn accepts any.
+            // The byte after the prefix is N's logarithm. crypt_gensalt has no count for the tests' cheap hash.
             setting[PasswordHash.prefix.count] = PasswordHash.digits[logN]
             return setting
         }
@@ -46,24 +44,18 @@ public struct PasswordHash: Sendable {
     fileprivate static let prefix = Array("$7$".utf8)
     /// crypt's base-64 digits in order.
     fileprivate static let digits = Array("./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".utf8)
-    /// The size of `struct crypt_data`, fixed by the library's header. Its largest field is too large for Swift to
-    /// import.
+    /// The size of `struct crypt_data`, whose largest field is too large for Swift to import.
     private static let scratchSize = 32_768
 
     /// The hash, with its cost and salt.
     public let text: String
 
-    /// Hashes `password` with a new salt. Blocks its thread for the time that the cost demands.
-    ///
-    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`; `hashingFailed` if memory is exhausted.
+    /// Hashes `password` with a new salt, for the time that the cost demands. Throws `hashingFailed` without memory.
     public init(hashing password: Secret, cost: Cost = .standard) throws(PasswordError) {
-        let setting = try cost.makeSetting()
-        text = String(decoding: try Self.crypt(password, setting), as: UTF8.self)
+        text = String(decoding: try Self.crypt(password, cost.makeSetting()), as: UTF8.self)
     }
 
-    /// A stored hash.
-    ///
-    /// - Throws: `PasswordError`: `malformedHash` if it is not in the `$7$` form.
+    /// A stored hash; throws `malformedHash` if it is not in the `$7$` form.
     public init(stored text: String) throws(PasswordError) {
         guard text.utf8.starts(with: Self.prefix), !text.utf8.contains(0) else { throw .malformedHash }
         self.text = text
@@ -73,15 +65,11 @@ public struct PasswordHash: Sendable {
 
     /// A hash that no password matches. Checking it takes the time of a real hash of this cost.
     public static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {
-        let setting = try cost.makeSetting()
-        return PasswordHash(
-            unchecked: String(decoding: setting, as: UTF8.self) + "$" + String(repeating: ".", count: 43)
-        )
+        let setting = String(decoding: try cost.makeSetting(), as: UTF8.self)
+        return PasswordHash(unchecked: setting + "$" + String(repeating: ".", count: 43))
     }
 
     /// Whether this is the hash of `password`. Blocks its thread for the time that the hash's cost demands.
-    ///
-    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`, `malformedHash`, `hashingFailed`.
     public func matches(_ password: Secret) throws(PasswordError) -> Bool {
         ConstantTime.areEqual(try Self.crypt(password, Array(text.utf8)), Array(text.utf8))
     }

@@ -3,29 +3,16 @@ import Cryptography
 import DeviceStorage
 import FoundationEssentials
 
-/// The rotation schedule of signing keys. Pure. A key from the future counts as expired: the clock was set back, and
-/// the key would otherwise sign for too long.
-enum SigningKeySchedule {
+/// The keys of this device's tokens: the current one, and the public halves of retired keys whose tokens may be valid.
+/// A key from the future counts as expired: after a clock was set back, it would otherwise sign for too long.
+struct SigningKeyRing: Sendable {
     /// How long a key signs, in seconds: 30 days.
     static let service: TimeInterval = 30 * 86_400
-    /// How long the public half stays published afterwards, in seconds: the lifetime of the last token, and 10 minutes
-    /// for clocks that differ.
+    /// How long the public half stays published afterwards, in seconds; 10 minutes are for clocks that differ.
     static let afterlife: TimeInterval = EmbeddedIdentityProvider.tokenLifetime + 600
     /// How far a clock may be set back without an effect, in seconds.
     private static let tolerance: TimeInterval = 600
 
-    /// Whether a key of this age still signs.
-    static func signs(madeAt: Date, now: Date) -> Bool {
-        (-tolerance..<service).contains(now.timeIntervalSince(madeAt))
-    }
-
-    /// Whether tokens of a retired key may still be valid.
-    static func isRemembered(retiredAt: Date, now: Date) -> Bool { now.timeIntervalSince(retiredAt) < afterlife }
-}
-
-/// The keys of this device's tokens: the current one, and the public halves of retired keys whose tokens may still be
-/// valid. A value, as the database stores it.
-struct SigningKeyRing: Sendable {
     struct Current: Sendable {
         let key: SigningKey
         let madeAt: Date
@@ -45,31 +32,28 @@ struct SigningKeyRing: Sendable {
     var retired: [Retired] = []
 
     /// Whether the current key still signs; otherwise a new one is due.
-    func signs(at now: Date) -> Bool { current.map { SigningKeySchedule.signs(madeAt: $0.madeAt, now: now) } ?? false }
+    func signs(at now: Date) -> Bool {
+        current.map { (-Self.tolerance..<Self.service).contains(now.timeIntervalSince($0.madeAt)) } ?? false
+    }
 
-    /// Removes expired keys. A retirement date in the future, after a clock that was set back, becomes `now`; otherwise
-    /// the key would stay for too long. Returns whether anything has changed.
+    /// Removes expired keys. Returns whether anything has changed. A retirement in the future, after a clock was set
+    /// back, becomes `now`.
     mutating func forget(at now: Date) -> Bool {
         let before = retired
-        retired.removeAll { !SigningKeySchedule.isRemembered(retiredAt: $0.retiredAt, now: now) }
+        retired.removeAll { now.timeIntervalSince($0.retiredAt) >= Self.afterlife }
         for index in retired.indices { retired[index].retiredAt = min(retired[index].retiredAt, now) }
         return retired != before
     }
 
     /// The ring with a new key. The old one is retired, without its secret half.
     func renewed(at now: Date) -> SigningKeyRing {
-        let last = current.map { current in
-            Retired(
-                identifier: current.key.identifier,
-                publicKey: current.key.publicKey,
-                madeAt: current.madeAt,
-                retiredAt: now
-            )
+        var ring = SigningKeyRing(current: Current(key: SigningKey(), madeAt: now), retired: retired)
+        if let current {
+            let (key, madeAt) = (current.key, current.madeAt)
+            let last = Retired(identifier: key.identifier, publicKey: key.publicKey, madeAt: madeAt, retiredAt: now)
+            ring.retired.insert(last, at: 0)
         }
-        return SigningKeyRing(
-            current: Current(key: SigningKey(), madeAt: now),
-            retired: [last].compactMap { $0 } + retired
-        )
+        return ring
     }
 
     /// The public halves, the latest first, as a JWK set (RFC 7517, section 5) that also names the issuer.
@@ -92,7 +76,7 @@ extension SigningKeyRing {
             """
         ) { row in
             let secret: [UInt8]? = row["secret_key"]
-            if let secret, ring.current == nil, let key = SigningKey(secret: secret), let madeAt = date(row, "made_at")
+            if let secret, ring.current == nil, let key = SigningKey(secret: secret), let madeAt: Date = row["made_at"]
             {
                 ring.current = Current(key: key, madeAt: madeAt)
             } else if secret == nil, let key = retiredKey(row) {
@@ -105,16 +89,11 @@ extension SigningKeyRing {
     }
 
     private static func retiredKey(_ row: borrowing SQLiteRow) -> Retired? {
-        let (identifier, text): (String?, String?) = (row["identifier"], row["public_key"])
-        guard let identifier, let text, let madeAt = date(row, "made_at"), let retiredAt = date(row, "retired_at"),
+        guard let identifier: String = row["identifier"], let text: String = row["public_key"],
+            let madeAt: Date = row["made_at"], let retiredAt: Date = row["retired_at"],
             let key = try? JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 4096))
         else { return nil }
         return Retired(identifier: identifier, publicKey: key, madeAt: madeAt, retiredAt: retiredAt)
-    }
-
-    private static func date(_ row: borrowing SQLiteRow, _ column: String) -> Date? {
-        let seconds: Double? = row[column]
-        return seconds.map(Date.init(timeIntervalSince1970:))
     }
 
     /// Replaces all stored keys with these.
@@ -126,7 +105,7 @@ extension SigningKeyRing {
                 current.key.identifier,
                 current.key.publicKey.text,
                 current.key.secret,
-                current.madeAt.timeIntervalSince1970
+                current.madeAt
             )
         }
         for key in retired {
@@ -134,8 +113,8 @@ extension SigningKeyRing {
                 "INSERT INTO signing_key (identifier, public_key, made_at, retired_at) VALUES (?, ?, ?, ?)",
                 key.identifier,
                 key.publicKey.text,
-                key.madeAt.timeIntervalSince1970,
-                key.retiredAt.timeIntervalSince1970
+                key.madeAt,
+                key.retiredAt
             )
         }
     }

@@ -33,10 +33,7 @@ final class SigningKeys: Sendable {
 
     /// Reads the keys, and creates the first one.
     ///
-    /// - Parameters:
-    ///   - publish: Publishes the public keys to services of this device, before a token is signed with them.
-    ///   - report: Called with a problem of the keys, and with `nil` when the problem is over.
-    /// - Throws: ``StoreError`` if the database cannot return the directory's UUID.
+    /// - Parameter publish: Publishes the public keys to services of this device, before a token is signed with them.
     init(
         directory: UserDirectory,
         now: Date,
@@ -58,9 +55,7 @@ final class SigningKeys: Sendable {
         return ring.published(by: issuer)
     }
 
-    /// The current signing key. Blocks its thread as ``tend(at:)`` does.
-    ///
-    /// - Throws: ``StoreError`` if there is no key, and none can be stored.
+    /// The current signing key. Blocks as ``tend(at:)`` does, and throws if there is no key and none can be stored.
     func current(at now: Date) throws(StoreError) -> SigningKey {
         tend(at: now)
         let (key, failure) = state.withLock { ($0.ring?.current?.key, $0.failure) }
@@ -68,9 +63,8 @@ final class SigningKeys: Sendable {
         throw failure?.error ?? StoreError(.failed, attempted: Self.attempted, message: "there is no key yet")
     }
 
-    /// Removes expired keys, creates the next key when it is due, and publishes changes. One call at a time.
-    ///
-    /// If there is something to do, blocks its thread for the database and for `publish`.
+    /// Removes expired keys, creates the next key when it is due, and publishes changes. One call at a time. Only then
+    /// it blocks its thread for the database and for `publish`.
     func tend(at now: Date) {
         var next = state.withLock { $0 }
         if let failure = next.failure, (0..<Self.patience).contains(now.timeIntervalSince(failure.at)) { return }
@@ -106,14 +100,11 @@ final class SigningKeys: Sendable {
     }
 
     private func load(_ state: inout State) throws(StoreError) -> SigningKeyRing {
-        let (ring, flaws) = try database.read("read the keys that tokens are signed with") {
-            try SigningKeyRing.read($0)
-        }
+        let (ring, flaws) = try database.read("read the keys that tokens are signed with", SigningKeyRing.read)
         if flaws > 0 {
             state.isStored = false
-            report(
-                "the database has damaged keys (\(flaws)), which are removed; tokens that they have signed are no longer valid"
-            )
+            let effect = "which are removed; tokens that they have signed are no longer valid"
+            report("the database has damaged keys (\(flaws)), \(effect)")
         }
         return ring
     }

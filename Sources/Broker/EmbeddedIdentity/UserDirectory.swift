@@ -11,6 +11,9 @@ public import SharedDevice
 /// Every call blocks its thread for the database; `add`, `setPassword` and `setPIN` also for the scrypt hash, which is
 /// computed outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other
 /// processes take effect at once.
+///
+/// Users are found by name, ignoring case. Every call throws `UserDirectoryError`: `storeFailed` if the database fails,
+/// and a call that needs a user of this name `unknownUser` if there is none.
 public final class UserDirectory: Sendable {
     /// The minimum number of characters in a password (NIST SP 800-63B).
     public static let minimumPasswordLength = 8
@@ -26,8 +29,8 @@ public final class UserDirectory: Sendable {
     /// Adds a user with a new random identifier.
     ///
     /// - Parameter tenant: The organisation that the user belongs to; `nil` for the directory's own tenant.
-    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`,
-    ///   `weakPassword`, `unusablePassword`, `storeFailed`.
+    /// - Throws: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`, `weakPassword`,
+    ///   `unusablePassword`.
     @discardableResult
     public func add(
         username: String,
@@ -37,15 +40,13 @@ public final class UserDirectory: Sendable {
         tenant: String? = nil,
         at date: Date = Date()
     ) throws(UserDirectoryError) -> DirectoryUser {
-        let name = try Username(username)
+        let name = try Self.checked(username)
         if let displayName { try Self.checkDisplayName(displayName) }
         if let tenant { try Self.checkTenant(tenant) }
-        try checkIsFree(username: name.text)
-        let hash = try makeHash(password, for: name.text)
-        return try write("add user \(name.text)") { db in
-            guard try Self.fetch(db, username: name.text) == nil else {
-                throw UserDirectoryError.usernameTaken(name.text)
-            }
+        try checkIsFree(username: name)
+        let hash = try makeHash(password, for: name)
+        return try write("add user \(name)") { db in
+            guard try Self.fetch(db, username: name) == nil else { throw UserDirectoryError.usernameTaken(name) }
             let identifier = Self.makeUUID() + "." + (try tenant?.lowercased() ?? Self.tenantIdentifier(db))
             let seconds = Int64(date.timeIntervalSince1970)
             try db.run(
@@ -54,45 +55,44 @@ public final class UserDirectory: Sendable {
                 VALUES (?, ?, ?, ?, ?, ?, ?)
                 """,
                 identifier,
-                name.text,
-                name.key,
+                name,
+                usernameKey(name),
                 displayName,
                 hash.text,
                 seconds,
                 role.rawValue
             )
-            return DirectoryUser(
-                account: Account(identifier: identifier, username: name.text, displayName: displayName),
-                role: role,
-                groups: [],
-                isDisabled: false,
-                createdAt: Date(timeIntervalSince1970: Double(seconds))
-            )
+            let account = Account(identifier: identifier, username: name, displayName: displayName)
+            let created = Date(timeIntervalSince1970: Double(seconds))
+            return DirectoryUser(account: account, role: role, groups: [], isDisabled: false, createdAt: created)
         }
     }
 
     /// Checks that a user with this name can be added, before a password is requested.
     ///
-    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `storeFailed`.
+    /// - Throws: `usernameTaken`, `invalidUsername`.
     public func checkIsFree(username: String) throws(UserDirectoryError) {
-        let name = try Username(username)
-        guard try user(named: name.text) == nil else { throw .usernameTaken(name.text) }
+        let name = try Self.checked(username)
+        guard try user(named: name) == nil else { throw .usernameTaken(name) }
     }
 
     /// Removes a user, and erases the user's data from the file; see `DeviceDatabase.remnants`.
     ///
     /// - Returns: The removed user.
-    /// - Throws: `UserDirectoryError`: `unknownUser`; `signedIn` if the user is the device's account: it has to be
-    ///   signed out first, so that the device does not stay signed in as a removed user; `storeFailed`.
+    /// - Throws: `signedIn` if the user is the device's account: it has to be signed out first, so that the device does
+    ///   not stay signed in as a removed user.
     @discardableResult
     public func remove(username: String) throws(UserDirectoryError) -> DirectoryUser {
         let removed = try write("remove user \(username)") { db in
-            guard let (user, _) = try Self.fetch(db, username: username) else {
+            guard let user = try Self.fetch(db, username: username)?.user else {
                 throw UserDirectoryError.unknownUser(username)
             }
             let identifier = user.account.identifier.lowercased()
             let signedIn = "SELECT EXISTS (SELECT 1 FROM device WHERE lower(account_identifier) = ?)"
-            if try db.value(signedIn, identifier) == true { throw UserDirectoryError.signedIn(user.account.username) }
+            if try db.value(signedIn, identifier) == true {
+                let remedy = "sign the account out first, or remove the user with --sign-out"
+                throw UserDirectoryError(.signedIn, "\(user.account.username) is signed in on this device; \(remedy)")
+            }
             try db.run("DELETE FROM user WHERE identifier = ?", user.account.identifier)
             // Anonymises sessions whose data an app has never deleted.
             try db.run(
@@ -111,32 +111,24 @@ public final class UserDirectory: Sendable {
     }
 
     /// All users, sorted by name.
-    ///
-    /// - Throws: `UserDirectoryError`: `storeFailed`.
     public func users() throws(UserDirectoryError) -> [DirectoryUser] {
         try read("list the users") { db in
             try db.rows("\(Self.selection) ORDER BY username_key") { try Self.decode($0).user }
         }
     }
 
-    /// The user of this name, ignoring case; `nil` if there is none.
-    ///
-    /// - Throws: `UserDirectoryError`: `storeFailed`.
+    /// The user of this name; `nil` if there is none.
     public func user(named username: String) throws(UserDirectoryError) -> DirectoryUser? {
-        try credentials(ofUserNamed: username)?.user
+        try read("look up a user") { try Self.fetch($0, username: username)?.user }
     }
 
-    /// The user of this name, ignoring case.
-    ///
-    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
+    /// The user of this name.
     public func existingUser(named username: String) throws(UserDirectoryError) -> DirectoryUser {
         guard let user = try user(named: username) else { throw .unknownUser(username) }
         return user
     }
 
     /// The user with this account identifier, ignoring case; `nil` if there is none.
-    ///
-    /// - Throws: `UserDirectoryError`: `storeFailed`.
     public func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
         try read("look up a user") { db in
             try db.row("\(Self.selection) WHERE identifier = ?", identifier.lowercased()) { try Self.decode($0).user }
@@ -145,45 +137,48 @@ public final class UserDirectory: Sendable {
 
     /// Changes the user's password.
     ///
-    /// - Throws: `UserDirectoryError`: `unknownUser`, `weakPassword`, `unusablePassword`, `storeFailed`.
+    /// - Throws: `weakPassword`, `unusablePassword`.
     public func setPassword(_ password: Secret, ofUserNamed username: String) throws(UserDirectoryError) {
         let user = try existingUser(named: username)
         let hash = try makeHash(password, for: user.account.username)
-        try update(username, "set the password of user \(username)", "password_hash = ?", hash.text)
+        try write("set the password of user \(username)") { try Self.update($0, username, "password_hash", hash.text) }
         // The old hash could be attacked offline, and the old password may be in use elsewhere.
         database.eraseRemnants()
     }
 
     /// Changes the user's PIN, or removes it.
     ///
-    /// - Throws: `UserDirectoryError`: `unknownUser`, `invalidPIN`, `unusablePassword`, `storeFailed`.
+    /// - Throws: `invalidPIN`, `unusablePassword`.
     public func setPIN(_ pin: Secret?, ofUserNamed username: String) throws(UserDirectoryError) {
         _ = try existingUser(named: username)
         if let pin, !pin.isPIN { throw .invalidPIN }
         let hash = try pin.map { pin throws(UserDirectoryError) in try makeHash(pin) }
-        try update(username, "set the PIN of user \(username)", "pin_hash = ?", hash?.text)
+        try write("set the PIN of user \(username)") { try Self.update($0, username, "pin_hash", hash?.text) }
         database.eraseRemnants()
     }
 
     /// Gives the user another badge, or removes it. The database has a keyed hash of the number (HMAC-SHA-256).
     ///
-    /// - Throws: `UserDirectoryError`: `unknownUser`, `invalidBadge`, `badgeTaken`, `storeFailed`.
+    /// - Throws: `invalidBadge`, `badgeTaken`.
     public func setBadge(_ number: Secret?, ofUserNamed username: String) throws(UserDirectoryError) {
-        if let number, !number.isBadgeNumber { throw .invalidBadge }
-        let attempted = "set the badge of user \(username)"
-        try write(attempted) { db in
+        if let number, !number.isBadgeNumber {
+            let rule = "a badge has a number of 4 to 128 printable ASCII characters"
+            throw UserDirectoryError(.invalidBadge, "\(rule); set the reader to send such a number, and then Return")
+        }
+        try write("set the badge of user \(username)") { db in
             let hash = try number.map { Self.hash(of: $0, key: try Self.badgeKey(db) ?? Self.makeBadgeKey(db)) }
             let owner = try hash.flatMap { try Self.fetch(db, badge: $0)?.user.account.username }
-            if let owner, usernameKey(owner) != usernameKey(username) { throw UserDirectoryError.badgeTaken(owner) }
-            try Self.update(db, username, "badge_hash = ?", hash)
+            if let owner, usernameKey(owner) != usernameKey(username) {
+                let remedy = "take it from that user first: shared-device user badge \(owner) --remove"
+                throw UserDirectoryError(.badgeTaken, "this is the badge of \(owner); \(remedy)")
+            }
+            try Self.update(db, username, "badge_hash", hash)
         }
         // The number of a short badge can be tried out against its hash.
         database.eraseRemnants()
     }
 
     /// Whether a user can sign in with a badge.
-    ///
-    /// - Throws: `UserDirectoryError`: `storeFailed`.
     public func hasBadges() throws(UserDirectoryError) -> Bool {
         try read("look for badges") { db in
             try db.value(
@@ -193,49 +188,39 @@ public final class UserDirectory: Sendable {
     }
 
     /// Enables or disables sign-ins of the user. An account that is signed in stays signed in, but gets no new tokens.
-    ///
-    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
     public func setDisabled(_ isDisabled: Bool, forUserNamed username: String) throws(UserDirectoryError) {
         let attempted = "\(isDisabled ? "disable" : "enable") user \(username)"
-        try update(username, attempted, "disabled = ?", isDisabled)
+        try write(attempted) { try Self.update($0, username, "disabled", isDisabled) }
     }
 
     /// Changes the user's role.
-    ///
-    /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
     public func setRole(_ role: UserRole, ofUserNamed username: String) throws(UserDirectoryError) {
-        try update(username, "set the role of user \(username)", "role = ?", role.rawValue)
+        try write("set the role of user \(username)") { try Self.update($0, username, "role", role.rawValue) }
     }
 
     /// Replaces the user's groups. They count from the user's next sign-in on.
     ///
-    /// - Throws: `UserDirectoryError`: `unknownUser`, `invalidGroups`, `storeFailed`.
+    /// - Throws: `invalidGroups`.
     public func setGroups(_ groups: [String], ofUserNamed username: String) throws(UserDirectoryError) {
         for group in groups { try Self.checkGroup(group) }
-        guard case .known(let names) = PersonGroups(listed: groups) else { throw .tooManyGroups }
+        guard case .known(let names) = PersonGroups(listed: groups) else {
+            let limits = "name \(PersonGroups.most) at most, and \(PersonGroups.longestList) bytes in all"
+            throw UserDirectoryError(.invalidGroups, "these are more groups than a user can have; \(limits)")
+        }
         let text = names.sorted().joined(separator: "\n")
-        try update(username, "set the groups of user \(username)", "member_of = ?", text)
+        try write("set the groups of user \(username)") { try Self.update($0, username, "member_of", text) }
     }
 
-    /// The user of this name, with the stored password hash.
-    public func credentials(
-        ofUserNamed username: String
-    ) throws(UserDirectoryError) -> (user: DirectoryUser, passwordHash: String)? {
-        try read("look up a user") { try Self.fetch($0, username: username).map { ($0.user, $0.hashes.password) } }
-    }
-
-    /// The user who would be signed in, with the hash that the password or PIN has to match. The hash is `nil` if the
-    /// user has no PIN.
+    /// The user who would be signed in, with the hash of the password or PIN; `nil` if the user has no PIN.
     func candidate(for request: SignInRequest) throws(UserDirectoryError) -> (user: DirectoryUser, hash: String?)? {
         try read("look up a user") { db in
             switch request {
             case .password(let username, _):
-                try Self.fetch(db, username: username).map { ($0.user, $0.hashes.password) }
-            case .pin(let username, _): try Self.fetch(db, username: username).map { ($0.user, $0.hashes.pin) }
+                try Self.fetch(db, username: username).map { ($0.user, $0.password) }
+            case .pin(let username, _): try Self.fetch(db, username: username).map { ($0.user, $0.pin) }
             case .badge(let number, _):
-                try Self.badgeKey(db).flatMap { key in
-                    try Self.fetch(db, badge: Self.hash(of: number, key: key)).map { ($0.user, $0.hashes.pin) }
-                }
+                try Self.badgeKey(db).flatMap { try Self.fetch(db, badge: Self.hash(of: number, key: $0)) }
+                    .map { ($0.user, $0.pin) }
             }
         }
     }
@@ -244,8 +229,8 @@ public final class UserDirectory: Sendable {
 // MARK: - Rows
 
 extension UserDirectory {
-    /// The hashes of a user's password and PIN. A user without a PIN has no hash of one.
-    private typealias Hashes = (password: String, pin: String?)
+    /// A user with the hashes of password and PIN. A user without a PIN has no hash of one.
+    private typealias StoredUser = (user: DirectoryUser, password: String, pin: String?)
 
     private static let selection =
         """
@@ -254,17 +239,11 @@ extension UserDirectory {
         FROM user
         """
 
-    private static func fetch(
-        _ db: SQLiteConnection,
-        username: String
-    ) throws -> (user: DirectoryUser, hashes: Hashes)? {
+    private static func fetch(_ db: SQLiteConnection, username: String) throws -> StoredUser? {
         try db.row("\(selection) WHERE username_key = ?", usernameKey(username)) { try decode($0) }
     }
 
-    private static func fetch(
-        _ db: SQLiteConnection,
-        badge hash: [UInt8]
-    ) throws -> (user: DirectoryUser, hashes: Hashes)? {
+    private static func fetch(_ db: SQLiteConnection, badge hash: [UInt8]) throws -> StoredUser? {
         try db.row("\(selection) WHERE badge_hash = ?", hash) { try decode($0) }
     }
 
@@ -285,13 +264,12 @@ extension UserDirectory {
         number.withBytes { KeyedHash.sha256(of: $0, key: key) }
     }
 
-    private static func decode(_ row: borrowing SQLiteRow) throws -> (user: DirectoryUser, hashes: Hashes) {
+    private static func decode(_ row: borrowing SQLiteRow) throws -> StoredUser {
         let badge: [UInt8]? = row["badge_hash"]
         let pin: String? = row["pin_hash"]
-        let role: String? = row["role"]
         guard let identifier: String = row["identifier"], let username: String = row["username"],
             let hash: String = row["password_hash"], let isDisabled: Bool = row["disabled"],
-            let seconds: Int64 = row["created_at"], let role = role.flatMap(UserRole.init),
+            let seconds: Int64 = row["created_at"], let role: UserRole = row["role"],
             let groups: String = row["member_of"]
         else { throw StoreError.damaged(attempted: "read a user", message: "a user's row is incomplete or invalid") }
         let user = DirectoryUser(
@@ -303,7 +281,7 @@ extension UserDirectory {
             hasPIN: pin != nil,
             hasBadge: badge != nil
         )
-        return (user, (hash, pin))
+        return (user, hash, pin)
     }
 
     /// This directory's tenant. Created on first use.
@@ -316,22 +294,13 @@ extension UserDirectory {
 
     private static func makeUUID() -> String { UUID().uuidString.lowercased() }
 
-    private func update(
-        _ username: String,
-        _ attempted: String,
-        _ assignment: String,
-        _ value: some SQLiteBindable
-    ) throws(UserDirectoryError) {
-        try write(attempted) { db in try Self.update(db, username, assignment, value) }
-    }
-
     private static func update(
         _ db: SQLiteConnection,
         _ username: String,
-        _ assignment: String,
+        _ column: String,
         _ value: some SQLiteBindable
     ) throws {
-        try db.run("UPDATE user SET \(assignment) WHERE username_key = ?", value, usernameKey(username))
+        try db.run("UPDATE user SET \(column) = ? WHERE username_key = ?", value, usernameKey(username))
         guard db.changedRows == 1 else { throw UserDirectoryError.unknownUser(username) }
     }
 }
@@ -339,9 +308,26 @@ extension UserDirectory {
 // MARK: - Checks and errors
 
 extension UserDirectory {
+    /// Returns the name as the person writes it, in Unicode's composed form.
+    ///
+    /// - Throws: `invalidUsername` if the name is empty, too long, or contains spaces or invisible characters.
+    static func checked(_ username: String) throws(UserDirectoryError) -> String {
+        let name = username.composed
+        guard !name.isEmpty else { throw .invalidUsername(name, "it is empty") }
+        guard name.utf8.count <= longestUsername else {
+            let beginning = "\(name.prefix(16).debugDescription)…"
+            throw .invalidUsername(beginning, "it is longer than \(longestUsername) bytes")
+        }
+        guard !name.unicodeScalars.contains(where: { $0.isInvisible || $0.properties.isWhitespace }) else {
+            throw .invalidUsername(name.debugDescription, "it has spaces or invisible characters")
+        }
+        return name
+    }
+
     private static func checkDisplayName(_ name: String) throws(UserDirectoryError) {
         guard !name.isEmpty, name.utf8.count <= 256, !name.unicodeScalars.contains(where: \.isInvisible) else {
-            throw .invalidDisplayName
+            let problem = "the display name is longer than 256 bytes or has invisible characters"
+            throw UserDirectoryError(.invalidDisplayName, "\(problem); choose another one")
         }
     }
 
@@ -351,7 +337,10 @@ extension UserDirectory {
             let character = Character(UnicodeScalar(byte))
             return byte < 0x80 && (character.isLetter || character.isNumber || "-._".contains(character))
         }
-        guard !tenant.isEmpty, tenant.utf8.count <= 256, isFine else { throw .invalidTenant }
+        guard !tenant.isEmpty, tenant.utf8.count <= 256, isFine else {
+            let rule = "a tenant is named with up to 256 letters, digits, dots, hyphens and underscores of ASCII"
+            throw UserDirectoryError(.invalidTenant, "\(rule); choose such a name")
+        }
     }
 
     /// Allows only names that a managed configuration can have in `allowedUsers`.
@@ -359,7 +348,11 @@ extension UserDirectory {
         guard (1...PersonGroups.longestName).contains(name.utf8.count),
             !name.unicodeScalars.contains(where: \.isInvisible), name.first?.isWhitespace == false,
             name.last?.isWhitespace == false
-        else { throw .invalidGroup(name) }
+        else {
+            let rule = "1 to \(PersonGroups.longestName) bytes, without invisible characters and blanks around it"
+            let problem = "a group cannot have the name “\(name.printable(64))”"
+            throw UserDirectoryError(.invalidGroups, "\(problem); choose one of \(rule)")
+        }
     }
 
     private func makeHash(_ password: Secret, for username: String) throws(UserDirectoryError) -> PasswordHash {
@@ -373,7 +366,7 @@ extension UserDirectory {
         do {
             return try PasswordHash(hashing: secret, cost: passwordCost)
         } catch {
-            throw .unusablePassword(error)
+            throw UserDirectoryError(.unusablePassword, error.description)
         }
     }
 

@@ -37,114 +37,28 @@ public struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvert
     /// The database's error, for `storeFailed`.
     public let storeError: StoreError?
 
-    private init(_ code: Code, _ description: String, storeError: StoreError? = nil) {
-        self.code = code
-        self.description = description
-        self.storeError = storeError
+    init(_ code: Code, _ description: String, storeError: StoreError? = nil) {
+        (self.code, self.description, self.storeError) = (code, description, storeError)
     }
 
-    static func usernameTaken(_ name: String) -> UserDirectoryError {
-        UserDirectoryError(
-            .usernameTaken,
-            "there is a user \(name) already; choose another name, or remove that user first"
-        )
+    static func usernameTaken(_ name: String) -> Self {
+        Self(.usernameTaken, "there is a user \(name) already; choose another name, or remove that user first")
     }
 
-    static func unknownUser(_ name: String) -> UserDirectoryError {
-        UserDirectoryError(.unknownUser, "there is no user \(name); see them all with: shared-device user list")
+    static func unknownUser(_ name: String) -> Self {
+        Self(.unknownUser, "there is no user \(name); see them all with: shared-device user list")
     }
 
-    static func invalidUsername(_ name: String, _ reason: String) -> UserDirectoryError {
-        UserDirectoryError(.invalidUsername, "a user cannot have the name \(name): \(reason); choose another name")
+    static func invalidUsername(_ name: String, _ reason: String) -> Self {
+        Self(.invalidUsername, "a user cannot have the name \(name): \(reason); choose another name")
     }
 
-    static let invalidDisplayName = UserDirectoryError(
-        .invalidDisplayName,
-        "the display name is longer than 256 bytes or has invisible characters; choose another one"
-    )
-
-    static let invalidTenant = UserDirectoryError(
-        .invalidTenant,
-        "a tenant is named with up to 256 letters, digits, dots, hyphens and underscores of ASCII; choose such a name"
-    )
-
-    static func invalidGroup(_ name: String) -> UserDirectoryError {
-        UserDirectoryError(
-            .invalidGroups,
-            "a group cannot have the name “\(name.printable(64))”; choose one of 1 to \(PersonGroups.longestName) bytes, "
-                + "without invisible characters and blanks around it"
-        )
+    static func weakPassword(_ reason: String) -> Self {
+        let shortest = UserDirectory.minimumPasswordLength
+        return Self(.weakPassword, "the password \(reason); choose one of \(shortest) characters or more")
     }
 
-    static let tooManyGroups = UserDirectoryError(
-        .invalidGroups,
-        "these are more groups than a user can have; name \(PersonGroups.most) at most, "
-            + "and \(PersonGroups.longestList) bytes in all"
-    )
+    public static let invalidPIN = Self(.invalidPIN, "a PIN has 4 to 12 digits; choose such a PIN")
 
-    static func weakPassword(_ reason: String) -> UserDirectoryError {
-        UserDirectoryError(
-            .weakPassword,
-            "the password \(reason); choose one of \(UserDirectory.minimumPasswordLength) "
-                + "characters or more"
-        )
-    }
-
-    static func unusablePassword(_ error: PasswordError) -> UserDirectoryError {
-        UserDirectoryError(.unusablePassword, error.description)
-    }
-
-    public static let invalidPIN = UserDirectoryError(.invalidPIN, "a PIN has 4 to 12 digits; choose such a PIN")
-
-    static let invalidBadge = UserDirectoryError(
-        .invalidBadge,
-        "a badge has a number of 4 to 128 printable ASCII characters; set the reader to send such a number, and then Return"
-    )
-
-    static func badgeTaken(_ name: String) -> UserDirectoryError {
-        UserDirectoryError(
-            .badgeTaken,
-            "this is the badge of \(name); take it from that user first: shared-device user badge \(name) --remove"
-        )
-    }
-
-    static func signedIn(_ name: String) -> UserDirectoryError {
-        UserDirectoryError(
-            .signedIn,
-            "\(name) is signed in on this device; sign the account out first, or remove the user with --sign-out"
-        )
-    }
-
-    static func storeFailed(_ error: StoreError) -> UserDirectoryError {
-        UserDirectoryError(.storeFailed, error.description, storeError: error)
-    }
-}
-
-/// A valid username of the embedded directory.
-struct Username: Hashable, Sendable {
-    /// In bytes of UTF-8.
-    static let maximumLength = longestUsername
-
-    /// The name as the person writes it, in Unicode's composed form.
-    let text: String
-
-    /// The form in which names are compared. It ignores case.
-    var key: String { usernameKey(text) }
-
-    /// - Throws: `UserDirectoryError`: `invalidUsername` if the name is empty, longer than 256 bytes, or contains
-    ///   spaces or invisible characters.
-    init(_ text: String) throws(UserDirectoryError) {
-        let text = text.composed
-        guard !text.isEmpty else { throw .invalidUsername(text, "it is empty") }
-        guard text.utf8.count <= Self.maximumLength else {
-            throw .invalidUsername(
-                "\(text.prefix(16).debugDescription)…",
-                "it is longer than \(Self.maximumLength) bytes"
-            )
-        }
-        guard !text.unicodeScalars.contains(where: { $0.isInvisible || $0.properties.isWhitespace }) else {
-            throw .invalidUsername(text.debugDescription, "it has spaces or invisible characters")
-        }
-        self.text = text
-    }
+    static func storeFailed(_ error: StoreError) -> Self { Self(.storeFailed, error.description, storeError: error) }
 }

@@ -237,9 +237,10 @@ struct DeviceDatabaseTests {
                 for _ in 0..<8 {
                     group.addTask {
                         // The last opening waits for all others, on a disk that may be busy.
-                        _ = try await threads.run {
+                        let opened = await threads.run {
                             Result { try DeviceDatabase(directory: path, busyTimeout: .seconds(120), firstEpoch: 0) }
-                        }.get()
+                        }
+                        _ = try #require(opened).get()
                     }
                 }
                 try await group.waitForAll()

@@ -51,17 +51,17 @@ struct EmbeddedIdentityProviderTests {
 
     @Test("a user who is changed or removed during the password check is not signed in")
     func changedMeanwhile() throws {
-        func verdict(_ change: () throws -> Void) -> EmbeddedIdentityProvider.Verdict {
+        func verdict(_ change: () throws -> Void) -> Result<DirectoryUser?, IdentityError> {
             let password = Secret("correct horse")
             let request = SignInRequest(username: ada.username, password: password)
             return provider.check(password, of: request) { _ in try change() }
         }
-        func isWrong(_ verdict: EmbeddedIdentityProvider.Verdict) -> Bool {
-            if case .wrong = verdict { true } else { false }
+        func isWrong(_ verdict: Result<DirectoryUser?, IdentityError>) -> Bool {
+            if case .success(nil) = verdict { true } else { false }
         }
         for isDisabled in [false, true, false] {
             let unchanged = verdict { try directory.setDisabled(isDisabled, forUserNamed: ada.username) }
-            guard case .right(let user) = unchanged, user.isDisabled == isDisabled else {
+            guard case .success(let user?) = unchanged, user.isDisabled == isDisabled else {
                 Issue.record("\(unchanged)")
                 continue
             }

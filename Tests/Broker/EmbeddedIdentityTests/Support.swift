@@ -14,7 +14,7 @@ extension TemporaryDirectory {
 
 extension UserDirectory {
     func isPassword(_ text: String, of name: String) throws -> Bool {
-        let stored = try #require(try credentials(ofUserNamed: name)).passwordHash
+        let stored = try #require(try candidate(for: .password(username: name, nil))?.hash)
         return try PasswordHash(stored: stored).matches(Secret(text))
     }
 

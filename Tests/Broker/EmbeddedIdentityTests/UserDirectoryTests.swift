@@ -108,7 +108,7 @@ struct UserDirectoryTests {
     @Test("the file has no badge number, and no hash of a replaced password, badge or PIN")
     func erasure() throws {
         try directory.add(username: "ada", password: password)
-        let old = try #require(try directory.credentials(ofUserNamed: "ada")).passwordHash
+        let old = try #require(try directory.candidate(for: .password(username: "ada", nil))?.hash)
         #expect(try temporary.contains(old), "the test would see no erasure")
         try directory.setPassword(Secret("battery staple"), ofUserNamed: "ADA")
         let matches = try ["battery staple", "correct horse"].map { try directory.isPassword($0, of: "ada") }

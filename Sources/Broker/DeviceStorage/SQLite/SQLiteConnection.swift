@@ -2,9 +2,7 @@ import CSQLite
 import Glibc
 
 /// A connection to a database file, for one thread at a time. Every call blocks its thread until SQLite has finished.
-///
-/// Prepared statements are cached by their text. The texts are constants of the program, and few. They never contain
-/// values.
+/// Prepared statements are cached by their text: the texts are constants, and few.
 public final class SQLiteConnection {
     public enum Access: Sendable {
         case read
@@ -12,14 +10,6 @@ public final class SQLiteConnection {
         case write
         /// Reads and writes; creates a missing file with mode 0600.
         case create
-
-        fileprivate var flags: CInt {
-            switch self {
-            case .read: SQLITE_OPEN_READONLY
-            case .write: SQLITE_OPEN_READWRITE
-            case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-            }
-        }
     }
 
     private let handle: OpaquePointer
@@ -29,11 +19,16 @@ public final class SQLiteConnection {
     /// - Parameter busyTimeout: How long a call waits for another connection before it fails.
     public init(path: String, _ access: Access = .write, busyTimeout: Duration = .zero) throws(SQLiteError) {
         var connection: OpaquePointer?
-        // SQLite gives the files of its log the mode of this file. The umask belongs to the whole process, so it stays
-        // unchanged.
+        // SQLite gives the files of its log the mode of this file. The umask stays, because the whole process has it.
         if access == .create, mknod(path, S_IFREG | 0o600, 0) == 0 { chmod(path, 0o600) }
+        let flags =
+            switch access {
+            case .read: SQLITE_OPEN_READONLY
+            case .write: SQLITE_OPEN_READWRITE
+            case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+            }
         // Without SQLite's own mutex: the owner serialises the calls.
-        let result = sqlite3_open_v2(path, &connection, access.flags | SQLITE_OPEN_NOMUTEX, nil)
+        let result = sqlite3_open_v2(path, &connection, flags | SQLITE_OPEN_NOMUTEX, nil)
         guard result == SQLITE_OK, let connection else {
             // SQLite returns a connection even if it cannot be opened. It holds the reason, and has to be closed.
             defer { sqlite3_close_v2(connection) }
@@ -41,7 +36,7 @@ public final class SQLiteConnection {
         }
         handle = connection
         sqlite3_extended_result_codes(connection, 1)
-        sqlite3_busy_timeout(connection, CInt(clamping: busyTimeout.milliseconds))
+        sqlite3_busy_timeout(connection, CInt(clamping: Int64(busyTimeout / .milliseconds(1))))
         let quotes = CSQLite_readDoubleQuotesAsNames(connection)
         guard quotes == SQLITE_OK else { throw SQLiteError(quotes, of: connection) }
     }
@@ -51,8 +46,7 @@ public final class SQLiteConnection {
 
     // MARK: Statements
 
-    /// Runs the statements of a script in order, until the first failure. Drops their rows, and does not cache the
-    /// statements.
+    /// Runs the statements of a script in order, until the first failure. Drops their rows.
     public func execute(_ script: String) throws(SQLiteError) {
         let result = sqlite3_exec(handle, script, nil, nil, nil)
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
@@ -122,8 +116,7 @@ public final class SQLiteConnection {
 
     // MARK: Transactions
 
-    /// Runs `body` in a transaction that excludes other writers. The changes are on the disk when this returns. They
-    /// are rolled back when this throws.
+    /// Runs `body` in a transaction, which excludes other writers and is on the disk on return. An error rolls it back.
     public func write<Value>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
         try run("BEGIN IMMEDIATE")
         do {
@@ -144,14 +137,12 @@ public final class SQLiteConnection {
     }
 
     private func rollBack() {
-        // After some failures, such as a full disk, SQLite has rolled back already. If this fails, the next BEGIN
-        // reports it.
-        guard sqlite3_get_autocommit(handle) == 0 else { return }
-        try? run("ROLLBACK")
+        // After some failures SQLite has rolled back already. If this fails, the next BEGIN reports it.
+        if sqlite3_get_autocommit(handle) == 0 { try? run("ROLLBACK") }
     }
 
-    /// Keeps the files of the write-ahead log when the last connection closes, so that they exist on a full disk. The
-    /// log is empty then.
+    /// Keeps the files of the write-ahead log, empty, when the last connection closes: a full disk has no room for
+    /// them.
     public func keepLog() throws(SQLiteError) {
         try execute("PRAGMA journal_size_limit = 0")
         var isOn: CInt = 1
@@ -159,18 +150,9 @@ public final class SQLiteConnection {
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
     }
 
-    /// Copies the write-ahead log into the database file, and truncates the log, which contains earlier versions of
-    /// pages.
+    /// Copies the write-ahead log into the file, and truncates the log, which contains earlier versions of pages.
     public func emptyLog() throws(SQLiteError) {
         let result = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil)
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
-    }
-}
-
-extension Duration {
-    /// Rounded down.
-    fileprivate var milliseconds: Int64 {
-        let (seconds, attoseconds) = components
-        return seconds * 1000 + attoseconds / 1_000_000_000_000_000
     }
 }

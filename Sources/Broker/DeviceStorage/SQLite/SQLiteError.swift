@@ -25,10 +25,11 @@ public struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
     public let systemError: CInt
 
     init(code: CInt, message: String, systemError: CInt = 0) {
-        self.code = code
-        self.message = message
-        self.systemError = systemError
+        (self.code, self.message, self.systemError) = (code, message, systemError)
     }
+
+    /// The content of the file makes no sense.
+    public static func damaged(_ message: String) -> SQLiteError { SQLiteError(code: SQLITE_CORRUPT, message: message) }
 
     /// The error of the connection's last call, which returned this code.
     init(_ code: CInt, of connection: OpaquePointer?) {

@@ -4,14 +4,9 @@ import CSQLite
 final class SQLiteStatement {
     let sql: String
     private let handle: OpaquePointer
-    private lazy var columns: [String: CInt] = {
-        var columns: [String: CInt] = [:]
-        for column in 0..<sqlite3_column_count(handle) {
-            guard let name = sqlite3_column_name(handle, column) else { continue }
-            columns[String(cString: name)] = column
-        }
-        return columns
-    }()
+    private lazy var columns: [String: CInt] = (0..<sqlite3_column_count(handle)).reduce(into: [:]) { columns, column in
+        if let name = sqlite3_column_name(handle, column) { columns[String(cString: name)] = column }
+    }
 
     /// Prepares the text, which must contain exactly one statement.
     init(_ sql: String, on connection: OpaquePointer) throws(SQLiteError) {
@@ -34,6 +29,7 @@ final class SQLiteStatement {
     deinit { sqlite3_finalize(handle) }
 
     func bind(_ values: [SQLiteValue]) throws(SQLiteError) {
+        let transient = CSQLite_transient()
         for (index, value) in values.enumerated() {
             let parameter = CInt(index + 1)
             let result =
@@ -42,18 +38,8 @@ final class SQLiteStatement {
                 case .integer(let number): sqlite3_bind_int64(handle, parameter, number)
                 case .real(let number): sqlite3_bind_double(handle, parameter, number)
                 case .text(let text):
-                    text.withCString {
-                        sqlite3_bind_text64(
-                            handle,
-                            parameter,
-                            $0,
-                            UInt64(text.utf8.count),
-                            CSQLite_transient(),
-                            UInt8(SQLITE_UTF8)
-                        )
-                    }
-                case .blob(let bytes):
-                    sqlite3_bind_blob64(handle, parameter, bytes, UInt64(bytes.count), CSQLite_transient())
+                    sqlite3_bind_text64(handle, parameter, text, UInt64(text.utf8.count), transient, UInt8(SQLITE_UTF8))
+                case .blob(let bytes): sqlite3_bind_blob64(handle, parameter, bytes, UInt64(bytes.count), transient)
                 }
             guard result == SQLITE_OK else { throw failure(result) }
         }
@@ -91,8 +77,7 @@ final class SQLiteStatement {
 
     func value(of column: String) -> SQLiteValue { columns[column].map { value(of: $0) } ?? .null }
 
-    /// SQLite's memory, valid until the next step. SQLite's documentation requires the pointer to be read before the
-    /// count.
+    /// Valid until the next step. SQLite requires the pointer to be read before the count.
     private func bytes(_ start: UnsafeRawPointer?, of column: CInt) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
     }
@@ -104,6 +89,11 @@ public struct SQLiteRow: ~Copyable {
 
     /// The value of the column; `nil` if it is NULL or of another type, or if there is no such column.
     public subscript<Value: SQLiteReadable>(_ column: String) -> Value? { Value(statement.value(of: column)) }
+
+    /// The case whose raw value the column has; `nil` also for any other value.
+    public subscript<Word: RawRepresentable<String>>(_ column: String) -> Word? {
+        String(statement.value(of: column)).flatMap(Word.init)
+    }
 
     /// The value of the column at this index, from 0.
     public subscript<Value: SQLiteReadable>(_ column: Int) -> Value? { Value(statement.value(of: CInt(column))) }

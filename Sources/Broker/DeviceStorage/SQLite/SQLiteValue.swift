@@ -1,3 +1,5 @@
+public import FoundationEssentials
+
 public enum SQLiteValue: Sendable, Hashable {
     case null
     case integer(Int64)
@@ -57,6 +59,17 @@ extension Double: SQLiteReadable {
         case .integer(let number): self.init(number)
         default: return nil
         }
+    }
+}
+
+/// In seconds since 1970, UTC.
+extension Date: SQLiteReadable {
+    public var sqliteValue: SQLiteValue { .real(timeIntervalSince1970) }
+
+    /// `nil` also for a date far beyond any calendar, on which programs that show dates may trap.
+    public init?(_ value: SQLiteValue) {
+        guard let seconds = Double(value), abs(seconds) < 1e11 else { return nil }
+        self.init(timeIntervalSince1970: seconds)
     }
 }
 
