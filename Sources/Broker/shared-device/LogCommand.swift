@@ -63,16 +63,15 @@ struct LogCommand: ReportingCommand {
 
     func execute() throws {
         let database = try state.openDatabase(.existing)
-        let log = AuditLog(database: database)
         let ledger = try DeviceStore.read(database).ledger
         // Apps that have left the ledger are still in the log.
-        var apps = Set(app == nil ? [] : try log.lines().compactMap(\.entry.app))
+        var apps = Set(app == nil ? [] : try database.auditLog().compactMap(\.entry.app))
         let wanted = try app.map { try AppNames(ledger, and: apps).key(for: $0) ?? $0 }
         var filter = AuditFilter(last: last)
         (filter.since, filter.session, filter.app, filter.event) = (since?.date, session, wanted, event)
         // Read first, so that an entry that is added between the two reads is not missed.
-        var newest = try log.lines(AuditFilter(last: 1)).last?.sequence ?? 0
-        var lines = try log.lines(filter)
+        var newest = try database.auditLog(AuditFilter(last: 1)).last?.sequence ?? 0
+        var lines = try database.auditLog(filter)
         filter.last = nil
         while true {
             apps.formUnion(lines.compactMap(\.entry.app))
@@ -85,7 +84,7 @@ struct LogCommand: ReportingCommand {
             newest = max(newest, lines.last?.sequence ?? 0)
             filter.after = newest
             usleep(200_000)
-            lines = try log.lines(filter)
+            lines = try database.auditLog(filter)
         }
     }
 }

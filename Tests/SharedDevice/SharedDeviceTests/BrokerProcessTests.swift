@@ -267,8 +267,8 @@ struct BrokerProcessTests {
         #expect(await broker.exitStatus() == 0)
         guard ContinuousClock.now - start < .seconds(2) || !manager.words.contains("STOPPING=1") else { return false }
         #expect(waits)
-        let log = try AuditLog(database: DeviceDatabase(directory: device.state, .existing))
-        #expect(try log.lines(.init(event: .refused)).count == 1)
+        let stored = try DeviceDatabase(directory: device.state, .existing)
+        #expect(try stored.auditLog(.init(event: .refused)).count == 1)
         return true
     }
 }

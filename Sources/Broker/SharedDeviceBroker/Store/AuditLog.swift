@@ -3,27 +3,21 @@ package import DeviceStorage
 import FoundationEssentials
 import Logging
 
-/// Reads the audit log, also while the broker writes it. Each call sees a consistent snapshot of the file.
-package final class AuditLog: Sendable {
-    private let database: DeviceDatabase
-
-    package init(database: DeviceDatabase) { self.database = database }
-
-    /// Returns the entries that match the filter, oldest first.
+extension DeviceDatabase {
+    /// Returns the entries of the audit log that match the filter, oldest first, also while the broker writes it.
     ///
     /// - Throws: `StoreError`; `damaged` if a row is invalid.
-    package func lines(_ filter: AuditFilter = AuditFilter()) throws(StoreError) -> [AuditLine] {
-        let path = database.path
-        let lines = try database.read("read the audit log") { db in
+    package func auditLog(_ filter: AuditFilter = AuditFilter()) throws(StoreError) -> [AuditLine] {
+        let lines = try read("read the audit log") { db in
             try db.rows(
                 filter.first == nil ? Self.selection : Self.selectionFromFirst,
                 filter.after,
-                filter.since?.timeIntervalSince1970,
+                filter.since,
                 filter.session,
                 filter.app,
                 filter.event?.rawValue,
                 (filter.first ?? filter.last).map { max(0, $0) }
-            ) { try Self.line($0, path: path) }
+            ) { try Self.line($0) }
         }
         return filter.first == nil ? lines.reversed() : lines
     }
@@ -39,11 +33,10 @@ package final class AuditLog: Sendable {
             AND (?4 IS NULL OR app = ?4) AND event = ifnull(?5, event)
         """
 
-    private static func line(_ row: borrowing SQLiteRow, path: String) throws -> AuditLine {
-        let event: String? = row["event"]
-        guard let sequence: Int64 = row["sequence"], let at = DeviceStore.time(row, "at"),
-            let event = event.flatMap(AuditEntry.Event.init)
-        else { throw StoreError.damaged(attempted: "read the audit log", message: "\(path): a row makes no sense") }
+    private static func line(_ row: borrowing SQLiteRow) throws -> AuditLine {
+        guard let sequence: Int64 = row["sequence"], let at: Date = row["at"],
+            let event: AuditEntry.Event = row["event"]
+        else { throw SQLiteError.damaged("a row makes no sense") }
         let subject: Int64? = row["subject"]
         let username: String? = row["username"]
         var entry = AuditEntry(event, at: at)

@@ -2,16 +2,13 @@ import Basics
 package import BrokerCore
 import DeviceConfiguration
 package import DeviceStorage
-import FoundationEssentials
+package import FoundationEssentials
 import Glibc
-package import Identity
 import SharedDevice
 import Synchronization
 
 /// Keeps the device's state, the ledger and the log across restarts, crashes and power cuts. Related changes are one
-/// transaction.
-///
-/// Every call blocks its thread for the disk.
+/// transaction. Every call blocks its thread for the disk. A row that makes no sense is a `StoreError`: `damaged`.
 package final class DeviceStore: Sendable {
     /// The maximum length of the log in bytes; the oldest entries are cut first. Entries of an open session or round
     /// stay until the log has twice this length.
@@ -25,15 +22,15 @@ package final class DeviceStore: Sendable {
     private let sinceCut = Locked(0)
 
     /// - Parameters:
-    ///   - runtimeDirectory: A directory in memory that survives a restart of the broker, but not of the device
-    ///     (systemd's `RuntimeDirectory=`).
+    ///   - runtimeDirectory: A directory in memory that survives a restart of the broker (systemd's
+    ///     `RuntimeDirectory=`).
     ///   - sealer: Seals the provider's records. With `nil`, they are kept in memory only.
     /// - Throws: ``StoreError`` if no space can be reserved for noting a sign-out.
     package init(
         database: DeviceDatabase,
         longestLog: Int = DeviceStore.longestLog,
         runtimeDirectory: String? = nil,
-        sealer: (any RecordSealer)? = nil
+        sealer: RecordVault? = nil
     ) throws(StoreError) {
         provider = ProviderRows(sealer: sealer)
         self.database = database
@@ -42,8 +39,6 @@ package final class DeviceStore: Sendable {
     }
 
     /// Reads the last committed content.
-    ///
-    /// - Throws: ``StoreError``; `damaged` if a row is invalid.
     package func load(at now: Moment) throws(StoreError) -> StoredContent {
         var content = try Self.read(database, at: now)
         try database.read("read the stored records of the provider") { try provider.read($0, at: now, into: &content) }
@@ -52,18 +47,15 @@ package final class DeviceStore: Sendable {
     }
 
     /// Reads the content on the disk, for programs other than the broker.
-    ///
-    /// - Throws: ``StoreError``; `damaged` if a row is invalid.
     package static func read(
         _ database: DeviceDatabase,
         at now: Moment = Moment(wall: Date(), uptime: .zero)
     ) throws(StoreError) -> StoredContent {
-        let path = database.path
-        return try database.read("read the device's state") { db in
+        try database.read("read the device's state") { db in
             var content = StoredContent()
-            content.device = try device(db, path: path)
-            content.membership = try membership(db, path: path)
-            content.ledger = try LedgerRows.read(db, at: now, path: path)
+            content.device = try device(db)
+            content.membership = try membership(db)
+            content.ledger = try LedgerRows.read(db, at: now)
             try KeptSettings.read(db, into: &content)
             return content
         }
@@ -71,12 +63,11 @@ package final class DeviceStore: Sendable {
 
     /// Reads the account and the mode. Works even if the ledger is damaged.
     package static func device(of database: DeviceDatabase) throws(StoreError) -> DeviceState {
-        let path = database.path
-        return try database.read("read the device's state") { db in try device(db, path: path) }
+        try database.read("read the device's state") { db in try device(db) }
     }
 
-    /// Writes the batch in one transaction. On return it is on the disk. On error the database is unchanged, and the
-    /// note of a sign-out (``SignOutNotes``) is flushed to the disk instead.
+    /// Writes the batch in one transaction, which is on the disk on return. On error, a noted sign-out is flushed
+    /// instead.
     package func commit(_ batch: Batch) throws(StoreError) {
         do throws(StoreError) {
             let isCutDue = sinceCut.withLock { count in
@@ -101,13 +92,17 @@ package final class DeviceStore: Sendable {
         }
     }
 
+    /// Stores valid settings.
+    package func keep(_ settings: KeptSettings) throws(StoreError) {
+        try database.store("keep the administrator's settings") { db in try settings.write(to: db) }
+    }
+
     // MARK: Device and membership
 
-    static func device(_ db: SQLiteConnection, path: String) throws -> DeviceState {
+    static func device(_ db: SQLiteConnection) throws -> DeviceState {
         let device = try db.row("SELECT * FROM device WHERE id = 1") { row in
-            let mode: String? = row["mode"]
-            guard let mode = mode.flatMap(ManagedMode.init), let epoch: UInt64 = row["epoch"] else {
-                throw nonsense("the device's row", path)
+            guard let mode: ManagedMode = row["mode"], let epoch: UInt64 = row["epoch"] else {
+                throw SQLiteError.damaged("the device's row makes no sense")
             }
             let groups: String = row["account_groups"] ?? ""
             return DeviceState(
@@ -117,7 +112,7 @@ package final class DeviceStore: Sendable {
                 epoch: epoch
             )
         }
-        guard let device else { throw nonsense("the device's row", path) }
+        guard let device else { throw SQLiteError.damaged("the device's row makes no sense") }
         return device
     }
 
@@ -136,10 +131,10 @@ package final class DeviceStore: Sendable {
         )
     }
 
-    private static func membership(_ db: SQLiteConnection, path: String) throws -> Membership? {
+    private static func membership(_ db: SQLiteConnection) throws -> Membership? {
         try db.row("SELECT * FROM membership WHERE id = 1") { row in
-            guard let tenant: String = row["tenant_identifier"], let joined = time(row, "joined_at") else {
-                throw nonsense("the membership's row", path)
+            guard let tenant: String = row["tenant_identifier"], let joined: Date = row["joined_at"] else {
+                throw SQLiteError.damaged("the membership's row makes no sense")
             }
             return Membership(organization: row["organization"], tenantIdentifier: tenant, joinedAt: joined)
         }
@@ -151,7 +146,7 @@ package final class DeviceStore: Sendable {
             "INSERT OR REPLACE INTO membership (id, organization, tenant_identifier, joined_at) VALUES (1, ?, ?, ?)",
             membership.organization,
             membership.tenantIdentifier,
-            membership.joinedAt.timeIntervalSince1970
+            membership.joinedAt
         )
     }
 
@@ -167,7 +162,7 @@ package final class DeviceStore: Sendable {
             INSERT INTO audit (at, event, session, app, user, detail, subject)
             VALUES (?, ?, ?, ?, ?, ?, (SELECT number FROM subject WHERE account_identifier = ?))
             """,
-            entry.at.timeIntervalSince1970,
+            entry.at,
             entry.event.rawValue,
             entry.session,
             entry.app,
@@ -177,8 +172,7 @@ package final class DeviceStore: Sendable {
         )
     }
 
-    /// Anonymises the log entries of accounts that have left the device: they are not in its directory, not signed in,
-    /// and have no session with pending cleanups.
+    /// Anonymises the log entries of accounts that are not in the directory, not signed in, and owe no cleanup.
     private static func forgetSubjects(in db: SQLiteConnection) throws {
         try db.run(
             """
@@ -226,16 +220,33 @@ package final class DeviceStore: Sendable {
         }
         return Account(identifier: identifier, username: username, displayName: row["account_display_name"])
     }
+}
 
-    static func time(_ row: borrowing SQLiteRow, _ column: String) -> Date? {
-        guard let seconds: Double = row[column], isTime(seconds) else { return nil }
-        return Date(timeIntervalSince1970: seconds)
+/// The last valid content of the administrator's files. A start applies it if the files have become invalid.
+package struct KeptSettings: Sendable, Equatable {
+    /// The managed configuration, as JSON; `nil` keeps the stored one.
+    package var configuration: Data?
+    /// All app manifests, by file name, those of packages by path; `nil` keeps the stored ones.
+    package var manifests: [String: Data]?
+
+    static func read(_ db: SQLiteConnection, into content: inout StoredContent) throws {
+        let configuration: [UInt8]? = try db.value("SELECT content FROM configuration WHERE id = 1")
+        content.configuration = configuration.map { Data($0) }
+        let manifests = try db.rows("SELECT file, content FROM manifest") { row -> (String, Data)? in
+            guard let file: String = row["file"], let content: [UInt8] = row["content"] else { return nil }
+            return (file, Data(content))
+        }
+        content.manifests = Dictionary(manifests.compactMap(\.self)) { $1 }
     }
 
-    /// Whether the value can be a time. Programs that show dates may trap on a date far beyond any calendar.
-    static func isTime(_ seconds: Double) -> Bool { abs(seconds) < 1e11 }
-
-    static func nonsense(_ what: String, _ path: String) -> StoreError {
-        StoreError.damaged(attempted: "read the device's state", message: "\(path): \(what) makes no sense")
+    fileprivate func write(to db: SQLiteConnection) throws {
+        if let configuration {
+            try db.run("INSERT OR REPLACE INTO configuration (id, content) VALUES (1, ?)", [UInt8](configuration))
+        }
+        guard let manifests else { return }
+        try db.run("DELETE FROM manifest")
+        for (file, content) in manifests {
+            try db.run("INSERT INTO manifest (file, content) VALUES (?, ?)", file, [UInt8](content))
+        }
     }
 }

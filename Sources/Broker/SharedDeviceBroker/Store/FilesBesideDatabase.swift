@@ -20,8 +20,7 @@ package struct SignOutNotes: Sendable {
         memory = runtimeDirectory.flatMap { try? SignOutReserve(path: $0 + "/signed-out") }
     }
 
-    /// Notes a state without an account on the disk, so that a restarted broker knows of it before a transaction does.
-    /// Returns the reason if it cannot be noted, for the log.
+    /// Notes on the disk that there is no account, before a transaction does. Returns the reason if that fails.
     @discardableResult
     package func note(_ state: DeviceState, at date: Date) -> String? { reserve.note(state, at: date) }
 
@@ -41,9 +40,8 @@ package struct SignOutNotes: Sendable {
     }
 }
 
-/// A small file of fixed length that notes a state without an account before all apps are told of it. Without it, a
-/// broker killed before its transaction would restore the session. The file is overwritten in place, so it also works
-/// on a full disk.
+/// A small file of fixed length that notes a state without an account before all apps are told: a broker killed before
+/// its transaction would restore the session. It is overwritten in place, so it also works on a full disk.
 struct SignOutReserve: Sendable {
     private static let length = 4096
     private let path: String
@@ -55,7 +53,7 @@ struct SignOutReserve: Sendable {
         var information = stat()
         guard stat(path, &information) == 0, information.st_size < Self.length else { return }
         guard write([UInt8](repeating: 0, count: Self.length)) else {
-            throw PrivateFiles.failure(errno, attempted: "keep space for a sign-out in \(path)", otherwise: .failed)
+            throw StoreError(system: errno, attempted: "keep space for a sign-out in \(path)")
         }
         sync()
     }
@@ -64,14 +62,14 @@ struct SignOutReserve: Sendable {
         guard let data = FileManager.default.contents(atPath: path) else { return nil }
         let words = String(decoding: data.prefix { $0 != 0 }, as: UTF8.self).split(separator: " ")
         guard words.count == 4, words[0] == "nobody", let epoch = UInt64(words[1]),
-            let mode = ManagedMode(rawValue: String(words[2])), let seconds = Double(words[3]),
-            DeviceStore.isTime(seconds)
+            let mode = ManagedMode(rawValue: String(words[2])),
+            let date = Double(words[3]).flatMap({ Date(.real($0)) })
         else { return nil }
-        return (DeviceState(mode: mode, account: nil, epoch: epoch), Date(timeIntervalSince1970: seconds))
+        return (DeviceState(mode: mode, account: nil, epoch: epoch), date)
     }
 
-    /// Notes a state. On return every later process sees it; a power cut may lose it. Returns the reason if it cannot
-    /// be written.
+    /// On return every later process sees the note; a power cut may lose it. Returns the reason if it cannot be
+    /// written.
     func note(_ state: DeviceState, at date: Date) -> String? {
         let text = Array("nobody \(state.epoch) \(state.mode.rawValue) \(date.timeIntervalSince1970)".utf8)
         let isWritten = write(text + [UInt8](repeating: 0, count: Self.length - text.count))

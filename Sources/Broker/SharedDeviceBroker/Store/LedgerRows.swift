@@ -4,70 +4,63 @@ import FoundationEssentials
 import SharedDevice
 
 enum LedgerRows {
-    static func read(_ db: SQLiteConnection, at now: Moment, path: String) throws -> CleanupLedger {
+    static func read(_ db: SQLiteConnection, at now: Moment) throws -> CleanupLedger {
         var sessions: [UInt64: CleanupLedger.Session] = [:]
-        for (number, session) in try db.rows("SELECT * FROM session", as: { try session($0, at: now, path: path) }) {
+        for (number, session) in try db.rows("SELECT * FROM session", as: { try session($0, at: now) }) {
             sessions[number] = session
         }
         var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
-        for (number, participant, part) in try db.rows("SELECT * FROM part", as: { try part($0, path: path) }) {
+        for (number, participant, part) in try db.rows("SELECT * FROM part", as: { try part($0) }) {
             // An entry of an unknown session would never be settled, nor would an entry whose progress contradicts its
             // session. An entry has a progress exactly when its session has ended.
             guard let session = sessions[number], (part.progress == nil) == (session.outcome == nil) else {
-                throw DeviceStore.nonsense("an app's row", path)
+                throw SQLiteError.damaged("an app's row makes no sense")
             }
             parts[number, default: [:]][participant] = part
         }
-        return CleanupLedger(sessions: sessions, parts: parts, claims: try claims(db, path: path))
+        return CleanupLedger(sessions: sessions, parts: parts, claims: try claims(db))
     }
 
     private static func session(
         _ row: borrowing SQLiteRow,
-        at now: Moment,
-        path: String
+        at now: Moment
     ) throws -> (UInt64, CleanupLedger.Session) {
-        let outcome: String? = row["outcome"]
-        let ended = DeviceStore.time(row, "ended_at")
-        guard let number: UInt64 = row["number"], let started = DeviceStore.time(row, "started_at"),
-            outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil, (outcome == nil) == (ended == nil)
-        else { throw DeviceStore.nonsense("a session's row", path) }
+        let (outcome, ended): (CleanupReport.Outcome?, Date?) = (row["outcome"], row["ended_at"])
+        guard let number: UInt64 = row["number"], let started: Date = row["started_at"],
+            (row["outcome"] as String?) == outcome?.rawValue, (outcome == nil) == (ended == nil)
+        else { throw SQLiteError.damaged("a session's row makes no sense") }
         // The clock may have been set back since: the age of a round is never negative.
         let age = ended.map { Duration.seconds(max(0, now.wall.timeIntervalSince($0))) }
         var session = CleanupLedger.Session(account: DeviceStore.account(row), startedAt: started)
         (session.endedAt, session.endedUptime) = (ended, age.map { now.uptime - $0 })
-        session.outcome = outcome.flatMap(CleanupReport.Outcome.init)
+        session.outcome = outcome
         return (number, session)
     }
 
     private static func part(
-        _ row: borrowing SQLiteRow,
-        path: String
+        _ row: borrowing SQLiteRow
     ) throws -> (UInt64, Participant, CleanupLedger.Part) {
-        let progress: String? = row["progress"]
+        let progress: CleanupReport.Progress? = row["progress"]
         guard let number: UInt64 = row["session"], let app: String = row["app"], let user: UInt32 = row["user"],
-            progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
+            (row["progress"] as String?) == progress?.rawValue,
             let connections: String = row["connections"], let again: Int64 = row["again"]
-        else { throw DeviceStore.nonsense("an app's row", path) }
+        else { throw SQLiteError.damaged("an app's row makes no sense") }
         var part = CleanupLedger.Part()
-        part.progress = progress.flatMap(CleanupReport.Progress.init)
-        part.toldAt = DeviceStore.time(row, "told_at")
-        part.begunAt = DeviceStore.time(row, "begun_at")
-        part.finishedAt = DeviceStore.time(row, "finished_at")
-        part.detail = row["detail"]
+        (part.progress, part.detail) = (progress, row["detail"])
+        (part.toldAt, part.begunAt, part.finishedAt) = (row["told_at"], row["begun_at"], row["finished_at"])
         part.connections = Set(connections.split(separator: " ").map(String.init))
-        // A receipt from before this start does not count: its process may have asked after the last write and ended
-        // since.
+        // A receipt from before this start does not count: its process may have asked and ended since the last write.
         part.mark = again == 0 ? 0 : CleanupLedger.newMark()
         return (number, Participant(app: app, user: user), part)
     }
 
-    private static func claims(_ db: SQLiteConnection, path: String) throws -> [Participant: CleanupLedger.Claim] {
+    private static func claims(_ db: SQLiteConnection) throws -> [Participant: CleanupLedger.Claim] {
         let rows = try db.rows("SELECT * FROM claim") { row -> (Participant, CleanupLedger.Claim) in
             guard let app: String = row["app"], let user: UInt32 = row["user"],
                 let connection: String = row["connection"], let sessions: String = row["sessions"]
-            else { throw DeviceStore.nonsense("a claim's row", path) }
+            else { throw SQLiteError.damaged("a claim's row makes no sense") }
             let numbers = try sessions.split(separator: " ").map { text in
-                guard let number = UInt64(text) else { throw DeviceStore.nonsense("a claim's row", path) }
+                guard let number = UInt64(text) else { throw SQLiteError.damaged("a claim's row makes no sense") }
                 return number
             }
             return (
@@ -102,8 +95,8 @@ enum LedgerRows {
                 account_display_name = iif(?5 IS NULL, NULL, account_display_name)
             """,
             number,
-            session.startedAt.timeIntervalSince1970,
-            session.endedAt?.timeIntervalSince1970,
+            session.startedAt,
+            session.endedAt,
             session.outcome?.rawValue,
             session.account?.identifier,
             session.account?.username,
@@ -131,9 +124,9 @@ enum LedgerRows {
             participant.app,
             participant.user,
             part.progress?.rawValue,
-            part.toldAt?.timeIntervalSince1970,
-            part.begunAt?.timeIntervalSince1970,
-            part.finishedAt?.timeIntervalSince1970,
+            part.toldAt,
+            part.begunAt,
+            part.finishedAt,
             part.detail,
             part.connections.sorted().joined(separator: " "),
             part.mark != 0

@@ -8,7 +8,7 @@ import SharedDevice
 /// The stored data of the organisation's provider: the open session's record, and the ends of sessions that the
 /// provider does not know of yet. Records are sealed; without a key, none is stored.
 struct ProviderRows: Sendable {
-    let sealer: (any RecordSealer)?
+    let sealer: RecordVault?
 
     // MARK: Reading
 
@@ -26,7 +26,7 @@ struct ProviderRows: Sendable {
         for (number, entry) in ends.compactMap({ $0 }) { content.outbox[number] = entry }
         let word = try db.row("SELECT * FROM device_compliance WHERE id = 1") { row -> ComplianceWord? in
             guard let issuer: String = row["issuer"], let isCompliant: Bool = row["compliant"],
-                let said = DeviceStore.time(row, "said_at")
+                let said: Date = row["said_at"]
             else { return nil }
             return ComplianceWord(issuer: issuer, isCompliant: isCompliant, date: said)
         }
@@ -40,8 +40,8 @@ struct ProviderRows: Sendable {
         _ problems: inout [String]
     ) -> ProviderSession? {
         guard let issuer: String = row["issuer"], let client: String = row["client"],
-            let checked = DeviceStore.time(row, "checked_at"), let proved = DeviceStore.time(row, "proved_at"),
-            let began = DeviceStore.time(row, "began_at"), let needsPerson: Bool = row["needs_person"],
+            let checked: Date = row["checked_at"], let proved: Date = row["proved_at"],
+            let began: Date = row["began_at"], let needsPerson: Bool = row["needs_person"],
             let isSettled: Bool = row["settled"]
         else {
             problems.append("the provider's row makes no sense; tokens need a new sign-in")
@@ -66,7 +66,7 @@ struct ProviderRows: Sendable {
         at now: Moment,
         _ problems: inout [String]
     ) -> (UInt64, ProviderOutbox.Entry)? {
-        guard let number: UInt64 = row["number"], let added = DeviceStore.time(row, "added_at"),
+        guard let number: UInt64 = row["number"], let added: Date = row["added_at"],
             let tries: Int = row["tries"], tries >= 0, let sealed: [UInt8] = row["record"],
             let keepsSession: Bool = row["keeps_session"], let record = open(sealed, .ending(number: number), &problems)
         else { return nil }
@@ -102,7 +102,7 @@ struct ProviderRows: Sendable {
                 "INSERT OR REPLACE INTO device_compliance (id, issuer, compliant, said_at) VALUES (1, ?, ?, ?)",
                 word.issuer,
                 word.isCompliant,
-                word.date.timeIntervalSince1970
+                word.date
             )
         }
         for (number, entry) in batch.outbox {
@@ -112,7 +112,7 @@ struct ProviderRows: Sendable {
                 "INSERT INTO provider_end (number, record, added_at, tries, keeps_session) VALUES (?, ?, ?, ?, ?)",
                 number,
                 try sealer.seal(entry.record, for: .ending(number: number)),
-                entry.addedAt.timeIntervalSince1970,
+                entry.addedAt,
                 entry.tries,
                 entry.keepsSession
             )
@@ -133,9 +133,9 @@ struct ProviderRows: Sendable {
             session.issuer,
             session.client,
             try session.record.flatMap { record in try sealer.map { try $0.seal(record, for: use) } },
-            session.checkedAt.timeIntervalSince1970,
-            session.provedAt.timeIntervalSince1970,
-            session.beganAt.timeIntervalSince1970,
+            session.checkedAt,
+            session.provedAt,
+            session.beganAt,
             session.needsPerson,
             session.isSettled
         )

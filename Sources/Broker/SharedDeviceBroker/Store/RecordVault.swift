@@ -4,7 +4,7 @@ import FoundationEssentials
 package import Identity
 
 /// Seals records with AES-256-GCM. Each record has a random nonce, and its use as associated data.
-package struct RecordVault: RecordSealer {
+package struct RecordVault: Sendable {
     /// The name of the systemd credential with the key (`LoadCredentialEncrypted=`).
     package static let credential = "token-key"
     /// The shortest key material, in bytes: the length of the key. It has to be random.
@@ -29,9 +29,7 @@ package struct RecordVault: RecordSealer {
         }
     }
 
-    /// The vault with the key that systemd has passed to this service; `nil` if it has passed none.
-    ///
-    /// Blocks for the disk.
+    /// The vault with the key that systemd has passed to this service; `nil` without one. Blocks for the disk.
     package static func ofService(environment: [String: String]) throws(Problem) -> RecordVault? {
         guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
         let path = "\(directory)/\(credential)"
@@ -48,6 +46,7 @@ package struct RecordVault: RecordSealer {
         return try RecordVault(secret: Array(content))
     }
 
+    /// - Throws: `Problem` if the record is too long.
     package func seal(_ record: ProviderRecord, for use: RecordUse) throws(Problem) -> [UInt8] {
         guard record.content.count <= ProviderRecord.longestContent else {
             throw Problem("the provider's record has \(record.content.count) bytes, which is too long to keep")
@@ -59,6 +58,7 @@ package struct RecordVault: RecordSealer {
         }
     }
 
+    /// - Parameter use: The use that the record was sealed for. It opens for no other.
     package func open(_ sealed: [UInt8], for use: RecordUse) throws(Problem) -> ProviderRecord {
         guard let bytes = key.open(sealed, for: use.associatedData), let record = ProviderRecord(bytes: bytes) else {
             throw Problem("the record is damaged, or was sealed by another key or for another session")
@@ -111,7 +111,13 @@ extension ProviderRecord {
     }
 }
 
-extension RecordUse {
+/// The use that a record is kept for.
+package enum RecordUse: Sendable {
+    /// The open session: its number, its issuer and the account.
+    case session(epoch: UInt64, issuer: String, account: String)
+    /// The provider still has to be told that the session is over.
+    case ending(number: UInt64)
+
     fileprivate var associatedData: [UInt8] {
         let texts =
             switch self {

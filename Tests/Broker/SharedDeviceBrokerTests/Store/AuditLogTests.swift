@@ -13,12 +13,10 @@ import Testing
 struct AuditLogTests {
     private let directory: TemporaryDirectory
     private let database: DeviceDatabase
-    private let log: AuditLog
 
     init() throws {
         directory = try TemporaryDirectory()
         database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
-        log = AuditLog(database: database)
     }
 
     private func at(_ seconds: Double) -> Date { Date(timeIntervalSince1970: 1_000_000 + seconds) }
@@ -46,11 +44,11 @@ struct AuditLogTests {
             AuditEntry(event: event, at: at(Double(number)), session: 2, app: "a", user: 1000, detail: "\(number)")
         }
         try database.append(entries)
-        let lines = try log.lines()
+        let lines = try database.auditLog()
         #expect(lines.map(\.entry) == entries && lines.map(\.sequence) == lines.map(\.sequence).sorted())
         // The tests of the store check that the oldest entries are removed when the log is too long.
         #expect(throws: SQLiteError.self) { try directory.sql("UPDATE audit SET detail = 'x'") }
-        #expect(try log.lines().map(\.entry) == entries)
+        #expect(try database.auditLog().map(\.entry) == entries)
     }
 
     @Test("a filter selects its entries, and several filters apply together")
@@ -62,8 +60,8 @@ struct AuditLogTests {
             AuditEntry(event: .modeChanged, at: at(3)),
             AuditEntry(event: .held, at: at(4), session: 4, app: "a")
         )
-        let first = try #require(try log.lines().first).sequence
-        func found(_ filter: AuditFilter) throws -> [Int64] { try log.lines(filter).map { $0.sequence - first } }
+        let first = try #require(try database.auditLog().first).sequence
+        func found(_ filter: AuditFilter) throws -> [Int64] { try database.auditLog(filter).map { $0.sequence - first } }
         let filters: [(AuditFilter, [Int64])] = [
             (.init(after: first + 2), [3, 4]), (.init(since: at(3)), [3, 4]), (.init(session: 2), [0, 1]),
             (.init(app: "a"), [0, 2, 4]), (.init(event: .held), [0, 1, 4]), (.init(last: 2), [3, 4]),
@@ -80,13 +78,13 @@ struct AuditLogTests {
         let identifier = user.account.identifier
         let entry = AuditEntry(event: .signedIn, at: at(0), session: 2, account: identifier, accountName: "xquentinx")
         try append(entry, AuditEntry(event: .announced, at: at(0)), entry)
-        #expect(try log.lines().map(\.account) == ["xquentinx", nil, "xquentinx"])
+        #expect(try database.auditLog().map(\.account) == ["xquentinx", nil, "xquentinx"])
         try users.remove(username: "xquentinx")
-        #expect(try log.lines().map(\.account) == ["account #1", nil, "account #1"])
+        #expect(try database.auditLog().map(\.account) == ["account #1", nil, "account #1"])
         try directory.expectNone(of: "xquentinx")
         try append(AuditEntry(event: .signedIn, at: at(1), session: 4, account: "g.t", accountName: "grace"))
         try directory.sql("DELETE FROM subject")
-        let last = try #require(log.lines().last?.account)
+        let last = try #require(database.auditLog().last?.account)
         #expect(last.hasPrefix("account #") && last != "account #1")
     }
 
@@ -96,7 +94,7 @@ struct AuditLogTests {
     )
     func damaged(values: String) throws {
         try directory.sql("INSERT INTO audit (at, event) VALUES (\(values))")
-        let error = #expect(throws: StoreError.self) { try log.lines() }
+        let error = #expect(throws: StoreError.self) { try database.auditLog() }
         #expect(error?.code == .damaged)
     }
 

@@ -77,9 +77,8 @@ struct CrashTests {
                 #expect(part(answer[2], epoch)?.progress == .finished, "\(answer) is lost")
             }
         }
-        let log = AuditLog(database: database)
-        let ins = try log.lines(.init(event: .signedIn)).compactMap(\.entry.session)
-        let outs = try log.lines(.init(event: .signedOut)).compactMap(\.entry.session)
+        let ins = try database.auditLog(.init(event: .signedIn)).compactMap(\.entry.session)
+        let outs = try database.auditLog(.init(event: .signedOut)).compactMap(\.entry.session)
         #expect(Set(ins).count == ins.count && Set(outs).count == outs.count)
         #expect(ins.filter { !outs.contains($0) } == open)
         return answers.count

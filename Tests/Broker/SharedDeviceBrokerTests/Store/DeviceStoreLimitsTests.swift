@@ -44,7 +44,7 @@ struct DeviceStoreLimitsTests {
         try store.commit(batch)
     }
 
-    private func details() throws -> [String] { try AuditLog(database: database).lines().compactMap(\.entry.detail) }
+    private func details() throws -> [String] { try database.auditLog().compactMap(\.entry.detail) }
 
     private let signedOut = DeviceState(mode: .shared, account: nil, epoch: 3)
 
@@ -80,7 +80,7 @@ struct DeviceStoreLimitsTests {
         let (isReading, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         async let reading: Void = onThread {
             try reader.read("hold a transaction") { db in
-                _ = try DeviceStore.device(db, path: "")
+                _ = try DeviceStore.device(db)
                 isReading.signal()
                 mayEnd.wait()
             }
@@ -186,7 +186,7 @@ struct DeviceStoreLimitsTests {
         func entry(_ event: AuditEntry.Event) -> AuditEntry {
             AuditEntry(event: event, at: Moment.at(0).wall, session: 2, account: "u.t", accountName: "xquentinx")
         }
-        func names() throws -> [String?] { try AuditLog(database: database).lines().map(\.account) }
+        func names() throws -> [String?] { try database.auditLog().map(\.account) }
         try store.save(&ledger, log: [entry(.signedIn)])
         ledger.end(2, at: .at(1))
         try store.save(&ledger, log: [entry(.signedOut)])

@@ -193,7 +193,7 @@ struct DeviceStoreTests {
         try directory.sql("DROP TRIGGER no_log")
         try store.save(&ledger, device: state, log: [entry])
         #expect(try content().device.account == .ada && content().ledger == stored(ledger))
-        #expect(try AuditLog(database: database).lines().count == 1)
+        #expect(try database.auditLog().count == 1)
     }
 
     // S19
