@@ -8,18 +8,14 @@ public import Logging
 import Synchronization
 
 /// A log on standard error, for the journal or a terminal. Each entry is one line, even if it contains text from other
-/// processes.
-///
-/// It has its own thread for writing. While the journal is stalled, lines are dropped and counted, so that logging
-/// never blocks.
+/// processes. It has its own thread: while the journal is stalled, lines are dropped and counted.
 public final class LogOutput: Sendable {
     /// The maximum number of queued lines. Each has at most 4,000 Unicode scalars.
     public static let capacity = 256
     private static let longestLine = 4000
 
     private let descriptor: CInt
-    /// Whether the journal reads the output. It adds time and program itself, and takes the level from the start of the
-    /// line.
+    /// Whether the journal reads the output. It adds time and program itself, and takes the level from the line.
     private let isJournal: Bool
     private let writer = Workers(label: "log", count: 1, capacity: LogOutput.capacity)
     private let leftOut = Locked(0)
@@ -72,8 +68,8 @@ public final class LogOutput: Sendable {
     }
 }
 
-/// Formats a message and its metadata as a line: the message first, then each value after its key. A value other than a
-/// single word is quoted, so that it cannot look like another key.
+/// The message first, then each value after its key; quoted unless it is a single word, so that it cannot look like a
+/// key.
 private struct LogLines: LogHandler {
     let output: LogOutput
     let label: String

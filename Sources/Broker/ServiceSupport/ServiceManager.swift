@@ -10,8 +10,7 @@ public struct ServiceManager: Sendable {
     /// The watchdog's timeout, after which the service manager ends a silent process; `nil` without a watchdog.
     public let watchdog: Duration?
 
-    /// - Parameter environment: The environment of this process.
-    /// - Returns: `nil` if no service manager asks for notifications.
+    /// Returns `nil` if no service manager asks for notifications.
     public init?(environment: [String: String]) {
         guard let path = environment["NOTIFY_SOCKET"], path.hasPrefix("/") || path.hasPrefix("@") else { return nil }
         var address = sockaddr_un()
@@ -29,9 +28,7 @@ public struct ServiceManager: Sendable {
         }
     }
 
-    /// Sends a message of sd_notify(3). Never blocks: a service manager that does not read soon has a full queue.
-    ///
-    /// - Returns: The reason if it cannot be sent now.
+    /// Sends a message of sd_notify(3). Never blocks. Returns the reason if it cannot be sent now.
     public func tell(_ word: String) -> String? {
         let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { return "no socket: \(String(cString: strerror(errno)))" }
@@ -45,13 +42,11 @@ public struct ServiceManager: Sendable {
         return sent == bytes.count ? nil : String(cString: strerror(errno))
     }
 
-    /// Reports on its own thread that the service is ready, with retries until the service manager accepts the message.
-    /// Then it sends signs of life while `isAlive` returns `true`, three per timeout, so that one may be lost. If
-    /// `isAlive` blocks or returns `false`, the service manager restarts the service. Without a watchdog, no signs are
-    /// sent.
+    /// Reports on its own thread that the service is ready, until the service manager accepts the message. With a
+    /// watchdog, it then sends signs of life while `isAlive` returns `true`, three per timeout, so that one may be
+    /// lost.
     ///
-    /// - Parameter failed: Called once, with the reason, if the first report of readiness fails, or if there is no
-    ///   thread for it.
+    /// - Parameter failed: Called once, with the reason, if the first report of readiness fails or there is no thread.
     public func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
         let thread = QuietThread.start("watchdog") { [self] in
             if let problem = tell("READY=1") {

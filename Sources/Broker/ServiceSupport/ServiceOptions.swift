@@ -9,10 +9,7 @@ public struct ServiceOptions: ParsableArguments {
 
     @Option(
         name: .customLong("configuration"),
-        help: ArgumentHelp(
-            "The managed configuration, a JSON file; read again when it changes.",
-            valueName: "file"
-        )
+        help: ArgumentHelp("The managed configuration, a JSON file; read again when it changes.", valueName: "file")
     )
     public var configurationFile: String = ManagedConfigurationFile.defaultPath
 

@@ -3,16 +3,13 @@ import FoundationEssentials
 import Glibc
 public import Logging
 
-/// The common behaviour of programs that run as services: their memory is private, they log to standard error, and they
-/// report when they are ready and when they end.
+/// What services share: private memory, a log on standard error, and reports when they are ready and when they end.
 public struct ServiceProcess: Sendable {
     public let log: Logger
     private let output: LogOutput
     private let manager: ServiceManager?
 
-    /// Create it before any secret is read.
-    ///
-    /// - Parameter name: The program's name, for its log.
+    /// Create it before any secret is read. The name is for its log.
     public init(_ name: String, level: LogLevel) {
         // The memory contains secrets of people who sign in.
         CLinux_keepMemoryPrivate()
@@ -33,10 +30,8 @@ public struct ServiceProcess: Sendable {
         // The error is ignored, because the parent may have closed the pipe.
         _ = Array("ready\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
         manager?.follow(isAlive) { [log] problem in
-            log.warning(
-                "could not tell the service manager that the service is ready",
-                metadata: ["reason": "\(problem)"]
-            )
+            let message: Logger.Message = "could not tell the service manager that the service is ready"
+            log.warning(message, metadata: ["reason": "\(problem)"])
         }
     }
 

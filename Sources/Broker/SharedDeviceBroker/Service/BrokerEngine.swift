@@ -1,22 +1,20 @@
 import Basics
-import BrokerCore
+package import BrokerCore
+import CLinux
 import DBus
 import DBusService
 import Dispatch
+import FoundationEssentials
+import Glibc
 import SharedDevice
 import Synchronization
 
 /// Feeds a ``BrokerState`` with events, one at a time, and carries out its effects in order.
 ///
-/// A thread that submits an event while the engine is idle processes the event itself. A request that needs no wait is
-/// thus answered on the thread that read it. Effects must therefore not block: longer work goes to other threads and
-/// comes back as an event.
-///
-/// One effect may wait for the disk (`mayWait`), because later effects have to come after it. It runs on the
-/// engine's own queue, with the effects that follow it.
-///
-/// A submitting thread processes a limited number of events and hands the rest to that queue. It may be the disk's
-/// thread, which has further batches to write.
+/// A thread that submits an event while the engine is idle processes the event itself, so a request that needs no wait
+/// is answered on the thread that read it. Effects must therefore not block: longer work goes to other threads and
+/// comes back as an event. One effect may wait for the disk (`mayWait`). It runs on the engine's own queue, with the
+/// effects that follow it. A submitting thread hands all but a limited number of events to that queue.
 final class BrokerEngine: Sendable {
     private struct Box {
         var state: BrokerState
@@ -58,8 +56,7 @@ final class BrokerEngine: Sendable {
     /// How many events may be queued before callers have to wait. This many take a few milliseconds.
     private static let room = 32
 
-    /// Whether a request would be processed soon. After a `false`, the handler of ``onRoom(_:)`` is called once there
-    /// is room.
+    /// Whether a request would be processed soon. After a `false`, ``onRoom(_:)`` calls its handler when there is room.
     func hasRoom() -> Bool {
         box.withLock { box in
             if box.events.count >= Self.room { box.isAwaited = true }
@@ -88,8 +85,8 @@ final class BrokerEngine: Sendable {
     /// Processes the remaining events. It has no other work that could be held up.
     private let rest = DispatchQueue(label: "SharedDeviceBroker.events")
 
-    /// - Parameter mayWait: Whether this thread may block. A submitting thread may belong to Swift's pool, or be the
-    ///   reading thread of the bus.
+    /// - Parameter mayWait: Whether this thread may block: it may belong to Swift's pool, or be the bus's reading
+    ///   thread.
     private func carryThrough(atMost count: Int, mayWait: Bool) {
         guard let performer = performer.withLock({ $0 }) else { return }
         for _ in 0..<count {
@@ -105,8 +102,8 @@ final class BrokerEngine: Sendable {
         rest.async { self.carryThrough(atMost: .max, mayWait: true) }
     }
 
-    /// Whether the engine is making progress: submits an event that changes nothing, and returns whether the event of
-    /// the previous call was processed. That event stays queued while an earlier effect blocks.
+    /// Whether the engine is making progress: submits an event, and returns whether that of the previous call was
+    /// processed.
     func hasGoneOn() -> Bool {
         let hasGoneOn = box.withLock { box in
             guard box.taken >= box.proof else { return false }
@@ -153,9 +150,7 @@ extension Effect {
     fileprivate var mayWait: Bool { if case .noteState = self { true } else { false } }
 }
 
-/// A timer that can be set repeatedly.
-///
-/// Unchecked: a libdispatch source is safe on any thread, which its type does not say.
+/// A timer that can be set repeatedly. Unchecked: a libdispatch source is safe on any thread.
 private final class Alarm: @unchecked Sendable {
     private let source = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "SharedDeviceBroker.time"))
 
@@ -169,5 +164,41 @@ private final class Alarm: @unchecked Sendable {
     func set(_ wait: Duration) {
         let (seconds, attoseconds) = wait.components
         source.schedule(deadline: .now() + .seconds(Int(seconds)) + .nanoseconds(Int(attoseconds / 1_000_000_000)))
+    }
+}
+
+/// Notices through the kernel that the wall clock has jumped: it was set, or the machine slept. Unchecked: a
+/// libdispatch source is safe on any thread.
+final class ClockWatch: @unchecked Sendable {
+    private let source: any DispatchSourceRead
+
+    /// Returns `nil` if the kernel provides no descriptor that reports clock jumps.
+    init?(jumped: @escaping @Sendable () -> Void) {
+        let descriptor = CLinux_openClockEvents()
+        guard descriptor >= 0 else { return nil }
+        let queue = DispatchQueue(label: "SharedDeviceBroker.clock")
+        source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
+        source.setEventHandler { if CLinux_readClockEvents(descriptor) == 1 { jumped() } }
+        source.setCancelHandler { close(descriptor) }
+        source.activate()
+    }
+
+    deinit { source.cancel() }
+}
+
+extension Moment {
+    package static var now: Moment {
+        func time(_ clock: clockid_t) -> Duration {
+            var time = timespec()
+            clock_gettime(clock, &time)
+            return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
+        }
+        // If the thread is paused between the two readings, the pause would count as sleep. Read again.
+        while true {
+            let before = time(CLOCK_MONOTONIC)
+            let uptime = time(CLOCK_BOOTTIME)
+            guard time(CLOCK_MONOTONIC) - before < .milliseconds(100) else { continue }
+            return Moment(wall: Date(), uptime: uptime, asleep: uptime - before)
+        }
     }
 }

@@ -24,9 +24,7 @@ final class BrokerInterface: Sendable {
 
     /// - Parameter signingKeys: The keys that verify tokens, if this device signs them. It never blocks.
     init(engine: BrokerEngine, callers: Callers, signingKeys: @escaping @Sendable () -> String?) {
-        self.engine = engine
-        self.callers = callers
-        self.signingKeys = signingKeys
+        (self.engine, self.callers, self.signingKeys) = (engine, callers, signingKeys)
     }
 
     var interface: DBusInterface {
@@ -71,7 +69,7 @@ final class BrokerInterface: Sendable {
     /// Called on the reading thread.
     private func take(_ method: BrokerProtocol.Method, _ call: borrowing DBusMessage, _ reply: CallReply) {
         // First, so that no other copy of a secret is made.
-        let secrets = SecretFields(takenFrom: call)
+        let secrets = SecretFields.taken(from: call)
         let isInteractive = call.allowsInteraction
         // The other fields are read in the user's turn, so that calls from many strangers hold up no other user.
         callers.identify(call.sender ?? "") { [self] caller in
@@ -117,9 +115,36 @@ final class BrokerInterface: Sendable {
     }
 }
 
+/// A cache of encoded responses that several callers get, as all apps do after a sign-out. The key is the whole
+/// content. It may contain a token, so the cache is cleared when the device changes and when the store erases data.
+struct KnownAnswers {
+    private typealias Known = (fields: BrokerProtocol.Fields, prepared: PreparedAnswer?)
+
+    /// Newest last. Few responses go to many apps: one for apps that owe a cleanup, one for the others.
+    private var answers: [Known] = []
+    private static let capacity = 4
+    /// The maximum of sessions in a cached response. A response with more is specific to one app.
+    private static let longest = 16
+
+    /// - Returns: The cached response; `nil` the first time, and for a method whose responses always differ.
+    mutating func answer(_ fields: BrokerProtocol.Fields, of method: BrokerProtocol.Method) -> PreparedAnswer? {
+        switch method {
+        case .getCurrentAccount, .reportCleanup, .acquireTokenSilently: break
+        default: return nil
+        }
+        guard let index = answers.firstIndex(where: { $0.fields == fields }) else {
+            guard fields["owed"]?.elementsValue?.count ?? 0 <= Self.longest else { return nil }
+            if answers.count == Self.capacity { answers.removeFirst() }
+            answers.append((fields, nil))
+            return nil
+        }
+        if answers[index].prepared == nil { answers[index].prepared = try? PreparedAnswer([.fields(fields)]) }
+        return answers[index].prepared
+    }
+}
+
 extension MethodFailure {
-    /// The refusal as a D-Bus error: its code becomes the error's name and its reason the message. Details are for
-    /// programs.
+    /// The code becomes the error's name, and the reason the message. Details are for programs.
     fileprivate init(_ refusal: Refusal) {
         var details: BrokerProtocol.Fields = [:]
         if !refusal.declinedScopes.isEmpty {

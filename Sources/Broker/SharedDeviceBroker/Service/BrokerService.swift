@@ -13,16 +13,14 @@ import NotifyCenter
 @_spi(Extensions) import SharedDevice
 import Synchronization
 
-/// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface around one
-/// ``BrokerState``.
+/// The broker as a service on a bus: store, providers, configuration and D-Bus interface around one ``BrokerState``.
 package final class BrokerService: Sendable {
     package struct Options: Sendable {
         package var bus: Bus
         package var stateDirectory: String
         package var configurationFile: String
         package var loginBus: Bus
-        /// Whether several users reach the bus. Then only apps with a manifest take part, unless the configuration says
-        /// otherwise.
+        /// Whether several users reach the bus. Then, by default, only apps with a manifest take part.
         package var hasManyUsers: Bool
         /// The broker's own directory in memory; `nil` if it has none.
         package var runtimeDirectory: String?
@@ -35,12 +33,9 @@ package final class BrokerService: Sendable {
             hasManyUsers: Bool? = nil,
             runtimeDirectory: String? = nil
         ) {
-            self.runtimeDirectory = runtimeDirectory
-            self.bus = bus
-            self.loginBus = loginBus
-            self.stateDirectory = stateDirectory
+            (self.bus, self.loginBus, self.hasManyUsers) = (bus, loginBus, hasManyUsers ?? (bus == .system))
+            (self.stateDirectory, self.runtimeDirectory) = (stateDirectory, runtimeDirectory)
             self.configurationFile = configurationFile
-            self.hasManyUsers = hasManyUsers ?? (bus == .system)
         }
     }
 
@@ -79,21 +74,18 @@ package final class BrokerService: Sendable {
     /// - Parameters:
     ///   - organisation: Creates the organisation's provider from the connection that owns the broker's name.
     ///   - sealer: Seals the provider's records on the disk. With `nil`, a restart loses them.
-    ///   - keys: The problems with keys, which the status shows.
-    /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; `nameTaken` if another broker serves
+    /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; `nameTaken` if another broker is on
     ///   this bus.
     package init(
         _ options: Options,
         database: DeviceDatabase,
         provider: any IdentityProvider,
         organisation: (DBusConnection) -> any OrganisationProvider,
-        sealer: (any RecordSealer)? = nil,
+        sealer: RecordVault? = nil,
         keys: KeyTroubles = KeyTroubles(),
         log: Logger
     ) async throws {
-        self.options = options
-        self.provider = provider
-        self.log = log
+        (self.options, self.provider, self.log) = (options, provider, log)
         // A second broker would change the state behind this one's back, and announce the change on another bus.
         lock = try ServiceLock(directory: options.stateDirectory)
         store = try DeviceStore(database: database, runtimeDirectory: options.runtimeDirectory, sealer: sealer)
@@ -146,20 +138,18 @@ package final class BrokerService: Sendable {
         ]
         observations.withLock { $0 = served }
         // A loss of the bus, which ends all connections, is noticed from here on.
-        for connection in try await callers.follow(content.ledger.connections) {
-            engine.submit(.left(connection, mark: CleanupLedger.newMark()))
-        }
-        try await connection.requestName(BrokerProtocol.busName)
-        engine.submit(.busRestored)
+        try await serve(content.ledger.connections)
         followCertificates()
     }
+
+    deinit { login.withLock { $0 }?.stop() }
 
     /// Follows the managed configuration and the apps' manifests until the task is cancelled. Then waits until all
     /// changes are on the disk, for two seconds at most.
     package func run() async {
-        async let manifests: Void = followManifests()
+        async let followed: Void = { for await manifests in manifests { use(manifests) } }()
         for await update in updates { use(update) }
-        await manifests
+        await followed
         engine.submit(.ending)
         // In a task that is not cancelled, so that its sleep works.
         await Task { [self] in
@@ -170,11 +160,8 @@ package final class BrokerService: Sendable {
 
     private var isOnDisk: Bool { engine.read { $0.isReadyToEnd } && unkept.withLock { $0 == KeptSettings() } }
 
-    /// Whether the engine is making progress, for a watchdog that asks repeatedly. A stalled disk or bus does not count
-    /// as a problem.
+    /// Whether the engine is making progress, for a watchdog. A stalled disk or bus does not count as a problem.
     package func hasGoneOn() -> Bool { engine.hasGoneOn() }
-
-    private func followManifests() async { for await manifests in manifests { use(manifests) } }
 
     private func use(_ manifests: AppManifests) {
         for problem in manifests.problems { log.error("app manifest", metadata: ["problem": "\(problem)"]) }
@@ -202,10 +189,8 @@ package final class BrokerService: Sendable {
             }
             keep(configuration)
         case .missing:
-            log.warning(
-                "there is no managed configuration: the device is personal",
-                metadata: ["file": "\(options.configurationFile)"]
-            )
+            let file = "\(options.configurationFile)"
+            log.warning("there is no managed configuration: the device is personal", metadata: ["file": "\(file)"])
             keep(ManagedConfiguration())
         case nil: break
         }
@@ -269,8 +254,7 @@ package final class BrokerService: Sendable {
         if isIdle { keepSettings() }
     }
 
-    /// Retries each second until the settings are on the disk. Otherwise a start with a broken file would apply older
-    /// settings.
+    /// Retries each second until the settings are on the disk: a start with a broken file would apply older ones.
     private func keepSettings(isRetry: Bool = false) {
         let failed: @Sendable (String) -> Void = { [weak self, log] reason in
             if !isRetry {
@@ -306,13 +290,11 @@ package final class BrokerService: Sendable {
             scope: options.hasManyUsers ? .seat("seat0") : .user(geteuid()),
             delaysShutdown: policy.identity == .loginSession
         )
-        let ended = login.withLock { login -> LoginWatch? in
-            guard login?.settings != (isWanted ? settings : nil) else { return nil }
-            let ended = login
+        login.withLock { login in
+            guard login?.settings != (isWanted ? settings : nil) else { return }
+            login?.stop()
             login = isWanted ? LoginWatch(settings, log: log) { [weak self] event in self?.engine.submit(event) } : nil
-            return ended
         }
-        withExtendedLifetime(ended) {}
     }
 
     func endLogins(_ sessions: [String]) {
@@ -337,15 +319,20 @@ package final class BrokerService: Sendable {
         }
     }
 
+    /// Takes the name, once it is known which of these connections have ended.
+    private func serve(_ connections: Set<String>) async throws(DBusError) {
+        for connection in try await callers.follow(connections) {
+            engine.submit(.left(connection, mark: CleanupLedger.newMark()))
+        }
+        try await connection.requestName(BrokerProtocol.busName)
+        engine.submit(.busRestored)
+    }
+
     /// Takes the name again after an outage, even from another process, and tells all apps to ask.
     private func serveAgain() async {
         while true {
             do throws(DBusError) {
-                for connection in try await callers.follow(engine.read { $0.ledger.connections }) {
-                    engine.submit(.left(connection, mark: CleanupLedger.newMark()))
-                }
-                try await connection.requestName(BrokerProtocol.busName)
-                return engine.submit(.busRestored)
+                return try await serve(engine.read { $0.ledger.connections })
             } catch {
                 // The bus is lost again: the next restoration starts over.
                 guard error.code != .disconnected, error.code != .closed else { return }
@@ -357,8 +344,7 @@ package final class BrokerService: Sendable {
 }
 
 extension BrokerService {
-    /// Carries out an effect, on a thread that submits events or on the engine's own queue. Only
-    /// ``Effect/noteState(_:)`` blocks, and the engine runs it on its queue.
+    /// Carries out an effect. Only ``Effect/noteState(_:)`` blocks, and the engine runs it on its own queue.
     func perform(_ effect: Effect) {
         switch effect {
         case .reply(let number, let result): interface.reply(number, result)
@@ -371,32 +357,25 @@ extension BrokerService {
             if batch.erases { interface.forgetAnswers() }
             commit(batch)
         case .authenticate(let number, let credentials):
-            ask(
-                { [provider] () throws(IdentityError) in try await provider.authenticate(credentials) },
-                answer: { .authenticated(number, $0) }
-            )
+            ask(Event.authenticated, number) { [provider] () throws(IdentityError) in
+                try await provider.authenticate(credentials)
+            }
         case .issueToken(let number, let account, let scopes):
-            ask(
-                { [provider] () throws(IdentityError) in try await provider.issueToken(for: account, scopes: scopes) },
-                answer: { .issued(number, $0) }
-            )
+            ask(Event.issued, number) { [provider] () throws(IdentityError) in
+                try await provider.issueToken(for: account, scopes: scopes)
+            }
         case .beginSignIn(let name, let start):
-            ask(
-                { [organisation] () throws(IdentityError) in try await organisation.begin(start) },
-                answer: { .signInBegan(name, $0) }
-            )
+            ask(Event.signInBegan, name) { [organisation] () throws(IdentityError) in
+                try await organisation.begin(start)
+            }
         case .completeSignIn(let name, let handle, let query):
-            ask(
-                { [organisation] () throws(IdentityError) -> ProviderSignIn? in
-                    try await organisation.complete(handle, query: query)
-                },
-                answer: { .signedIn(name, $0) }
-            )
+            ask(Event.signedIn, name) { [organisation] () throws(IdentityError) -> ProviderSignIn? in
+                try await organisation.complete(handle, query: query)
+            }
         case .pollSignIn(let name, let handle):
-            ask(
-                { [organisation] () throws(IdentityError) in try await organisation.poll(handle) },
-                answer: { .signedIn(name, $0) }
-            )
+            ask(Event.signedIn, name) { [organisation] () throws(IdentityError) in
+                try await organisation.poll(handle)
+            }
         case .cancelSignIn(let handle): Task { [organisation] in await organisation.cancel(handle) }
         case .renew(let number, let record, let scopes, let mayBeUsed):
             Task { [engine, organisation] in
@@ -404,15 +383,14 @@ extension BrokerService {
                 engine.submit(.renewed(number, outcome))
             }
         case .tellSessionEnd(let number, let record, let keepsSession):
-            ask(
-                { [organisation] () throws(IdentityError) in
+            Task { [engine, organisation] in
+                do throws(IdentityError) {
                     try await organisation.end(record, keepsSession: keepsSession)
-                },
-                answer: { result in
-                    if case .failure(let error) = result { return .sessionEndTold(number, error) }
-                    return .sessionEndTold(number, nil)
+                    engine.submit(.sessionEndTold(number, nil))
+                } catch {
+                    engine.submit(.sessionEndTold(number, error))
                 }
-            )
+            }
         case .startService(let app, let name): startService(app, name)
         case .endLogins(let sessions): endLogins(sessions)
         case .allowShutdown: login.withLock { $0 }?.allowShutdown()
@@ -420,8 +398,8 @@ extension BrokerService {
             // Only on the system bus is polkit's name protected.
             guard options.bus == .system else { return engine.submit(.authorised(number, false)) }
             Task { [engine, connection] in
-                let polkit = PolkitAuthority(connection: connection)
-                engine.submit(.authorised(number, await polkit.permits(caller, right, isInteractive: isInteractive)))
+                let isPermitted = await connection.polkitPermits(caller, right, isInteractive: isInteractive)
+                engine.submit(.authorised(number, isPermitted))
             }
         case .findOperators(let names):
             Task { [engine] in
@@ -442,17 +420,18 @@ extension BrokerService {
         }
     }
 
-    /// Asks a provider and submits its response as an event. Each request has its own task, so that a stalled provider
-    /// holds up no other effect.
-    private func ask<Value: Sendable>(
-        _ question: @escaping @Sendable () async throws(IdentityError) -> Value,
-        answer event: @escaping @Sendable (Result<Value, IdentityError>) -> Event
+    /// Asks a provider and submits its response as an event with this key. Each request has its own task, so that a
+    /// stalled provider holds up no other effect.
+    private func ask<Key: Sendable, Value: Sendable>(
+        _ event: @escaping @Sendable (Key, Result<Value, IdentityError>) -> Event,
+        _ key: Key,
+        _ question: @escaping @Sendable () async throws(IdentityError) -> Value
     ) {
         Task { [engine] in
             do throws(IdentityError) {
-                engine.submit(event(.success(try await question())))
+                engine.submit(event(key, .success(try await question())))
             } catch {
-                engine.submit(event(.failure(error)))
+                engine.submit(event(key, .failure(error)))
             }
         }
     }
@@ -460,8 +439,8 @@ extension BrokerService {
     /// How long a stalled disk may delay a broadcast.
     private static let notePatience = DispatchTimeInterval.milliseconds(50)
 
-    /// Notes a sign-out: the only effect that may block, on the engine's own queue. After the broadcast, a restart of
-    /// the broker must not restore the session.
+    /// Notes a sign-out, the only effect that may block: a restart must not restore a session that was announced as
+    /// ended.
     private func note(_ state: DeviceState) {
         let isNoted = DispatchSemaphore(value: 0)
         // The note in memory has its own thread, too: memory that is rarely used may be swapped out to a stalled disk.
@@ -515,8 +494,7 @@ extension BrokerService {
 
     private func readLog(_ number: UInt64, _ filter: AuditFilter) {
         let isTaken = reads.submit { [store, engine] in
-            let log = AuditLog(database: store.database)
-            let lines = Result { () throws(StoreError) in try log.lines(filter) }
+            let lines = Result { () throws(StoreError) in try store.database.auditLog(filter) }
             engine.submit(.logRead(number, lines.mapError { .failed("\($0)") }))
         }
         guard !isTaken else { return }
@@ -536,6 +514,39 @@ extension BrokerService {
                 outcome = error.code == .disconnected || error.code == .closed ? .noBus : .failed(error.message)
             }
             engine.submit(.serviceStarted(app: app, outcome))
+        }
+    }
+}
+
+extension DBusConnection {
+    /// Asks polkit, on the system bus, whether the caller has a right. Without a response, the caller does not have it.
+    ///
+    /// - Parameters:
+    ///   - caller: The connection's name with the bus's identifier in front.
+    ///   - isInteractive: Whether polkit may ask a person for a password.
+    fileprivate func polkitPermits(
+        _ caller: String,
+        _ right: Administration.Right,
+        isInteractive: Bool
+    ) async -> Bool {
+        let name = String(caller.drop { $0 != ":" })
+        do throws(DBusError) {
+            let question = try DBusMessage.methodCall(
+                destination: "org.freedesktop.PolicyKit1",
+                path: "/org/freedesktop/PolicyKit1/Authority",
+                interface: "org.freedesktop.PolicyKit1.Authority",
+                member: "CheckAuthorization",
+                arguments: [
+                    .structure([.string("system-bus-name"), .fields(["name": .string(name)])]),
+                    .string("org.notifycenter.shared-device.\(right.rawValue)"), .dictionary([], key: "s", value: "s"),
+                    .uint32(isInteractive ? 1 : 0), .string(""),
+                ]
+            )
+            let answer = try await call(question, timeout: isInteractive ? .seconds(60) : .seconds(5))
+            guard case .structure(let verdict)? = answer.first else { return false }
+            return verdict.first?.booleanValue == true
+        } catch {
+            return false
         }
     }
 }

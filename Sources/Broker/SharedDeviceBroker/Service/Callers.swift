@@ -7,10 +7,7 @@ import Glibc
 import Synchronization
 
 /// Identifies the caller behind each connection by asking the bus and the kernel (architecture, D11), and notices when
-/// a connection ends.
-///
-/// A connection is identified at its first call; later calls use the cached result. One match rule covers all
-/// connections.
+/// a connection ends. A connection is identified at its first call.
 final class Callers: Sendable {
     /// Receives the identified caller, or a refusal. Called on the reading thread.
     typealias Continuation = @Sendable (Result<Caller, Refusal>) -> Void
@@ -29,12 +26,11 @@ final class Callers: Sendable {
     /// - Parameters:
     ///   - look: Inspects a process. It may never return.
     ///   - busPatience: How long the bus may read nothing before the broker disconnects from it.
-    ///   - arrived: A connection has been identified. Called on the reading thread, before its pending continuations.
-    ///   - left: An identified or followed connection has ended. Called on the reading thread.
-    ///   - leaves: The broker disconnects from the bus, for the given reason, and reconnects. Called on the reading
-    ///     thread.
-    ///   - hasRoom: Whether the engine accepts another request. After it returns `false`, the engine calls ``goOn()``
-    ///     when it has room.
+    ///   - arrived: A connection has been identified. Comes before its pending continuations, on the reading thread as
+    ///     ``left``.
+    ///   - left: An identified or followed connection has ended.
+    ///   - hasRoom: Whether the engine accepts another request. After a `false`, the engine calls ``goOn()`` when it
+    ///     has room.
     init(
         connection: DBusConnection,
         looks: ProcessLooks = ProcessLooks(),
@@ -48,10 +44,7 @@ final class Callers: Sendable {
         self.connection = connection
         (self.looks, self.look) = (looks, look)
         unread = UnreadAnswerGuard(connection, busPatience: busPatience)
-        self.arrived = arrived
-        self.left = left
-        self.leaves = leaves
-        self.hasRoom = hasRoom
+        (self.arrived, self.left, self.leaves, self.hasRoom) = (arrived, left, leaves, hasRoom)
     }
 
     /// Starts to watch for ended connections and to bound unread responses. Both are in force on return.
@@ -83,47 +76,39 @@ final class Callers: Sendable {
     /// Decides on a call before its body is read. Until the user of a connection is known, the connection has a small
     /// quota; its calls are charged to the user as soon as the user is known.
     func admit(_ call: CallHeader) -> CallAdmission {
-        let bytes = call.bytes
         let number = state.withLock { state -> UInt64? in
             state.calls += 1
-            let number = state.calls
+            var first = FirstCall(number: state.calls, member: call.member, bytes: call.bytes)
             if let caller = state.known[call.sender] {
-                return state.charge(number, caller.user, call.member, bytes: bytes) ? number : nil
+                return state.charge(&first, to: caller.user) ? first.number : nil
             }
-            let earlier = state.asking[call.sender] ?? []
+            let earlier = state.asking[call.sender]?.calls ?? []
             let waiting = CallAmount(calls: earlier.count, bytes: earlier.reduce(0) { $0 + ($1.call?.bytes ?? 0) })
-            guard waiting.hasRoom(for: bytes, within: Self.firstCalls) else { return nil }
-            let user = state.users[call.sender]
-            if let user, !state.charge(number, user, call.member, bytes: bytes) { return nil }
-            state.admitted[call.sender] = FirstCall(
-                number: number,
-                member: call.member,
-                bytes: bytes,
-                isCharged: user != nil
-            )
-            return number
+            guard waiting.hasRoom(for: call.bytes, within: Self.firstCalls) else { return nil }
+            if let user = state.asking[call.sender]?.user, !state.charge(&first, to: user) { return nil }
+            state.admitted[call.sender] = first
+            return first.number
         }
         guard let number else {
-            return .refuse(
-                MethodFailure(
-                    name: "org.freedesktop.DBus.Error.LimitsExceeded",
-                    message: "too many requests of this user are in flight; wait for a response"
-                )
-            )
+            return .refuse(Self.limitsExceeded("too many requests of this user are in flight; wait for a response"))
         }
         let sender = call.sender
         return .take(ended: { [weak self] in self?.state.withLock { $0.end(number, of: sender) } })
     }
 
+    private static func limitsExceeded(_ message: String) -> MethodFailure {
+        MethodFailure(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: message)
+    }
+
     /// The methods that ask about the device as a whole.
-    static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
+    static let questions = [BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue)
 
     /// The methods of the enforcement program. From users who are not administrators they count as questions, because
     /// refusing hundreds at once costs as much time as carrying them out.
-    static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
+    static let enforcement = [BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue)
 
-    /// The quota of a connection whose user is not known yet. It is small, so that all connections of one user leave
-    /// room for other users.
+    /// The quota of a connection whose user is not known yet: small, so that one user's connections leave room for
+    /// others.
     static let firstCalls = CallAmount(calls: 16, bytes: 24 * 1024)
 
     /// The limit of calls in flight from one connection.
@@ -156,7 +141,7 @@ final class Callers: Sendable {
                 return (false, nil)
             }
             let isFirst = state.asking[sender] == nil
-            state.asking[sender, default: []].append((body, call))
+            state.asking[sender, default: Identification()].calls.append((body, call))
             return (isFirst, nil)
         }
         if let caller { return body(.success(caller)) }
@@ -181,10 +166,9 @@ final class Callers: Sendable {
         }
     }
 
-    /// A process id can be reused when its process ends. The content of `/proc` therefore counts only if the process is
-    /// still alive afterwards, according to the descriptor from the bus. Otherwise, and when the inspection timed out,
-    /// the caller is identified by its user alone. A bus that provides no descriptor is asked for the credentials a
-    /// second time.
+    /// A process id can be reused when its process ends. So the content of `/proc` counts only if the process is still
+    /// alive afterwards; otherwise, and after a timeout, the caller is identified by its user alone. A bus that
+    /// provides no descriptor of the process is asked for the credentials a second time.
     private func check(_ sender: String, _ peer: DBusConnection.PeerCredentials, _ credentials: AppCredentials?) {
         let unseen = AppCredentials(user: peer.userID, executable: ProcessView.unseen, label: peer.securityLabel)
         if let isRunning = peer.isRunning {
@@ -219,37 +203,31 @@ final class Callers: Sendable {
         // The connection ended while its process was inspected.
         guard state.withLock({ $0.asking[sender] != nil }) else { return }
         if let caller { arrived(caller) }
-        let refused = state.withLock { state -> [(body: Continuation, refusal: Refusal)] in
-            let waiting = state.asking.removeValue(forKey: sender) ?? []
-            state.users[sender] = nil
-            guard let caller else { return waiting.map { ($0.body, .requestAbandoned) } }
+        let refused = state.withLock { state -> [Continuation] in
+            let calls = state.asking.removeValue(forKey: sender)?.calls ?? []
+            guard let caller else { return calls.map(\.body) }
             state.known[sender] = caller
-            var refused: [(Continuation, Refusal)] = []
-            for (body, call) in waiting {
-                if let call, !call.isCharged, !state.charge(call.number, caller.user, call.member, bytes: call.bytes) {
-                    refused.append((body, .tooManyQuestions))
-                } else {
-                    state.enqueue(sender, caller, body)
-                }
+            return calls.compactMap { body, call in
+                if var call, !state.charge(&call, to: caller.user) { return body }
+                state.enqueue(sender, caller, body)
+                return nil
             }
-            return refused
         }
-        for (body, refusal) in refused { body(.failure(refusal)) }
+        for body in refused { body(.failure(caller == nil ? .requestAbandoned : .tooManyQuestions)) }
         // The connection had ended before the bus responded.
         if caller == nil { unread.gone(sender) }
     }
 
     static func isAdministrator(_ user: UInt32) -> Bool { user == 0 || user == geteuid() }
 
-    /// The connection's name with the bus's identifier in front, which changes with each run of the bus; `nil` while
-    /// there is no bus.
+    /// The connection's name with the bus's identifier in front; `nil` while there is no bus.
     private func global(_ name: String) -> String? { connection.busIdentifier.map { $0 + name } }
 
-    /// Also reports the ends of connections that are known from an earlier run of the broker.
+    /// Also reports the ends of connections that are known from an earlier run. Returns the connections that have
+    /// ended.
     ///
-    /// - Returns: The connections that have ended already.
-    /// - Throws: ``DBusError``; `disconnected` if the bus is lost during the call, because its list of names is then
-    ///   out of date.
+    /// - Throws: ``DBusError``; `disconnected` if the bus is lost during the call: its list of names is then out of
+    ///   date.
     func follow(_ connections: Set<String>) async throws(DBusError) -> Set<String> {
         state.withLock { $0.followed.formUnion(connections) }
         let bus = connection.busIdentifier
@@ -267,7 +245,7 @@ final class Callers: Sendable {
         // Released outside the lock: ending a pending call takes the lock.
         let abandoned = state.withLock { state in
             (state.known, state.followed, state.admitted) = ([:], [], [:])
-            (state.waiting, state.leaving) = ([:], [])
+            state.queued = [:]
             defer { state.desk.queue = FairQueue(lap: 1) }
             return state.desk.queue
         }
@@ -277,17 +255,13 @@ final class Callers: Sendable {
     }
 
     private func abandon(_ names: [String]) {
-        let bodies = state.withLock { state -> [(body: Continuation, call: FirstCall?)] in
-            for name in names { state.users[name] = nil }
-            return names.flatMap { state.asking.removeValue(forKey: $0) ?? [] }
-        }
-        for (body, _) in bodies { body(.failure(.requestAbandoned)) }
+        let calls = state.withLock { state in names.flatMap { state.asking.removeValue(forKey: $0)?.calls ?? [] } }
+        for (body, _) in calls { body(.failure(.requestAbandoned)) }
     }
 
     private func receive(_ message: borrowing DBusMessage) {
-        guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
-            arguments.count == 3, let name = arguments[0].stringValue, name.hasPrefix(":"),
-            arguments[2].stringValue == ""
+        guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(), arguments.count == 3,
+            let name = arguments[0].stringValue, name.hasPrefix(":"), arguments[2].stringValue == ""
         else { return }
         let connection = global(name)
         // Ends a pending identification at once: the bus would only respond that the connection has ended.
@@ -297,8 +271,8 @@ final class Callers: Sendable {
             let wasKnown = state.known.removeValue(forKey: name) != nil
             guard let connection, state.followed.remove(connection) != nil || wasKnown else { return false }
             // Requests that the connection sent before it ended are still carried out.
-            guard state.waiting[connection] != nil else { return true }
-            state.leaving.insert(connection)
+            guard state.queued[connection] != nil else { return true }
+            state.queued[connection]?.isLeaving = true
             return false
         }
         // Last: a response from another thread either comes before this, or sees that the connection has ended.
@@ -310,8 +284,7 @@ final class Callers: Sendable {
 // A bus that has queued too much for callers that do not read stops reading from the broker. The limits below keep the
 // queue short.
 extension Callers: CallScheduler {
-    /// The limit of unread responses for a connection and for a user: hundreds of the longest, thousands of ordinary
-    /// ones.
+    /// The limit of unread responses of a connection and of a user: hundreds of the longest responses.
     static let unreadRoom = UnreadAnswers.Room(connection: 4 << 20, user: 8 << 20)
 
     func admit(_ call: borrowing MessageHeader) -> CallPermission {
@@ -322,9 +295,7 @@ extension Callers: CallScheduler {
         switch unread.standing(of: sender, user, user == nil ? .ofStrangers : Self.unreadRoom) {
         case .anything: return .take
         case .refusals:
-            return .refuse(
-                MethodFailure(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: UnreadAnswerGuard.remedy)
-            )
+            return .refuse(Self.limitsExceeded(UnreadAnswerGuard.remedy))
         case .nothing:
             unread.dropped(sender)
             return .drop
@@ -367,8 +338,7 @@ extension Callers: CallScheduler {
     }
 }
 
-// The state of calling connections and of their calls in flight. The rest of ``Callers`` asks the bus and takes the
-// lock.
+// The state of connections and of their calls in flight. The rest of ``Callers`` asks the bus and takes the lock.
 extension Callers {
     /// A call that arrived before its user was known.
     struct FirstCall {
@@ -377,6 +347,12 @@ extension Callers {
         let bytes: Int
         /// Whether the call is charged to its user already.
         var isCharged = false
+    }
+
+    /// The calls of a connection whose process is being inspected, and the user that the bus has named.
+    struct Identification {
+        var user: UInt32?
+        var calls: [(body: Continuation, call: FirstCall?)] = []
     }
 
     /// The amount that a call in flight is charged with.
@@ -388,9 +364,7 @@ extension Callers {
 
     struct State {
         var known: [String: Caller] = [:]
-        var asking: [String: [(body: Continuation, call: FirstCall?)]] = [:]
-        /// The users of connections whose processes are being inspected, according to the bus.
-        var users: [String: UInt32] = [:]
+        var asking: [String: Identification] = [:]
         /// By connection, the admitted call that has not reached ``identify(_:_:)`` yet.
         var admitted: [String: FirstCall] = [:]
         var calls: UInt64 = 0
@@ -402,89 +376,82 @@ extension Callers {
         var desk = ServiceFrontDesk<WaitingCall>(lap: 1)
         /// The part of each user's calls in flight that asks about the device as a whole.
         var questions = Quotas<UInt32>()
-        /// The number of queued calls of each connection, by its global name.
-        var waiting: [String: Int] = [:]
-        /// Ended connections that still have queued calls.
-        var leaving: Set<String> = []
+        /// The number of queued calls of each connection, by its global name, and whether the connection has ended.
+        var queued: [String: (calls: Int, isLeaving: Bool)] = [:]
+
+        mutating func enqueue(_ sender: String, _ caller: Caller, _ body: @escaping Continuation) {
+            desk.queue.append(
+                WaitingCall(sender: sender, caller: caller, body: body),
+                of: caller.user,
+                pace: pace(of: caller.user)
+            )
+            queued[caller.connection, default: (0, false)].calls += 1
+        }
+
+        /// Counts a call that had its turn. Returns whether the connection has ended and this was its last call.
+        mutating func ended(_ call: WaitingCall) -> Bool {
+            let connection = call.caller.connection
+            queued[connection]?.calls -= 1
+            guard let left = queued[connection], left.calls == 0 else { return false }
+            queued[connection] = nil
+            return left.isLeaving
+        }
+
+        /// Whether the connection's quota is used up, even for a small call.
+        func isFull(_ sender: String) -> Bool {
+            // The exported object also limits each connection, but takes several times as long to refuse.
+            let caller = known[sender]
+            if let caller, queued[caller.connection]?.calls ?? 0 >= callsOfConnection { return true }
+            if let user = caller?.user ?? asking[sender]?.user,
+                !desk.users[user].hasRoom(for: 1, within: limitOfUser)
+            {
+                return true
+            }
+            return caller == nil && asking[sender]?.calls.count ?? 0 >= firstCalls.calls
+        }
+
+        /// Charges a call to a user until ``end(_:of:)``, unless it is charged already. Returns whether the quota allowed it.
+        mutating func charge(_ call: inout FirstCall, to user: UInt32) -> Bool {
+            if call.isCharged { return true }
+            let isQuestion =
+                Callers.questions.contains(call.member)
+                || !isAdministrator(user) && enforcement.contains(call.member)
+            guard !isQuestion || questions[user].calls < questionsOfUser,
+                desk.users.begin(call.bytes, of: user, within: limitOfUser)
+            else { return false }
+            if isQuestion { questions.begin(call.bytes, of: user) }
+            charges[call.number] = Charge(user: user, bytes: call.bytes, isQuestion: isQuestion)
+            call.isCharged = true
+            return true
+        }
+
+        /// Charges a connection's calls to its user, whom the bus has named. Returns the calls beyond the quota.
+        mutating func vouch(_ sender: String, _ user: UInt32) -> [Continuation] {
+            guard let calls = asking[sender]?.calls else { return [] }
+            var (kept, refused) = (Identification(user: user), [Continuation]())
+            for (body, call) in calls {
+                guard var first = call else {
+                    kept.calls.append((body, nil))
+                    continue
+                }
+                if charge(&first, to: user) { kept.calls.append((body, first)) } else { refused.append(body) }
+            }
+            asking[sender] = kept
+            return refused
+        }
+
+        /// Ends the charge of a call that has its response, or whose caller no longer waits.
+        mutating func end(_ number: UInt64, of sender: String) {
+            if admitted[sender]?.number == number { admitted[sender] = nil }
+            guard let charge = charges.removeValue(forKey: number) else { return }
+            desk.users.end(charge.bytes, of: charge.user)
+            if charge.isQuestion { questions.end(charge.bytes, of: charge.user) }
+        }
     }
 
     struct WaitingCall {
         let sender: String
         let caller: Caller
         let body: Continuation
-    }
-}
-
-extension Callers.State {
-    mutating func enqueue(_ sender: String, _ caller: Caller, _ body: @escaping Callers.Continuation) {
-        desk.queue.append(
-            Callers.WaitingCall(sender: sender, caller: caller, body: body),
-            of: caller.user,
-            pace: Callers.pace(of: caller.user)
-        )
-        waiting[caller.connection, default: 0] += 1
-    }
-
-    /// Removes a call that had its turn from the count of its connection. Returns whether the connection has ended and
-    /// this was its last call.
-    mutating func ended(_ call: Callers.WaitingCall) -> Bool {
-        let connection = call.caller.connection
-        waiting[connection, default: 1] -= 1
-        guard waiting[connection] == 0 else { return false }
-        waiting[connection] = nil
-        return leaving.remove(connection) != nil
-    }
-
-    /// Whether the connection's quota is used up, even for a small call.
-    func isFull(_ sender: String) -> Bool {
-        // The exported object also limits each connection, but takes several times as long to refuse.
-        if let caller = known[sender], waiting[caller.connection] ?? 0 >= Callers.callsOfConnection { return true }
-        if let user = known[sender]?.user ?? users[sender],
-            !desk.users[user].hasRoom(for: 1, within: Callers.limitOfUser)
-        {
-            return true
-        }
-        return known[sender] == nil && asking[sender]?.count ?? 0 >= Callers.firstCalls.calls
-    }
-
-    /// Charges a call to a user until ``end(_:of:)``. Returns whether the quota allowed it.
-    mutating func charge(_ number: UInt64, _ user: UInt32, _ member: String, bytes: Int) -> Bool {
-        let isQuestion =
-            Callers.questions.contains(member) || !Callers.isAdministrator(user) && Callers.enforcement.contains(member)
-        guard !isQuestion || questions[user].calls < Callers.questionsOfUser,
-            desk.users.begin(bytes, of: user, within: Callers.limitOfUser)
-        else { return false }
-        if isQuestion { questions.begin(bytes, of: user) }
-        charges[number] = Callers.Charge(user: user, bytes: bytes, isQuestion: isQuestion)
-        return true
-    }
-
-    /// Charges a connection's calls to its user, whom the bus has named. Returns the calls beyond the quota.
-    mutating func vouch(_ sender: String, _ user: UInt32) -> [Callers.Continuation] {
-        guard let waiting = asking[sender] else { return [] }
-        users[sender] = user
-        var refused: [Callers.Continuation] = []
-        var kept: [(body: Callers.Continuation, call: Callers.FirstCall?)] = []
-        for (body, call) in waiting {
-            var call = call
-            if let first = call, !first.isCharged {
-                guard charge(first.number, user, first.member, bytes: first.bytes) else {
-                    refused.append(body)
-                    continue
-                }
-                call?.isCharged = true
-            }
-            kept.append((body: body, call: call))
-        }
-        asking[sender] = kept
-        return refused
-    }
-
-    /// Ends the charge of a call that has its response, or whose caller no longer waits.
-    mutating func end(_ number: UInt64, of sender: String) {
-        if admitted[sender]?.number == number { admitted[sender] = nil }
-        guard let charge = charges.removeValue(forKey: number) else { return }
-        desk.users.end(charge.bytes, of: charge.user)
-        if charge.isQuestion { questions.end(charge.bytes, of: charge.user) }
     }
 }

@@ -1,6 +1,7 @@
 import Basics
 import DBus
 package import DeviceStorage
+import Dispatch
 import Glibc
 import Synchronization
 
@@ -27,17 +28,12 @@ package struct KeyFile: Sendable {
         do throws(AtomicFile.Failure) {
             try AtomicFile(path: path, readers: .everyone).write((text + "\n").utf8)
         } catch {
-            throw PrivateFiles.failure(
-                error.code,
-                attempted: "give out the keys of tokens in \(path)",
-                otherwise: .failed
-            )
+            throw StoreError(system: error.code, attempted: "give out the keys of tokens in \(path)")
         }
     }
 }
 
-/// The problems with the keys of this service. It exists before the service starts: each owner of a key reports its
-/// problems here, and the broker shows them in its status.
+/// The problems with the keys of this service, which the status shows. Exists before the service, for the keys' owners.
 package final class KeyTroubles: Sendable {
     package enum Keys: String, Sendable {
         /// The keys that sign tokens.
@@ -49,46 +45,29 @@ package final class KeyTroubles: Sendable {
     private struct State {
         var troubles: [Keys: String] = [:]
         var follower: (@Sendable ([String]) -> Void)?
-        /// Whether a thread is calling the follower, and whether there is a change that it has not passed on yet.
-        var (isTelling, isNews) = (false, false)
-
-        var texts: [String] { troubles.map { "\($0.key.rawValue): \($0.value)" }.sorted() }
-
-        /// The next call to make; `nil` if there is no news, which ends the turn of the calling thread.
-        mutating func takeNews() -> (follower: (@Sendable ([String]) -> Void)?, texts: [String])? {
-            guard isNews else {
-                isTelling = false
-                return nil
-            }
-            isNews = false
-            return (follower, texts)
-        }
     }
 
     private let state = Locked(State())
+    /// Makes the changes and calls the follower, so that the calls come one at a time and in order.
+    private let queue = DispatchQueue(label: "SharedDeviceBroker.keys")
 
     package init() {}
 
     /// - Parameter reason: The problem with its remedy; `nil` if there is none.
     package func set(_ reason: String?, for keys: Keys) {
-        state.withLock { $0.troubles[keys] = reason }
-        tell()
+        queue.async { [self] in change { $0.troubles[keys] = reason } }
     }
 
-    /// Calls the follower now and at each change, one call at a time, in order. If two threads make changes at once,
-    /// one of them makes both calls.
+    /// Calls the follower now, and on its own queue at each change.
     func follow(_ follower: @escaping @Sendable ([String]) -> Void) {
-        state.withLock { $0.follower = follower }
-        tell()
+        queue.sync { change { $0.follower = follower } }
     }
 
-    private func tell() {
-        let isMine = state.withLock { state in
-            state.isNews = true
-            defer { state.isTelling = true }
-            return !state.isTelling
+    private func change(_ change: (inout State) -> Void) {
+        let state = state.withLock { state in
+            change(&state)
+            return state
         }
-        guard isMine else { return }
-        while let (follower, texts) = state.withLock({ $0.takeNews() }) { follower?(texts) }
+        state.follower?(state.troubles.map { "\($0.key.rawValue): \($0.value)" }.sorted())
     }
 }

@@ -22,8 +22,7 @@ final class LoginWatch: Sendable {
     private static let patience = Duration.seconds(10)
 
     private enum Word: Sendable {
-        /// All sessions have to be listed again: logind started or stopped, signals may have been lost, or there is a
-        /// new session.
+        /// All sessions have to be listed again: logind has changed, signals may be lost, or there is a new session.
         case doubt
         case lock(String)
         case locked(String, Bool)
@@ -76,28 +75,27 @@ final class LoginWatch: Sendable {
         var delaysShutdown: Bool
     }
 
-    private final class Link: Sendable { let connection = Locked<DBusConnection?>(nil) }
-
     let settings: Settings
-    private let task: Task<Void, Never>
-    private let link: Link
+    private let log: Logger
+    private let heard: @Sendable (Event) -> Void
+    private let connection = Locked<DBusConnection?>(nil)
+    /// The connection of logind; `nil` if logind is not running.
+    private let owner = Locked<String?>(nil)
     private let delay: ShutdownDelay?
+    private let task = Locked<Task<Void, Never>?>(nil)
 
-    /// - Parameter heard: Receives the events at the seat, one at a time.
+    /// - Parameter heard: Receives the events at the seat, one at a time, until ``stop()``.
     init(_ settings: Settings, log: Logger, heard: @escaping @Sendable (Event) -> Void) {
-        self.settings = settings
-        let link = Link()
-        self.link = link
-        let delay = settings.delaysShutdown ? ShutdownDelay(log: log) : nil
-        self.delay = delay
-        task = Task { await Self.follow(settings, link, delay, log, heard) }
+        (self.settings, self.log, self.heard) = (settings, log, heard)
+        delay = settings.delaysShutdown ? ShutdownDelay(log: log) : nil
+        task.withLock { $0 = Task { await follow() } }
     }
 
-    deinit { task.cancel() }
+    func stop() { task.withLock { $0 }?.cancel() }
 
     /// Asks logind to end these sessions. Returns the problem; `nil` if logind accepted all requests.
     func end(_ sessions: [String]) async -> String? {
-        guard let connection = link.connection.withLock({ $0 }) else { return "there is no connection to logind's bus" }
+        guard let connection = connection.withLock({ $0 }) else { return "there is no connection to logind's bus" }
         var problem: String?
         for session in sessions {
             do throws(DBusError) {
@@ -122,74 +120,41 @@ final class LoginWatch: Sendable {
         }
     }
 
-    private static func follow(
-        _ settings: Settings,
-        _ link: Link,
-        _ delay: ShutdownDelay?,
-        _ log: Logger,
-        _ heard: @Sendable (Event) -> Void
-    ) async {
+    private func follow() async {
         var hasTold = false
         while !Task.isCancelled {
             do throws(DBusError) {
                 let connection = try DBusConnection.whenThere(settings.bus)
                 try await connection.connect()
-                link.connection.withLock { $0 = connection }
-                return try await follow(connection, settings.scope, delay, log, heard)
+                self.connection.withLock { $0 = connection }
+                return try await follow(connection)
             } catch {
                 if !hasTold {
-                    log.info(
-                        "login sessions are not followed",
-                        metadata: ["bus": "\(settings.bus)", "reason": "\(error)"]
-                    )
+                    let details: Logger.Metadata = ["bus": "\(settings.bus)", "reason": "\(error)"]
+                    log.info("login sessions are not followed", metadata: details)
                 }
                 hasTold = true
                 heard(.seat(nil))
             }
-            try? await Task.sleep(for: retryPause)
+            try? await Task.sleep(for: Self.retryPause)
         }
     }
 
-    private static func follow(
-        _ connection: DBusConnection,
-        _ scope: LoginSessions.Scope,
-        _ delay: ShutdownDelay?,
-        _ log: Logger,
-        _ heard: @Sendable (Event) -> Void
-    ) async throws(DBusError) {
+    private func follow(_ connection: DBusConnection) async throws(DBusError) {
         let words = Words()
-        let owner = Locked<String?>(nil)
         let tokens = [
-            connection.onSignal { message in
-                if message.isBusSignal("NameOwnerChanged") {
-                    guard let arguments = try? message.arguments(), arguments.count == 3,
-                        arguments[0].stringValue == service
-                    else { return }
-                    let name = arguments[2].stringValue.flatMap { $0.isEmpty ? nil : $0 }
-                    owner.withLock { $0 = name }
-                    words.add(.doubt)
-                } else if let sender = message.sender, sender == owner.withLock({ $0 }), let word = word(message) {
-                    words.add(word)
-                }
-            },
-            try connection.onEvent { event in
-                if case .restored = event { words.add(.doubt) }
-            },
+            connection.onSignal { [weak self] in self?.receive($0, words) },
+            try connection.onEvent { if case .restored = $0 { words.add(.doubt) } },
         ]
+        let bus = "org.freedesktop.DBus"
+        let ownerRule = MatchRule(signalFrom: bus, interface: bus, member: "NameOwnerChanged", argument0: Self.service)
         let leases = [
-            try await connection.addMatch(
-                MatchRule(
-                    signalFrom: "org.freedesktop.DBus",
-                    interface: "org.freedesktop.DBus",
-                    member: "NameOwnerChanged",
-                    argument0: service
-                )
-            ),
-            try await connection.addMatch(MatchRule(signalFrom: service)),
+            try await connection.addMatch(ownerRule),
+            try await connection.addMatch(MatchRule(signalFrom: Self.service)),
         ]
         defer { withExtendedLifetime((tokens, leases)) {} }
         words.add(.doubt)
-        var sessions = LoginSessions(scope: scope)
+        var sessions = LoginSessions(scope: settings.scope)
         var isKnown: Bool?
         var told: Seat?
         var nextLook: Task<Void, Never>?
@@ -201,29 +166,31 @@ final class LoginWatch: Sendable {
             case .lock(let path): events.append(sessions.lockRequested(at: path))
             case .locked(let path, let isLocked): events.append(sessions.setLocked(isLocked, at: path))
             case .removed(let path): events.append(sessions.removed(path))
-            case .shutdown(let begins):
-                if !begins { delay?.renew() }
-                events.append(begins ? .shutdown : .shutdownCancelled)
+            case .shutdown(true): events.append(.shutdown)
+            case .shutdown(false):
+                delay?.renew()
+                events.append(.shutdownCancelled)
                 // The next list takes the lock again.
-                if !begins { words.add(.doubt) }
+                words.add(.doubt)
             }
             if words.takeDoubt() {
-                let isThere = await list(connection, owner, &sessions, &events)
+                let isThere = await list(connection, &sessions, &events)
                 if isThere != isKnown {
                     log.info(isThere ? "following login sessions" : "no logind: login sessions are not followed")
                 }
                 isKnown = isThere
-                if isThere { await delay?.take(connection) }
                 nextLook?.cancel()
                 // Ask again while there are sessions. Also if logind is running but did not respond in time: otherwise
                 // its sessions would never be noticed.
                 if isThere ? !sessions.isEmpty : owner.withLock({ $0 }) != nil {
                     nextLook = Task {
-                        do { try await Task.sleep(for: answerPause) } catch { return }
+                        do { try await Task.sleep(for: Self.answerPause) } catch { return }
                         words.add(.doubt)
                     }
                 }
-                if !isThere {
+                if isThere {
+                    await delay?.take(connection)
+                } else {
                     told = nil
                     heard(.seat(nil))
                 }
@@ -238,6 +205,19 @@ final class LoginWatch: Sendable {
     }
 
     // MARK: What logind says
+
+    private func receive(_ message: borrowing DBusMessage, _ words: Words) {
+        if message.isBusSignal("NameOwnerChanged") {
+            guard let arguments = try? message.arguments(), arguments.count == 3,
+                arguments[0].stringValue == Self.service
+            else { return }
+            let name = arguments[2].stringValue.flatMap { $0.isEmpty ? nil : $0 }
+            owner.withLock { $0 = name }
+            words.add(.doubt)
+        } else if let sender = message.sender, sender == owner.withLock({ $0 }), let word = Self.word(message) {
+            words.add(word)
+        }
+    }
 
     private static func word(_ message: borrowing DBusMessage) -> Word? {
         guard let path = message.path, let member = message.member, let arguments = try? message.arguments() else {
@@ -261,25 +241,24 @@ final class LoginWatch: Sendable {
     }
 
     /// Asks for all sessions. Returns whether logind responded.
-    private static func list(
+    private func list(
         _ connection: DBusConnection,
-        _ owner: borrowing Locked<String?>,
         _ sessions: inout LoginSessions,
         _ events: inout [LoginEvent?]
     ) async -> Bool {
         do throws(DBusError) {
-            let name = try await connection.owner(of: service)
+            let name = try await connection.owner(of: Self.service)
             owner.withLock { $0 = name }
             guard name != nil else { return false }
             // The members of an entry: id, user id, user name, seat, object path.
-            let answer = try await connection.call(call("ListSessions"), timeout: patience)
+            let answer = try await connection.call(Self.call("ListSessions"), timeout: Self.patience)
             let paths = (answer.first?.elementsValue ?? []).compactMap { entry -> String? in
                 guard case .structure(let members) = entry, members.count >= 5 else { return nil }
                 return members[4].stringValue
             }
             events += sessions.listed(paths)
             for path in paths {
-                guard let session = try await look(connection, path) else { continue }
+                guard let session = try await Self.look(connection, path) else { continue }
                 events.append(sessions.found(session, at: path))
             }
             return true
@@ -323,8 +302,7 @@ final class LoginWatch: Sendable {
 }
 
 extension LoginSessions.Session {
-    /// Reads the properties of `org.freedesktop.login1.Session`; `nil` if a property that identifies the user or
-    /// seat is missing.
+    /// `nil` if a property of `org.freedesktop.login1.Session` that identifies the user or seat is missing.
     fileprivate init?(_ properties: [String: DBusValue]) {
         guard case .structure(let user)? = properties["User"], case .structure(let seat)? = properties["Seat"],
             let userID = user.first?.unsignedValue.flatMap(UInt32.init(exactly:)), let seat = seat.first?.stringValue,
@@ -346,4 +324,59 @@ extension LoginSessions.Session {
             isClosing: properties["State"]?.stringValue == "closing"
         )
     }
+}
+
+/// logind's inhibitor lock “delay”: a shutdown waits for it, up to `InhibitDelayMaxSec` (5 seconds by default).
+final class ShutdownDelay: Sendable {
+    private struct State {
+        var lock: DBusDescriptor?
+        /// A released lock is not taken again, because a shutdown may be in progress.
+        var isReleased = false
+        var problem: String?
+    }
+
+    private let state = Locked(State())
+    private let log: Logger
+
+    init(log: Logger) { self.log = log }
+
+    /// Takes the lock, unless it is held or was released.
+    func take(_ connection: DBusConnection) async {
+        guard state.withLock({ $0.lock == nil && !$0.isReleased }) else { return }
+        var (lock, problem): (DBusDescriptor?, String?) = (nil, nil)
+        do throws(DBusError) {
+            let answer = try await connection.call(
+                LoginWatch.call(
+                    "Inhibit",
+                    [
+                        .string("shutdown"), .string("shared-device-broker"),
+                        .string("apps delete the data of the person who is logged in"), .string("delay"),
+                    ]
+                )
+            )
+            if case .descriptor(let descriptor)? = answer.first { lock = descriptor }
+        } catch {
+            problem = "\(error)"
+        }
+        let isNews = state.withLock { state in
+            // A lock that arrives after the release is dropped at once.
+            state.lock = state.isReleased ? nil : lock
+            defer { state.problem = problem }
+            return state.problem != problem
+        }
+        if let problem, isNews {
+            log.warning("a shutdown does not wait for the cleanup", metadata: ["reason": "\(problem)"])
+        }
+    }
+
+    func release() {
+        let lock = state.withLock { state in
+            defer { (state.lock, state.isReleased) = (nil, true) }
+            return state.lock
+        }
+        withExtendedLifetime(lock) {}
+    }
+
+    /// The shutdown was cancelled: delay the next one, too.
+    func renew() { state.withLock { $0.isReleased = false } }
 }

@@ -4,14 +4,12 @@ import Dispatch
 package import Glibc
 import Synchronization
 
-/// Inspects a process. This may block indefinitely: `/proc` leads into the process's own file systems, and one of them
-/// may be implemented by the process, or be on a server that does not respond. ``ProcessLooks`` therefore runs it on
-/// separate threads.
+/// Inspects a process, on the threads of ``ProcessLooks``. This may block indefinitely: `/proc` leads into file systems
+/// that the process may implement, or that are on a server that does not respond.
 package enum ProcessView {
     package static let unseen = "a program that cannot be seen"
 
-    /// The kernel's information about the process that the bus names. It is unseen if the process does not belong to
-    /// the user that the bus names: then its process id has been reused.
+    /// The kernel's information about the process that the bus names; unseen if the process id has been reused.
     package static func credentials(ofProcess process: UInt32?, user: uid_t, label: String?) -> AppCredentials {
         guard let process, users(of: process).contains(user) else {
             return AppCredentials(user: user, executable: unseen, label: label)
@@ -19,7 +17,7 @@ package enum ProcessView {
         return AppCredentials(
             user: user,
             executable: executable(of: process) ?? unseen,
-            unit: unit(of: process),
+            unit: read("/proc/\(process)/cgroup", limit: 8192).flatMap(unit(inControlGroups:)),
             label: label,
             sandbox: sandbox(of: process)
         )
@@ -32,12 +30,11 @@ package enum ProcessView {
         return line?.split(separator: "\t").dropFirst().compactMap { uid_t($0) } ?? []
     }
 
-    /// The path of the process's program. It is `nil` if the program cannot be seen, or if the path leads to another
-    /// file here. With its own mount namespace, a process can have any path for its program.
+    /// The path of the process's program; `nil` if it cannot be seen, or if the path leads to another file here: with
+    /// its own mount namespace, a process can have any path.
     ///
     /// An update removes the file of a running program. The path then counts if the file belonged to root, so that no
-    /// other user can have made it. A file that still has a link was not removed: “ (deleted)” is then part of its
-    /// name.
+    /// other user can have made it. A file that still has a link was not removed: “ (deleted)” is part of its name.
     static func executable(of process: UInt32) -> String? {
         let link = "/proc/\(process)/exe"
         guard let target = destination(of: link) else { return nil }
@@ -51,8 +48,7 @@ package enum ProcessView {
         return String(target.dropLast(mark.count))
     }
 
-    /// The system unit in the text of `/proc/PID/cgroup`; `nil` below a user's service manager, where any process can
-    /// create units.
+    /// The system unit in `/proc/PID/cgroup`; `nil` below a user's service manager, where any process can create units.
     static func unit(inControlGroups text: String) -> String? {
         for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
             let parts = line.dropFirst(4).split(separator: "/")
@@ -61,10 +57,6 @@ package enum ProcessView {
             return parts.first { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }.map(String.init)
         }
         return nil
-    }
-
-    private static func unit(of process: UInt32) -> String? {
-        read("/proc/\(process)/cgroup", limit: 8192).flatMap(unit(inControlGroups:))
     }
 
     static func flatpak(inInformation text: String) -> String? {
@@ -97,20 +89,14 @@ package enum ProcessView {
     }
 
     private static func destination(of link: String) -> String? {
-        withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { buffer in
-            guard let start = buffer.baseAddress else { return nil }
-            let length = readlink(link, start, buffer.count)
-            guard length > 0 else { return nil }
-            return start.withMemoryRebound(to: UInt8.self, capacity: length) {
-                String(decoding: UnsafeBufferPointer(start: $0, count: length), as: UTF8.self)
-            }
-        }
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let length = readlink(link, &buffer, buffer.count)
+        return length > 0 ? String(decoding: buffer[..<length].map(UInt8.init(bitPattern:)), as: UTF8.self) : nil
     }
 
     private static func read(_ path: String, limit: Int) -> String? { try? text(of: path, limit: limit) }
 
-    /// Reads a regular file of at most `limit` bytes. Another program controls the path, so it may be a pipe or a link.
-    /// Returns `nil` if there is no such file, or if its process has ended.
+    /// Reads a regular file; the path may be another program's. `nil` if it is missing, or if its process has ended.
     private static func text(of path: String, limit: Int) throws(Problem) -> String? {
         do throws(FileReadError) {
             let file = try ReadableFile(path, followsLink: false)
@@ -125,7 +111,7 @@ package enum ProcessView {
 
 /// Inspects processes on its own threads, so that an unresponsive file system only delays the process's own user.
 final class ProcessLooks: Sendable {
-    fileprivate final class Look: Sendable {
+    private final class Look: Sendable {
         let body: @Sendable () -> AppCredentials
         private let seen: Locked<(@Sendable (AppCredentials?) -> Void)?>
 
@@ -140,27 +126,53 @@ final class ProcessLooks: Sendable {
         func end(_ credentials: AppCredentials?) { seen.withLock { $0.take() }?(credentials) }
     }
 
-    fileprivate struct State {
+    private struct State {
         /// The queued looks of each user.
         var waiting: [uid_t: [Look]] = [:]
         /// The number of threads that work for each user.
         var threads: [uid_t: Int] = [:]
         var threadCount = 0
+
+        /// The next look of the user; without one, the thread ends.
+        mutating func next(of user: uid_t) -> Look? {
+            guard let first = waiting[user]?.first else {
+                endThread(of: user)
+                return nil
+            }
+            waiting[user]?.removeFirst()
+            return first
+        }
+
+        /// Picks a user with queued looks and no thread.
+        mutating func takeOver() -> uid_t? {
+            // An administrator's thread may exceed the maximum.
+            guard threadCount < mostThreads,
+                let user = waiting.first(where: { threads[$0.key] == nil && !$0.value.isEmpty })?.key
+            else { return nil }
+            (threads[user], threadCount) = (1, threadCount + 1)
+            return user
+        }
+
+        mutating func endThread(of user: uid_t) {
+            threadCount -= 1
+            threads[user, default: 1] -= 1
+            guard threads[user] == 0 else { return }
+            threads[user] = nil
+            if waiting[user]?.isEmpty == true { waiting[user] = nil }
+        }
     }
 
     private let state = Locked(State())
     private let patience: Duration
-    /// The maximum of threads for one user, so that a stuck process does not delay the user's other processes; and the
-    /// maximum for all users.
-    fileprivate static let (threadsOfUser, mostThreads) = (4, 64)
+    /// The maximum of threads of one user, because a process may be stuck, and of all users.
+    private static let (threadsOfUser, mostThreads) = (4, 64)
     /// The maximum of queued looks of one user. Beyond it, the oldest is abandoned.
     private static let mostWaiting = 256
 
     init(patience: Duration = .seconds(5)) { self.patience = patience }
 
-    /// Inspects a process, or gives up after the timeout. A stuck look keeps its thread.
-    ///
-    /// - Parameter seen: Called once, on another thread, with the credentials, or with `nil` after a timeout.
+    /// Inspects a process, and calls `seen` once on another thread; with `nil` after a timeout, when the thread is
+    /// stuck.
     func look(
         of user: uid_t,
         _ body: @escaping @Sendable () -> AppCredentials,
@@ -196,35 +208,5 @@ final class ProcessLooks: Sendable {
             // Serves users whose looks arrived while the maximum of threads was running.
             user = state.withLock { $0.takeOver() }
         }
-    }
-}
-
-extension ProcessLooks.State {
-    /// The next look of the user; without one, the thread ends.
-    fileprivate mutating func next(of user: uid_t) -> ProcessLooks.Look? {
-        guard let first = waiting[user]?.first else {
-            endThread(of: user)
-            return nil
-        }
-        waiting[user]?.removeFirst()
-        return first
-    }
-
-    /// Picks a user with queued looks and no thread.
-    fileprivate mutating func takeOver() -> uid_t? {
-        // An administrator's thread may exceed the maximum.
-        guard threadCount < ProcessLooks.mostThreads,
-            let user = waiting.first(where: { threads[$0.key] == nil && !$0.value.isEmpty })?.key
-        else { return nil }
-        (threads[user], threadCount) = (1, threadCount + 1)
-        return user
-    }
-
-    fileprivate mutating func endThread(of user: uid_t) {
-        threadCount -= 1
-        threads[user, default: 1] -= 1
-        guard threads[user] == 0 else { return }
-        threads[user] = nil
-        if waiting[user]?.isEmpty == true { waiting[user] = nil }
     }
 }

@@ -10,13 +10,13 @@ struct SecretFields: Sendable {
     var password: Secret?
     var badge: Secret?
     var pin: Secret?
-}
 
-extension SecretFields {
-    init(takenFrom call: borrowing DBusMessage) {
-        password = call.takeText("password") { Secret(bytes: $0) }
-        badge = call.takeText("badge") { Secret(bytes: $0) }
-        pin = call.takeText("pin") { Secret(bytes: $0) }
+    static func taken(from call: borrowing DBusMessage) -> SecretFields {
+        SecretFields(
+            password: call.takeText("password") { Secret(bytes: $0) },
+            badge: call.takeText("badge") { Secret(bytes: $0) },
+            pin: call.takeText("pin") { Secret(bytes: $0) }
+        )
     }
 }
 
@@ -60,22 +60,19 @@ struct RequestFields {
     func number(_ key: String) throws(Refusal) -> UInt64? {
         guard let value = fields[key] else { return nil }
         guard let number = value.wholeNumber else {
-            throw .malformed(
-                key,
-                "is \(value.forPeople), and has to be a whole number that is not negative, of any integer type"
-            )
+            let wanted = "a whole number that is not negative, of any integer type"
+            throw .malformed(key, "is \(value.forPeople), and has to be \(wanted)")
         }
         return number
     }
 
     /// A user's number; `nil` if the field is absent.
     func user() throws(Refusal) -> UInt32? {
-        try number("user").map { number throws(Refusal) in
-            guard let user = UInt32(exactly: number) else {
-                throw .malformed("user", "is too large, and has to be a user's number (uid)")
-            }
-            return user
+        guard let number = try number("user") else { return nil }
+        guard let user = UInt32(exactly: number) else {
+            throw .malformed("user", "is too large, and has to be a user's number (uid)")
         }
+        return user
     }
 
     /// An array of numbers; `nil` if the field is absent or has another type.
@@ -160,13 +157,8 @@ struct RequestFields {
             if case .double(let seconds)? = event["time"], abs(seconds) < 1e11 {
                 date = Date(timeIntervalSince1970: seconds)
             }
-            return ProviderEvent(
-                kind,
-                issuer: issuer,
-                subject: event["subject"]?.stringValue,
-                session: event["session"]?.stringValue,
-                date: date
-            )
+            let (subject, session) = (event["subject"]?.stringValue, event["session"]?.stringValue)
+            return ProviderEvent(kind, issuer: issuer, subject: subject, session: session, date: date)
         }
     }
 
@@ -238,12 +230,9 @@ extension Request.Call {
         case .getDeviceInformation: self = .deviceInformation
         case .getCurrentAccount: self = .currentAccount
         case .signIn:
-            self = .signIn(
-                try fields.credentials(),
-                scopes: try fields.scopes(),
-                patience: try fields.patience(),
-                label: try fields.label()
-            )
+            let credentials = try fields.credentials()
+            let (scopes, patience, label) = (try fields.scopes(), try fields.patience(), try fields.label())
+            self = .signIn(credentials, scopes: scopes, patience: patience, label: label)
         case .beginSignIn: self = .beginSignIn(try fields.promptWish())
         case .completeSignIn: self = .completeSignIn(name: try fields.promptName(), try fields.promptAnswer())
         case .awaitSignIn: self = .awaitSignIn(name: try fields.promptName(), patience: try fields.patience())
@@ -260,48 +249,35 @@ extension Request.Call {
             self = .signOut(identifier: try fields.required("accountIdentifier"), session: try fields.number("session"))
         case .reportCleanup:
             guard let session = try fields.number("session") else { throw .missing("session") }
-            let progress = try fields.word("progress", [CleanupReport.Progress.begun, .failed, .finished])
-            let mark = try fields.number("mark") ?? 0
             self = .report(
-                progress,
+                try fields.word("progress", [.begun, .failed, .finished]),
                 session: session,
-                mark: mark,
+                mark: try fields.number("mark") ?? 0,
                 took: try fields.span("took"),
                 detail: fields.words("detail")
             )
         case .getRound:
-            let (session, known) = (try fields.number("session"), try fields.number("revision"))
             self = .round(
-                session: session,
-                after: known,
+                session: try fields.number("session"),
+                after: try fields.number("revision"),
                 awaitsEnd: fields.flag("awaitsEnd"),
                 patience: try fields.patience(),
                 isAdministration: fields.flag("administration")
             )
         case .reportActivity: self = .activity
         case .getScreen:
-            self = .screen(
-                shows: try fields.word("shows", ScreenContent.allCases),
-                known: try fields.number("revision"),
-                patience: try fields.patience()
-            )
+            let content = try fields.word("shows", ScreenContent.allCases)
+            self = .screen(shows: content, known: try fields.number("revision"), patience: try fields.patience())
         case .reportProviderEvents: self = .providerEvents(try fields.providerEvents())
         case .join: self = .join(try fields.passwordCredentials())
         case .leave: self = .leave(try fields.passwordCredentials())
         case .signOutAnyone:
-            self = .signOutAnyone(
-                identifier: fields.text("accountIdentifier"),
-                session: try fields.number("session"),
-                reason: fields.words("reason") ?? "an administrator"
-            )
+            let (session, reason) = (try fields.number("session"), fields.words("reason") ?? "an administrator")
+            self = .signOutAnyone(identifier: fields.text("accountIdentifier"), session: session, reason: reason)
         case .waive:
             guard let reason = fields.words("reason"), !reason.isEmpty else { throw .missing("reason") }
-            self = .waive(
-                app: try fields.required("app"),
-                user: try fields.user(),
-                session: try fields.number("session"),
-                reason: reason
-            )
+            let (app, user) = (try fields.required("app"), try fields.user())
+            self = .waive(app: app, user: user, session: try fields.number("session"), reason: reason)
         case .forgetAccount: self = .forgetAccount(identifier: try fields.required("accountIdentifier"))
         case .getRunningApps: self = .runningApps
         case .getStatus: self = .status(known: try fields.number("revision"), patience: try fields.patience())
@@ -338,8 +314,7 @@ extension DBusValue {
         }
     }
 
-    /// Describes the value's kind for the sender. It omits the text of a string: the text may name a person, and the
-    /// message is logged.
+    /// The value's kind, for the sender and the log; without the text of a string, which may name a person.
     fileprivate var forPeople: String {
         switch self {
         case .string: "a string"

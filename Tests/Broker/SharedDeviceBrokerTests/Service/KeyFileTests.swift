@@ -73,6 +73,7 @@ struct KeyFileTests {
             mayGoOn.signal()
         }
         await first
+        try await eventually("the end is told") { told.withLock { $0.count } == 3 }
         #expect(told.withLock { $0 } == [[], ["the key of records: it has 3 bytes"], []])
     }
 }
