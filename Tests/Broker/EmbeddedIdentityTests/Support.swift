@@ -1,9 +1,10 @@
 import DeviceStorage
-import EmbeddedIdentity
 import Foundation
 import Identity
 import NotifyCenterTestKit
 import Testing
+
+@testable import EmbeddedIdentity
 
 extension TemporaryDirectory {
     /// Opens the users of the device in this directory, which has none at first.

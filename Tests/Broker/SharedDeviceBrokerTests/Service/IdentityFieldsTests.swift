@@ -26,13 +26,13 @@ struct IdentityFieldsTests {
         }
         var fields = signIn(.none).fields
         for value in [nil, DBusValue.string("nurses"), .array([.uint32(7)], of: "u")] {
-            fields.values["groups"] = value
+            fields["groups"] = value
             #expect(throws: IdentityError.self) { try ProviderSignIn(fields) }
         }
         // Too many groups are not known.
-        fields.values["groups"] = .array((0...1000).map { .string("\($0)") }, of: "s")
+        fields["groups"] = .array((0...1000).map { .string("\($0)") }, of: "s")
         #expect(try ProviderSignIn(fields).groups == .unknown(.malformed))
-        fields.values["groupsFlaw"] = .string("unheard of")
+        fields["groupsFlaw"] = .string("unheard of")
         #expect(throws: IdentityError.self) { try ProviderSignIn(fields) }
     }
 }
