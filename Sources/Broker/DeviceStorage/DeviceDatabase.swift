@@ -90,12 +90,9 @@ public final class DeviceDatabase: Sendable {
         // Check before the first write.
         try connection.read { db in try DeviceSchema.check(db, path: path) }
         guard try connection.value("PRAGMA journal_mode = WAL") == "wal" else {
-            throw StoreError(
-                .failed,
-                attempted: "open the device's database",
-                message: "\(path): SQLite's write-ahead log does not work here",
-                remedy: "put the state directory on a local file system"
-            )
+            let message = "\(path): SQLite's write-ahead log does not work here"
+            let remedy = "put the state directory on a local file system"
+            throw StoreError(.failed, attempted: "open the device's database", message: message, remedy: remedy)
         }
         try DeviceSchema.bringUpToDate(connection, firstEpoch: firstEpoch)
         return connection

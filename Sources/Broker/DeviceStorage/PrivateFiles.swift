@@ -59,12 +59,9 @@ public enum PrivateFiles {
         guard info.st_mode & S_IFMT == S_IFDIR else { throw failure(ENOTDIR, creating: path) }
         try checkOwner(of: path, info)
         guard info.st_mode & 0o022 == 0 else {
-            throw StoreError(
-                .insecure,
-                attempted: "use the directory \(path)",
-                message: "users other than its owner may write to it",
-                remedy: "choose another directory, or run: chmod 700 \(path)"
-            )
+            let message = "users other than its owner may write to it"
+            let remedy = "choose another directory, or run: chmod 700 \(path)"
+            throw StoreError(.insecure, attempted: "use the directory \(path)", message: message, remedy: remedy)
         }
     }
 
@@ -72,12 +69,9 @@ public enum PrivateFiles {
         // This applies to root as well. Root's files in another user's directory would be closed to that user, and a
         // link there could lead root anywhere.
         guard info.st_uid == geteuid() else {
-            throw StoreError(
-                .noPermission,
-                attempted: "use \(path)",
-                message: "it belongs to user \(info.st_uid)",
-                remedy: "run as that user, or choose another directory"
-            )
+            let message = "it belongs to user \(info.st_uid)"
+            let remedy = "run as that user, or choose another directory"
+            throw StoreError(.noPermission, attempted: "use \(path)", message: message, remedy: remedy)
         }
     }
 
@@ -102,8 +96,8 @@ public enum StateDirectory {
     }
 }
 
-/// Prevents two processes from creating or migrating a database at once: the change to WAL and a chain of migrations
-/// are several transactions each. The kernel releases the lock when the process ends.
+/// Prevents two processes from creating or migrating a database at once. SQLite's own locks do not: the change to WAL
+/// and a chain of migrations are several transactions each. The kernel releases the lock when the process ends.
 struct OpeningLock: ~Copyable {
     private let descriptor: CInt
 
@@ -122,12 +116,9 @@ struct OpeningLock: ~Copyable {
             }
             close(descriptor)
             guard code == EWOULDBLOCK else { throw StoreError(system: code, attempted: attempted) }
-            throw StoreError(
-                .busy,
-                attempted: attempted,
-                message: "another process has held it for \(timeout)",
-                remedy: "see with fuser which process it is, and try again"
-            )
+            let message = "another process has held it for \(timeout)"
+            let remedy = "see with fuser which process it is, and try again"
+            throw StoreError(.busy, attempted: attempted, message: message, remedy: remedy)
         }
         self.descriptor = descriptor
     }
@@ -152,12 +143,8 @@ public final class ServiceLock: Sendable {
             guard code == EAGAIN || code == EACCES else {
                 throw StoreError(system: code, attempted: attempted)
             }
-            throw StoreError(
-                .busy,
-                attempted: attempted,
-                message: "another broker uses it",
-                remedy: "end the other broker, or give this broker another state directory"
-            )
+            let remedy = "end the other broker, or give this broker another state directory"
+            throw StoreError(.busy, attempted: attempted, message: "another broker uses it", remedy: remedy)
         }
         self.descriptor = descriptor
     }

@@ -50,7 +50,9 @@ public struct PasswordHash: Sendable {
     /// The hash, with its cost and salt.
     public let text: String
 
-    /// Hashes `password` with a new salt, for the time that the cost demands. Throws `hashingFailed` without memory.
+    /// Hashes `password` with a new salt. Blocks its thread for the time that the cost demands.
+    ///
+    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`; `hashingFailed` if memory is exhausted.
     public init(hashing password: Secret, cost: Cost = .standard) throws(PasswordError) {
         text = String(decoding: try Self.crypt(password, cost.makeSetting()), as: UTF8.self)
     }
@@ -70,6 +72,8 @@ public struct PasswordHash: Sendable {
     }
 
     /// Whether this is the hash of `password`. Blocks its thread for the time that the hash's cost demands.
+    ///
+    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`, `malformedHash`, `hashingFailed`.
     public func matches(_ password: Secret) throws(PasswordError) -> Bool {
         ConstantTime.areEqual(try Self.crypt(password, Array(text.utf8)), Array(text.utf8))
     }

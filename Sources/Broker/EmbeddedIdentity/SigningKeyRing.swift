@@ -69,12 +69,8 @@ extension SigningKeyRing {
     /// Reads the keys. Returns the keys, and the number of malformed rows, which are ignored.
     static func read(_ db: SQLiteConnection) throws -> (SigningKeyRing, flaws: Int) {
         var (ring, flaws) = (SigningKeyRing(), 0)
-        _ = try db.rows(
-            """
-            SELECT identifier, public_key, secret_key, made_at, retired_at FROM signing_key
-            ORDER BY retired_at IS NOT NULL, made_at DESC, identifier
-            """
-        ) { row in
+        let selection = "SELECT * FROM signing_key ORDER BY retired_at IS NOT NULL, made_at DESC, identifier"
+        _ = try db.rows(selection) { row in
             let secret: [UInt8]? = row["secret_key"]
             if let secret, ring.current == nil, let key = SigningKey(secret: secret), let madeAt: Date = row["made_at"]
             {

@@ -232,12 +232,7 @@ extension UserDirectory {
     /// A user with the hashes of password and PIN. A user without a PIN has no hash of one.
     private typealias StoredUser = (user: DirectoryUser, password: String, pin: String?)
 
-    private static let selection =
-        """
-        SELECT identifier, username, display_name, password_hash, disabled, created_at, role, member_of, pin_hash,
-            badge_hash
-        FROM user
-        """
+    private static let selection = "SELECT * FROM user"
 
     private static func fetch(_ db: SQLiteConnection, username: String) throws -> StoredUser? {
         try db.row("\(selection) WHERE username_key = ?", usernameKey(username)) { try decode($0) }

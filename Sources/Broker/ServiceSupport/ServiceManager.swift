@@ -28,7 +28,8 @@ public struct ServiceManager: Sendable {
         }
     }
 
-    /// Sends a message of sd_notify(3). Never blocks. Returns the reason if it cannot be sent now.
+    /// Sends a message of sd_notify(3). Never blocks: the service manager's queue may be full. Returns the reason if it
+    /// cannot be sent now.
     public func tell(_ word: String) -> String? {
         let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { return "no socket: \(String(cString: strerror(errno)))" }
@@ -43,8 +44,8 @@ public struct ServiceManager: Sendable {
     }
 
     /// Reports on its own thread that the service is ready, until the service manager accepts the message. With a
-    /// watchdog, it then sends signs of life while `isAlive` returns `true`, three per timeout, so that one may be
-    /// lost.
+    /// watchdog, it then sends signs of life, three per timeout, so that one may be lost. If `isAlive` blocks or returns
+    /// `false`, the service manager restarts the service.
     ///
     /// - Parameter failed: Called once, with the reason, if the first report of readiness fails or there is no thread.
     public func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
@@ -66,9 +67,7 @@ public struct ServiceManager: Sendable {
     }
 
     private static func sleep(_ duration: Duration) {
-        let (seconds, attoseconds) = duration.components
-        var time = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
         // The thread blocks signals, so nothing interrupts the sleep.
-        nanosleep(&time, nil)
+        usleep(useconds_t(clamping: Int64(duration / .microseconds(1))))
     }
 }

@@ -36,12 +36,8 @@ public final class ProviderService: Sendable {
             limits: Self.limits,
             admit: { [broker] call in
                 guard ownNames.contains(call.member), call.sender != broker.current else { return .take() }
-                return .refuse(
-                    MethodFailure(
-                        name: "org.freedesktop.DBus.Error.AccessDenied",
-                        message: "only the device's broker may call this"
-                    )
-                )
+                let name = "org.freedesktop.DBus.Error.AccessDenied"
+                return .refuse(MethodFailure(name: name, message: "only the device's broker may call this"))
             }
         )
         object.withLock { $0 = token }
@@ -58,7 +54,9 @@ public final class ProviderService: Sendable {
         return limits
     }
 
-    private func method(_ method: IdentityProtocol.Method) -> DBusInterface.Method {
+    private typealias Method = IdentityProtocol.Method
+
+    private func method(_ method: Method) -> DBusInterface.Method {
         DBusInterface.Method(
             method.rawValue,
             in: [.init("request", "a{sv}")],
@@ -75,10 +73,7 @@ public final class ProviderService: Sendable {
         }
     }
 
-    private func answer(
-        _ method: IdentityProtocol.Method,
-        _ fields: IdentityFields
-    ) async throws(IdentityError) -> IdentityFields {
+    private func answer(_ method: Method, _ fields: IdentityFields) async throws(IdentityError) -> IdentityFields {
         let provider = try provider().get()
         switch method {
         case .begin:

@@ -21,9 +21,7 @@ public final class RemoteProvider: OrganisationProvider {
         return answer.isEmpty ? nil : try ProviderSignIn(answer)
     }
 
-    public func cancel(_ handle: String) async {
-        _ = try? await call(.cancel, ["handle": .string(handle)])
-    }
+    public func cancel(_ handle: String) async { _ = try? await call(.cancel, ["handle": .string(handle)]) }
 
     public func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
         let fields: IdentityFields = [
@@ -46,12 +44,9 @@ public final class RemoteProvider: OrganisationProvider {
         _ = try await call(.end, ["record": .fields(record.fields), "keepsSession": .boolean(keepsSession)])
     }
 
-    private func call(
-        _ method: IdentityProtocol.Method,
-        _ fields: IdentityFields
-    ) async throws(IdentityError)
-        -> IdentityFields
-    {
+    private typealias Method = IdentityProtocol.Method
+
+    private func call(_ method: Method, _ fields: IdentityFields) async throws(IdentityError) -> IdentityFields {
         let answer: [DBusValue]
         do throws(DBusError) {
             answer = try await send(method, fields)
@@ -62,10 +57,7 @@ public final class RemoteProvider: OrganisationProvider {
     }
 
     /// A response contains tokens, which would be lost if the caller stopped waiting. So a cancelled task waits, too.
-    private func send(
-        _ method: IdentityProtocol.Method,
-        _ fields: IdentityFields
-    ) async throws(DBusError) -> [DBusValue] {
+    private func send(_ method: Method, _ fields: IdentityFields) async throws(DBusError) -> [DBusValue] {
         try await connection.callUncancelled(
             .methodCall(
                 destination: IdentityProtocol.busName,

@@ -19,7 +19,6 @@ final class BrokerEngine: Sendable {
     private struct Box {
         var state: BrokerState
         var events = Queue<Event>()
-        /// Whether a caller is waiting for room.
         var isAwaited = false
         /// Whether a thread is processing events. It starts as `true`, so that events queue until ``start(_:)``.
         var isRunning = true
@@ -67,7 +66,6 @@ final class BrokerEngine: Sendable {
     /// - Parameter handler: Called on any thread, once after ``hasRoom()`` has returned `false`.
     func onRoom(_ handler: @escaping @Sendable () -> Void) { roomMade.withLock { $0 = handler } }
 
-    /// Reads the state between two events.
     func read<Value>(_ body: (BrokerState) -> Value) -> Value { box.withLock { body($0.state) } }
 
     /// Takes an event on any thread, also before ``start(_:)``.
@@ -80,7 +78,6 @@ final class BrokerEngine: Sendable {
         if isMine { carryThrough(atMost: Self.eventsOfThread, mayWait: false) }
     }
 
-    /// The maximum of events that a submitting thread processes.
     private static let eventsOfThread = 64
     /// Processes the remaining events. It has no other work that could be held up.
     private let rest = DispatchQueue(label: "SharedDeviceBroker.events")
@@ -114,7 +111,6 @@ final class BrokerEngine: Sendable {
         return hasGoneOn
     }
 
-    /// - Returns: The effects of the next event; `nil` if there is none.
     private func step() -> [Effect]? {
         let now = Moment.now
         let (effects, hasRoom) = box.withLock { box -> ([Effect]?, Bool) in
@@ -146,7 +142,6 @@ final class BrokerEngine: Sendable {
 }
 
 extension Effect {
-    /// Whether carrying out the effect may wait for the disk.
     fileprivate var mayWait: Bool { if case .noteState = self { true } else { false } }
 }
 
@@ -162,8 +157,7 @@ private final class Alarm: @unchecked Sendable {
     }
 
     func set(_ wait: Duration) {
-        let (seconds, attoseconds) = wait.components
-        source.schedule(deadline: .now() + .seconds(Int(seconds)) + .nanoseconds(Int(attoseconds / 1_000_000_000)))
+        source.schedule(deadline: .now() + .nanoseconds(Int(wait / .nanoseconds(1))))
     }
 }
 

@@ -63,7 +63,6 @@ final class BrokerInterface: Sendable {
         }
     }
 
-    /// Clears the cached responses, because the device has changed.
     func forgetAnswers() { known.withLock { $0 = KnownAnswers() } }
 
     /// Called on the reading thread.

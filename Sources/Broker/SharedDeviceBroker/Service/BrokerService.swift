@@ -22,7 +22,6 @@ package final class BrokerService: Sendable {
         package var loginBus: Bus
         /// Whether several users reach the bus. Then, by default, only apps with a manifest take part.
         package var hasManyUsers: Bool
-        /// The broker's own directory in memory; `nil` if it has none.
         package var runtimeDirectory: String?
 
         package init(
@@ -53,7 +52,6 @@ package final class BrokerService: Sendable {
     let disk = Workers(label: "disk", count: 1, capacity: 64)
     let notes = Workers(label: "notes", count: 1, capacity: 64)
     let memoryNotes = Workers(label: "notes in memory", count: 1, capacity: 64)
-    /// Answers requests for the log.
     let reads = Workers(label: "reads", count: 1, capacity: 64)
     private let certificates = DispatchQueue(label: "SharedDeviceBroker.certificates")
     let activity: ActivityFile
@@ -97,9 +95,9 @@ package final class BrokerService: Sendable {
         for problem in content.recordProblems {
             log.error("a record of the provider cannot be opened", metadata: ["reason": "\(problem)"])
         }
-        let engine = BrokerEngine(
-            BrokerState(content, lastActivity: activity.date, requiresProof: options.hasManyUsers, at: now)
-        )
+        let last = activity.date
+        let state = BrokerState(content, lastActivity: last, requiresProof: options.hasManyUsers, at: now)
+        let engine = BrokerEngine(state)
         self.engine = engine
         let connection = try DBusConnection.open(options.bus)
         self.connection = connection
@@ -250,7 +248,6 @@ package final class BrokerService: Sendable {
             defer { change(&unkept) }
             return unkept == KeptSettings()
         }
-        // Otherwise the attempt in flight also saves this change.
         if isIdle { keepSettings() }
     }
 
@@ -281,7 +278,6 @@ package final class BrokerService: Sendable {
         if !isTaken { failed("the disk does not keep up") }
     }
 
-    /// Asks logind only if the policy needs it.
     private func followLogin(_ policy: DevicePolicy) {
         let isWanted = policy.endsAtScreenLock || policy.endsAtLogout || policy.followsSeat
         // A broker for many users is the machine's, and follows the seat. Otherwise it follows its own user.

@@ -51,14 +51,9 @@ final class Callers: Sendable {
     func start() async throws(DBusError) {
         connection.schedule(by: self)
         let observation = connection.onSignal { [weak self] in self?.receive($0) }
-        let lease = try await connection.addMatch(
-            MatchRule(
-                signalFrom: "org.freedesktop.DBus",
-                interface: "org.freedesktop.DBus",
-                member: "NameOwnerChanged",
-                argument2: ""
-            )
-        )
+        let bus = "org.freedesktop.DBus"
+        let ends = MatchRule(signalFrom: bus, interface: bus, member: "NameOwnerChanged", argument2: "")
+        let lease = try await connection.addMatch(ends)
         observations.withLock { $0 = (observation, lease) }
     }
 
@@ -111,7 +106,6 @@ final class Callers: Sendable {
     /// others.
     static let firstCalls = CallAmount(calls: 16, bytes: 24 * 1024)
 
-    /// The limit of calls in flight from one connection.
     static let callsOfConnection = 64
 
     /// The quota of calls in flight from all connections of one user. The exported object limits each connection.
@@ -240,7 +234,6 @@ final class Callers: Sendable {
         return ended
     }
 
-    /// The bus is lost, and with it all connections.
     func forgetAll() {
         // Released outside the lock: ending a pending call takes the lock.
         let abandoned = state.withLock { state in
@@ -302,7 +295,6 @@ extension Callers: CallScheduler {
         }
     }
 
-    /// The broker has broadcast a change.
     func announced() { unread.sentToAll() }
 
     func answered(_ caller: String, bytes: Int) {
@@ -315,7 +307,6 @@ extension Callers: CallScheduler {
         unread.gone(caller)
     }
 
-    /// The engine accepts requests again.
     func goOn() { connection.perform {} }
 
     /// Carries out calls for a short time, while the engine has room.
@@ -340,12 +331,10 @@ extension Callers: CallScheduler {
 
 // The state of connections and of their calls in flight. The rest of ``Callers`` asks the bus and takes the lock.
 extension Callers {
-    /// A call that arrived before its user was known.
     struct FirstCall {
         let number: UInt64
         let member: String
         let bytes: Int
-        /// Whether the call is charged to its user already.
         var isCharged = false
     }
 
@@ -355,7 +344,6 @@ extension Callers {
         var calls: [(body: Continuation, call: FirstCall?)] = []
     }
 
-    /// The amount that a call in flight is charged with.
     struct Charge {
         let user: UInt32
         let bytes: Int

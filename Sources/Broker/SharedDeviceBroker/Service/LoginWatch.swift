@@ -142,6 +142,7 @@ final class LoginWatch: Sendable {
 
     private func follow(_ connection: DBusConnection) async throws(DBusError) {
         let words = Words()
+        owner.withLock { $0 = nil }
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0, words) },
             try connection.onEvent { if case .restored = $0 { words.add(.doubt) } },
@@ -273,16 +274,8 @@ final class LoginWatch: Sendable {
         _ path: String
     ) async throws(DBusError) -> LoginSessions.Session? {
         do throws(DBusError) {
-            let answer = try await connection.call(
-                .methodCall(
-                    destination: service,
-                    path: path,
-                    interface: properties,
-                    member: "GetAll",
-                    arguments: [.string(sessionInterface)]
-                ),
-                timeout: patience
-            )
+            let question = try call("GetAll", [.string(sessionInterface)], path: path, interface: properties)
+            let answer = try await connection.call(question, timeout: patience)
             return LoginSessions.Session(answer.first?.fieldsValue ?? [:])
         } catch {
             guard error.code == .refused else { throw error }
@@ -290,11 +283,16 @@ final class LoginWatch: Sendable {
         }
     }
 
-    static func call(_ member: String, _ arguments: [DBusValue] = []) throws(DBusError) -> DBusMessage {
+    static func call(
+        _ member: String,
+        _ arguments: [DBusValue] = [],
+        path: String = manager,
+        interface: String = managerInterface
+    ) throws(DBusError) -> DBusMessage {
         try DBusMessage.methodCall(
             destination: service,
-            path: manager,
-            interface: managerInterface,
+            path: path,
+            interface: interface,
             member: member,
             arguments: arguments
         )
@@ -345,15 +343,9 @@ final class ShutdownDelay: Sendable {
         guard state.withLock({ $0.lock == nil && !$0.isReleased }) else { return }
         var (lock, problem): (DBusDescriptor?, String?) = (nil, nil)
         do throws(DBusError) {
-            let answer = try await connection.call(
-                LoginWatch.call(
-                    "Inhibit",
-                    [
-                        .string("shutdown"), .string("shared-device-broker"),
-                        .string("apps delete the data of the person who is logged in"), .string("delay"),
-                    ]
-                )
-            )
+            let reason = "apps delete the data of the person who is logged in"
+            let words = ["shutdown", "shared-device-broker", reason, "delay"].map(DBusValue.string)
+            let answer = try await connection.call(LoginWatch.call("Inhibit", words))
             if case .descriptor(let descriptor)? = answer.first { lock = descriptor }
         } catch {
             problem = "\(error)"

@@ -29,7 +29,6 @@ package struct SignOutNotes: Sendable {
     /// The event that may undo a sign-out that is not noted on the disk, for the log.
     package var undoing: String { "a start of the \(memory == nil ? "broker" : "device") may undo it" }
 
-    /// Flushes the note to the disk, if the disk accepts writes.
     func sync() { reserve.sync() }
 
     /// The latest note, if it is newer than the last transaction.
@@ -77,18 +76,15 @@ struct SignOutReserve: Sendable {
     }
 
     /// Flushes the note to the disk, if the disk accepts writes.
-    func sync() {
-        let file = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
-        guard file >= 0 else { return }
-        fdatasync(file)
-        close(file)
-    }
+    func sync() { _ = onFile { fdatasync($0) == 0 } }
 
-    private func write(_ bytes: [UInt8]) -> Bool {
+    private func write(_ bytes: [UInt8]) -> Bool { onFile { pwrite($0, bytes, bytes.count, 0) == bytes.count } }
+
+    private func onFile(_ body: (CInt) -> Bool) -> Bool {
         let file = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else { return false }
         defer { close(file) }
-        return pwrite(file, bytes, bytes.count, 0) == bytes.count
+        return body(file)
     }
 }
 

@@ -5,10 +5,7 @@ import SharedDevice
 
 enum LedgerRows {
     static func read(_ db: SQLiteConnection, at now: Moment) throws -> CleanupLedger {
-        var sessions: [UInt64: CleanupLedger.Session] = [:]
-        for (number, session) in try db.rows("SELECT * FROM session", as: { try session($0, at: now) }) {
-            sessions[number] = session
-        }
+        let sessions = Dictionary(try db.rows("SELECT * FROM session", as: { try session($0, at: now) })) { $1 }
         var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
         for (number, participant, part) in try db.rows("SELECT * FROM part", as: { try part($0) }) {
             // An entry of an unknown session would never be settled, nor would an entry whose progress contradicts its
