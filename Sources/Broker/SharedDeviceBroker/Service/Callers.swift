@@ -29,6 +29,7 @@ final class Callers: Sendable {
     ///   - arrived: A connection has been identified. Comes before its pending continuations, on the reading thread as
     ///     ``left``.
     ///   - left: An identified or followed connection has ended.
+    ///   - leaves: The broker disconnects from the bus, for the given reason, and reconnects.
     ///   - hasRoom: Whether the engine accepts another request. After a `false`, the engine calls ``goOn()`` when it
     ///     has room.
     init(
