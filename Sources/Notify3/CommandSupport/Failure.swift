@@ -32,31 +32,45 @@ package enum ExitStatus: CInt {
 
 /// A failed operation: the line of Darwin's tool, and the reason.
 package struct Failure: Error {
-    /// The attempted operation, for instance “post NAME”.
-    package let attempted: String
     /// The name with which Darwin's line begins; `nil` if Darwin's tool has no such operation.
     package let name: String?
     /// The status of notify(3).
     package let status: UInt32
-    /// The bus's error, if that is the reason.
-    package let cause: DBusError?
-    /// Whether the text of the cause contains the attempted operation.
-    private let isExplained: Bool
-    /// The reason of `NOTIFY_STATUS_FAILED` without a cause; `nil` for a limit of the process.
-    private let reason: String?
+    /// The reason and the remedy, as a sentence for standard error.
+    package let explanation: String
 
     /// Makes the failure of a function of notify(3) that has just returned `status`. `name` was its argument.
+    ///
+    /// - Parameter reason: The reason of `NOTIFY_STATUS_FAILED` without an error of the bus; `nil` for a limit of the
+    ///   process.
     package init(_ attempted: String, _ name: String? = nil, status: UInt32, reason: String? = nil) {
-        self.attempted = ([attempted] + [name?.visible].compactMap(\.self)).joined(separator: " ")
-        (self.name, self.status, cause) = (name, status, StatusCause.take(of: status))
-        (isExplained, self.reason) = (false, reason)
+        (self.name, self.status) = (name, status)
+        let attempted = [attempted, name?.visible].compactMap(\.self).joined(separator: " ")
+        let text = Self.text(status, StatusCause.take(of: status), reason)
+        explanation = "could not \(attempted): \(text)"
     }
 
-    /// Makes the failure of an operation for which Darwin's tool has no line. The cause names the operation.
-    package init(_ attempted: String, cause: DBusError) {
-        (self.attempted, name, self.cause) = (attempted, nil, cause)
-        (isExplained, reason) = (true, nil)
-        status = cause.notifyStatus
+    /// Makes the failure of an operation for which Darwin's tool has no line. The error names the operation.
+    package init(_ error: DBusError) { (name, status, explanation) = (nil, error.notifyStatus, "\(error)") }
+
+    private static func text(_ status: UInt32, _ cause: DBusError?, _ reason: String?) -> String {
+        switch CInt(truncatingIfNeeded: status) {
+        case NOTIFY_STATUS_NOT_AUTHORIZED:
+            return "the name belongs to another user, or is reserved; run this as its owner or "
+                + "as root, or change /etc/notify.conf"
+        case NOTIFY_STATUS_INVALID_SIGNAL: return "there is no such signal; kill -l lists all signals"
+        case NOTIFY_STATUS_INVALID_NAME: return "this is not a valid name"
+        case NOTIFY_STATUS_SERVER_NOT_FOUND where cause?.isOfMissingService ?? false:
+            return "no notifyd runs on this bus, and the bus cannot start it; start it, or install its service file "
+                + "(notifyd(8))"
+        default: break
+        }
+        if let cause { return "\(cause)" }
+        guard CInt(truncatingIfNeeded: status) == NOTIFY_STATUS_FAILED else {
+            return "notify(3) returned status \(status); see its manual page"
+        }
+        return reason ?? "the process has no descriptors or memory left (ulimit -a), or cannot read the access rules "
+            + "(/etc/notify.conf)"
     }
 }
 
@@ -79,31 +93,5 @@ extension DBusError {
         return name == "org.freedesktop.DBus.Error.ServiceUnknown"
             || name == "org.freedesktop.DBus.Error.NameHasNoOwner"
             || name.hasPrefix("org.freedesktop.DBus.Error.Spawn.")
-    }
-}
-
-extension Failure {
-    /// The reason and the remedy, as a sentence for standard error.
-    package var explanation: String {
-        if isExplained, let cause { return "\(cause)" }
-        let attempted = "could not \(attempted)"
-        switch CInt(truncatingIfNeeded: status) {
-        case NOTIFY_STATUS_NOT_AUTHORIZED:
-            return "\(attempted): the name belongs to another user, or is reserved; run this as its owner or "
-                + "as root, or change /etc/notify.conf"
-        case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists all signals"
-        case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): this is not a valid name"
-        case NOTIFY_STATUS_SERVER_NOT_FOUND where cause?.isOfMissingService ?? false:
-            return
-                "\(attempted): no notifyd runs on this bus, and the bus cannot start it; start it, or install its service "
-                + "file (notifyd(8))"
-        default: break
-        }
-        if let cause { return "\(attempted): \(cause)" }
-        guard CInt(truncatingIfNeeded: status) == NOTIFY_STATUS_FAILED else {
-            return "\(attempted): notify(3) returned status \(status); see its manual page"
-        }
-        let limit = "the process has no descriptors or memory left (ulimit -a), or cannot read the access rules "
-        return "\(attempted): \(reason ?? limit + "(/etc/notify.conf)")"
     }
 }

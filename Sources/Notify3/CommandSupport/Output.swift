@@ -1,4 +1,4 @@
-import Basics
+package import Basics
 import Glibc
 import NotifyCenter
 
@@ -58,20 +58,15 @@ package enum Output: CInt {
     }
 }
 
-/// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD,
-/// so that the program would post another name than the caller gave.
-package enum Arguments {
-    package struct NotText: Error {
-        package let message: String
-    }
-
-    /// Returns the arguments after the name of the program.
-    package static func read() throws(NotText) -> [String] {
+extension CommandLine {
+    /// Returns the arguments after the name of the program, unchanged. `CommandLine.arguments` replaces bytes that are
+    /// not UTF-8 by U+FFFD, so that the program would post another name than the caller gave.
+    package static func texts() throws(Problem) -> [String] {
         var arguments: [String] = []
         for index in 1..<max(1, Int(CommandLine.argc)) {
             guard let pointer = CommandLine.unsafeArgv[index] else { break }
             guard let argument = String(validatingCString: pointer) else {
-                throw NotText(message: "argument \(index) is not UTF-8 text: \(String(cString: pointer))")
+                throw Problem("argument \(index) is not UTF-8 text: \(String(cString: pointer))")
             }
             arguments.append(argument)
         }
@@ -103,11 +98,10 @@ package struct Timestamp: Equatable, Sendable {
 extension Unicode.Scalar {
     /// The escape in JSON: `\u` with four hexadecimal digits, for each UTF-16 code unit.
     package var escape: String {
-        UTF16.encode(self).map(Array.init)?.map { unit in
+        utf16.map { unit in
             let digits = String(unit, radix: 16)
             return "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-        }
-        .joined() ?? ""
+        }.joined()
     }
 }
 
@@ -115,9 +109,7 @@ extension String {
     /// The text for people: control characters and the backslash are escaped as in JSON, because names come from other
     /// processes.
     package var visible: String {
-        let needsEscape = unicodeScalars.contains { $0 == "\\" || !$0.isPrintable }
-        guard needsEscape else { return self }
-        return unicodeScalars.reduce(into: "") { result, scalar in
+        unicodeScalars.reduce(into: "") { result, scalar in
             if scalar == "\\" {
                 result += "\\\\"
             } else if !scalar.isPrintable {

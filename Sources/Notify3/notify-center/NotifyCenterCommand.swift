@@ -22,10 +22,10 @@ struct NotifyCenterCommand: ParsableCommand {
     static func main() {
         Output.prepare()
         StatusCause.keep()
-        do throws(Arguments.NotText) {
-            main(try Arguments.read())
+        do throws(Problem) {
+            main(try CommandLine.texts())
         } catch {
-            Output.complain(error.message)
+            Output.complain("\(error)")
             Glibc.exit(EX_USAGE)
         }
     }
@@ -65,16 +65,9 @@ func carryOut(_ body: () throws(Failure) -> Void) throws {
     }
 }
 
-/// Converts an error of the bus to the failure of an attempt.
-func attempting<Value>(
-    _ attempted: String,
-    _ body: () throws(DBusError) -> Value
-) throws(Failure) -> Value {
-    do throws(DBusError) {
-        return try body()
-    } catch {
-        throw Failure(attempted, cause: error)
-    }
+/// Converts an error of the bus to a failure.
+func onBus<Value>(_ body: () throws(DBusError) -> Value) throws(Failure) -> Value {
+    do throws(DBusError) { return try body() } catch { throw Failure(error) }
 }
 
 extension CompletionKind {
@@ -85,8 +78,8 @@ extension CompletionKind {
             if let option = words.lastIndex(of: "--bus"), option + 1 < words.count {
                 setenv(Bus.environmentVariable, words[option + 1], 1)
             }
-            let lists = try? Notifyd.list(startsIt: false, timeout: .seconds(1))
-            return lists?.registeredNames.filter { $0.wholeMatch(of: /[A-Za-z0-9_.@%+,:\/-]+/) != nil } ?? []
+            let list = try? Notifyd.list(startsIt: false, timeout: .seconds(1))
+            return list?.registeredNames.filter { $0.wholeMatch(of: /[A-Za-z0-9_.@%+,:\/-]+/) != nil } ?? []
         }
     }
 }

@@ -39,7 +39,7 @@ struct PostCommand: ParsableCommand {
     func run() throws {
         try carryOut { () throws(Failure) in
             if distributed {
-                try attempting("post \(name.visible)") { () throws(DBusError) in
+                try onBus { () throws(DBusError) in
                     let center = DistributedNotifyCenter.default
                     try center.post(NotificationName(name), object: object, userInfo: userInfo)
                 }
@@ -55,10 +55,8 @@ struct PostCommand: ParsableCommand {
         // The post itself reports the limit of nesting.
         let limits = JSONLimits(size: .max, depth: 64, values: .max)
         do {
-            guard case .dictionary(let userInfo) = try PropertyListValue(parsing: Array(text.utf8), limits: limits)
-            else {
-                throw ValidationError("it is not a JSON object")
-            }
+            let value = try PropertyListValue(parsing: Array(text.utf8), limits: limits)
+            guard case .dictionary(let userInfo) = value else { throw ValidationError("it is not a JSON object") }
             return userInfo
         } catch let error as JSONError {
             throw ValidationError("\(error)")

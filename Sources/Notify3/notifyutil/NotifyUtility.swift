@@ -19,15 +19,12 @@ struct NotifyUtility {
         Output.prepare()
         let arguments: [String]
         let invocation: Invocation
-        do throws(Arguments.NotText) {
-            arguments = try Arguments.read()
-        } catch {
-            return refuse(error.message)
-        }
-        do throws(UsageError) {
+        do throws(Problem) {
+            arguments = try CommandLine.texts()
             invocation = try Parser.parse(arguments)
         } catch {
-            return refuse(error.message)
+            Output.error.write("\(error)\nsee notifyutil --help\n")
+            return .usage
         }
         for warning in invocation.warnings { Output.error.write("\(warning)\n") }
         switch invocation.information {
@@ -40,11 +37,6 @@ struct NotifyUtility {
             return utility.carryOut()
         }
         return .done
-    }
-
-    private static func refuse(_ message: String) -> ExitStatus {
-        Output.error.write("\(message)\nsee notifyutil --help\n")
-        return .usage
     }
 
     private init(invocation: Invocation) { self.invocation = invocation }
@@ -116,7 +108,7 @@ struct NotifyUtility {
                 try connection.callAndWait(taking: message)
             }
         } catch {
-            throw Failure("read the status", cause: error)
+            throw Failure(error)
         }
     }
 
@@ -131,7 +123,7 @@ struct NotifyUtility {
             self.reporter = reporter
             return reporter
         } catch {
-            throw Failure("watch", cause: error)
+            throw Failure(error)
         }
     }
 

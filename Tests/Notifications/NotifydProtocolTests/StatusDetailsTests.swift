@@ -26,11 +26,9 @@ import Testing
                 )
             )
         ]
-        var details = StatusDetails()
-        details.add(first)
-        details.add(second)
+        first.add(second)
         #expect(
-            details.text == """
+            first.text == """
 
                 name “a”: state 5
                   process 10, user 501, :1.1, suspended 1

@@ -39,22 +39,15 @@ struct ListCommand: ParsableCommand {
 
     func run() throws {
         try carryOut { () throws(Failure) in
-            let lists = try attempting("list the registrations") { () throws(DBusError) in
-                try Notifyd.list(startsIt: !noStart)
-            }
-            let listing = Listing(
-                names: lists.names,
-                processes: lists.processes,
-                prefix: prefix,
-                program: Notifyd.program
-            )
+            let list = try onBus { () throws(DBusError) in try Notifyd.list(startsIt: !noStart) }
+            let listing = Listing(list, prefix: prefix, program: Notifyd.program)
             switch form {
             case .table:
                 var lines = listing.table(userName: Listing.userName).lines
                 if TerminalOutput.showsColour(STDOUT_FILENO) { lines[0] = "\u{1B}[1m\(lines[0])\u{1B}[0m" }
                 Self.print(lines)
             case .json: Self.print(listing.json(userName: Listing.userName))
-            case .names: Self.print(lists.registeredNames.filter { $0.utf8.starts(with: prefix.utf8) }.map(\.visible))
+            case .names: Self.print(list.registeredNames.filter { $0.utf8.starts(with: prefix.utf8) }.map(\.visible))
             }
         }
     }
@@ -64,28 +57,21 @@ struct ListCommand: ParsableCommand {
     }
 }
 
+extension ListPage {
+    /// Sorted, each name once.
+    var registeredNames: [String] { Set(processes.flatMap { $0.report.names.map(\.name) }).sorted() }
+}
+
 /// notifyd's knowledge of other processes, which notify(3) does not give.
 enum Notifyd {
-    struct Lists {
-        let names: [NameListing]
-        let processes: [ProcessListing]
-
-        /// Sorted, each name once.
-        var registeredNames: [String] { Set(processes.flatMap { $0.report.names.map(\.name) }).sorted() }
-    }
-
     /// Returns the registered names and processes.
-    static func list(startsIt: Bool, timeout: Duration = .seconds(25)) throws(DBusError) -> Lists {
+    static func list(startsIt: Bool, timeout: Duration = .seconds(25)) throws(DBusError) -> ListPage {
         let connection = try BusConnections.connection(to: .fromEnvironment)
-        var (names, processes) = ([NameListing](), [ProcessListing]())
         func call(_ message: consuming DBusMessage) throws(DBusError) -> [DBusValue] {
             try connection.callAndWait(taking: message, timeout: timeout)
         }
         do throws(DBusError) {
-            try NotifydProtocol.list(call, options: startsIt ? [] : .noAutoStart) { page in
-                names += page.names
-                processes += page.processes
-            }
+            return try NotifydProtocol.list(call, options: startsIt ? [] : .noAutoStart)
         } catch  where error.isOfMissingService {
             throw DBusError(
                 error.code,
@@ -95,7 +81,6 @@ enum Notifyd {
                 remedy: "start notifyd, or install its service file, so that the bus starts it (notifyd(8))"
             )
         }
-        return Lists(names: names, processes: processes)
     }
 
     /// Returns the path of a process's program; `nil` if the kernel does not let this process see it.

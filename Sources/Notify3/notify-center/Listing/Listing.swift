@@ -25,17 +25,12 @@ struct Listing {
 
     /// Lists the registrations of names that begin with `prefix`, by process, name and token; then the names without
     /// registrations.
-    init(
-        names: [NameListing],
-        processes: [ProcessListing],
-        prefix: String,
-        program: (UInt32) -> String? = { _ in nil }
-    ) {
+    init(_ list: ListPage, prefix: String, program: (UInt32) -> String? = { _ in nil }) {
         func isWanted(_ name: String) -> Bool { name.utf8.starts(with: prefix.utf8) }
-        let states = Dictionary(names.map { (NotificationName($0.name), $0.state) }) { $1 }
+        let states = Dictionary(list.names.map { (NotificationName($0.name), $0.state) }) { $1 }
         var rows: [Row] = []
         var registered: Set<NotificationName> = []
-        for process in processes {
+        for process in list.processes {
             for name in process.report.names where isWanted(name.name) {
                 registered.insert(NotificationName(name.name))
                 rows += Self.rows(
@@ -47,7 +42,7 @@ struct Listing {
             }
         }
         rows.sort { Self.order($0, $1) }
-        let others = names.filter { isWanted($0.name) && !registered.contains(NotificationName($0.name)) }
+        let others = list.names.filter { isWanted($0.name) && !registered.contains(NotificationName($0.name)) }
         rows += others.map { Row(name: $0.name, state: $0.state) }.sorted { Self.order($0, $1) }
         self.rows = rows
     }

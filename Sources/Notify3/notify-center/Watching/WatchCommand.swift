@@ -31,7 +31,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     func run() throws {
-        try options.report("watch", findsSenders: false) { reporter throws(DBusError) in
+        try options.report(findsSenders: false) { reporter throws(DBusError) in
             for name in names {
                 let name = NotificationName(name)
                 if distributed {
@@ -59,7 +59,7 @@ struct MonitorCommand: ParsableCommand {
     @OptionGroup var options: WatchOptions
 
     func run() throws {
-        try options.report("monitor", findsSenders: true) { reporter throws(DBusError) in
+        try options.report(findsSenders: true) { reporter throws(DBusError) in
             for name in names.isEmpty ? [nil] : names.map({ NotificationName($0) }) {
                 try reporter.observeDarwin(name)
                 try reporter.observeDistributed(name, object: nil)
@@ -85,13 +85,9 @@ struct WatchOptions: ParsableArguments {
     }
 
     /// Prints posts until the requested number is reached.
-    func report(
-        _ attempted: String,
-        findsSenders: Bool,
-        observe: (PostReporter) throws(DBusError) -> Void
-    ) throws {
+    func report(findsSenders: Bool, observe: (PostReporter) throws(DBusError) -> Void) throws {
         try carryOut { () throws(Failure) in
-            let reporter = try attempting(attempted) { () throws(DBusError) in
+            let reporter = try onBus { () throws(DBusError) in
                 let reporter = try PostReporter(isJSON: json, count: count, findsSenders: findsSenders)
                 try observe(reporter)
                 return reporter

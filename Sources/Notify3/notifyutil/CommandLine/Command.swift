@@ -1,4 +1,3 @@
-import Glibc
 import NotifyCenter
 
 enum Command: Equatable {
@@ -28,33 +27,15 @@ enum Kind: Equatable {
     case dispatch
     case signal(CInt)
 
+    /// The word of notifyd's lists.
     var word: String {
-        let kind: RegistrationKind =
-            switch self {
-            case .port: .port
-            case .file: .file
-            case .check: .check
-            case .plain: .plain
-            case .dispatch: .dispatch
-            case .signal: .signal
-            }
-        return kind.rawValue
-    }
-}
-
-/// The value of `-s`: a decimal number, as on Darwin. A negative number becomes its two's complement. If the text is
-/// not a number, the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
-struct StateText: Equatable {
-    let value: UInt64
-    /// A warning for standard error, if the text is not such a number.
-    let warning: String?
-
-    init(_ text: String) {
-        if let value = UInt64(text) ?? Int64(text).map({ UInt64(bitPattern: $0) }) {
-            (self.value, warning) = (value, nil)
-        } else {
-            value = UInt64(bitPattern: Int64(strtoll(text, nil, 10)))
-            warning = "value \(text) is not a 64-bit integer; using \(value)"
+        switch self {
+        case .port: "port"
+        case .file: "file"
+        case .check: "check"
+        case .plain: "plain"
+        case .dispatch: "dispatch"
+        case .signal: "signal"
         }
     }
 }
@@ -119,11 +100,4 @@ struct Invocation: Equatable {
         /// `--version`
         case version
     }
-}
-
-/// A wrong command line. notifyutil carries out nothing of it.
-struct UsageError: Error, Equatable {
-    let message: String
-
-    init(_ message: String) { self.message = message }
 }

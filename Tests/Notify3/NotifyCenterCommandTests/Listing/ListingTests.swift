@@ -30,8 +30,14 @@ struct ListingTests {
         NameListing(name: "a", state: .max, isPermanent: false), NameListing(name: "kept", state: 5, isPermanent: true),
     ]
 
+    private static var list: ListPage {
+        var list = ListPage()
+        (list.names, list.processes) = (names, processes)
+        return list
+    }
+
     private func listing(_ prefix: String = "") -> Listing {
-        Listing(names: Self.names, processes: Self.processes, prefix: prefix, program: { "/usr/bin/prog\($0)" })
+        Listing(Self.list, prefix: prefix) { "/usr/bin/prog\($0)" }
     }
 
     @Test("a table is sorted by process, name and token, and has no control characters")

@@ -1,3 +1,4 @@
+import Basics
 import Foundation
 import NotifyCenter
 import Testing
@@ -19,10 +20,10 @@ struct DocumentationTests {
         let (bash, zsh) = (try file("\(completions)/notifyutil.bash"), try file("\(completions)/_notifyutil"))
         let fish = try file("\(completions)/notifyutil.fish")
         for option in Self.options {
-            do throws(UsageError) {
+            do throws(Problem) {
                 _ = try Parser.parse([option, "1", "1"])
             } catch {
-                #expect(!error.message.contains("unrecognized option: \(option)"))
+                #expect(!error.description.contains("unrecognized option: \(option)"))
             }
             #expect(Usage.text.contains("\(option) ") || Usage.text.contains("\(option),"), "\(option)")
             // mdoc's Fl macro prints the first hyphen.

@@ -1,3 +1,4 @@
+import Basics
 import NotifyCenter
 import Testing
 import notify
@@ -13,11 +14,11 @@ struct ParserTests {
     }
 
     private func refusal(_ arguments: [String]) -> String? {
-        do throws(UsageError) {
+        do throws(Problem) {
             _ = try Parser.parse(arguments)
             return nil
         } catch {
-            return error.message
+            return error.description
         }
     }
 

@@ -12,10 +12,7 @@ package struct RegistrationReport: Sendable, Hashable {
     package var deliveries: UInt64
 
     package init(token: Int32, kind: RegistrationKind, suspensions: UInt32, deliveries: UInt64) {
-        self.token = token
-        self.kind = kind
-        self.suspensions = suspensions
-        self.deliveries = deliveries
+        (self.token, self.kind, self.suspensions, self.deliveries) = (token, kind, suspensions, deliveries)
     }
 }
 
@@ -27,9 +24,7 @@ package struct MonitorReport: Sendable, Hashable {
     package var flags: UInt32
 
     package init(token: Int32, path: String, flags: UInt32) {
-        self.token = token
-        self.path = path
-        self.flags = flags
+        (self.token, self.path, self.flags) = (token, path, flags)
     }
 }
 
@@ -47,10 +42,7 @@ package struct NameReport: Sendable, Hashable {
         monitors: [MonitorReport] = [],
         registrations: [RegistrationReport] = []
     ) {
-        self.name = name
-        self.state = state
-        self.monitors = monitors
-        self.registrations = registrations
+        (self.name, self.state, self.monitors, self.registrations) = (name, state, monitors, registrations)
     }
 }
 
@@ -60,10 +52,7 @@ package struct StateReport: Sendable, Hashable {
     /// Nanoseconds of the machine's boot clock (`CLOCK_BOOTTIME`), which all processes share.
     package var time: UInt64
 
-    package init(value: UInt64, time: UInt64) {
-        self.value = value
-        self.time = time
-    }
+    package init(value: UInt64, time: UInt64) { (self.value, self.time) = (value, time) }
 }
 
 /// The clock of states. It never goes back, and all processes of the machine share it.
@@ -82,8 +71,7 @@ package struct ProcessReport: Sendable, Hashable {
     package var names: [NameReport]
 
     package init(suspensions: UInt32 = 0, names: [NameReport] = []) {
-        self.suspensions = suspensions
-        self.names = names
+        (self.suspensions, self.names) = (suspensions, names)
     }
 }
 
@@ -96,10 +84,7 @@ package struct ProcessListing: Sendable, Hashable {
     package var report: ProcessReport
 
     package init(connection: String, process: UInt32, user: UInt32, report: ProcessReport) {
-        self.connection = connection
-        self.process = process
-        self.user = user
-        self.report = report
+        (self.connection, self.process, self.user, self.report) = (connection, process, user, report)
     }
 }
 
@@ -110,9 +95,7 @@ package struct NameListing: Sendable, Hashable {
     package var isPermanent: Bool
 
     package init(name: String, state: UInt64, isPermanent: Bool) {
-        self.name = name
-        self.state = state
-        self.isPermanent = isPermanent
+        (self.name, self.state, self.isPermanent) = (name, state, isPermanent)
     }
 }
 
@@ -409,29 +392,28 @@ extension ListPage {
     }
 }
 
-/// A readable list of all names with their processes, collected from the pages of notifyd's list. Pure.
-package struct StatusDetails {
-    // Keyed by bytes: names are equal only if their bytes are.
-    private var names: [[UInt8]: NameListing] = [:]
-    private var clients: [[UInt8]: String] = [:]
-
-    package init() {}
-
+extension ListPage {
+    /// Adds the next page.
     package mutating func add(_ page: ListPage) {
-        for name in page.names { names[Array(name.name.utf8)] = name }
-        for process in page.processes {
-            for report in process.report.names {
-                clients[Array(report.name.utf8), default: ""] += Self.client(process, report)
-            }
-        }
+        names += page.names
+        processes += page.processes
+        cursor = page.cursor
     }
 
+    /// All names with their processes, for people.
     package var text: String {
-        names.sorted { $0.value.name < $1.value.name }.map { key, name in
+        let names = Dictionary(names.map { (NotificationName($0.name), $0) }) { $1 }
+        var clients: [NotificationName: String] = [:]
+        for process in processes {
+            for report in process.report.names {
+                clients[NotificationName(report.name), default: ""] += Self.client(process, report)
+            }
+        }
+        let texts = names.sorted { $0.value.name < $1.value.name }.map { key, name in
             "\nname \(name.name.quotedOnOneLine): state \(name.state)\(name.isPermanent ? ", permanent" : "")\n"
                 + (clients[key] ?? "")
         }
-        .joined()
+        return texts.joined()
     }
 
     private static func client(_ process: ProcessListing, _ report: NameReport) -> String {
@@ -450,23 +432,21 @@ package struct StatusDetails {
 }
 
 extension NotifydProtocol {
-    /// Reads all pages of notifyd's list.
+    /// Returns all pages of notifyd's list as one.
     ///
     /// - Parameter call: calls notifyd, and waits for the response.
     package static func list(
         _ call: (consuming DBusMessage) throws(DBusError) -> [DBusValue],
-        options: DBusMessage.CallOptions = [],
-        _ take: (ListPage) -> Void
-    ) throws(DBusError) {
-        var cursor: UInt64 = 0
+        options: DBusMessage.CallOptions = []
+    ) throws(DBusError) -> ListPage {
+        var list = ListPage()
         repeat {
-            let answer = try call(try Self.call(.list, [.uint64(cursor)], options: options))
+            let answer = try call(try Self.call(.list, [.uint64(list.cursor)], options: options))
             do throws(FormError) {
                 let page = try ListPage(answer)
-                take(page)
                 // Cursors must increase. Otherwise a malicious notifyd could keep its caller in this loop forever.
-                guard page.cursor == 0 || page.cursor > cursor else { throw FormError() }
-                cursor = page.cursor
+                guard page.cursor == 0 || page.cursor > list.cursor else { throw FormError() }
+                list.add(page)
             } catch {
                 throw DBusError(
                     .malformed,
@@ -475,7 +455,8 @@ extension NotifydProtocol {
                     remedy: "use programs and notifyd of the same version"
                 )
             }
-        } while cursor != 0
+        } while list.cursor != 0
+        return list
     }
 
     /// Returns notifyd's status and all names with their processes, as text.
@@ -484,8 +465,6 @@ extension NotifydProtocol {
         options: DBusMessage.CallOptions = []
     ) throws(DBusError) -> String {
         let summary = try call(try Self.call(.status, options: options)).first?.stringValue ?? ""
-        var details = StatusDetails()
-        try list(call, options: options) { details.add($0) }
-        return summary + details.text
+        return summary + (try list(call, options: options).text)
     }
 }
