@@ -4,44 +4,42 @@ import Glibc
 import NotifyCenter
 
 @main
-struct Program {
-    let arguments: [String]
+enum Program {
+    static func main() { exit(run()) }
 
-    static func main() { exit(Program(arguments: Array(CommandLine.arguments.dropFirst())).run()) }
-
-    func run() -> CInt {
-        do throws(UsageError) {
-            let invocation = try Invocation(arguments)
+    private static func run() -> CInt {
+        do throws(Problem) {
+            let invocation = try Invocation(CommandLine.arguments.dropFirst())
             return switch invocation.action {
             case .help: print(Invocation.usage)
             case .version: print(ProjectVersion.line(of: "notifyd") + "\n")
             case .checkConfiguration(let file): check(file)
             case .status: status(invocation)
-            case .serve: Server(invocation).run()
+            case .serve: Server.run(invocation)
             }
         } catch {
-            Diagnostics.write(error.message)
-            return Exit.usage
+            Diagnostics.write("\(error)")
+            return EX_USAGE
         }
     }
 
-    private func print(_ text: String) -> CInt { writeAll(text, to: STDOUT_FILENO) == 0 ? 0 : Exit.output }
+    private static func print(_ text: String) -> CInt { writeAll(text, to: STDOUT_FILENO) == 0 ? 0 : EX_IOERR }
 
-    private func check(_ file: String) -> CInt {
+    private static func check(_ file: String) -> CInt {
         do throws(ConfigurationFileError) {
             let errors = ConfigurationParser.parse(try ConfigurationFile.read(file)).errors
             for error in errors { Diagnostics.write("\(file), \(error)") }
-            return errors.isEmpty ? 0 : Exit.configurationErrors
+            return errors.isEmpty ? 0 : EX_DATAERR
         } catch {
             Diagnostics.write("\(error)")
             return switch error.reason {
-            case .missing, .unreadable: Exit.noConfiguration
-            case .noFile, .foreignOwner, .writableByOthers, .tooLarge: Exit.configurationErrors
+            case .missing, .unreadable: EX_NOINPUT
+            case .noFile, .foreignOwner, .writableByOthers, .tooLarge: EX_DATAERR
             }
         }
     }
 
-    private func status(_ invocation: Invocation) -> CInt {
+    private static func status(_ invocation: Invocation) -> CInt {
         do throws(DBusError) {
             let connection = try DBusConnection.open(invocation.bus(starter: nil))
             // This call starts no notifyd, because the status is that of a running one.
@@ -54,22 +52,16 @@ struct Program {
             Diagnostics.write(
                 "no notifyd runs on this bus; a call to it, such as notify-center list, makes the bus start it"
             )
-            return Exit.unavailable
         } catch {
             Diagnostics.write("\(error)")
-            return Exit.unavailable
         }
+        return EX_UNAVAILABLE
     }
 }
 
-/// A wrong command line. notifyd then does nothing.
-struct UsageError: Error, Equatable {
-    let message: String
-}
-
 /// The whole command line, checked before anything is done. Pure.
-struct Invocation: Equatable {
-    enum Action: Equatable {
+struct Invocation {
+    enum Action {
         case serve
         case status
         case checkConfiguration(String)
@@ -82,10 +74,10 @@ struct Invocation: Equatable {
     var bus: Bus?
     var configuration: String?
 
-    init(_ arguments: some Sequence<String>) throws(UsageError) {
-        var rest = Array(arguments)[...]
-        func value(_ option: String, _ what: String) throws(UsageError) -> String {
-            guard let value = rest.popFirst() else { throw UsageError(message: "\(option) takes \(what)") }
+    init(_ arguments: ArraySlice<String>) throws(Problem) {
+        var rest = arguments
+        func value(_ option: String, _ what: String) throws(Problem) -> String {
+            guard let value = rest.popFirst() else { throw Problem("\(option) takes \(what)") }
             return value
         }
         while let argument = rest.popFirst() {
@@ -98,7 +90,7 @@ struct Invocation: Equatable {
             case "--check-configuration": action = .checkConfiguration(try value(argument, "a file"))
             case "-h", "--help": action = .help
             case "--version": action = .version
-            default: throw UsageError(message: "unrecognized argument: \(argument); see notifyd --help")
+            default: throw Problem("unrecognized argument: \(argument); see notifyd --help")
             }
         }
     }
@@ -132,28 +124,4 @@ struct Invocation: Equatable {
         cannot be written.
 
         """
-}
-
-/// The exit statuses (sysexits.h).
-enum Exit {
-    /// The command line is wrong (EX_USAGE).
-    static let usage: CInt = 64
-    /// The configuration has errors (EX_DATAERR).
-    static let configurationErrors: CInt = 65
-    /// The configuration cannot be read (EX_NOINPUT).
-    static let noConfiguration: CInt = 66
-    /// The bus cannot be reached or refuses, or another notifyd serves it (EX_UNAVAILABLE).
-    static let unavailable: CInt = 69
-    /// The system has no resources left for it (EX_OSERR).
-    static let system: CInt = 71
-    /// The output cannot be written (EX_IOERR).
-    static let output: CInt = 74
-
-    static func status(of error: any Error) -> CInt {
-        switch error {
-        case is DBusError: unavailable
-        case is ConfigurationFileError: noConfiguration
-        default: system
-        }
-    }
 }

@@ -1,21 +1,12 @@
 import Basics
 import DBus
 import Glibc
+import NotifyCenter
 import Synchronization
 
 /// Serves until a signal ends the process. The main thread waits for the signals, which all other threads block.
-struct Server {
-    private let options: DaemonService.Options
-
-    init(_ invocation: Invocation) {
-        let starter = ProcessEnvironment.value("DBUS_STARTER_ADDRESS")
-        options = DaemonService.Options(
-            bus: invocation.bus(starter: starter),
-            configuration: invocation.configuration
-        )
-    }
-
-    func run() -> CInt {
+enum Server {
+    static func run(_ invocation: Invocation) -> CInt {
         // Before the first thread starts, so that all threads inherit the mask.
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -23,7 +14,7 @@ struct Server {
         pthread_sigmask(SIG_BLOCK, &signals, nil)
         // Otherwise a write to standard error would end the process if the reader is gone.
         signal(SIGPIPE, SIG_IGN)
-        start()
+        start(invocation)
         while true {
             var number: CInt = 0
             guard sigwait(&signals, &number) == 0 else { continue }
@@ -41,32 +32,34 @@ struct Server {
 
     private static let state = Locked(State())
 
-    private func start() {
-        let options = options
+    private static func start(_ invocation: Invocation) {
         Task(priority: .medium) {
             do {
                 // When the bus is back, the first process that needs notifyd starts another one. Or its service manager
                 // does, because this exit is a failure.
-                let service = try await DaemonService.start(options) { exit(EX_UNAVAILABLE) }
-                let early = Self.state.withLock { state in
+                let bus = invocation.bus(starter: ProcessEnvironment.value("DBUS_STARTER_ADDRESS"))
+                let service = try await DaemonService.start(on: bus, invocation.configuration) {
+                    exit(EX_UNAVAILABLE)
+                }
+                let early = state.withLock { state in
                     state.service = service
                     return state.early
                 }
-                for signal in early.sorted() { await Self.carryOut(signal, service) }
+                for signal in early.sorted() { await carryOut(signal, service) }
             } catch {
                 Diagnostics.write("\(error)")
-                exit(Exit.status(of: error))
+                exit(error is DBusError ? EX_UNAVAILABLE : error is ConfigurationFileError ? EX_NOINPUT : EX_OSERR)
             }
         }
     }
 
-    private func take(_ signal: CInt) {
-        let service = Self.state.withLock { state in
+    private static func take(_ signal: CInt) {
+        let service = state.withLock { state in
             if state.service == nil { state.early.insert(signal) }
             return state.service
         }
         guard let service else { return }
-        Task(priority: .medium) { await Self.carryOut(signal, service) }
+        Task(priority: .medium) { await carryOut(signal, service) }
     }
 
     private static func carryOut(_ signal: CInt, _ service: DaemonService) async {

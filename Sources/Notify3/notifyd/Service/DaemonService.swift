@@ -1,6 +1,6 @@
 import Basics
-package import DBus
-package import DBusService
+import DBus
+import DBusService
 import Glibc
 import NotifyCenter
 import Synchronization
@@ -10,20 +10,15 @@ import Synchronization
 ///
 /// An actor on the connection's reading thread, so that it handles calls and signals in the bus's order. Lives as long
 /// as its process.
-package actor DaemonService {
-    package struct Options: Sendable {
-        package var bus: Bus
-        /// The configuration's file; `nil` for the machine's.
-        package var configuration: String?
-    }
-
+actor DaemonService {
     nonisolated let connection: DBusConnection
     private nonisolated let executor: ReadingThread
-    package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    let configurationSource: ConfigurationSource
+    /// The file that the command line names; `nil` for the machine's file.
+    private let configurationFile: String?
     var configurationInForce: NotifyConfiguration
-    let center: DarwinNotifyCenter
+    let center: BusCenter
     var state: DaemonState
     var figures = Figures()
     var arrivals = Arrivals<IncomingWork>()
@@ -44,30 +39,28 @@ package actor DaemonService {
     /// Starts the service. On return it owns its bus name, takes calls, and waits for the reports of the processes that
     /// had registrations before.
     ///
-    /// - Parameter ended: Called when the bus is lost. The next process that needs notifyd starts another one.
+    /// - Parameters:
+    ///   - configurationFile: The configuration's file; `nil` for the machine's.
+    ///   - ended: Called when the bus is lost. The next process that needs notifyd starts another one.
     /// - Throws: ``DBusError``, for instance `nameTaken` if another notifyd serves this bus; ``ConfigurationFileError``
     ///   if the configuration's file cannot be used.
-    package static func start(
-        _ options: Options,
+    static func start(
+        on bus: Bus,
+        _ configurationFile: String?,
         ended: @escaping @Sendable () -> Void
     ) async throws -> DaemonService {
-        let source = ConfigurationSource(asked: options.configuration)
-        let configuration = try source.load()
-        let service = DaemonService(try DBusConnection.open(options.bus), source, configuration)
+        let configuration = try load(configurationFile)
+        let service = DaemonService(try DBusConnection.open(bus), configurationFile, configuration)
         try await service.begin(ended)
         return service
     }
 
-    private init(
-        _ connection: DBusConnection,
-        _ source: ConfigurationSource,
-        _ configuration: NotifyConfiguration
-    ) {
+    private init(_ connection: DBusConnection, _ configurationFile: String?, _ configuration: NotifyConfiguration) {
         self.connection = connection
         unread = UnreadAnswerGuard(connection)
         executor = ReadingThread(connection)
-        configurationSource = source
-        center = DarwinNotifyCenter(connection: connection)
+        self.configurationFile = configurationFile
+        center = DarwinNotifyCenter(connection: connection).center
         state = DaemonState(process: UInt32(getpid()), user: geteuid(), configuration: configuration)
         configurationInForce = configuration
     }
@@ -139,17 +132,30 @@ package actor DaemonService {
 
     /// Reads the configuration again. Existing registrations stay, even if the new configuration forbids them. If the
     /// file cannot be used, the previous configuration stays in force.
-    package func reload() {
-        let configuration: NotifyConfiguration
+    func reload() {
         do throws(ConfigurationFileError) {
-            configuration = try configurationSource.load()
+            configurationInForce = try Self.load(configurationFile)
         } catch {
             return Diagnostics.write("\(error)")
         }
-        configurationInForce = configuration
-        state.configure(configuration)
+        state.configure(configurationInForce)
         // Even if the configuration is the same: notifyd may have gained access to a directory.
         watchConfigured()
+    }
+
+    /// Reads a configuration, and reports its errors. If the machine's file is missing, the configuration is empty.
+    ///
+    /// - Throws: If the file cannot be used. It must not be ignored then, because it may reserve any name.
+    private static func load(_ file: String?) throws(ConfigurationFileError) -> NotifyConfiguration {
+        do throws(ConfigurationFileError) {
+            let path = file ?? ConfigurationFile.ofMachine
+            let (configuration, errors) = ConfigurationParser.parse(try ConfigurationFile.read(path))
+            for error in errors { Diagnostics.write("\(path), \(error)") }
+            return configuration
+        } catch {
+            guard error.reason == .missing, file == nil else { throw error }
+            return NotifyConfiguration()
+        }
     }
 
     func perform(_ actions: [DaemonState.Action]) {
@@ -276,17 +282,14 @@ extension DaemonService {
         guard isWanted(work) else {
             return refuse(work, Refusal(.invalidRequest, "notifyd has not asked for a report; wait for Tell"))
         }
-        let request: Request
-        do throws(ArgumentReader.TooMuch) {
-            request = try Request(work, limits)
+        do {
+            if let values = try carryOut(work, identity, limits) { work.succeed(values) }
+        } catch let refusal as Refusal {
+            refuse(work, refusal)
         } catch {
+            // An argument exceeds the limits.
             let isPost = work.method == .post
-            return refuse(work, isPost ? limits.refusalOfPost : Limits.refusal("a call", limits.connection))
-        }
-        do throws(Refusal) {
-            if let values = try carryOut(request, work, identity) { work.succeed(values) }
-        } catch {
-            refuse(work, error)
+            refuse(work, isPost ? limits.refusalOfPost : Limits.refusal("a call", limits.connection))
         }
     }
 
@@ -299,35 +302,39 @@ extension DaemonService {
     }
 
     /// Returns the values of the response; `nil` if the response follows later.
-    private func carryOut(
-        _ request: Request,
-        _ work: IncomingWork,
-        _ identity: Identity
-    ) throws(Refusal) -> [DBusValue]? {
-        let sender = work.sender
-        switch request {
-        case .enter(let names): figures.refusals += try state.enter(sender, names).count
-        case .leave(let names): state.leave(sender, names)
-        case .report(let round, let report):
+    ///
+    /// - Throws: ``Refusal``; ``ArgumentReader/TooMuch`` at the first argument that exceeds the caller's limits, before
+    ///   anything is done.
+    private func carryOut(_ work: IncomingWork, _ identity: Identity, _ limits: Limits) throws -> [DBusValue]? {
+        let (sender, limit) = (work.sender, limits.connection)
+        var arguments = ArgumentReader(work.reply.arguments)
+        switch work.method {
+        case .enter: figures.refusals += try state.enter(sender, arguments.names(limit)).count
+        case .leave: state.leave(sender, try arguments.names(limit))
+        case .report:
+            let (round, report) = (arguments.unsigned(), try ProcessReport(&arguments, limit: limit))
             // A refused report ends the wait for it, too.
             defer {
                 rounds.reported(sender, in: round)
                 proceedRounds()
             }
             figures.refusals += try state.reported(sender, report, now: BootClock.now).count
-        case .post(let name): try post(name, identity)
-        case .setState(let name, let report): try state.setState(sender, name, report, now: BootClock.now)
-        case .getState(let name): return [.uint64(try state.state(of: name, for: identity))]
-        case .suspend(let process): perform(try state.suspendProcess(process, by: identity, silent: silent))
-        case .resume(let process): perform(try state.resumeProcess(process, by: identity, silent: silent))
-        case .list(let cursor):
-            try list(work, identity, cursor)
+        case .post: try post(arguments.text(limit: limits.postedName), identity)
+        case .setState:
+            let name = try arguments.text(limit: limit.bytes)
+            let report = StateReport(value: arguments.unsigned(), time: arguments.unsigned())
+            try state.setState(sender, name, report, now: BootClock.now)
+        case .getState: return [.uint64(try state.state(of: arguments.text(limit: limit.bytes), for: identity))]
+        case .suspendProcess: perform(try state.suspendProcess(arguments.process(), by: identity, silent: silent))
+        case .resumeProcess: perform(try state.resumeProcess(arguments.process(), by: identity, silent: silent))
+        case .list:
+            try list(work, identity, arguments.unsigned())
             return nil
         case .status: return [.string(statusText(in: state.scope(of: identity)))]
-        case .relay(let interfaces):
-            try relay(interfaces, work, identity)
+        case .relay:
+            try relay(arguments.names(limit), work, identity)
             return nil
-        case .endRelay(let interfaces): for interface in interfaces { relays.end(interface, for: sender) }
+        case .endRelay: for interface in try arguments.names(limit) { relays.end(interface, for: sender) }
         }
         return []
     }
@@ -343,59 +350,20 @@ extension DaemonService {
 
     /// Posts for a caller, or for the configuration.
     func post(_ name: String) throws(DBusError) {
-        try center.postUnchecked(NotificationName(name))
+        try center.post(NotificationName(name))
         unread.sentToAll()
     }
 }
 
-/// A call with its arguments.
-enum Request {
-    case enter([String])
-    case leave([String])
-    case report(round: UInt64, ProcessReport)
-    case post(String)
-    case setState(String, StateReport)
-    case getState(String)
-    case suspend(UInt32)
-    case resume(UInt32)
-    case list(cursor: UInt64)
-    case status
-    case relay([String])
-    case endRelay([String])
+extension ArgumentReader {
+    fileprivate mutating func process() -> UInt32 { UInt32(truncatingIfNeeded: unsigned()) }
 
-    /// Reads the arguments of a call. Stops at the first argument that exceeds the caller's limits.
-    init(_ work: IncomingWork, _ limits: Limits) throws(ArgumentReader.TooMuch) {
-        let limit = limits.connection
-        var arguments = ArgumentReader(work.reply.arguments)
-        switch work.method {
-        case .enter: self = .enter(try Self.names(&arguments, limit))
-        case .leave: self = .leave(try Self.names(&arguments, limit))
-        case .report:
-            let round = arguments.unsigned()
-            self = .report(round: round, try ProcessReport(&arguments, limit: limit))
-        case .post: self = .post(try arguments.text(limit: limits.postedName))
-        case .setState:
-            let name = try arguments.text(limit: limit.bytes)
-            self = .setState(name, StateReport(value: arguments.unsigned(), time: arguments.unsigned()))
-        case .getState: self = .getState(try arguments.text(limit: limit.bytes))
-        case .suspendProcess: self = .suspend(UInt32(truncatingIfNeeded: arguments.unsigned()))
-        case .resumeProcess: self = .resume(UInt32(truncatingIfNeeded: arguments.unsigned()))
-        case .list: self = .list(cursor: arguments.unsigned())
-        case .status: self = .status
-        case .relay: self = .relay(try Self.names(&arguments, limit))
-        case .endRelay: self = .endRelay(try Self.names(&arguments, limit))
-        }
-    }
-
-    private static func names(
-        _ arguments: inout ArgumentReader,
-        _ limit: Amount
-    ) throws(ArgumentReader.TooMuch) -> [String] {
+    fileprivate mutating func names(_ limit: Amount) throws(TooMuch) -> [String] {
         var rest = limit
-        return try arguments.elements { element throws(ArgumentReader.TooMuch) in
+        return try elements { element throws(TooMuch) in
             let name = try element.text(limit: rest.bytes)
             rest = rest - Amount(names: 1, bytes: name.utf8.count)
-            guard rest.names >= 0, rest.bytes >= 0 else { throw ArgumentReader.TooMuch() }
+            guard rest.names >= 0, rest.bytes >= 0 else { throw TooMuch() }
             return name
         }
     }
@@ -458,7 +426,7 @@ extension DaemonService {
         StatusText(
             process: UInt32(getpid()),
             bus: "\(connection.bus)",
-            configuration: configurationSource.path,
+            configuration: configurationFile ?? ConfigurationFile.ofMachine,
             reservations: configurationInForce.rules.reservations.count,
             figures: scope == .all || scope == .user(geteuid()) ? figures : nil,
             paths: paths?.figures ?? PathWatcher.Figures(),
@@ -469,7 +437,7 @@ extension DaemonService {
 
     /// Writes the status to the file of this process (Rules, a.15): the short one, or the one with all names and
     /// processes.
-    package func writeStatus(isLong: Bool) {
+    func writeStatus(isLong: Bool) {
         guard isLong else { return writeStatus(details: false) }
         rounds.want(.statusFile, .all)
         proceedRounds()
@@ -477,15 +445,11 @@ extension DaemonService {
 
     private func writeStatus(details: Bool) {
         var text = statusText(in: .all)
-        var cursor: UInt64 = 0
-        var details = details ? StatusDetails() : nil
-        while details != nil {
-            let page = state.page(cursor, for: Identity(user: 0))
-            details?.add(page)
-            cursor = page.cursor
-            if cursor == 0 { break }
+        if details {
+            var list = state.page(0, for: Identity(user: 0))
+            while list.cursor != 0 { list.add(state.page(list.cursor, for: Identity(user: 0))) }
+            text += list.text
         }
-        text += details?.text ?? ""
         do throws(Problem) {
             try StatusFile.write(text)
         } catch {
@@ -507,7 +471,7 @@ extension DaemonService: CallScheduler {
     /// a larger report, and asks for a new one later.
     private static let largeReport = CallAmount.ofStranger.bytes
 
-    package nonisolated func admit(_ call: borrowing MessageHeader) -> CallPermission {
+    nonisolated func admit(_ call: borrowing MessageHeader) -> CallPermission {
         guard let sender = call.sender else { return .drop }
         let bytes = call.bytes
         let wantsAnswer = call.expectsReply
@@ -552,7 +516,7 @@ extension DaemonService: CallScheduler {
         unread.standing(of: connection, user, user.map { state.limits(ofUser: $0).unread } ?? .ofStrangers)
     }
 
-    package nonisolated func answered(_ caller: String, bytes: Int) {
+    nonisolated func answered(_ caller: String, bytes: Int) {
         if connection.isOnReadingThread { return assumeIsolated { $0.sent(bytes, to: caller) } }
         connection.perform { self.assumeIsolated { $0.sent(bytes, to: caller, isLate: true) } }
     }
@@ -564,7 +528,7 @@ extension DaemonService: CallScheduler {
 
     // MARK: Turns
 
-    package nonisolated func carryOut() -> ContinuousClock.Instant? { assumeIsolated { $0.proceed() } }
+    nonisolated func carryOut() -> ContinuousClock.Instant? { assumeIsolated { $0.proceed() } }
 }
 
 /// A post for connections in sandboxes.
@@ -596,7 +560,7 @@ extension DaemonService {
     func relay(_ interfaces: [String], _ work: IncomingWork, _ identity: Identity) throws(Refusal) {
         let sender = work.sender
         try relays.check(interfaces, for: sender, of: identity.user)
-        for name in interfaces.lazy.compactMap({ DarwinSignal.name(of: $0) }) {
+        for name in interfaces.lazy.compactMap({ DarwinNotification.name(of: $0) }) {
             guard state.rules.allows(.read, name.rawValue, by: identity) else {
                 let name = name.rawValue.prefix(200)
                 throw Refusal(.notAuthorized, "user \(identity.user) may not register for \(name)")
@@ -637,9 +601,9 @@ extension DaemonService {
         let bytes = message.size
         guard bytes <= Self.largestPost else { return }
         var name: String?
-        if RelayedCenter(interface: interface) == .darwin {
+        if WireKind(interface: interface) == .darwin {
             // Other processes may not post a reserved name. notifyd's own posts pass the proxy.
-            guard let post = DarwinSignal(message), state.rules.isOpen(.write, post.name.rawValue) else { return }
+            guard let post = DarwinNotification(message), state.rules.isOpen(.write, post.name.rawValue) else { return }
             name = post.name.rawValue
         }
         guard let post = try? RelayedPost(message, by: poster, bytes: bytes) else { return }
@@ -660,7 +624,7 @@ extension DaemonService {
             return posts.append(post, bytes: post.bytes, to: receiver, of: user, pace: limits.pace)
         }
         figures.dropped += 1
-        let isOwed = RelayedCenter(interface: interface) == .darwin && post.bytes <= Self.largestOwedPost
+        let isOwed = WireKind(interface: interface) == .darwin && post.bytes <= Self.largestOwedPost
         endPausesLater()
         relays.pause(interface, for: receiver, owing: isOwed ? post : nil, bytes: post.bytes)
     }

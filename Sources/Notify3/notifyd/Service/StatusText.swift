@@ -67,3 +67,13 @@ enum StatusFile {
         guard error == 0 else { throw Problem(attempting: "write the status to \(path)", error) }
     }
 }
+
+/// Messages for people, one line each on standard error.
+enum Diagnostics {
+    static func write(_ text: String) { _ = writeAll(line(text), to: STDERR_FILENO) }
+
+    /// Makes one printable line, so that quoted text of other processes cannot control a terminal.
+    static func line(_ text: String) -> String {
+        "notifyd: " + text.unicodeScalars.map { $0.isPrintable ? String($0) : " " }.joined() + "\n"
+    }
+}

@@ -1,8 +1,8 @@
-package import NotifyCenter
+import NotifyCenter
 
 /// The state of notifyd. Pure: it takes events, and returns the ``Action``s that the caller has to carry out.
-package struct DaemonState: Sendable {
-    package enum Action: Sendable, Hashable {
+struct DaemonState: Sendable {
+    enum Action: Sendable, Hashable {
         /// Sends `Suspend` this many times.
         case suspend(connection: String, times: UInt32)
         case resume(connection: String)
@@ -14,7 +14,7 @@ package struct DaemonState: Sendable {
     static let versionName: NotificationName = "com.apple.system.notify.ipc_version"
     private static let version: UInt64 = 3
 
-    package internal(set) var rules = AccessRules()
+    private(set) var rules = AccessRules()
     private let limits: Limits
     private let process: UInt32
     private let user: UInt32
@@ -33,7 +33,7 @@ package struct DaemonState: Sendable {
     private var handovers: [String: [NameReport]] = [:]
 
     /// - Parameter limits: The limits of notifyd's own user, and of root.
-    package init(
+    init(
         process: UInt32,
         user: UInt32,
         configuration: NotifyConfiguration = .init(),
@@ -46,19 +46,19 @@ package struct DaemonState: Sendable {
     }
 
     /// Replaces the rules and the permanent names. Existing registrations stay.
-    package mutating func configure(_ configuration: NotifyConfiguration) {
+    mutating func configure(_ configuration: NotifyConfiguration) {
         rules = configuration.rules
         let own = (name: Self.versionName, state: UInt64(process) << 32 | Self.version)
         let permanent = configuration.permanentNames.map { (NotificationName($0.name), $0.state) }
         names.setPermanent(permanent.filter { $0.0 != own.name } + [own])
     }
 
-    package func limits(ofUser user: UInt32) -> Limits { user == self.user || user == 0 ? limits : .others }
+    func limits(ofUser user: UInt32) -> Limits { user == self.user || user == 0 ? limits : .others }
 
     // MARK: Clients
 
     /// Adds a connection at its first call. Its process may be suspended already, through another connection.
-    package mutating func arrived(_ connection: String, _ identity: Identity) -> [Action] {
+    mutating func arrived(_ connection: String, _ identity: Identity) -> [Action] {
         guard clients[connection] == nil else { return [] }
         lastNumber += 1
         clients[connection] = Client(identity: identity, number: lastNumber)
@@ -68,7 +68,7 @@ package struct DaemonState: Sendable {
     }
 
     /// Removes a connection and all its registrations.
-    package mutating func gone(_ connection: String) {
+    mutating func gone(_ connection: String) {
         guard let client = clients.removeValue(forKey: connection) else { return }
         users[connection] = nil
         for name in client.names.keys { leave(name, connection) }
@@ -97,7 +97,7 @@ package struct DaemonState: Sendable {
     /// Adds registrations of these names. Ignores and returns the names that the connection may not register.
     ///
     /// - Throws: `limitsExceeded`; then no name was added.
-    package mutating func enter(_ connection: String, _ entered: [String]) throws(Refusal) -> [String] {
+    mutating func enter(_ connection: String, _ entered: [String]) throws(Refusal) -> [String] {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
         // The client is out of the dictionary during the change, so that it is changed in place and not copied.
         defer { clients[connection] = client }
@@ -111,7 +111,7 @@ package struct DaemonState: Sendable {
         let (before, amount) = (client.amount, client.amount + Amount(names: added.count, bytes: bytes))
         try account(client, amount)
         for name in added {
-            client.names[name] = Client.NameDetails()
+            client.names[name] = NameReport(name: name.rawValue)
             enter(name, connection, client.identity)
         }
         client.amount = amount
@@ -124,13 +124,13 @@ package struct DaemonState: Sendable {
         NameScope(name) != .process && rules.allows(.read, name, by: identity)
     }
 
-    package mutating func leave(_ connection: String, _ left: [String]) {
+    mutating func leave(_ connection: String, _ left: [String]) {
         guard var client = clients.removeValue(forKey: connection) else { return }
         defer { clients[connection] = client }
         let before = client.amount
         for name in left.lazy.map({ NotificationName($0) }) {
-            guard let details = client.names.removeValue(forKey: name) else { continue }
-            client.amount = client.amount - Amount(ProcessReport(names: [client.report(name, details)]))
+            guard let report = client.names.removeValue(forKey: name) else { continue }
+            client.amount = client.amount - Amount(ProcessReport(names: [report]))
             leave(name, connection)
         }
         account(client.identity.user, before, client.amount)
@@ -160,7 +160,7 @@ package struct DaemonState: Sendable {
     }
 
     /// Returns the handovers since the last call, in one action for each connection.
-    package mutating func takeHandovers() -> [Action] {
+    mutating func takeHandovers() -> [Action] {
         defer { handovers = [:] }
         return handovers.map { .keep(connection: $0.key, $0.value) }
     }
@@ -169,7 +169,7 @@ package struct DaemonState: Sendable {
     /// could replace this one.
     ///
     /// - Throws: `notAuthorized`, `limitsExceeded`.
-    package mutating func setState(
+    mutating func setState(
         _ connection: String,
         _ name: String,
         _ state: StateReport,
@@ -196,7 +196,7 @@ package struct DaemonState: Sendable {
     /// Returns the state of a name; 0 if the name has no registrations and is not permanent.
     ///
     /// - Throws: `notAuthorized`.
-    package func state(of name: String, for reader: Identity) throws(Refusal) -> UInt64 {
+    func state(of name: String, for reader: Identity) throws(Refusal) -> UInt64 {
         guard rules.allows(.read, name, by: reader) else {
             throw Refusal(.notAuthorized, "user \(reader.user) may not read the state of \(name.prefix(200))")
         }
@@ -209,7 +209,7 @@ package struct DaemonState: Sendable {
     ///
     /// - Throws: `notAuthorized`, also for a name that every user may post. notifyd would be the sender of the post, so
     ///   the bus would not apply its policy for the caller.
-    package func checkPost(_ name: String, by caller: Identity) throws(Refusal) {
+    func checkPost(_ name: String, by caller: Identity) throws(Refusal) {
         guard !rules.isOpen(.write, name) else {
             throw Refusal(.notAuthorized, "\(name.prefix(200)) is not reserved; post it yourself")
         }
@@ -225,7 +225,7 @@ extension DaemonState {
     ///
     /// - Returns: The ignored names.
     /// - Throws: `limitsExceeded`; then nothing has changed.
-    package mutating func reported(
+    mutating func reported(
         _ connection: String,
         _ report: ProcessReport,
         now: UInt64
@@ -242,14 +242,16 @@ extension DaemonState {
         var reported: Set<NotificationName> = []
         for name in kept.names {
             let key = NotificationName(name.name)
-            var details = Client.NameDetails(registrations: name.registrations, monitors: name.monitors)
+            var accepted = name
+            accepted.state = nil
             // New names enter before the missing ones leave, so that no state is lost in between.
             if names[key] == nil { enter(key, connection, identity) }
             if let state = name.state, maySet(name.name, identity) {
-                details.state = StateReport(value: state.value, time: min(state.time, now))
-                self.names.set(key, details.state ?? state, by: connection)
+                let state = StateReport(value: state.value, time: min(state.time, now))
+                accepted.state = state
+                self.names.set(key, state, by: connection)
             }
-            names[key] = details
+            names[key] = accepted
             reported.insert(key)
         }
         for name in client.names.keys where !reported.contains(name) {
@@ -274,7 +276,7 @@ extension DaemonState {
     // MARK: Lists
 
     /// The processes that a list covers.
-    package enum Scope: Sendable, Hashable {
+    enum Scope: Sendable, Hashable {
         case all
         case user(UInt32)
 
@@ -287,16 +289,16 @@ extension DaemonState {
     }
 
     /// The processes that a caller may list: all for root, otherwise those of the same user.
-    package func scope(of caller: Identity) -> Scope { caller.user == 0 ? .all : .user(caller.user) }
+    func scope(of caller: Identity) -> Scope { caller.user == 0 ? .all : .user(caller.user) }
 
-    package func connections(in scope: Scope) -> Set<String> {
+    func connections(in scope: Scope) -> Set<String> {
         let found = clients.filter { !$0.value.names.isEmpty && scope.contains($0.value.identity) }
         return Set(found.keys)
     }
 
     /// The numbers of names, permanent names and processes. For all users, the names include the permanent ones. For
     /// one user, only registered names count, once for each process.
-    package func counts(in scope: Scope) -> (names: Int, permanent: Int, processes: Int) {
+    func counts(in scope: Scope) -> (names: Int, permanent: Int, processes: Int) {
         let count =
             switch scope {
             case .all: names.entries.count
@@ -310,7 +312,7 @@ extension DaemonState {
     /// - Parameter cursor: 0, or the cursor of the previous page. The upper half is the number of a connection. The
     ///   lower half is the number of its names that previous pages listed.
     /// - Parameter reader: The caller. The page lists a permanent name only if the caller may read its state.
-    package func page(_ cursor: UInt64, for reader: Identity) -> ListPage {
+    func page(_ cursor: UInt64, for reader: Identity) -> ListPage {
         var (page, bytes) = (ListPage(), 0)
         let scope = scope(of: reader)
         var listed: Set<NotificationName> = []
@@ -332,12 +334,11 @@ extension DaemonState {
         for (connection, client) in rest {
             if client.number != cursor >> 32 { first = 0 }
             var report = ProcessReport(suspensions: suspensions[client.identity.process] ?? 0)
-            for (index, (name, details)) in client.names.enumerated().dropFirst(first) {
+            for (index, (name, row)) in client.names.enumerated().dropFirst(first) {
                 guard bytes < Limits.pageBytes else {
                     page.cursor = client.number << 32 | UInt64(index)
                     break
                 }
-                let row = client.report(name, details)
                 let amount = Amount(ProcessReport(names: [row]))
                 bytes += 128 + 2 * amount.bytes + 48 * amount.registrations
                 report.names.append(row)
@@ -357,7 +358,7 @@ extension DaemonState {
     /// Counts a list that a connection waits for.
     ///
     /// - Throws: `limitsExceeded`.
-    package mutating func beginList(_ connection: String) throws(Refusal) {
+    mutating func beginList(_ connection: String) throws(Refusal) {
         guard let user = clients[connection]?.identity.user else { return }
         let lists = clients.values.lazy.filter { $0.identity.user == user }.reduce(0) { $0 + $1.lists }
         let limit = limits(ofUser: user).lists
@@ -371,7 +372,7 @@ extension DaemonState {
     }
 
     /// Ends one wait that ``beginList(_:)`` counted.
-    package mutating func endList(_ connection: String) { clients[connection]?.lists -= 1 }
+    mutating func endList(_ connection: String) { clients[connection]?.lists -= 1 }
 }
 
 // Suspension of whole processes (Rules, a.3 and a.10).
@@ -380,7 +381,7 @@ extension DaemonState {
     ///
     /// - Parameter silent: The connections that do not read what notifyd sends.
     /// - Throws: `noSuchProcess`, `notAuthorized`; `limitsExceeded` if a connection of the process does not read.
-    package mutating func suspendProcess(
+    mutating func suspendProcess(
         _ process: UInt32,
         by caller: Identity,
         silent: Set<String> = []
@@ -396,7 +397,7 @@ extension DaemonState {
     /// Undoes one suspension. Does nothing if the process is not suspended.
     ///
     /// - Throws: The errors of ``suspendProcess(_:by:silent:)``.
-    package mutating func resumeProcess(
+    mutating func resumeProcess(
         _ process: UInt32,
         by caller: Identity,
         silent: Set<String> = []

@@ -1,18 +1,18 @@
 import Basics
 import DBusService
-package import NotifyCenter
+import NotifyCenter
 
 /// The limits of notifyd's memory for its callers: far above the needs of programs, and too low to harm other users.
-package struct Limits: Sendable, Hashable {
+struct Limits: Sendable, Hashable {
     /// The limit for one connection, and for one report.
-    package var connection = Amount(names: 100_000, bytes: 8 << 20, registrations: 1_000_000)
+    var connection = Amount(names: 100_000, bytes: 8 << 20, registrations: 1_000_000)
     /// The limit for all connections of a user together.
-    package var user = Amount(names: 400_000, bytes: 32 << 20, registrations: 4_000_000)
+    var user = Amount(names: 400_000, bytes: 32 << 20, registrations: 4_000_000)
     /// The longest name, in bytes, that notifyd posts for a user. dbus-daemon stops reading from notifyd while a
     /// receiver leaves 127 MB of its posts unread.
     var postedName = 1 << 20
     /// The number of lists that a user's connections may wait for at once.
-    package var lists = 32
+    var lists = 32
     /// The calls of a user that may wait for their turn, or until all processes have reported. Their bodies are not
     /// read while they wait.
     var waiting = CallAmount(calls: 65_536, bytes: 24 << 20)
@@ -22,9 +22,9 @@ package struct Limits: Sendable, Hashable {
     var unread = UnreadAnswers.Room(connection: 16 << 20, user: 64 << 20)
     /// The highest suspension count of a process, as on Darwin. A suspension is one message to each connection of the
     /// process.
-    package var suspensions: UInt32 = 255
+    var suspensions: UInt32 = 255
 
-    package init() {}
+    init() {}
 
     /// The approximate size of a list page in bytes, without its last row.
     static let pageBytes = 256 << 10
@@ -39,7 +39,7 @@ package struct Limits: Sendable, Hashable {
     }
 
     /// The limits for users other than notifyd's own and root.
-    package static var others: Limits {
+    static var others: Limits {
         var limits = Limits()
         limits.connection = Amount(names: 4096, bytes: 256 << 10, registrations: 16_384)
         limits.user = Amount(names: 16_384, bytes: 1 << 20, registrations: 65_536)

@@ -48,7 +48,7 @@ struct RelayTable<Rule, Post> {
     /// - Throws: `invalidRequest`, `limitsExceeded`; then nothing has changed.
     func check(_ interfaces: [String], for connection: String, of user: UInt32) throws(Refusal) {
         for interface in interfaces
-        where RelayedCenter(interface: interface) == nil || interface.utf8.count > Self.longestInterface {
+        where WireKind(interface: interface) == nil || interface.utf8.count > Self.longestInterface {
             throw Refusal(
                 .invalidRequest,
                 "\(String(interface.prefix(Self.longestInterface)).quotedOnOneLine) is not an interface of notifications"
@@ -135,7 +135,7 @@ struct RelayTable<Rule, Post> {
     /// Returns the receivers of a post on this interface, in no order, and the interface that each has requested. The
     /// poster is not among them: the bus delivers the post to it.
     func receivers(of interface: String, postedBy poster: String) -> [(connection: String, interface: String)] {
-        guard let center = RelayedCenter(interface: interface) else { return [] }
+        guard let center = WireKind(interface: interface) else { return [] }
         let (named, all) = (connections[interface] ?? [], connections[center.rawValue] ?? [])
         let receivers = named.map { ($0, interface) } + all.subtracting(named).map { ($0, center.rawValue) }
         return receivers.filter { $0.0 != poster }

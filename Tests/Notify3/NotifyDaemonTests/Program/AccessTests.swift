@@ -31,7 +31,7 @@ struct AccessTests {
         try await client.set("r.x", 6)
         try await client.enter("a", "rooms")
         client.answers(["a", "rooms"])
-        let center = RelayedCenter.darwin.rawValue
+        let center = WireKind.darwin.rawValue
         let (done, refused) = ("ok ", "refused NotAuthorized")
         let calls: [(caller: ChildProcess, call: String, reply: String)] = [
             (other, "SetState s:r.x t:5 t:1", refused), (other, "SetState s:user.uid.0 t:5 t:1", refused),

@@ -11,8 +11,8 @@ import Testing
     private let client: Client
     private let receiver: ChildProcess
     private let center: DistributedNotifyCenter
-    private static let interface = "\(RelayedCenter.distributed.rawValue).flood"
-    private static let darwin = "\(RelayedCenter.darwin.rawValue).a"
+    private static let interface = "\(WireKind.distributed.rawValue).flood"
+    private static let darwin = "\(WireKind.darwin.rawValue).a"
 
     init() async throws {
         daemon = try await Daemon()

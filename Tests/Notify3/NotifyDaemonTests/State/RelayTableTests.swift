@@ -5,8 +5,8 @@ import Testing
 
 @Suite struct RelayTableTests {
     private var table = RelayTable<Int, Int>()
-    private let darwin = RelayedCenter.darwin.rawValue
-    private let distributed = RelayedCenter.distributed.rawValue
+    private let darwin = WireKind.darwin.rawValue
+    private let distributed = WireKind.distributed.rawValue
 
     private func receivers(_ interface: String, postedBy poster: String = "") -> Set<String> {
         Set(table.receivers(of: interface, postedBy: poster).map(\.connection))
