@@ -19,18 +19,18 @@ struct OutageTests {
             let lease = try connection.addMatch(MatchRule(interface: "com.example.first\(number)"))
             withExtendedLifetime((events, lease)) {}
         }
-        var kept: Observation?
+        var kept: PostRoute?
         var address: ObjectIdentifier?
         do {
             let connection = try DBusConnection.whenThere(bus.bus)
-            kept = try BusConnections.reportFailures(of: connection)
+            kept = PostRoute.of(connection)
             address = ObjectIdentifier(connection)
         }
         // The allocator usually reuses the address at once.
         for _ in 0..<100 {
             let connection = try DBusConnection.whenThere(bus.bus)
             guard ObjectIdentifier(connection) == address else { continue }
-            #expect(try BusConnections.reportFailures(of: connection) !== kept)
+            #expect(PostRoute.of(connection) !== kept)
             return
         }
     }

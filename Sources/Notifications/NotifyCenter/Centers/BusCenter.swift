@@ -4,7 +4,7 @@ import Synchronization
 
 /// The common part of the Darwin and the distributed center: a registry of observers, and a connection that is made on
 /// first use.
-final class BusCenter: Sendable {
+package final class BusCenter: Sendable {
     private final class Link: Sendable {
         let connection: DBusConnection
         let route: PostRoute
@@ -18,8 +18,6 @@ final class BusCenter: Sendable {
     }
 
     private struct State {
-        /// Set with the first observer.
-        var failures: Observation?
         var recentlyPosted = RecentlyPosted<HeldMessage>()
         var malformed: UInt64 = 0
         var tooLarge: UInt64 = 0
@@ -54,7 +52,7 @@ final class BusCenter: Sendable {
     ///
     /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left for it; ``DBusError/Code/closed``
     ///   in a forked child.
-    func connection() throws(DBusError) -> DBusConnection { try link().connection }
+    package func connection() throws(DBusError) -> DBusConnection { try link().connection }
 
     private func link() throws(DBusError) -> Link {
         try ForkedChild.check("observe notifications")
@@ -79,7 +77,8 @@ final class BusCenter: Sendable {
     /// Whether the process has reported that its posts to all sessions reach only one.
     private static let saidThatOneSessionHears = Atomic(false)
 
-    func post(
+    /// Posts without checking who may post the name.
+    package func post(
         _ name: NotificationName,
         object: String? = nil,
         userInfo: UserInfo? = nil,
@@ -111,7 +110,7 @@ final class BusCenter: Sendable {
     }
 
     /// Asks notifyd to post a reserved name. notifyd decides whether this process may post it.
-    func postByNotifyd(_ name: NotificationName) throws(DBusError) {
+    package func postByNotifyd(_ name: NotificationName) throws(DBusError) {
         if ForkedChild.useBus() {
             try ForkedPoster.check()
             _ = try ForkedPoster.call(NotifydProtocol.call(.post, [.string(name.rawValue)]), at: busAddress())
@@ -196,10 +195,9 @@ final class BusCenter: Sendable {
         let (deadline, link) = (ContinuousClock.now + Self.patience, try link())
         // Without a bus nothing is registered, so no thread has to look for one.
         try link.connection.connect(by: deadline)
-        try reportFailures(of: link.connection)
+        try link.route.observe(link.connection)
         let observation = begin(name, object, observer)
-        let interface = interface(name)
-        observation.keep(try link.route.lease(.posts(on: interface), on: interface, link.connection, by: deadline))
+        observation.keep(try link.route.lease(interface(name), link.connection, by: deadline))
         return observation
     }
 
@@ -215,18 +213,10 @@ final class BusCenter: Sendable {
     ) async throws(DBusError) -> NotificationObservation {
         let (deadline, link) = (ContinuousClock.now + Self.awaitedPatience, try link())
         try await link.connection.connect()
-        try reportFailures(of: link.connection)
+        try link.route.observe(link.connection)
         let observation = begin(name, object, observer)
-        let interface = interface(name)
-        observation.keep(
-            try await link.route.lease(
-                .posts(on: interface),
-                on: interface,
-                link.connection,
-                by: deadline,
-                isNamed: isNamed
-            )
-        )
+        let lease = try await link.route.lease(interface(name), link.connection, by: deadline, isNamed: isNamed)
+        observation.keep(lease)
         return observation
     }
 
@@ -245,16 +235,16 @@ final class BusCenter: Sendable {
         known: (NotificationObservation) -> Void
     ) throws(DBusError) {
         let (deadline, link) = (ContinuousClock.now + Self.patience, try link())
-        try reportFailures(of: link.connection)
+        try link.route.observe(link.connection)
         let observation = begin(name, object, observer, known)
         let interface = interface(name)
         do throws(DBusError) {
-            observation.keep(try link.route.lease(.posts(on: interface), on: interface, link.connection, by: deadline))
+            observation.keep(try link.route.lease(interface, link.connection, by: deadline))
         } catch  where error.code == .closed {
             observation.cancel()
             throw error
         } catch {
-            observation.keep(link.route.keep(.posts(on: interface), on: interface, link.connection))
+            observation.keep(link.route.keep(interface, link.connection))
             let remedy =
                 "the observer is kept, and receives posts as soon as the bus is there and accepts its match rule"
             throw DBusError(
@@ -275,33 +265,40 @@ final class BusCenter: Sendable {
 
     // MARK: For notify(3), which keeps its own registrations
 
-    /// Has the bus or notifyd send the posts of a name to this connection.
-    func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
-        let (link, interface) = (try link(), interface(name))
-        return try link.route.lease(.posts(on: interface), on: interface, link.connection, by: deadline)
+    /// Has the process report rules that a later bus refuses.
+    package func observeConnection() throws(DBusError) {
+        let link = try link()
+        try link.route.observe(link.connection)
     }
 
-    /// Does the same as ``lease(_:by:)``, and keeps the lease even if the bus is missing or refuses now.
-    func keepLease(
+    /// Has the bus or notifyd send the posts of a name to this connection until the lease ends. ``post(_:)`` reads them.
+    package func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
+        let link = try link()
+        return try link.route.lease(interface(name), link.connection, by: deadline)
+    }
+
+    /// Does the same as ``lease(_:by:)``, and keeps the lease even if the bus is missing or refuses now. `settled`
+    /// works as for a match rule that is kept.
+    package func keepLease(
         _ name: NotificationName,
         settled: @escaping @Sendable (DBusError?) -> Void
     ) throws(DBusError) -> PostLease {
-        let (link, interface) = (try link(), interface(name))
-        return link.route.keep(.posts(on: interface), on: interface, link.connection, settled: settled)
+        let link = try link()
+        return link.route.keep(interface(name), link.connection, settled: settled)
     }
 
     /// Throws the remedy if a sandbox keeps notifyd's posts away.
-    func checkNotifyd(by deadline: ContinuousClock.Instant) throws(DBusError) {
+    package func checkNotifyd(by deadline: ContinuousClock.Instant) throws(DBusError) {
         let link = try link()
         try link.route.checkNotifyd(link.connection, by: deadline)
     }
 
     /// Whether a sandbox keeps posts away and notifyd does not relay them.
-    var isOutOfReach: Bool { madeLink.load()?.route.isFilteredInVain ?? false }
+    package var isOutOfReach: Bool { madeLink.load()?.route.isFilteredInVain ?? false }
 
     /// Returns the post in a signal; `nil` for any other signal.
-    func post(_ message: borrowing DBusMessage) -> DarwinSignal? {
-        DarwinSignal(message, route: madeLink.load()?.route)
+    package func post(_ message: borrowing DBusMessage) -> DarwinNotification? {
+        DarwinNotification(message, route: madeLink.load()?.route)
     }
 
     /// Adds the observer before the bus is asked, so that it gets the first notification. The observation's end removes
@@ -317,14 +314,6 @@ final class BusCenter: Sendable {
         let key = router.add(observer, name: name, object: object.map { NotificationObject(text: $0) })
         observation.begin { self.router.remove(observer, key) }
         return observation
-    }
-
-    /// Has the process report rules that a later bus refuses: without a report, their observers would silently get
-    /// nothing. Called before the first rule is requested, so that the first bus is covered too.
-    private func reportFailures(of connection: DBusConnection) throws(DBusError) {
-        if state.withLock({ $0.failures != nil }) { return }
-        let failures = try BusConnections.reportFailures(of: connection)
-        state.withLock { $0.failures = failures }
     }
 
     // MARK: Receiving
@@ -360,23 +349,16 @@ final class BusCenter: Sendable {
     // MARK: Statistics
 
     var statistics: CenterStatistics {
-        // All zero in a forked child.
-        let isChild = ForkedChild.isCurrent
-        let state = isChild ? State() : state.withLock { $0 }
-        let connection = madeLink.load()?.connection.statistics
-        let statistics = isChild ? .none : router.statistics
-        return CenterStatistics(
-            observers: statistics.observers,
-            received: statistics.received,
-            malformed: state.malformed,
-            tooLarge: state.tooLarge,
-            waiting: statistics.waiting,
-            deliveries: statistics.deliveries,
-            matchRules: connection?.matchRules ?? 0,
-            coveredMatchRules: connection?.coveredMatchRules ?? 0,
-            matchRulesNotInForce: connection?.matchRulesNotInForce ?? 0,
-            reconnections: connection?.reconnections ?? 0
-        )
+        if ForkedChild.isCurrent { return CenterStatistics() }
+        var statistics = router.statistics
+        let state = state.withLock { $0 }
+        (statistics.malformed, statistics.tooLarge) = (state.malformed, state.tooLarge)
+        guard let connection = madeLink.load()?.connection.statistics else { return statistics }
+        statistics.matchRules = connection.matchRules
+        statistics.coveredMatchRules = connection.coveredMatchRules
+        statistics.matchRulesNotInForce = connection.matchRulesNotInForce
+        statistics.reconnections = connection.reconnections
+        return statistics
     }
 }
 
@@ -384,27 +366,27 @@ final class BusCenter: Sendable {
 /// child.
 public struct CenterStatistics: Sendable, Hashable {
     /// The number of observers.
-    public let observers: Int
+    public internal(set) var observers = 0
     /// Notifications of this center that arrived from the bus, with or without a matching observer.
-    public let received: UInt64
+    public internal(set) var received: UInt64 = 0
     /// Ignored signals on this center's interfaces that do not have the form of a notification.
-    public let malformed: UInt64
+    public internal(set) var malformed: UInt64 = 0
     /// Ignored signals on this center's interfaces that exceed the size limit of a notification (CF-U9).
-    public let tooLarge: UInt64
+    public internal(set) var tooLarge: UInt64 = 0
     /// Deliveries that wait for a slow observer or for the end of a suspension.
-    public let waiting: Int
+    public internal(set) var waiting = 0
     /// The outcome of the notifications, summed over all observers.
-    public let deliveries: DeliveryCounts
+    public internal(set) var deliveries = DeliveryCounts()
     /// Match rules that this process asks the bus for; equal rules count once. This value and the following ones
     /// describe the connection, which the process's centers on one bus share.
-    public let matchRules: Int
+    public internal(set) var matchRules = 0
     /// The number of these rules that one broad rule replaces, because the bus refused more rules.
-    public let coveredMatchRules: Int
+    public internal(set) var coveredMatchRules = 0
     /// The number of these rules that are not in force, because there is no bus, the bus refused them, or its response
     /// is pending. Their observers get nothing. Each restoration of the connection asks for them again.
-    public let matchRulesNotInForce: Int
+    public internal(set) var matchRulesNotInForce = 0
     /// The number of times that the connection was restored after the bus was lost.
-    public let reconnections: UInt64
+    public internal(set) var reconnections: UInt64 = 0
 }
 
 /// A cache of the messages that a process posted last, by name: at most 32 names of at most 512 bytes. Pure.
@@ -468,48 +450,6 @@ package enum BusConnections {
             let fresh = try DBusConnection.whenThere(bus)
             present.append(Entry(bus: bus, connection: fresh))
             open = present
-            return fresh
-        }
-    }
-
-    private struct Report {
-        // A new connection may get the address of a freed one while the old observation is still ending.
-        weak var connection: DBusConnection?
-        weak var observation: Observation?
-
-        func observation(of connection: DBusConnection) -> Observation? {
-            self.connection === connection ? observation : nil
-        }
-    }
-
-    private static let reporting = Locked<[ObjectIdentifier: Report]>([:])
-
-    /// Reports to `UnthrownFailures` what a restored connection could not put back in place, once for all users of the
-    /// connection.
-    package static func reportFailures(of connection: DBusConnection) throws(DBusError) -> Observation {
-        let identity = ObjectIdentifier(connection)
-        let present = reporting.withLock { $0[identity]?.observation(of: connection) }
-        if let present { return present }
-        let fresh = try connection.onEvent { event in
-            guard case .restored(let failures) = event else { return }
-            // Runs on the reading thread: a line for each of ten thousand rules would block it.
-            for failure in failures.prefix(3) {
-                UnthrownFailures.report(failure, in: "restoring the connection to a bus")
-            }
-            guard failures.count > 3, let last = failures.last else { return }
-            let rest = DBusError(
-                last.code,
-                name: last.name,
-                message: "\(failures.count - 3) more could not be restored; the last: \(last.message)",
-                attempted: "restore match rules and names",
-                remedy: last.remedy
-            )
-            UnthrownFailures.report(rest, in: "restoring the connection to a bus")
-        }
-        return reporting.withLock { reporting in
-            if let present = reporting[identity]?.observation(of: connection) { return present }
-            reporting = reporting.filter { $0.value.observation != nil }
-            reporting[identity] = Report(connection: connection, observation: fresh)
             return fresh
         }
     }

@@ -31,24 +31,16 @@ public final class DarwinNotifyCenter: Sendable {
     /// The rules that say who may post which name.
     private static let rules = MachineRules()
 
-    private let center: BusCenter
+    /// The center without access rules, also for notify(3) and notifyd, which have their own.
+    package let center: BusCenter
 
     /// Creates a center on this bus. It connects on first use, and shares the connection with the process's other
     /// centers.
-    public init(bus: Bus = .fromEnvironment) {
-        center = BusCenter(.darwin, .bus(bus))
-    }
+    public init(bus: Bus = .fromEnvironment) { center = BusCenter(.darwin, .bus(bus)) }
 
     /// Creates a center on an open connection. After the connection's `close()` nothing more arrives, and functions
     /// that need the bus throw ``DBusError/Code/closed``.
-    public init(connection: DBusConnection) {
-        center = BusCenter(.darwin, .connection(connection))
-    }
-
-    /// Returns the center's connection, which may not have found a bus yet.
-    ///
-    /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left for it.
-    package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
+    public init(connection: DBusConnection) { center = BusCenter(.darwin, .connection(connection)) }
 
     /// Posts a name. On return the kernel has it; for a bus that does not keep up, the call waits at most 30 seconds.
     /// If the process then exits by `exit` or by returning from `main`, the exit waits at most 2 s for the bus.
@@ -79,12 +71,6 @@ public final class DarwinNotifyCenter: Sendable {
         }
     }
 
-    /// Posts a name without checking who may post it: for notifyd, and for a caller that has checked.
-    package func postUnchecked(_ name: NotificationName) throws(DBusError) { try center.post(name) }
-
-    /// Asks notifyd to post a reserved name, for a caller that has checked that it is reserved.
-    package func postByNotifyd(_ name: NotificationName) throws(DBusError) { try center.postByNotifyd(name) }
-
     /// Posts like ``post(_:)``, for a thread that must not block. If the bus does not read now, the post is sent when
     /// it reads again. If there is no bus, nothing is posted and no connection is made. If notifyd refuses a reserved
     /// name, the caller does not learn of it.
@@ -94,7 +80,7 @@ public final class DarwinNotifyCenter: Sendable {
     package func queue(_ name: NotificationName) throws(DBusError) {
         // If the rules cannot be read, the name is posted as an unreserved one.
         guard (try? Self.isReserved(name)) == true else { return try center.queue(name) }
-        try connection().queue(try NotifydProtocol.call(.post, [.string(name.rawValue)], options: .noReply))
+        try center.connection().queue(try NotifydProtocol.call(.post, [.string(name.rawValue)], options: .noReply))
     }
 
     /// Waits until the bus has read everything that this process sent earlier on this connection, including the posts
@@ -177,32 +163,6 @@ public final class DarwinNotifyCenter: Sendable {
         try await center.observe(name, object: nil, isNamed: true, registration(delivery, handler))
     }
 
-    /// Has the posts of a name sent to this process until the lease ends, for notify(3), which reads them with
-    /// ``received(_:)``.
-    package func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
-        try center.lease(name, by: deadline)
-    }
-
-    /// Does the same as ``lease(_:by:)``, and keeps the lease even if the bus is missing or refuses now. `settled`
-    /// works as for a match rule that is kept.
-    package func keepLease(
-        _ name: NotificationName,
-        settled: @escaping @Sendable (DBusError?) -> Void
-    ) throws(DBusError) -> PostLease {
-        try center.keepLease(name, settled: settled)
-    }
-
-    /// Whether a sandbox keeps the posts of other processes away and notifyd does not relay them.
-    package var isOutOfReach: Bool { center.isOutOfReach }
-
-    /// Throws the remedy if a sandbox keeps notifyd's posts away.
-    package func checkNotifyd(by deadline: ContinuousClock.Instant) throws(DBusError) {
-        try center.checkNotifyd(by: deadline)
-    }
-
-    /// Returns the post in a signal; `nil` for any other signal.
-    package func received(_ message: borrowing DBusMessage) -> DarwinSignal? { center.post(message) }
-
     /// Returns the posts of `name` as a sequence. The registration is in force on return. One pending element stands
     /// for all posts that arrive while the loop is busy. The loop ends when its task is cancelled, or by
     /// ``NotificationSequence/cancel()``.
@@ -210,9 +170,7 @@ public final class DarwinNotifyCenter: Sendable {
     /// - Throws: the errors of the asynchronous `observe`. After an error nothing is registered.
     public func notifications(
         named name: NotificationName
-    ) async throws(DBusError)
-        -> NotificationSequence<DarwinNotification>
-    {
+    ) async throws(DBusError) -> NotificationSequence<DarwinNotification> {
         let inlet = NotificationInlet(.coalescing, gate: center.router.gate)
         let observation = try await center.observe(name, object: nil, inlet.registration)
         return NotificationSequence(inlet, observation) { DarwinNotification(name: $0.name, sender: $0.sender) }

@@ -29,75 +29,43 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// Removes the observer, and drops the notifications that wait. A loop over the sequence ends.
     public func cancel() {
         observation.cancel()
-        inlet.end()
+        inlet.waiters.end()
     }
 
     /// Creates an iterator, which keeps the observer in place.
     public func makeAsyncIterator() -> Iterator {
-        let waiter = inlet.wait()
-        return Iterator(
-            wakes: waiter.wakes.makeAsyncIterator(),
-            waiter: waiter,
-            inlet: inlet,
-            observation: observation,
-            convert: convert
-        )
+        Iterator(sequence: self, wakes: inlet.waiters.wakes().makeAsyncIterator())
     }
 
     /// An iterator that waits for one notification after the other.
     public struct Iterator: AsyncIteratorProtocol {
+        fileprivate let sequence: NotificationSequence
         fileprivate var wakes: AsyncStream<Void>.Iterator
-        fileprivate let waiter: NotificationInlet.Waiter
-        fileprivate let inlet: NotificationInlet
-        fileprivate let observation: NotificationObservation
-        fileprivate let convert: @Sendable (WireNotification) -> Element
 
         /// Returns the next notification; `nil` after ``NotificationSequence/cancel()``, or when the task is cancelled.
         public mutating func next(isolation: isolated (any Actor)?) async -> Element? {
             while true {
                 // If an element is always ready, the loop below never awaits and would not notice the cancellation.
                 if Task.isCancelled { return nil }
-                if let notification = inlet.take() { return convert(notification) }
+                if let notification = sequence.inlet.registration.takeNext() { return sequence.convert(notification) }
                 guard await wakes.next(isolation: isolation) != nil else { return nil }
             }
         }
     }
 }
 
-/// The source of a sequence's notifications. They wait in a registration, like those of other observers. Each iterator
-/// has a stream that holds at most one wake-up, which says that notifications are ready. A stream ends with the task
-/// that waits for it.
+/// The source of a sequence's notifications. They wait in a registration, like those of other observers.
 struct NotificationInlet: Sendable {
-    /// The wake-ups of one iterator.
-    final class Waiter: Sendable {
-        let wakes: AsyncStream<Void>
-        private let number: UInt64
-        private let waiters: Waiters
-
-        fileprivate init(_ waiters: Waiters) {
-            let (wakes, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-            self.wakes = wakes
-            self.waiters = waiters
-            number = waiters.add(continuation)
-        }
-
-        deinit { waiters.remove(number) }
-    }
-
     let registration: Registration
-    private let waiters = Waiters()
+    fileprivate let waiters = Waiters()
 
     init(_ buffering: Buffering, _ suspensionBehavior: SuspensionBehavior = .deliverImmediately, gate: DeliveryGate) {
         registration = Registration(buffering, suspensionBehavior, gate: gate) { [waiters] in waiters.wake() }
     }
-
-    func wait() -> Waiter { Waiter(waiters) }
-
-    func take() -> WireNotification? { registration.takeNext() }
-
-    func end() { waiters.end() }
 }
 
+/// The iterators of a sequence. Each has a stream that holds at most one wake-up, which says that notifications are
+/// ready. A stream ends with its iterator, and with the task that waits for it.
 private final class Waiters: Sendable {
     private struct State {
         var continuations: [UInt64: AsyncStream<Void>.Continuation] = [:]
@@ -108,17 +76,20 @@ private final class Waiters: Sendable {
     private let state = Locked(State())
     private let process = ForkedChild.Process()
 
-    func add(_ continuation: AsyncStream<Void>.Continuation) -> UInt64 {
+    /// Adds an iterator, and returns its wake-ups.
+    func wakes() -> AsyncStream<Void> {
+        let (wakes, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let (number, hasEnded) = state.withLock { state in
             state.lastNumber += 1
             if !state.hasEnded { state.continuations[state.lastNumber] = continuation }
             return (state.lastNumber, state.hasEnded)
         }
+        continuation.onTermination = { [weak self] _ in self?.remove(number) }
         if hasEnded { continuation.finish() }
-        return number
+        return wakes
     }
 
-    func remove(_ number: UInt64) {
+    private func remove(_ number: UInt64) {
         guard process.isCurrent else { return }
         let removed = state.withLock { $0.continuations.removeValue(forKey: number) }
         withExtendedLifetime(removed) {}

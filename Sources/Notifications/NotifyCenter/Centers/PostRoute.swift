@@ -21,7 +21,7 @@ final class PostRoute: Sendable {
         var relay: String?
         /// The number of times that notifyd or the bus has gone or come. Earlier responses are then out of date.
         var changes = 0
-        /// Observes the connection to the bus.
+        /// Observes the connection to the bus, from the first registration on.
         var events: Observation?
         /// Whether a thread is registering everything anew, and whether it must start over afterwards.
         var isRestoring = false
@@ -37,10 +37,10 @@ final class PostRoute: Sendable {
     private let state = Locked(State())
     /// Mirrors `state.isFiltered == true` for the reading thread, which checks it for each message.
     private let mayRelay = Atomic(false)
-    /// The task that finds out whether the bus is filtered. Tasks that register at the same time share it.
-    private let finding = Locked<Task<Result<Bool, DBusError>, Never>?>(nil)
-    /// Serves the same purpose for threads: one asks, and the others wait.
+    /// Held by the thread that finds out whether the bus is filtered. The others wait.
     private let turn = DispatchSemaphore(value: 1)
+    /// Waits for that in place of tasks, because a task must not block a thread of the concurrency pool.
+    private let queueOfTasks = DispatchQueue(label: "org.notifycenter.route.tasks")
 
     private init(_ connection: DBusConnection) {
         self.connection = connection
@@ -74,39 +74,64 @@ final class PostRoute: Sendable {
         }
     }
 
+    // MARK: The connection
+
+    /// Observes the connection, once for all its centers. Called before the first rule is requested, so that the first
+    /// bus is covered too.
+    ///
+    /// Reports rules that a later bus refuses: without a report, their observers would silently get nothing.
+    func observe(_ connection: DBusConnection) throws(DBusError) {
+        if state.withLock({ $0.events != nil }) { return }
+        let events = try connection.onEvent { [weak self] event in
+            switch event {
+            case .lost: self?.noteChange()
+            case .restored(let failures):
+                Self.report(failures)
+                self?.restore()
+            }
+        }
+        state.withLock { if $0.events == nil { $0.events = events } }
+    }
+
+    private static func report(_ failures: [DBusError]) {
+        // Runs on the reading thread: a line for each of ten thousand rules would block it.
+        for failure in failures.prefix(3) {
+            UnthrownFailures.report(failure, in: "restoring the connection to a bus")
+        }
+        guard failures.count > 3, let last = failures.last else { return }
+        let rest = DBusError(
+            last.code,
+            name: last.name,
+            message: "\(failures.count - 3) more could not be restored; the last: \(last.message)",
+            attempted: "restore match rules and names",
+            remedy: last.remedy
+        )
+        UnthrownFailures.report(rest, in: "restoring the connection to a bus")
+    }
+
     // MARK: Registering
 
     /// Has the posts on an interface sent to the connection. The registration is in force on return. In a handler on
     /// the reading thread this does not wait for bus and notifyd; ``UnthrownFailures`` reports a refusal.
     func lease(
-        _ rule: MatchRule,
-        on interface: String,
+        _ interface: String,
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> PostLease {
-        guard !connection.isOnReadingThread else { return try leaseInOrder(rule, on: interface, connection) }
+        let rule = MatchRule.posts(on: interface)
+        if connection.isOnReadingThread {
+            let lease = try connection.addMatchInOrder(rule, fallback: .allPosts) { error in
+                // After a disconnection, the restoration requests the rule again and reports a refusal.
+                if error.code != .disconnected { UnthrownFailures.report(error, in: "observing in a handler") }
+            }
+            return relayLater(interface, lease)
+        }
         let isFiltered = try isFiltered(connection, by: deadline)
         let lease = try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now)
         guard isFiltered else { return PostLease(lease) }
-        let use = use(interface)
+        let use = use(interface, lease)
         try relay([interface], connection, by: deadline)
-        return PostLease(lease, use)
-    }
-
-    private func leaseInOrder(
-        _ rule: MatchRule,
-        on interface: String,
-        _ connection: DBusConnection
-    ) throws(DBusError) -> PostLease {
-        let lease = try connection.addMatchInOrder(rule, fallback: .allPosts) { error in
-            // After a disconnection, the restoration requests the rule again and reports a refusal.
-            if error.code != .disconnected { UnthrownFailures.report(error, in: "observing in a handler") }
-        }
-        guard state.withLock({ $0.isFiltered != false }) else { return PostLease(lease) }
-        watchBus(connection)
-        let use = use(interface)
-        restore()
-        return PostLease(lease, use)
+        return use
     }
 
     /// Leases like the blocking form, without holding a thread.
@@ -114,16 +139,16 @@ final class PostRoute: Sendable {
     /// - Parameter isNamed: whether only posts count whose sender owns a bus name that a sandbox may talk to. They pass
     ///   the proxy.
     func lease(
-        _ rule: MatchRule,
-        on interface: String,
+        _ interface: String,
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant,
-        isNamed: Bool = false
+        isNamed: Bool
     ) async throws(DBusError) -> PostLease {
         let isFiltered = try await isFiltered(connection, by: deadline)
+        let rule = MatchRule.posts(on: interface)
         let lease = try await connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now)
         guard isFiltered, !isNamed else { return PostLease(lease) }
-        let use = use(interface)
+        let use = use(interface, lease)
         do throws(DBusError) {
             let changes = changes
             _ = try await connection.callUncancelled(Self.call([interface]), timeout: deadline - .now)
@@ -132,40 +157,33 @@ final class PostRoute: Sendable {
         } catch {
             throw explained(error)
         }
-        return PostLease(lease, use)
+        return use
     }
 
     /// Keeps a registration until its lease ends, even if the bus or notifyd is missing or refuses now.
     func keep(
-        _ rule: MatchRule,
-        on interface: String,
+        _ interface: String,
         _ connection: DBusConnection,
         settled: @escaping @Sendable (DBusError?) -> Void = { _ in }
     ) -> PostLease {
-        let lease = connection.keepMatch(rule, fallback: .allPosts, settled: settled)
+        relayLater(interface, connection.keepMatch(.posts(on: interface), fallback: .allPosts, settled: settled))
+    }
+
+    /// Has notifyd relay the posts on an interface in the background, unless the bus is known to be unfiltered.
+    private func relayLater(_ interface: String, _ lease: MatchRuleLease) -> PostLease {
         guard state.withLock({ $0.isFiltered != false }) else { return PostLease(lease) }
-        watchBus(connection)
-        let use = use(interface)
+        let use = use(interface, lease)
         restore()
-        return PostLease(lease, use)
+        return use
     }
 
-    /// One use of a registered interface. The end of the last use tells notifyd.
-    final class Use: Sendable {
-        private let interface: String
-        private let route: PostRoute
-
-        fileprivate init(_ interface: String, _ route: PostRoute) { (self.interface, self.route) = (interface, route) }
-
-        deinit { route.end(interface) }
-    }
-
-    private func use(_ interface: String) -> Use {
+    private func use(_ interface: String, _ lease: MatchRuleLease) -> PostLease {
         state.withLock { $0.uses[interface, default: 0] += 1 }
-        return Use(interface, self)
+        return PostLease(lease, use: (interface, self))
     }
 
-    private func end(_ interface: String) {
+    /// Ends one use of a registered interface. The end of the last use tells notifyd.
+    fileprivate func end(_ interface: String) {
         // In a forked child, another thread of the parent may have held the lock at the fork.
         if ForkedChild.isCurrent { return }
         // Taken before the lock: this may be the last reference, and the connection's deinit calls handlers.
@@ -218,10 +236,7 @@ final class PostRoute: Sendable {
         if let known = state.withLock({ $0.isFiltered }) { return known }
         let isOwn = try isOwn(connection, by: deadline)
         let isFiltered = isOwn ? false : try dropsBroadcasts(by: deadline)
-        if isFiltered {
-            watchBus(connection)
-            watchNotifyd(connection)
-        }
+        if isFiltered { watchNotifyd(connection) }
         state.withLock { $0.isFiltered = isFiltered }
         mayRelay.store(isFiltered, ordering: .releasing)
         return isFiltered
@@ -232,25 +247,13 @@ final class PostRoute: Sendable {
         by deadline: ContinuousClock.Instant
     ) async throws(DBusError) -> Bool {
         if let known = state.withLock({ $0.isFiltered }) { return known }
-        let task = finding.withLock { finding in
-            if let finding { return finding }
-            let task = Task {
-                await withCheckedContinuation { continuation in
-                    // On a queue, because it blocks for the bus and must not hold a thread of the concurrency pool.
-                    DispatchQueue(label: "org.notifycenter.route").async {
-                        continuation.resume(
-                            returning: Result { () throws(DBusError) in
-                                try self.isFiltered(connection, by: deadline)
-                            }
-                        )
-                        self.finding.withLock { $0 = nil }
-                    }
-                }
+        let result = await withCheckedContinuation { continuation in
+            queueOfTasks.async {
+                let result = Result { () throws(DBusError) in try self.isFiltered(connection, by: deadline) }
+                continuation.resume(returning: result)
             }
-            finding = task
-            return task
         }
-        return try await task.value.get()
+        return try result.get()
     }
 
     /// Whether the bus reports this process as the owner of the connection, so that there is no proxy in between.
@@ -358,17 +361,6 @@ final class PostRoute: Sendable {
         )
     }
 
-    private func watchBus(_ connection: DBusConnection) {
-        guard state.withLock({ $0.events == nil }) else { return }
-        let events = try? connection.onEvent { [weak self] event in
-            switch event {
-            case .lost: self?.noteChange()
-            case .restored: self?.restore()
-            }
-        }
-        state.withLock { $0.events = events }
-    }
-
     private func watchNotifyd(_ connection: DBusConnection) {
         guard state.withLock({ $0.owners == nil }) else { return }
         let signals = connection.onSignal { [weak self] in self?.receive($0) }
@@ -389,6 +381,7 @@ final class PostRoute: Sendable {
     /// however often this is called.
     private func restore() {
         let isBeginning = state.withLock { state in
+            guard state.isFiltered != false, !state.uses.isEmpty else { return false }
             defer { state.isRestoring = true }
             state.isRestorationWanted = true
             return !state.isRestoring
@@ -468,7 +461,7 @@ final class PostRoute: Sendable {
     func takes(_ message: borrowing DBusMessage) -> Bool {
         guard mayRelay.load(ordering: .acquiring), let interface = message.interface else { return true }
         let (relay, isRegistered) = state.withLock { state in
-            let center = RelayedCenter(interface: interface)
+            let center = WireKind(interface: interface)
             return (state.relay, state.uses[interface] != nil || center.map { state.uses[$0.rawValue] != nil } == true)
         }
         guard let relay, isRegistered, let sender = message.sender else { return true }
@@ -487,7 +480,14 @@ final class PostRoute: Sendable {
 /// Keeps the posts of one name, or of all names, coming.
 package final class PostLease: Sendable {
     private let rule: MatchRuleLease
-    private let use: PostRoute.Use?
+    /// The interface that notifyd relays; `nil` if the bus sends the posts.
+    private let use: (interface: String, route: PostRoute)?
 
-    init(_ rule: MatchRuleLease, _ use: PostRoute.Use? = nil) { (self.rule, self.use) = (rule, use) }
+    init(_ rule: MatchRuleLease, use: (interface: String, route: PostRoute)? = nil) {
+        (self.rule, self.use) = (rule, use)
+    }
+
+    deinit {
+        if let use { use.route.end(use.interface) }
+    }
 }

@@ -145,29 +145,17 @@ final class NotificationRouter: Sendable {
 
     // MARK: Statistics
 
-    /// The values of ``CenterStatistics`` for observers and deliveries.
-    struct Statistics {
-        let observers: Int
-        let received: UInt64
-        let waiting: Int
-        let deliveries: DeliveryCounts
-
-        static let none = Statistics(observers: 0, received: 0, waiting: 0, deliveries: DeliveryCounts())
-    }
-
-    var statistics: Statistics {
+    /// The statistics of observers and deliveries.
+    var statistics: CenterStatistics {
         let state = state.withLock { $0 }
-        var counts = state.endedCounts
-        var waiting = 0
+        var statistics = CenterStatistics()
+        statistics.observers = state.registry.count
+        statistics.received = state.received
+        statistics.deliveries = state.endedCounts
         for (_, observer) in state.registry.all {
-            counts.add(observer.counts)
-            waiting += observer.waitingCount
+            statistics.deliveries.add(observer.counts)
+            statistics.waiting += observer.waitingCount
         }
-        return Statistics(
-            observers: state.registry.count,
-            received: state.received,
-            waiting: waiting,
-            deliveries: counts
-        )
+        return statistics
     }
 }

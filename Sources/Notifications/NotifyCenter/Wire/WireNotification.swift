@@ -1,17 +1,26 @@
 package import DBus
 import Glibc
 
-/// The center that a notification belongs to, according to its interface.
-enum WireKind: Sendable {
-    case darwin
-    case distributed
+/// The center that a notification belongs to. The raw value is the prefix of the interfaces of its names.
+package enum WireKind: String, Sendable, CaseIterable {
+    case darwin = "org.notifycenter.Darwin1"
+    case distributed = "org.notifycenter.Distributed1"
 
-    /// The prefix of the interfaces of this center's names.
+    /// The raw value in the form for libdbus and for comparisons of bytes.
     var prefix: StaticString {
         switch self {
         case .darwin: "org.notifycenter.Darwin1"
         case .distributed: "org.notifycenter.Distributed1"
         }
+    }
+
+    /// The center that an interface belongs to; `nil` for any other interface.
+    package init?(interface: String) {
+        let kind = Self.allCases.first {
+            interface == $0.rawValue || interface.utf8.starts(with: "\($0.rawValue).".utf8)
+        }
+        guard let kind else { return nil }
+        self = kind
     }
 }
 
@@ -41,7 +50,6 @@ struct WireNotification: Sendable {
     static let path: StaticString = "/org/notifycenter"
     static let member: StaticString = "Posted"
 
-    let kind: WireKind
     let name: NotificationName
     var object: NotificationObject?
     var userInfo: UserInfo?
@@ -122,20 +130,6 @@ extension WireNotification {
         }
     }
 
-    /// Returns the rule with which the bus sends the posts of `name`.
-    ///
-    /// - Parameter sender: the bus name whose posts are sent; `nil` for all.
-    static func rule(_ kind: WireKind, name: NotificationName, from sender: String? = nil) -> MatchRule {
-        MatchRule(
-            signalFrom: sender,
-            path: "\(path)",
-            interface: InterfaceName(name, prefix: kind.prefix).description
-        )
-    }
-
-    /// The rule with which the bus sends every notification of every center.
-    static let broadRule = MatchRule(path: "\(path)", member: "\(member)")
-
     private static func escaped(_ text: String) -> String {
         text.unicodeScalars.reduce(into: "") { result, scalar in
             switch scalar {
@@ -211,12 +205,8 @@ extension WireNotification {
         var size = NotificationSize()
         guard let name = message.reader.text else { throw .malformed }
         try size.add(name.count)
-        return WireNotification(
-            kind: kind,
-            name: try genuineName(name, false, of: message, kind, &last),
-            sender: sender,
-            bytes: size.bytes
-        )
+        let genuine = try genuineName(name, false, of: message, kind, &last)
+        return WireNotification(name: genuine, sender: sender, bytes: size.bytes)
     }
 
     private static func readAll(
@@ -239,7 +229,6 @@ extension WireNotification {
         if object?.isEmpty == true, !flags.contains(.hasObject) { object = nil }
         let escapes = flags.contains(.escapesNUL)
         var notification = WireNotification(
-            kind: kind,
             name: try genuineName(name, escapes, of: message, kind, &last),
             object: object.map { NotificationObject(text: text($0, escapes)) },
             sender: sender
@@ -299,47 +288,40 @@ extension WireNotification {
     }
 }
 
-/// A post of the Darwin center, for notify(3) and notifyd, which keep their own registrations.
-package struct DarwinSignal {
-    package let name: NotificationName
-    package let sender: String?
+// For notify(3) and notifyd, which keep their own registrations.
 
+extension DarwinNotification {
     /// Reads a signal; `nil` if it is not a post of the Darwin center or is malformed.
     package init?(_ message: borrowing DBusMessage) { self.init(message, route: nil) }
 
     init?(_ message: borrowing DBusMessage, route: PostRoute?) {
         var last: WireNotification.LastName?
-        guard
-            case .notification(let notification) = WireNotification.receive(
-                message,
-                kind: .darwin,
-                last: &last,
-                route: route
-            )
-        else { return nil }
-        (name, sender) = (notification.name, notification.sender)
+        let reception = WireNotification.receive(message, kind: .darwin, last: &last, route: route)
+        guard case .notification(let notification) = reception else { return nil }
+        self.init(name: notification.name, sender: notification.sender)
     }
 
     /// Returns the name of an interface; `nil` if the interface does not contain it.
     package static func name(of interface: String) -> NotificationName? {
         InterfaceName.name(of: interface, prefix: WireKind.darwin.prefix)
     }
-
-    /// Returns the rule with which the bus sends the posts of a name. With `sender`, the bus sends only the posts of
-    /// that bus name's owner.
-    package static func rule(_ name: NotificationName, from sender: String? = nil) -> MatchRule {
-        WireNotification.rule(.darwin, name: name, from: sender)
-    }
 }
 
 extension MatchRule {
     /// Returns the rule for the posts of one interface, or of all interfaces if `interface` is the prefix of a center.
     package static func posts(on interface: String) -> MatchRule {
-        RelayedCenter(rawValue: interface) == nil
-            ? MatchRule(path: "\(WireNotification.path)", interface: interface) : WireNotification.broadRule
+        WireKind(rawValue: interface) == nil
+            ? MatchRule(path: "\(WireNotification.path)", interface: interface) : .allPosts
     }
 
-    package static var allPosts: MatchRule { WireNotification.broadRule }
+    /// Returns the rule for the posts of a name of the Darwin center, with `sender` only of that bus name's owner.
+    package static func darwinPosts(of name: NotificationName, from sender: String? = nil) -> MatchRule {
+        let interface = InterfaceName(name, prefix: WireKind.darwin.prefix).description
+        return MatchRule(signalFrom: sender, path: "\(WireNotification.path)", interface: interface)
+    }
+
+    /// The rule for every post of every center.
+    package static let allPosts = MatchRule(path: "\(WireNotification.path)", member: "\(WireNotification.member)")
 }
 
 /// The D-Bus interface that carries a notification's name (architecture, D1).

@@ -32,12 +32,7 @@ final class NotifyClient: Sendable {
         var numbers = TokenNumbers(tokensPerPage: TokenTable.tokensPerPage)
         var counters = PostCounterPool()
         /// By the number of the caller's end of the pipe.
-        var channels: [CInt: Channel] = [:]
-    }
-
-    private struct Channel {
-        let pipe: DescriptorChannel
-        var tokens: Set<CInt>
+        var channels: [CInt: DescriptorChannel] = [:]
     }
 
     private let machineRules = MachineRules()
@@ -51,7 +46,7 @@ final class NotifyClient: Sendable {
     let postsSent = Atomic<UInt64>(0)
     let postsSeen = Atomic<UInt64>(0)
 
-    static var center: DarwinNotifyCenter { .default }
+    static var center: BusCenter { DarwinNotifyCenter.default.center }
 
     /// The one connection for posts, registrations and notifyd, even if the environment changes later.
     static func connection() throws(DBusError) -> DBusConnection { try center.connection() }
@@ -136,7 +131,7 @@ final class NotifyClient: Sendable {
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> NameLease {
-        let rule = DarwinSignal.rule(name, from: NotifydProtocol.busName)
+        let rule = MatchRule.darwinPosts(of: name, from: NotifydProtocol.busName)
         // After `disconnected`, the restoration of the connection requests the rule again and reports a refusal.
         // Another error comes from a bus that is back already, so this closure reports it.
         let report = { @Sendable (error: DBusError?) in
@@ -236,18 +231,16 @@ final class NotifyClient: Sendable {
         guard let token = state.numbers.take(), TokenTable.insert(token, resource.counter) else { throw .failed }
         state.table.add(token, name: name, kind: kind, sink: sink, resource: resource)
         if let pipe {
+            pipe.begin(token)
             // If the caller has closed its end of an earlier pipe, this pipe may have got the number.
-            if state.channels[pipe.descriptor]?.pipe !== pipe {
-                state.channels[pipe.descriptor] = Channel(pipe: pipe, tokens: [])
-            }
-            state.channels[pipe.descriptor]?.tokens.insert(token)
+            state.channels[pipe.descriptor] = pipe
         }
         return token
     }
 
     /// Returns the pipe whose read end the caller has under this number.
     func channel(_ descriptor: CInt) -> DescriptorChannel? {
-        let pipe = state.withLock { $0.channels[descriptor]?.pipe }
+        let pipe = state.withLock { $0.channels[descriptor] }
         return pipe?.isIntact == true ? pipe : nil
     }
 
@@ -279,11 +272,8 @@ final class NotifyClient: Sendable {
         _ sink: (any NoticeSink)?,
         _ state: inout State
     ) -> DescriptorChannel? {
-        guard let pipe = sink as? DescriptorChannel, state.channels[pipe.descriptor]?.pipe === pipe else { return nil }
-        state.channels[pipe.descriptor]?.tokens.remove(token)
-        guard state.channels[pipe.descriptor]?.tokens.isEmpty == true else { return nil }
-        state.channels[pipe.descriptor] = nil
-        pipe.retire()
+        guard let pipe = sink as? DescriptorChannel, pipe.leave(token) else { return nil }
+        if state.channels[pipe.descriptor] === pipe { state.channels[pipe.descriptor] = nil }
         return pipe
     }
 
@@ -305,7 +295,7 @@ final class NotifyClient: Sendable {
 
     /// Takes a signal, on the reading thread. Returns false if it is not a post.
     func receive(_ message: borrowing DBusMessage) -> Bool {
-        guard let post = Self.center.received(message) else { return false }
+        guard let post = Self.center.post(message) else { return false }
         let name = post.name
         if NameScope(name.rawValue) == .process { return true }
         // The rules are cached since the registration, so this does not fail.
@@ -367,7 +357,7 @@ extension NotifyClient {
             // Receivers take a reserved name only from notifyd. The post is back before the response.
             return try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postByNotifyd(name) }
         }
-        try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postUnchecked(name) }
+        try NotifyStatus.onBus { () throws(DBusError) in try Self.center.post(name) }
         // A forked child does not receive its own posts.
         if ForkedChild.isCurrent { return }
         // Counted after sending, so that the counted posts reach the bus before any later message of the thread that

@@ -75,7 +75,7 @@ final class NotifydLink: Sendable {
         try starting.withLock { _ throws(DBusError) in
             guard !state.withLock({ $0.isListening }) else { return }
             // If a later bus refuses the rule of an existing registration, there is no caller to throw to.
-            let failures = try BusConnections.reportFailures(of: connection)
+            try NotifyClient.center.observeConnection()
             let events = try connection.onEvent { [weak client] event in client?.link.handle(event, client) }
             let signals = connection.onSignal { [weak client] message in
                 guard let client else { return }
@@ -88,7 +88,7 @@ final class NotifydLink: Sendable {
                 if let client { client.link.askWhoItIs(client) }
             }
             state.withLock { state in
-                state.handlers = [events, signals, failures]
+                state.handlers = [events, signals]
                 state.lease = lease
                 state.isListening = true
             }

@@ -52,33 +52,20 @@ struct RegistrationTable<Sink, Resource> {
     /// Adds a registration. If it is the first of its name, the name holds `resource` from now on.
     mutating func add(_ token: CInt, name: NotificationName, kind: RegistrationKind, sink: Sink?, resource: Resource) {
         registrations[token] = Registration(name: name, kind: kind, sink: sink)
-        if let index = names.index(forKey: name) {
-            names.values[index].add(token, isReceiver: sink != nil)
-        } else {
-            var entry = Name(resource: resource)
-            entry.add(token, isReceiver: sink != nil)
-            names[name] = entry
-        }
-    }
-
-    struct Ended {
-        let registration: Registration
-        /// The resource of the name, if this was its last registration. The name's state is then gone too
-        /// (Rules, a.11).
-        let lastOfName: Resource?
+        names[name, default: Name(resource: resource)].add(token, isReceiver: sink != nil)
     }
 
     /// Ends a registration, and drops the notice that it holds back.
-    mutating func remove(_ token: CInt) -> Ended? {
+    ///
+    /// - Returns: The registration, and the resource of the name if this was its last registration. The name's state is
+    ///   then gone too (Rules, a.11).
+    mutating func remove(_ token: CInt) -> (registration: Registration, lastOfName: Resource?)? {
         guard let registration = registrations.removeValue(forKey: token) else { return nil }
-        let name = registration.name
-        guard let index = names.index(forKey: name) else { return Ended(registration: registration, lastOfName: nil) }
+        guard let index = names.index(forKey: registration.name) else { return (registration, nil) }
         _ = names.values[index].receivers.remove(number: UInt64(token))
         names.values[index].registrationCount -= 1
-        guard names.values[index].registrationCount == 0 else {
-            return Ended(registration: registration, lastOfName: nil)
-        }
-        return Ended(registration: registration, lastOfName: names.remove(at: index).value.resource)
+        guard names.values[index].registrationCount == 0 else { return (registration, nil) }
+        return (registration, names.remove(at: index).value.resource)
     }
 
     // MARK: Notices
@@ -86,13 +73,11 @@ struct RegistrationTable<Sink, Resource> {
     /// Takes a post. Returns the notices that are due, in the order of registration.
     mutating func posted(_ name: NotificationName) -> [Notice] {
         let tokens = names[name]?.receivers.observers ?? []
-        return tokens.compactMap { token in token.flatMap { notice($0) } }
+        return tokens.compactMap { token in token.flatMap { fired($0) } }
     }
 
-    /// Takes an event that concerns only this registration.
-    mutating func fired(_ token: CInt) -> Notice? { notice(token) }
-
-    private mutating func notice(_ token: CInt) -> Notice? {
+    /// Takes an event for this registration. Returns the notice if it is due.
+    mutating func fired(_ token: CInt) -> Notice? {
         guard let index = registrations.index(forKey: token), let sink = registrations.values[index].sink else {
             return nil
         }
@@ -122,7 +107,7 @@ struct RegistrationTable<Sink, Resource> {
         let count = registrations.values[index].suspensions
         guard count > 0 else { return .some(nil) }
         registrations.values[index].suspensions = count - 1
-        return .some(count == 1 && registrations.values[index].isPending ? notice(token) : nil)
+        return .some(count == 1 && registrations.values[index].isPending ? fired(token) : nil)
     }
 
     mutating func suspendProcess() {
@@ -135,7 +120,7 @@ struct RegistrationTable<Sink, Resource> {
         guard processSuspensions > 0 else { return [] }
         processSuspensions -= 1
         guard processSuspensions == 0 else { return [] }
-        return registrations.filter { $0.value.isPending }.keys.sorted().compactMap { notice($0) }
+        return registrations.filter { $0.value.isPending }.keys.sorted().compactMap { fired($0) }
     }
 
     // MARK: State and paths
@@ -186,13 +171,10 @@ struct RegistrationTable<Sink, Resource> {
         guard detailed else { return ProcessReport(suspensions: processSuspensions, names: Array(reports.values)) }
         for (token, registration) in registrations {
             if let monitor = registration.monitor { reports[registration.name]?.monitors.append(monitor) }
-            let report = RegistrationReport(
-                token: token,
-                kind: registration.kind,
-                suspensions: registration.suspensions,
-                deliveries: registration.deliveries
+            let (kind, suspensions) = (registration.kind, registration.suspensions)
+            reports[registration.name]?.registrations.append(
+                .init(token: token, kind: kind, suspensions: suspensions, deliveries: registration.deliveries)
             )
-            reports[registration.name]?.registrations.append(report)
         }
         for name in reports.keys { reports[name]?.registrations.sort { $0.token < $1.token } }
         return ProcessReport(suspensions: processSuspensions, names: Array(reports.values))
@@ -203,4 +185,3 @@ extension RegistrationTable: Sendable where Sink: Sendable, Resource: Sendable {
 extension RegistrationTable.Registration: Sendable where Sink: Sendable, Resource: Sendable {}
 extension RegistrationTable.Notice: Sendable where Sink: Sendable, Resource: Sendable {}
 extension RegistrationTable.Name: Sendable where Sink: Sendable, Resource: Sendable {}
-extension RegistrationTable.Ended: Sendable where Sink: Sendable, Resource: Sendable {}

@@ -13,6 +13,8 @@ import Synchronization
 /// one, and a write never raises SIGPIPE.
 final class DescriptorChannel: NoticeSink {
     private struct State {
+        /// The tokens that it serves.
+        var tokens: Set<CInt> = []
         /// The tokens for which the pipe had no room, and the number of each in `order`.
         var waiting: [CInt: UInt64] = [:]
         /// In the order of arrival. An element whose number is not in `waiting` has ended.
@@ -81,15 +83,22 @@ final class DescriptorChannel: NoticeSink {
         }
     }
 
-    func end(_ token: CInt) {
-        state.withLock { $0.remove(token) }
-    }
+    func end(_ token: CInt) { state.withLock { $0.remove(token) } }
 
     /// Whether it accepts no further tokens.
     var isRetired: Bool { state.withLock { $0.isRetired } }
 
-    /// Ends the channel when its last token has ended.
-    func retire() { state.withLock { $0.isRetired = true } }
+    /// Begins to serve a token.
+    func begin(_ token: CInt) { state.withLock { _ = $0.tokens.insert(token) } }
+
+    /// Ceases to serve a token. Retires, and returns true, if it was the last one.
+    func leave(_ token: CInt) -> Bool {
+        state.withLock { state in
+            guard state.tokens.remove(token) != nil, state.tokens.isEmpty else { return false }
+            state.isRetired = true
+            return true
+        }
+    }
 
     /// Closes the caller's end. The write end closes when its last user is released.
     func close() {

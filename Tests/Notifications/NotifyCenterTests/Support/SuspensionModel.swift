@@ -260,7 +260,6 @@ final class PendingJobs: Sendable {
 extension WireNotification {
     static func testing(_ name: NotificationName, _ object: String?, userInfo: UserInfo? = nil) -> WireNotification {
         WireNotification(
-            kind: .distributed,
             name: name,
             object: object.map { NotificationObject(text: $0) },
             userInfo: userInfo,

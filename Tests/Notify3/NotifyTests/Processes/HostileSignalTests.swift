@@ -59,7 +59,7 @@ struct HostileSignalTests {
         func post() throws -> DBusMessage {
             // Underscores and digits are escaped in an interface name.
             let escaped = try #require(
-                DarwinSignal.rule(NotificationName(name)).description.split(separator: "'").first {
+                MatchRule.darwinPosts(of: NotificationName(name)).description.split(separator: "'").first {
                     $0.contains("Darwin1")
                 }
             )

@@ -188,7 +188,7 @@ struct SandboxTests {
         isNext.withLock { $0 = true }
         let before = notifyd.words.count
         try await notifyd.connection.requestName(NotifydProtocol.busName)
-        let each = Set(["good", "bad"].map { StandInNotifyd.Word.relay("\(RelayedCenter.darwin.rawValue).n.\($0)") })
+        let each = Set(["good", "bad"].map { StandInNotifyd.Word.relay("\(WireKind.darwin.rawValue).n.\($0)") })
         try await eventually("each name is requested alone") { each.isSubset(of: notifyd.words.dropFirst(before)) }
         try await eventually("the refusal is told") { failures.lines.contains { $0.contains("n.bad") } }
         #expect(!failures.lines.contains { $0.contains("n.good") })

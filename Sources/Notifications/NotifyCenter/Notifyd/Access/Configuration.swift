@@ -13,9 +13,7 @@ package enum ConfigurationFile {
     fileprivate static let maximumBytes = 1 << 20
 
     /// The path in the environment variable, or else the standard path.
-    package static var ofMachine: String {
-        ProcessEnvironment.value(environmentVariable) ?? standardPath
-    }
+    package static var ofMachine: String { ProcessEnvironment.value(environmentVariable) ?? standardPath }
 
     /// Returns the bytes of a file that only root or this process's effective user can have written (rule a.5 of
     /// notify(3)).
@@ -50,9 +48,7 @@ package enum ConfigurationFile {
         let hiddenUser: UInt32 = 65_534
         guard owner == hiddenUser, [standardPath, pathInSandbox].contains(path),
             let map = try? ReadableFile("/proc/self/uid_map").prefix(maximumBytes)
-        else {
-            return false
-        }
+        else { return false }
         return !map.split(separator: UInt8(ascii: "\n")).contains { line in
             // The first user inside the namespace, the first outside, and the number of users: “0 1000 1”.
             line.first { $0 != UInt8(ascii: " ") } == UInt8(ascii: "0")
@@ -143,11 +139,8 @@ package struct NotifyConfiguration: Sendable, Hashable {
             self = ConfigurationParser.parse(try ConfigurationFile.read(path)).configuration
         } catch {
             guard error.reason == .missing else { throw error }
-            guard path == ConfigurationFile.standardPath else {
-                self.init()
-                return
-            }
-            try self.init(ofMachine: ConfigurationFile.pathInSandbox)
+            self.init()
+            if path == ConfigurationFile.standardPath { try self.init(ofMachine: ConfigurationFile.pathInSandbox) }
         }
     }
 }
@@ -170,9 +163,8 @@ package struct ConfigurationParser {
     private var hasQuit = false
 
     /// Returns the configuration, and an error for each ignored line, in order.
-    package static func parse(
-        _ bytes: [UInt8]
-    ) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError]) {
+    package static func parse(_ bytes: [UInt8]) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError])
+    {
         var parser = ConfigurationParser()
         for (index, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
             do throws(Reason) {
@@ -189,8 +181,8 @@ package struct ConfigurationParser {
     private typealias Reason = ConfigurationLineError.Reason
 
     private mutating func take(_ line: ArraySlice<UInt8>) throws(Reason) {
-        guard line.count <= Self.maximumLineBytes else { throw Reason.tooLong }
-        guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw Reason.noText }
+        guard line.count <= Self.maximumLineBytes else { throw .tooLong }
+        guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw .noText }
         // A carriage return counts as a blank, because other systems end lines with it.
         let separators: Set<Unicode.Scalar> = [" ", "\t", "\r"]
         let words = text.unicodeScalars.split { separators.contains($0) }.map { String($0) }
@@ -203,13 +195,13 @@ package struct ConfigurationParser {
         case "quit":
             try fields.end()
             hasQuit = true
-        default: throw Reason.unknownKeyword(keyword)
+        default: throw .unknownKeyword(keyword)
         }
     }
 
     private mutating func reserve(_ fields: inout Fields) throws(Reason) {
         let prefix = try fields.name("prefix")
-        guard case .everyone = NameScope(prefix) else { throw Reason.fixedName(prefix) }
+        guard case .everyone = NameScope(prefix) else { throw .fixedName(prefix) }
         let user = try fields.next().map(Self.identifier) ?? 0
         let group = try fields.next().map(Self.identifier) ?? 0
         let access = try fields.next().map(Self.access) ?? AccessRules.Reservation.everything
@@ -221,7 +213,7 @@ package struct ConfigurationParser {
     private mutating func monitor(_ fields: inout Fields) throws(Reason) {
         let (name, path) = (try fields.publicName(), try fields.name("path"))
         try fields.end()
-        guard path.utf8.first == UInt8(ascii: "/") else { throw Reason.relativePath(path) }
+        guard path.utf8.first == UInt8(ascii: "/") else { throw .relativePath(path) }
         configuration.monitors.append(.init(name: name, path: path))
     }
 
@@ -234,24 +226,22 @@ package struct ConfigurationParser {
     }
 
     private static func identifier(_ word: String) throws(Reason) -> UInt32 {
-        guard let number = UInt32(word) else { throw Reason.badIdentifier(word) }
+        guard let number = UInt32(word) else { throw .badIdentifier(word) }
         return number
     }
 
     private static func value(_ word: String) throws(Reason) -> UInt64 {
-        guard let value = UInt64(word) ?? Int64(word).map(UInt64.init(bitPattern:)) else {
-            throw Reason.badValue(word)
-        }
+        guard let value = UInt64(word) ?? Int64(word).map(UInt64.init(bitPattern:)) else { throw .badValue(word) }
         return value
     }
 
     private static func access(_ word: String) throws(Reason) -> UInt16 {
         let letters = Array(word.utf8)
-        guard letters.count == 6 else { throw Reason.badAccess(word) }
+        guard letters.count == 6 else { throw .badAccess(word) }
         var access: UInt16 = 0
         for (index, letter) in letters.enumerated() {
             let expected = index.isMultiple(of: 2) ? UInt8(ascii: "r") : UInt8(ascii: "w")
-            guard letter == expected || letter == UInt8(ascii: "-") else { throw Reason.badAccess(word) }
+            guard letter == expected || letter == UInt8(ascii: "-") else { throw .badAccess(word) }
             if letter == expected { access |= 1 << UInt16(index / 2 * 4 + index % 2) }
         }
         return access
@@ -265,45 +255,56 @@ package struct ConfigurationParser {
         mutating func next() -> String? { words.popFirst() }
 
         mutating func name(_ field: String) throws(Reason) -> String {
-            guard let word = words.popFirst() else { throw Reason.missing(field) }
+            guard let word = words.popFirst() else { throw .missing(field) }
             return word
         }
 
         /// Returns a name that other processes can register.
         mutating func publicName() throws(Reason) -> String {
             let name = try name("name")
-            guard NameScope(name) != .process else { throw Reason.fixedName(name) }
+            guard NameScope(name) != .process else { throw .fixedName(name) }
             return name
         }
 
         func end() throws(Reason) {
-            if let word = words.first { throw Reason.superfluous(word) }
+            if let word = words.first { throw .superfluous(word) }
         }
     }
 }
 
 /// An error for a line of `notify.conf` that the parser ignores. The other lines take effect.
 package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringConvertible {
-    package enum Reason: Error, Hashable {
-        /// It is not UTF-8, or holds U+0000.
-        case noText
-        /// It has 1024 bytes or more.
-        case tooLong
-        case unknownKeyword(String)
-        /// A required field is missing.
-        case missing(String)
-        /// There is one field too many.
-        case superfluous(String)
-        /// A user or group that is not a number from 0 to 4294967295.
-        case badIdentifier(String)
-        /// An access that is not six characters of the form `rwrwrw`.
-        case badAccess(String)
-        /// A state that is not a number of 64 bits.
-        case badValue(String)
-        /// A path that does not begin with a slash.
-        case relativePath(String)
-        /// A name or prefix whose form determines who may use it.
-        case fixedName(String)
+    package struct Reason: Error, Hashable {
+        fileprivate let message: String
+        fileprivate let remedy: String
+
+        private init(_ message: String, _ remedy: String) { (self.message, self.remedy) = (message, remedy) }
+
+        static let noText = Reason("the line is not text", "write it in UTF-8")
+        static let tooLong = Reason("the line is too long", "shorten it to 1023 bytes")
+        static func unknownKeyword(_ word: String) -> Reason {
+            Reason("“\(word)” is not a keyword", "write reserve, monitor, set or quit; a comment begins with #")
+        }
+        static func missing(_ field: String) -> Reason { Reason("the \(field) is missing", "add the \(field)") }
+        static func superfluous(_ word: String) -> Reason { Reason("“\(word)” is one field too many", "leave it out") }
+        static func badIdentifier(_ word: String) -> Reason {
+            Reason("“\(word)” is not a number of a user or group", "write the number of the user or group")
+        }
+        static func badAccess(_ word: String) -> Reason {
+            let remedy = "write r or -, and w or -, for user, group and others, such as rwr-r-"
+            return Reason("“\(word)” is not an access", remedy)
+        }
+        static func badValue(_ word: String) -> Reason {
+            let remedy = "write a number from 0 to 18446744073709551615, or a negative one of 64 bits"
+            return Reason("“\(word)” is not a state", remedy)
+        }
+        static func relativePath(_ path: String) -> Reason {
+            Reason("“\(path)” is not absolute", "write a path that begins with /")
+        }
+        static func fixedName(_ name: String) -> Reason {
+            let message = "the form of the name “\(name)” decides who may use it; this line has no effect"
+            return Reason(message, "leave the line out")
+        }
     }
 
     /// The line number, from 1.
@@ -311,36 +312,8 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
     package let text: String
     package let reason: Reason
 
-    package var remedy: String {
-        switch reason {
-        case .noText: "write it in UTF-8"
-        case .tooLong: "shorten it to 1023 bytes"
-        case .unknownKeyword: "write reserve, monitor, set or quit; a comment begins with #"
-        case .missing(let field): "add the \(field)"
-        case .superfluous: "leave it out"
-        case .badIdentifier: "write the number of the user or group"
-        case .badAccess: "write r or -, and w or -, for user, group and others, such as rwr-r-"
-        case .badValue: "write a number from 0 to 18446744073709551615, or a negative one of 64 bits"
-        case .relativePath: "write a path that begins with /"
-        case .fixedName: "leave the line out"
-        }
-    }
+    package var remedy: String { reason.remedy }
 
     /// The place, the problem and the remedy, in one line.
-    package var description: String { "line \(line): \(message): “\(text)”; \(remedy)" }
-
-    private var message: String {
-        switch reason {
-        case .noText: "the line is not text"
-        case .tooLong: "the line is too long"
-        case .unknownKeyword(let word): "“\(word)” is not a keyword"
-        case .missing(let field): "the \(field) is missing"
-        case .superfluous(let word): "“\(word)” is one field too many"
-        case .badIdentifier(let word): "“\(word)” is not a number of a user or group"
-        case .badAccess(let word): "“\(word)” is not an access"
-        case .badValue(let word): "“\(word)” is not a state"
-        case .relativePath(let path): "“\(path)” is not absolute"
-        case .fixedName(let name): "the form of the name “\(name)” decides who may use it; this line has no effect"
-        }
-    }
+    package var description: String { "line \(line): \(reason.message): “\(text)”; \(remedy)" }
 }

@@ -30,7 +30,7 @@ package import DBus
 /// Receivers accept signals, and posts of reserved names, only from the connection that owns notifyd's name.
 ///
 /// A relayed post is the posted signal, sent by notifyd to one process, with a path that names the poster
-/// (``relayPath(ofPostsBy:)``). An interface is that of one name, or ``RelayedCenter`` for all names of a center.
+/// (``relayPath(ofPostsBy:)``). An interface is that of one name, or ``WireKind`` for all names of a center.
 ///
 /// notifyd does not relay these posts:
 /// - the receiver's own posts and notifyd's own posts: both pass the sandbox's proxy
@@ -177,21 +177,6 @@ package enum RegistrationKind: String, Sendable, Hashable, CaseIterable {
     case file
     /// A descriptor too, found by the name of a Mach port.
     case port
-}
-
-/// The centers whose posts notifyd relays. The raw value is the prefix of the interfaces of their names.
-package enum RelayedCenter: String, Sendable, CaseIterable {
-    case darwin = "org.notifycenter.Darwin1"
-    case distributed = "org.notifycenter.Distributed1"
-
-    /// The center that an interface belongs to; `nil` for any other interface.
-    package init?(interface: String) {
-        let center = Self.allCases.first {
-            interface == $0.rawValue || interface.utf8.starts(with: "\($0.rawValue).".utf8)
-        }
-        guard let center else { return nil }
-        self = center
-    }
 }
 
 extension NotifydProtocol {
