@@ -118,7 +118,7 @@ private struct MessageInput {
     case 1:
         _ = try? [NameReport](keptStates: &arguments)
     default:
-        _ = (try? message.arguments()).flatMap { try? ListPage($0) }
+        _ = (try? message.arguments()).flatMap { ListPage($0) }
     }
 }
 

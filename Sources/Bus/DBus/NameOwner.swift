@@ -67,10 +67,8 @@ public final class NameOwner: Sendable {
     }
 
     private func receive(_ message: borrowing DBusMessage) {
-        guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
-            arguments.count == 3, arguments[0].stringValue == name, let owner = arguments[2].stringValue
-        else { return }
-        set(owner.isEmpty ? nil : owner)
+        guard let change = message.ownerChange(), change.name == name else { return }
+        set(change.owner.isEmpty ? nil : change.owner)
     }
 
     /// - Parameter generation: the generation at the time of the request; an outdated response is ignored.
@@ -82,5 +80,15 @@ public final class NameOwner: Sendable {
             return state.owner != owner
         }
         if isChange { changed(owner) }
+    }
+}
+
+extension DBusMessage {
+    /// Returns the bus's report that a name has a new owner, which is empty if there is none; `nil` for any other message.
+    package borrowing func ownerChange() -> (name: String, owner: String)? {
+        guard isBusSignal("NameOwnerChanged"), let arguments = try? arguments(), arguments.count == 3,
+            let name = arguments[0].stringValue, let owner = arguments[2].stringValue
+        else { return nil }
+        return (name, owner)
     }
 }

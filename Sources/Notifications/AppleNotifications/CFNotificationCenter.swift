@@ -155,11 +155,8 @@ public func CFNotificationCenterRemoveObserver(
     _ object: UnsafeRawPointer!
 ) {
     guard let center else { return }
-    guard let observer else {
-        let function = "CFNotificationCenterRemoveObserver"
-        return UnthrownFailures.report(missing: "observer", in: function, attempted: "remove an observer")
-    }
-    UnthrownFailures.report(in: "CFNotificationCenterRemoveObserver") {
+    let function = "CFNotificationCenterRemoveObserver"
+    UnthrownFailures.report(in: function, attempted: "remove an observer", "observer", observer) { observer in
         let object = try center.object(object)
         center.callbacks.remove(UInt(bitPattern: observer), name: name?.name, object: object)
     }
@@ -174,11 +171,10 @@ public func CFNotificationCenterRemoveObserver(
 ///     removes nothing (CF-R1).
 public func CFNotificationCenterRemoveEveryObserver(_ center: CFNotificationCenter!, _ observer: UnsafeRawPointer!) {
     guard let center else { return }
-    guard let observer else {
-        let function = "CFNotificationCenterRemoveEveryObserver"
-        return UnthrownFailures.report(missing: "observer", in: function, attempted: "remove an observer")
+    let function = "CFNotificationCenterRemoveEveryObserver"
+    UnthrownFailures.report(in: function, attempted: "remove an observer", "observer", observer) { observer in
+        center.callbacks.removeEvery(UInt(bitPattern: observer))
     }
-    center.callbacks.removeEvery(UInt(bitPattern: observer))
 }
 
 // MARK: Calls
@@ -235,14 +231,8 @@ public func CFNotificationCenterPostNotification(
     _ userInfo: CFDictionary!,
     _ deliverImmediately: Bool
 ) {
-    guard let center else { return }
-    guard let name else {
-        let function = "CFNotificationCenterPostNotification"
-        return UnthrownFailures.report(missing: "name", in: function, attempted: "post a notification")
-    }
-    UnthrownFailures.report(in: "CFNotificationCenterPostNotification") {
-        try center.post(name, object, userInfo, deliverImmediately ? .deliverImmediately : [])
-    }
+    let options: PostingOptions = deliverImmediately ? .deliverImmediately : []
+    center?.post("CFNotificationCenterPostNotification", name, object, userInfo, options)
 }
 
 /// Posts a notification. The local center calls its observers before this returns (CF-D1). The others never call
@@ -273,31 +263,28 @@ public func CFNotificationCenterPostNotificationWithOptions(
     _ userInfo: CFDictionary!,
     _ options: CFOptionFlags
 ) {
-    guard let center else { return }
-    guard let name else {
-        let function = "CFNotificationCenterPostNotificationWithOptions"
-        return UnthrownFailures.report(missing: "name", in: function, attempted: "post a notification")
-    }
-    UnthrownFailures.report(in: "CFNotificationCenterPostNotificationWithOptions") {
-        try center.post(name, object, userInfo, PostingOptions(rawValue: options))
-    }
+    let options = PostingOptions(rawValue: options)
+    center?.post("CFNotificationCenterPostNotificationWithOptions", name, object, userInfo, options)
 }
 
 extension CFNotificationCenter {
     fileprivate func post(
-        _ name: CFNotificationName,
+        _ function: String,
+        _ name: CFNotificationName?,
         _ object: UnsafeRawPointer?,
         _ userInfo: CFDictionary?,
         _ options: PostingOptions
-    ) throws {
-        let text = name.rawValue
-        // The local center hands on the objects themselves.
-        try withExtendedLifetime((text, userInfo)) {
-            let content = try callbacks.content(name: address(of: text), userInfo: userInfo.map(address)) {
-                let userInfo = Unmanaged<CFDictionary>.fromOpaque($0).takeUnretainedValue()
-                return try PropertyListReader(root: "userInfo").dictionary(userInfo)
+    ) {
+        UnthrownFailures.report(in: function, attempted: "post a notification", "name", name) { name in
+            let text = name.rawValue
+            // The local center hands on the objects themselves.
+            try withExtendedLifetime((text, userInfo)) {
+                let content = try callbacks.content(name: address(of: text), userInfo: userInfo.map(address)) {
+                    let userInfo = Unmanaged<CFDictionary>.fromOpaque($0).takeUnretainedValue()
+                    return try PropertyListReader(root: "userInfo").dictionary(userInfo)
+                }
+                try callbacks.post(name.name, object: try self.object(object), content: content, options: options)
             }
-            try callbacks.post(name.name, object: try self.object(object), content: content, options: options)
         }
     }
 

@@ -63,11 +63,7 @@ func removeObserver(
     _ name: UnsafeRawPointer?,
     _ object: UnsafeRawPointer?
 ) {
-    withCenter(center, "CFNotificationCenterRemoveObserver") { center throws in
-        // CF-R1
-        guard let observer else {
-            return reportMissing("observer", "CFNotificationCenterRemoveObserver", "remove an observer")
-        }
+    removeObserver("CFNotificationCenterRemoveObserver", center, observer) { center, observer in
         try center.remove(observer, name: name, object: object)
     }
 }
@@ -76,17 +72,21 @@ func removeObserver(
 @c(CFNotificationCenterRemoveEveryObserver)
 @usableFromInline
 func removeEveryObserver(_ center: UnsafeRawPointer?, _ observer: UnsafeRawPointer?) {
-    withCenter(center, "CFNotificationCenterRemoveEveryObserver") { center in
-        // CF-R1
-        guard let observer else {
-            return reportMissing("observer", "CFNotificationCenterRemoveEveryObserver", "remove an observer")
-        }
-        center.removeEvery(observer)
-    }
+    removeObserver("CFNotificationCenterRemoveEveryObserver", center, observer) { $0.removeEvery($1) }
 }
 
-private func reportMissing(_ argument: String, _ function: String, _ attempted: String) {
-    UnthrownFailures.report(missing: argument, in: function, attempted: attempted)
+private func removeObserver(
+    _ function: String,
+    _ center: UnsafeRawPointer?,
+    _ observer: UnsafeRawPointer?,
+    _ remove: (Center, UnsafeRawPointer) throws -> Void
+) {
+    withCenter(center, function) { center in
+        // CF-R1
+        UnthrownFailures.report(in: function, attempted: "remove an observer", "observer", observer) { observer in
+            try remove(center, observer)
+        }
+    }
 }
 
 // MARK: Posting
@@ -127,10 +127,11 @@ private func post(
     _ userInfo: UnsafeRawPointer?,
     _ options: PostingOptions
 ) {
-    withCenter(center, function) { center throws in
+    withCenter(center, function) { center in
         // CF-P1
-        guard let name else { return reportMissing("name", function, "post a notification") }
-        try center.post(name, object: object, userInfo: userInfo, options: options)
+        UnthrownFailures.report(in: function, attempted: "post a notification", "name", name) { name in
+            try center.post(name, object: object, userInfo: userInfo, options: options)
+        }
     }
 }
 

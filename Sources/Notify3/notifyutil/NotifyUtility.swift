@@ -89,7 +89,7 @@ struct NotifyUtility {
     }
 
     private func pause(_ duration: Duration) {
-        if let reporter { reporter.run(for: duration) } else { Pause.sleep(duration) }
+        if let reporter { reporter.run(for: duration) } else { sleep(until: .now + duration) }
     }
 
     private func dump(_ path: String?) throws(Failure) {

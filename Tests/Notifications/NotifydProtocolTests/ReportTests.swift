@@ -32,7 +32,7 @@ import Testing
         page.names = [NameListing(name: "com.example.menu", state: 5, isPermanent: true)]
         page.processes = [ProcessListing(connection: ":1.5", process: 12, user: 1000, report: Self.report)]
         page.cursor = 9
-        #expect(try ListPage(page.values) == page)
+        #expect(ListPage(page.values) == page)
         let signal = try NotifydProtocol.signal(.keep, [Self.report.names.keptStates], to: ":1.1")
         let hasSignature = signal.has(signature: "a(stt)")
         #expect(hasSignature)
@@ -62,7 +62,7 @@ import Testing
         ] as [[DBusValue]]
     )
     func aPageOfAnotherFormIsRefused(_ values: [DBusValue]) {
-        #expect(throws: NotifydProtocol.FormError.self) { try ListPage(values) }
+        #expect(ListPage(values) == nil)
     }
 
     @Test func theFormOfANameSaysWhoOwnsIt() {

@@ -61,12 +61,8 @@ package final class CallbackCenter: Sendable {
 
     /// Makes a local center that is separate from ``local``.
     package static func makeLocal() -> CallbackCenter { CallbackCenter(.local(SynchronousCenter())) }
-
-    package static func darwin(_ center: DarwinNotifyCenter) -> CallbackCenter { CallbackCenter(.darwin(center)) }
-
-    package static func distributed(_ center: DistributedNotifyCenter) -> CallbackCenter {
-        CallbackCenter(.distributed(center))
-    }
+    package static func darwin(_ center: DarwinNotifyCenter) -> CallbackCenter { .init(.darwin(center)) }
+    package static func distributed(_ center: DistributedNotifyCenter) -> CallbackCenter { .init(.distributed(center)) }
 
     // MARK: Observers
 
@@ -109,13 +105,9 @@ package final class CallbackCenter: Sendable {
                 suspensionBehavior: suspensionBehavior,
                 known: add
             ) { notification in
-                handler(
-                    Notification(
-                        name: notification.name,
-                        object: notification.object.map { .text($0) },
-                        content: notification.userInfo.map(Content.distributed) ?? .none
-                    )
-                )
+                let object = notification.object.map { Object.text($0) }
+                let content = notification.userInfo.map(Content.distributed) ?? .none
+                handler(Notification(name: notification.name, object: object, content: content))
             }
         }
     }
@@ -281,17 +273,25 @@ extension UnthrownFailures {
         do { try work() } catch { report(error, in: function) }
     }
 
-    /// Reports a missing argument. The function did nothing because it needs that argument.
-    package static func report(missing argument: String, in function: String, attempted: String) {
-        report(
-            DBusError(
-                .invalidArgument,
-                message: "there is no \(argument), so nothing was done",
-                attempted: attempted,
-                remedy: "pass the \(argument)"
-            ),
-            in: function
-        )
+    /// Runs `work` in the same way, with an argument that the function needs. Reports a missing argument too.
+    package static func report<Argument>(
+        in function: String,
+        attempted: String,
+        _ name: String,
+        _ argument: Argument?,
+        _ work: (Argument) throws -> Void
+    ) {
+        report(in: function) {
+            guard let argument else {
+                throw DBusError(
+                    .invalidArgument,
+                    message: "there is no \(name), so nothing was done",
+                    attempted: attempted,
+                    remedy: "pass the \(name)"
+                )
+            }
+            try work(argument)
+        }
     }
 }
 

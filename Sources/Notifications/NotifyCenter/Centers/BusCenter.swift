@@ -32,20 +32,15 @@ package final class BusCenter: Sendable {
 
     let router = NotificationRouter()
     private let kind: WireKind
-    private let source: Source
+    private let bus: Bus
+    /// The connection that the center was made for; `nil` for the process's shared connection to the bus.
+    private let ownConnection: DBusConnection?
     /// Set on first use. It has no lock, because a forked child reads it.
     private let madeLink = StoredOnce<Link>()
     private let state = Locked(State())
 
-    enum Source {
-        /// The process's shared connection to this bus.
-        case bus(Bus)
-        case connection(DBusConnection)
-    }
-
-    init(_ kind: WireKind, _ source: Source) {
-        self.kind = kind
-        self.source = source
+    init(_ kind: WireKind, _ bus: Bus, _ connection: DBusConnection? = nil) {
+        (self.kind, self.bus, ownConnection) = (kind, bus, connection)
     }
 
     /// Returns the connection, which may not have found a bus yet.
@@ -57,11 +52,7 @@ package final class BusCenter: Sendable {
     private func link() throws(DBusError) -> Link {
         try ForkedChild.check("observe notifications")
         if let link = madeLink.load() { return link }
-        let connection: DBusConnection =
-            switch source {
-            case .bus(let bus): try BusConnections.connection(to: bus)
-            case .connection(let connection): connection
-            }
+        let connection = try ownConnection ?? BusConnections.connection(to: bus)
         let route = PostRoute.of(connection)
         return state.withLock { _ in
             if let link = madeLink.load() { return link }
@@ -85,25 +76,12 @@ package final class BusCenter: Sendable {
         options: PostingOptions = []
     ) throws(DBusError) {
         if ForkedChild.useBus() {
-            try postInForkedChild { () throws(DBusError) in
-                try WireNotification.message(
-                    kind,
-                    name: name,
-                    object: object,
-                    userInfo: userInfo,
-                    deliverImmediately: options.contains(.deliverImmediately)
-                )
-            }
+            try ForkedPoster.check()
+            try ForkedPoster.send(message(name, object, userInfo, options), to: busAddress())
         } else if object == nil, userInfo == nil, !options.contains(.deliverImmediately) {
             try post(nameAlone: name)
         } else {
-            let message = try WireNotification.message(
-                kind,
-                name: name,
-                object: object,
-                userInfo: userInfo,
-                deliverImmediately: options.contains(.deliverImmediately)
-            )
+            let message = try message(name, object, userInfo, options)
             try connection().send(message)
         }
         if options.contains(.postToAllSessions) { reportUnreachedSessions() }
@@ -119,18 +97,26 @@ package final class BusCenter: Sendable {
         }
     }
 
-    private func postInForkedChild(_ message: () throws(DBusError) -> DBusMessage) throws(DBusError) {
-        try ForkedPoster.check()
-        try ForkedPoster.send(message(), to: busAddress())
+    private func message(
+        _ name: NotificationName,
+        _ object: String?,
+        _ userInfo: UserInfo?,
+        _ options: PostingOptions
+    ) throws(DBusError) -> DBusMessage {
+        let isImmediate = options.contains(.deliverImmediately)
+        return try WireNotification.message(
+            kind,
+            name: name,
+            object: object,
+            userInfo: userInfo,
+            deliverImmediately: isImmediate
+        )
     }
 
-    /// The address of the parent's connection, or of the source's bus if the parent had none.
+    /// The address of the parent's connection, or of the bus if the parent had none.
     private func busAddress() throws(DBusError) -> String {
-        if let link = madeLink.load() { return try link.connection.busAddress() }
-        return switch source {
-        case .bus(let bus): try bus.resolvedAddress()
-        case .connection(let connection): try connection.busAddress()
-        }
+        guard let connection = madeLink.load()?.connection ?? ownConnection else { return try bus.resolvedAddress() }
+        return try connection.busAddress()
     }
 
     func flush(timeout: Duration) throws(DBusError) {
@@ -164,11 +150,6 @@ package final class BusCenter: Sendable {
     /// observers of this session get the post. ``UnthrownFailures`` reports once per process that no other session gets
     /// it (CF-P7, CF-B8).
     private func reportUnreachedSessions() {
-        let bus =
-            switch source {
-            case .bus(let bus): bus
-            case .connection(let connection): connection.bus
-            }
         if bus == .system || Self.saidThatOneSessionHears.exchange(true, ordering: .relaxed) { return }
         UnthrownFailures.report(
             DBusError(

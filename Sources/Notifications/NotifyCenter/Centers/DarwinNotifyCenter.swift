@@ -36,11 +36,11 @@ public final class DarwinNotifyCenter: Sendable {
 
     /// Creates a center on this bus. It connects on first use, and shares the connection with the process's other
     /// centers.
-    public init(bus: Bus = .fromEnvironment) { center = BusCenter(.darwin, .bus(bus)) }
+    public init(bus: Bus = .fromEnvironment) { center = BusCenter(.darwin, bus) }
 
     /// Creates a center on an open connection. After the connection's `close()` nothing more arrives, and functions
     /// that need the bus throw ``DBusError/Code/closed``.
-    public init(connection: DBusConnection) { center = BusCenter(.darwin, .connection(connection)) }
+    public init(connection: DBusConnection) { center = BusCenter(.darwin, connection.bus, connection) }
 
     /// Posts a name. On return the kernel has it; for a bus that does not keep up, the call waits at most 30 seconds.
     /// If the process then exits by `exit` or by returning from `main`, the exit waits at most 2 s for the bus.

@@ -60,7 +60,8 @@ struct NotificationInlet: Sendable {
     fileprivate let waiters = Waiters()
 
     init(_ buffering: Buffering, _ suspensionBehavior: SuspensionBehavior = .deliverImmediately, gate: DeliveryGate) {
-        registration = Registration(buffering, suspensionBehavior, gate: gate) { [waiters] in waiters.wake() }
+        let delivery = Delivery(kind: .wakes { [waiters] in waiters.wake() })
+        registration = Registration(delivery, buffering, suspensionBehavior, gate: gate)
     }
 }
 

@@ -23,9 +23,8 @@ final class PostRoute: Sendable {
         var changes = 0
         /// Observes the connection to the bus, from the first registration on.
         var events: Observation?
-        /// Whether a thread is registering everything anew, and whether it must start over afterwards.
-        var isRestoring = false
-        var isRestorationWanted = false
+        /// Whether everything is to be registered anew, and no thread has begun with it.
+        var isRestorationPending = false
         /// The pause before the next attempt, if notifyd has no room or does not respond in time.
         var backoff = Backoff(first: .milliseconds(250), longest: .seconds(32))
         /// Observes notifyd.
@@ -41,6 +40,7 @@ final class PostRoute: Sendable {
     private let turn = DispatchSemaphore(value: 1)
     /// Waits for that in place of tasks, because a task must not block a thread of the concurrency pool.
     private let queueOfTasks = DispatchQueue(label: "org.notifycenter.route.tasks")
+    private let restorations = DispatchQueue(label: "org.notifycenter.route")
 
     private init(_ connection: DBusConnection) {
         self.connection = connection
@@ -152,7 +152,7 @@ final class PostRoute: Sendable {
         do throws(DBusError) {
             let changes = changes
             _ = try await connection.callUncancelled(Self.call([interface]), timeout: deadline - .now)
-            let owner = try await connection.callUncancelled(Self.ownerQuestion(), timeout: deadline - .now)
+            let owner = try await connection.callUncancelled(NotifydProtocol.ownerQuestion(), timeout: deadline - .now)
             relays(owner, asOf: changes)
         } catch {
             throw explained(error)
@@ -214,7 +214,10 @@ final class PostRoute: Sendable {
         guard try isFiltered(connection, by: deadline) else { return }
         do throws(DBusError) {
             let changes = changes
-            relays(try connection.callAndWait(taking: Self.ownerQuestion(), timeout: deadline - .now), asOf: changes)
+            relays(
+                try connection.callAndWait(taking: NotifydProtocol.ownerQuestion(), timeout: deadline - .now),
+                asOf: changes
+            )
         } catch {
             throw explained(error)
         }
@@ -314,7 +317,10 @@ final class PostRoute: Sendable {
         do throws(DBusError) {
             let changes = changes
             _ = try connection.callAndWait(taking: Self.call(interfaces), timeout: deadline - .now)
-            relays(try connection.callAndWait(taking: Self.ownerQuestion(), timeout: deadline - .now), asOf: changes)
+            relays(
+                try connection.callAndWait(taking: NotifydProtocol.ownerQuestion(), timeout: deadline - .now),
+                asOf: changes
+            )
         } catch {
             throw explained(error)
         }
@@ -322,10 +328,6 @@ final class PostRoute: Sendable {
 
     private static func call(_ interfaces: [String]) throws(DBusError) -> DBusMessage {
         try NotifydProtocol.call(.relay, [.array(interfaces.map { .string($0) }, of: "s")])
-    }
-
-    private static func ownerQuestion() throws(DBusError) -> DBusMessage {
-        try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
     }
 
     private var changes: Int { state.withLock { $0.changes } }
@@ -369,34 +371,24 @@ final class PostRoute: Sendable {
     }
 
     private func receive(_ message: borrowing DBusMessage) {
-        guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
-            arguments.count == 3, arguments[0].stringValue == NotifydProtocol.busName
-        else { return }
+        guard message.ownerChange()?.name == NotifydProtocol.busName else { return }
         noteChange()
         // Also when notifyd has ended: the call makes the bus start it again.
         restore()
     }
 
-    /// Has notifyd relay everything that is registered, on a background queue. Only one restoration runs at a time,
-    /// however often this is called.
+    /// Has notifyd relay everything that is registered, on a background queue. Only one restoration runs at a time, and
+    /// at most one waits, however often this is called.
     private func restore() {
-        let isBeginning = state.withLock { state in
-            guard state.isFiltered != false, !state.uses.isEmpty else { return false }
-            defer { state.isRestoring = true }
-            state.isRestorationWanted = true
-            return !state.isRestoring
+        let isNew = state.withLock { state in
+            guard state.isFiltered != false, !state.uses.isEmpty, !state.isRestorationPending else { return false }
+            state.isRestorationPending = true
+            return true
         }
-        guard isBeginning else { return }
-        DispatchQueue(label: "org.notifycenter.route").async { [weak self] in
-            while let self,
-                state.withLock({ state in
-                    defer { state.isRestorationWanted = false }
-                    state.isRestoring = state.isRestorationWanted
-                    return state.isRestoring
-                })
-            {
-                restoreOnce()
-            }
+        guard isNew else { return }
+        restorations.async { [weak self] in
+            self?.state.withLock { $0.isRestorationPending = false }
+            self?.restoreOnce()
         }
     }
 

@@ -199,6 +199,8 @@ public struct Delivery: Sendable {
         case executor(any TaskExecutor)
         /// The function gets one job for each delivery. It must run the jobs one after the other and in order.
         case scheduled(@Sendable (@escaping @Sendable () -> Void) -> Void)
+        /// The owner of the registration takes the notifications, and this function wakes it.
+        case wakes(@Sendable () -> Void)
     }
 
     let kind: Kind
@@ -282,9 +284,7 @@ public struct DeliveryCounts: Sendable, Hashable {
     public internal(set) var dropped: UInt64 = 0
     /// Lost because the center was suspended and the observer has ``SuspensionBehavior/drop``.
     public internal(set) var suppressed: UInt64 = 0
-}
 
-extension DeliveryCounts {
     mutating func add(_ other: DeliveryCounts) {
         delivered += other.delivered
         coalesced += other.coalesced

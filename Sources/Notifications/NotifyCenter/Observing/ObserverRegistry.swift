@@ -163,14 +163,6 @@ extension RegistrationList: Sendable where Observer: Sendable {}
 final class Registration: Sendable {
     typealias Handler = @Sendable (WireNotification) -> Void
 
-    /// The way in which notifications leave the registration.
-    private enum Outlet: Sendable {
-        /// The registration calls its handler.
-        case calls(Delivery.Kind)
-        /// The owner calls ``takeNext()``, and is woken for it.
-        case wakes(@Sendable () -> Void)
-    }
-
     private struct State {
         var queue: DeliveryQueue<WireNotification>
         /// `nil` once the registration has ended. This breaks a reference cycle: the observation keeps the registration
@@ -192,34 +184,21 @@ final class Registration: Sendable {
     /// The rank in the order of registration, which the router assigns.
     let rank = Atomic<UInt64>(0)
     private let state: Locked<State>
-    private let outlet: Outlet
+    private let delivery: Delivery.Kind
     private let gate: DeliveryGate
 
-    /// Creates a registration that calls `handler`.
-    ///
-    /// - Parameter gate: the gate of the center that the registration is for.
+    /// - Parameters:
+    ///   - gate: the gate of the center that the registration is for.
+    ///   - handler: the function to call; `nil` if the owner is woken, and calls ``takeNext()``.
     init(
         _ delivery: Delivery,
         _ buffering: Buffering,
         _ suspensionBehavior: SuspensionBehavior = .deliverImmediately,
         gate: DeliveryGate,
-        _ handler: @escaping Handler
+        _ handler: Handler? = nil
     ) {
         state = Locked(State(queue: DeliveryQueue(buffering), handler: handler))
-        outlet = .calls(delivery.kind)
-        self.suspensionBehavior = suspensionBehavior
-        self.gate = gate
-    }
-
-    /// Creates a registration that calls `wake` when ``takeNext()`` has something to return.
-    init(
-        _ buffering: Buffering,
-        _ suspensionBehavior: SuspensionBehavior,
-        gate: DeliveryGate,
-        wake: @escaping @Sendable () -> Void
-    ) {
-        state = Locked(State(queue: DeliveryQueue(buffering)))
-        outlet = .wakes(wake)
+        self.delivery = delivery.kind
         self.suspensionBehavior = suspensionBehavior
         self.gate = gate
     }
@@ -232,7 +211,7 @@ final class Registration: Sendable {
 
     /// Takes a notification for delivery. Never blocks, unless the handler runs on this thread.
     func offer(_ notification: WireNotification, number: UInt64) {
-        if case .calls(.immediate) = outlet {
+        if case .immediate = delivery {
             // Checked right before the call: an earlier observer of the same post may have removed this one (CF-C3).
             let handler = state.withLock { state in
                 state.queue.passThrough(number, below: gate.limit) ? state.handler : nil
@@ -262,10 +241,10 @@ final class Registration: Sendable {
     func release() -> ArraySlice<UInt64> {
         state.withLock { state in
             let numbers = state.queue.release()
-            return switch outlet {
-            case .calls(.immediate): numbers[...]
-            case .calls(.scheduled): numbers.suffix(state.queue.countWithoutJob)
-            case .calls(.background), .calls(.executor), .wakes: numbers.prefix(1)
+            return switch delivery {
+            case .immediate: numbers[...]
+            case .scheduled: numbers.suffix(state.queue.countWithoutJob)
+            case .background, .executor, .wakes: numbers.prefix(1)
             }
         }
     }
@@ -274,20 +253,20 @@ final class Registration: Sendable {
     ///
     /// - Parameter change: a change of the queue that is made first, under the same lock.
     func deliverNext(_ change: (inout DeliveryQueue<WireNotification>) -> Void = { _ in }) {
-        switch outlet {
-        case .calls(.immediate):
+        switch delivery {
+        case .immediate:
             state.withLock { change(&$0.queue) }
             if let (notification, handler) = take({ $0.next(below: $1) }) { handler(notification) }
         case .wakes(let wake):
             state.withLock { change(&$0.queue) }
             wake()
-        case .calls(.scheduled(let schedule)):
+        case .scheduled(let schedule):
             // One job per notification, so that observers on one queue alternate post by post. A job that finds the
             // gate closed does nothing; the flush sends another.
             if ask(limit: .max, after: change) { schedule { self.deliverOne() } }
-        case .calls(.background):
+        case .background:
             if let job = askForDrain(after: change) { job.queue.async(execute: job.block) }
-        case .calls(.executor(let executor)):
+        case .executor(let executor):
             if ask(limit: 1, after: change) { Task(executorPreference: executor) { self.drain() } }
         }
     }

@@ -55,19 +55,14 @@ enum PayloadCoding {
     /// Encodes a userInfo. Throws ``FormError/tooLarge``, ``FormError/tooDeep`` and ``FormError/noDate``.
     ///
     /// - Parameter size: the size of the notification so far; the size of the userInfo is added.
-    static func encode(_ userInfo: UserInfo, size: inout NotificationSize) throws(FormError) -> DBusValue {
-        try encode(userInfo, depth: 0, &size)
-    }
-
-    private static func encode(
-        _ dictionary: UserInfo,
-        depth: Int,
-        _ size: inout NotificationSize
+    static func encode(
+        _ userInfo: UserInfo,
+        depth: Int = 0,
+        size: inout NotificationSize
     ) throws(FormError) -> DBusValue {
         try size.addPart()
         var entries: [(String, DBusValue)] = []
-        for key in dictionary.keys.sorted() {
-            guard let value = dictionary[key] else { continue }
+        for (key, value) in userInfo.sorted(by: { $0.key < $1.key }) {
             try size.addPart(key.utf8.count)
             entries.append((key, .variant(try encode(value, depth: depth + 1, &size))))
         }
@@ -86,7 +81,7 @@ enum PayloadCoding {
         case .array, .dictionary: guard depth < maximumDepth else { throw .tooDeep }
         default: break
         }
-        if case .dictionary(let dictionary) = value { return try encode(dictionary, depth: depth, &size) }
+        if case .dictionary(let dictionary) = value { return try encode(dictionary, depth: depth, size: &size) }
         try size.addPart(value.length)
         switch value {
         case .string(let text): return text.utf8.contains(0) ? .structure([.bytes(Array(text.utf8))]) : .string(text)
@@ -102,7 +97,7 @@ enum PayloadCoding {
             var encoded: [DBusValue] = []
             for element in elements { encoded.append(.variant(try encode(element, depth: depth + 1, &size))) }
             return .array(encoded, of: "v")
-        case .dictionary(let dictionary): return try encode(dictionary, depth: depth, &size)
+        case .dictionary(let dictionary): return try encode(dictionary, depth: depth, size: &size)
         }
     }
 

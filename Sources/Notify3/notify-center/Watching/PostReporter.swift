@@ -28,25 +28,22 @@ final class PostReporter {
 
     /// Observes a name in the Darwin center; `nil` for all names. In force on return.
     func observeDarwin(_ name: NotificationName?) throws(DBusError) {
-        let center = DarwinNotifyCenter(connection: connection)
-        observations.append(
-            try center.observeAny(name) { [inbox, senders] notification in
-                let post = Post(name: notification.name, sender: notification.sender, center: .darwin)
-                inbox.add((post, senders?.lookup(post.sender)))
-            }
-        )
+        let observation = try DarwinNotifyCenter(connection: connection).observeAny(name) { [inbox, senders] in
+            let post = Post(name: $0.name, sender: $0.sender, center: .darwin)
+            inbox.add((post, senders?.lookup(post.sender)))
+        }
+        observations.append(observation)
     }
 
     /// Observes a name in the distributed center, for one object or, with `nil`, for all. In force on return.
     func observeDistributed(_ name: NotificationName?, object: String?) throws(DBusError) {
         let center = DistributedNotifyCenter(connection: connection)
-        observations.append(
-            try center.observe(name, object: object, delivery: .immediate) { [inbox, senders] notification in
-                let content = Post.Center.distributed(object: notification.object, userInfo: notification.userInfo)
-                let post = Post(name: notification.name, sender: notification.sender, center: content)
-                inbox.add((post, senders?.lookup(post.sender)))
-            }
-        )
+        let observation = try center.observe(name, object: object, delivery: .immediate) { [inbox, senders] in
+            let content = Post.Center.distributed(object: $0.object, userInfo: $0.userInfo)
+            let post = Post(name: $0.name, sender: $0.sender, center: content)
+            inbox.add((post, senders?.lookup(post.sender)))
+        }
+        observations.append(observation)
     }
 
     /// Prints until the requested number of posts is reached.

@@ -39,10 +39,8 @@ final class Senders: Sendable {
         self.connection = connection
         self.onAnswer = onAnswer
         let token = connection.onSignal { [weak self] message in
-            guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
-                arguments.count == 3, let name = arguments[0].stringValue, name.utf8.first == UInt8(ascii: ":")
-            else { return }
-            if arguments[2].stringValue == "" { self?.forget(name) } else { _ = self?.lookup(name) }
+            guard let (name, owner) = message.ownerChange(), name.utf8.first == UInt8(ascii: ":") else { return }
+            if owner.isEmpty { self?.forget(name) } else { _ = self?.lookup(name) }
         }
         // A restarted bus gives the same names to other connections.
         let events = try connection.onEvent { [weak self] event in

@@ -352,7 +352,7 @@ extension NotifyClient {
     func post(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) {
         let name = try Self.name(name)
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
-        guard !ProcessState.isSwitchedOff else { throw .disabled }
+        guard !ProcessState.isOff.load(ordering: .relaxed) else { throw .disabled }
         guard try authorize(.write, name).isOpen(.write, name.rawValue) else {
             // Receivers take a reserved name only from notifyd. The post is back before the response.
             return try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postByNotifyd(name) }

@@ -172,8 +172,7 @@ final class NotifydLink: Sendable {
     func findOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
         let presence = state.withLock { $0.presence }
         guard presence.value == .unknown else { return }
-        let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
-        connection.call(question) { [weak client] answer in
+        connection.call(try NotifydProtocol.ownerQuestion()) { [weak client] answer in
             // A failure means "absent" only once the rule that tells of a later start is in force.
             if let client, case .success = answer { self.found(answer, answering: presence.question, client) }
         }
@@ -183,7 +182,7 @@ final class NotifydLink: Sendable {
     /// registrations.
     private func askWhoItIs(_ client: NotifyClient) {
         guard let connection = state.withLock({ $0.connection }),
-            let question = try? NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)]),
+            let question = try? NotifydProtocol.ownerQuestion(),
             let queueing = try? NotifydProtocol.busCall(
                 "RequestName",
                 [.string(NotifydProtocol.clientsBusName), .uint32(0)]
@@ -212,7 +211,10 @@ final class NotifydLink: Sendable {
     // MARK: Signals, on the reading thread
 
     private func receive(_ message: borrowing DBusMessage, _ client: NotifyClient) {
-        if message.isBusSignal("NameOwnerChanged") { return ownerChanged(message, client) }
+        if let change = message.ownerChange() {
+            if change.name == NotifydProtocol.busName { ownerChanged(change.owner, client) }
+            return
+        }
         guard message.interface == NotifydProtocol.interface,
             let signal = message.member.flatMap(NotifydProtocol.Signal.init), isNotifyd(message.sender),
             message.has(path: NotifydProtocol.path)
@@ -240,10 +242,7 @@ final class NotifydLink: Sendable {
         }
     }
 
-    private func ownerChanged(_ message: borrowing DBusMessage, _ client: NotifyClient) {
-        guard let arguments = try? message.arguments(), arguments.count == 3,
-            arguments[0].stringValue == NotifydProtocol.busName, let owner = arguments[2].stringValue
-        else { return }
+    private func ownerChanged(_ owner: String, _ client: NotifyClient) {
         // notifyd may tell this process to keep the states of many names.
         if !owner.isEmpty { connection?.expectSignals(from: owner) }
         state.withLock { $0.presence.learn(owner.isEmpty ? .absent : .present(owner)) }
@@ -277,5 +276,37 @@ final class NotifydLink: Sendable {
         case .lost: state.withLock { $0.presence.learn(.unknown) }
         case .restored: if let client { askWhoItIs(client) }
         }
+    }
+}
+
+/// notifyd's presence, as far as this process knows. Pure: it takes the bus's responses and reports.
+struct NotifydPresence {
+    enum Value: Equatable {
+        /// The bus has not responded yet, or is lost.
+        case unknown
+        /// notifyd does not run. The bus reports its start.
+        case absent
+        /// notifyd runs, under this unique name.
+        case present(String)
+    }
+
+    private(set) var value = Value.unknown
+    /// Increases with each ``learn(_:)``. A response counts only if the number is still that of its request.
+    private(set) var question: UInt64 = 0
+
+    /// Takes a change that the bus has reported; `unknown` if the bus is lost.
+    mutating func learn(_ value: Value) {
+        self.value = value
+        question += 1
+    }
+
+    /// Takes the bus's response to a request. The response does not count if the bus has reported a change since the
+    /// request, or was lost since: the unique names of another bus have other owners.
+    ///
+    /// - Returns: Whether the response counts.
+    mutating func learn(_ value: Value, answering question: UInt64) -> Bool {
+        guard self.value == .unknown, question == self.question else { return false }
+        learn(value)
+        return true
     }
 }

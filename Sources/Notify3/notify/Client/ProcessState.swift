@@ -13,7 +13,7 @@ enum ProcessState {
     /// The address of a ``NotifyClient``, which is never released; 0 while there is none.
     private static let current = Atomic<UInt>(0)
     /// Whether `notify_set_options` switched the library off.
-    private static let isOff = Atomic<Bool>(false)
+    static let isOff = Atomic<Bool>(false)
     private static let handlesForks = Atomic<Bool>(false)
     /// The process that made the client; 0 while there is none.
     private static let owner = Atomic<pid_t>(0)
@@ -42,11 +42,7 @@ enum ProcessState {
     }
 
     /// Whether the functions that need the bus or notifyd are disabled, except for posts in a forked child.
-    static var isDisabled: Bool { ForkedChild.isCurrent || isSwitchedOff }
-
-    static var isSwitchedOff: Bool { isOff.load(ordering: .relaxed) }
-
-    static func setSwitchedOff(_ isOff: Bool) { self.isOff.store(isOff, ordering: .relaxed) }
+    static var isDisabled: Bool { ForkedChild.isCurrent || isOff.load(ordering: .relaxed) }
 
     /// Does the work after a fork, if this process is a forked child in which it has not been done.
     static func checkFork() {

@@ -4,10 +4,11 @@ import CNotify.Private
 import DBus
 import Glibc
 import NotifyCenter
+import Synchronization
 
 @c @implementation public func notify_set_options(_ opts: UInt32) {
-    if opts & UInt32(NOTIFY_OPT_DISABLE) != 0 { ProcessState.setSwitchedOff(true) }
-    if opts & UInt32(NOTIFY_OPT_ENABLE) != 0 { ProcessState.setSwitchedOff(false) }
+    if opts & UInt32(NOTIFY_OPT_DISABLE) != 0 { ProcessState.isOff.store(true, ordering: .relaxed) }
+    if opts & UInt32(NOTIFY_OPT_ENABLE) != 0 { ProcessState.isOff.store(false, ordering: .relaxed) }
 }
 
 @c @implementation public func notify_monitor_file(

@@ -73,10 +73,7 @@ actor DaemonService {
             self.assumeIsolated { $0.relay(message) }
         }
         let signals = connection.onSignal { message in
-            guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
-                arguments.count == 3, let name = arguments[0].stringValue, name.hasPrefix(":"),
-                arguments[2].stringValue == ""
-            else { return }
+            guard let (name, owner) = message.ownerChange(), name.hasPrefix(":"), owner.isEmpty else { return }
             self.assumeIsolated { $0.gone(name) }
         }
         // An empty new owner: matches only connections that end.

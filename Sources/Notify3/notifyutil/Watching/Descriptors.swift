@@ -1,3 +1,4 @@
+import Basics
 import CLinux
 import Dispatch
 import Glibc
@@ -89,20 +90,7 @@ final class SignalDescriptor {
     }
 }
 
-enum Pause {
-    /// Sleeps even if signals arrive. Returns at once if the duration is not positive.
-    static func sleep(_ duration: Duration) {
-        guard duration > .zero else { return }
-        let (seconds, attoseconds) = duration.components
-        var request = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
-        var remaining = timespec()
-        while nanosleep(&request, &remaining) != 0, errno == EINTR { request = remaining }
-    }
-
-    /// Converts a timeout for poll(2). Rounds up, so that the duration is over afterwards.
-    static func milliseconds(_ duration: Duration) -> CInt {
-        let (seconds, attoseconds) = duration.components
-        let milliseconds = seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
-        return CInt(clamping: max(0, milliseconds))
-    }
+/// Sleeps even if signals arrive. Returns at once if the deadline is over.
+func sleep(until deadline: ContinuousClock.Instant) {
+    while ContinuousClock.now < deadline { poll(nil, 0, milliseconds(until: deadline)) }
 }

@@ -1,3 +1,4 @@
+import Basics
 import CommandSupport
 import Glibc
 import NotifyCenter
@@ -41,19 +42,21 @@ final class Reporter {
             }
             guard isBusy else { break }
             let next = [deadline, isPolling ? nextPolling : nil].compactMap(\.self).min()
-            wait(next.map { $0 - now })
+            wait(until: next)
         }
-        if let deadline { Pause.sleep(deadline - ContinuousClock.now) }
+        if let deadline { sleep(until: deadline) }
     }
 
-    private func wait(_ duration: Duration?) {
+    private func wait(until deadline: ContinuousClock.Instant?) {
         // Standard output is polled only for the end of its reader, which does not matter with -q.
         let output = verbosity == .quiet ? -1 : Output.standard.rawValue
         var descriptors = [pollfd(fd: output, events: 0, revents: 0)]
         descriptors += ([signals?.descriptor ?? -1] + watchers.descriptors).map {
             pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
         }
-        guard poll(&descriptors, nfds_t(descriptors.count), duration.map(Pause.milliseconds) ?? -1) > 0 else { return }
+        guard poll(&descriptors, nfds_t(descriptors.count), deadline.map(milliseconds(until:)) ?? -1) > 0 else {
+            return
+        }
         if descriptors[0].revents != 0 { Output.endForBrokenPipe() }
         for descriptor in descriptors[2...] where descriptor.revents != 0 { readTokens(descriptor.fd) }
         if descriptors[1].revents != 0 { readSignals() }
@@ -106,4 +109,52 @@ final class Reporter {
     private func print(_ line: String?) {
         if let line { Output.standard.write(line + "\n") }
     }
+}
+
+/// How much of an event is printed.
+enum Verbosity: Equatable {
+    /// `-q`: nothing.
+    case quiet
+    /// Darwin's short lines.
+    case normal
+    /// `-v`: with token, time, state and kind.
+    case verbose
+}
+
+struct Event {
+    let token: CInt
+    let time: Timestamp
+    let name: String
+    let kind: Kind
+    /// The name's state, if it was read.
+    let state: StateReading?
+}
+
+/// The result of `notify_get_state`.
+enum StateReading: Equatable {
+    case value(UInt64)
+    case failed(UInt32)
+}
+
+extension Verbosity {
+    func line(_ event: Event) -> String? {
+        switch self {
+        case .quiet: return nil
+        case .normal: return event.name
+        case .verbose:
+            let line = "[\(event.token)] \(event.time.text) \(event.name)"
+            return switch event.state {
+            case .failed(let status): "\(line) : Failed with code \(status)"
+            case .value(let state): "\(line) \(state) \(event.kind.word)"
+            case nil: "\(line) \(event.kind.word)"
+            }
+        }
+    }
+
+    func line(signal: CInt) -> String? { self == .quiet ? nil : "SIGNAL \(signal)" }
+}
+
+extension Failure {
+    /// Darwin's line for a failure that concerns a name; `nil` for other failures.
+    var line: String? { name.map { "\($0): Failed with code \(status)" } }
 }

@@ -83,7 +83,8 @@ final class Client: Sendable {
     func list() async throws -> (names: [NameListing], processes: [ProcessListing]) {
         var (names, processes, cursor) = ([NameListing](), [ProcessListing](), UInt64(0))
         repeat {
-            let page = try ListPage(try await call(.list, .uint64(cursor)))
+            let answer = try await call(.list, .uint64(cursor))
+            let page = try #require(ListPage(answer))
             names += page.names
             processes += page.processes
             cursor = page.cursor

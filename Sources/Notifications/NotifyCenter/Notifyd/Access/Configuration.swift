@@ -163,8 +163,9 @@ package struct ConfigurationParser {
     private var hasQuit = false
 
     /// Returns the configuration, and an error for each ignored line, in order.
-    package static func parse(_ bytes: [UInt8]) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError])
-    {
+    package static func parse(
+        _ bytes: [UInt8]
+    ) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError]) {
         var parser = ConfigurationParser()
         for (index, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
             do throws(Reason) {

@@ -125,6 +125,11 @@ package enum NotifydProtocol {
         argument0: busName
     )
 
+    /// Makes the call that asks the bus for notifyd's unique name.
+    package static func ownerQuestion() throws(DBusError) -> DBusMessage {
+        try busCall("GetNameOwner", [.string(busName)])
+    }
+
     /// Makes a call to the bus itself about one of these names.
     package static func busCall(_ member: String, _ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         try .methodCall(

@@ -164,11 +164,6 @@ extension NotifydProtocol {
     package static let nameListingRows = "a(stb)"
     /// Rows of ``ProcessListing``: connection, process, user, and the report.
     package static let processRows = "a(suuu\(nameRows))"
-
-    /// An argument does not have the form that the protocol requires.
-    package struct FormError: Error {
-        package init() {}
-    }
 }
 
 // MARK: - Writing
@@ -319,80 +314,79 @@ extension ProcessReport {
             return report
         }
     }
-
-    fileprivate init(_ suspensions: DBusValue, _ names: DBusValue) throws(NotifydProtocol.FormError) {
-        guard case .uint32(let suspensions) = suspensions else { throw NotifydProtocol.FormError() }
-        self.init(suspensions: suspensions, names: try members(names, 6).map(NameReport.init))
-    }
 }
 
-// Responses of notifyd, which come as values.
+// Responses of notifyd, which come as values. `nil` if they have another form.
 
-private func members(_ rows: DBusValue, _ count: Int) throws(NotifydProtocol.FormError) -> [[DBusValue]] {
-    guard let rows = rows.elementsValue else { throw NotifydProtocol.FormError() }
-    return try rows.map { row throws(NotifydProtocol.FormError) in
-        guard case .structure(let members) = row, members.count == count else { throw NotifydProtocol.FormError() }
-        return members
+private func read<Row>(_ rows: DBusValue, _ row: ([DBusValue]) -> Row?) -> [Row]? {
+    guard let values = rows.elementsValue else { return nil }
+    var result: [Row] = []
+    for value in values {
+        guard case .structure(let members) = value, let row = row(members) else { return nil }
+        result.append(row)
     }
+    return result
 }
 
 extension NameReport {
-    fileprivate init(_ row: [DBusValue]) throws(NotifydProtocol.FormError) {
-        guard let name = row[0].stringValue, let hasState = row[1].booleanValue, let value = row[2].unsignedValue,
-            let time = row[3].unsignedValue
-        else { throw NotifydProtocol.FormError() }
-        self.init(
-            name: name,
-            state: hasState ? StateReport(value: value, time: time) : nil,
-            monitors: try members(row[5], 3).map(MonitorReport.init),
-            registrations: try members(row[4], 4).map(RegistrationReport.init)
-        )
+    fileprivate init?(_ row: [DBusValue]) {
+        guard row.count == 6, let name = row[0].stringValue, let hasState = row[1].booleanValue,
+            let value = row[2].unsignedValue, let time = row[3].unsignedValue,
+            let registrations = read(row[4], RegistrationReport.init),
+            let monitors = read(row[5], MonitorReport.init)
+        else { return nil }
+        let state = hasState ? StateReport(value: value, time: time) : nil
+        self.init(name: name, state: state, monitors: monitors, registrations: registrations)
     }
 }
 
 extension RegistrationReport {
-    fileprivate init(_ row: [DBusValue]) throws(NotifydProtocol.FormError) {
-        guard
-            case (.int32(let token), .string(let kind), .uint32(let suspensions), .uint64(let deliveries)) =
-                (row[0], row[1], row[2], row[3]), let kind = RegistrationKind(rawValue: kind)
-        else { throw NotifydProtocol.FormError() }
+    fileprivate init?(_ row: [DBusValue]) {
+        guard row.count == 4, case .int32(let token) = row[0], case .string(let word) = row[1],
+            case .uint32(let suspensions) = row[2], case .uint64(let deliveries) = row[3],
+            let kind = RegistrationKind(rawValue: word)
+        else { return nil }
         self.init(token: token, kind: kind, suspensions: suspensions, deliveries: deliveries)
     }
 }
 
 extension MonitorReport {
-    fileprivate init(_ row: [DBusValue]) throws(NotifydProtocol.FormError) {
-        guard case (.int32(let token), .string(let path), .uint32(let flags)) = (row[0], row[1], row[2]) else {
-            throw NotifydProtocol.FormError()
-        }
+    fileprivate init?(_ row: [DBusValue]) {
+        guard row.count == 3, case (.int32(let token), .string(let path), .uint32(let flags)) = (row[0], row[1], row[2])
+        else { return nil }
         self.init(token: token, path: path, flags: flags)
+    }
+}
+
+extension NameListing {
+    fileprivate init?(_ row: [DBusValue]) {
+        guard row.count == 3,
+            case (.string(let name), .uint64(let state), .boolean(let isPermanent)) = (row[0], row[1], row[2])
+        else { return nil }
+        self.init(name: name, state: state, isPermanent: isPermanent)
+    }
+}
+
+extension ProcessListing {
+    fileprivate init?(_ row: [DBusValue]) {
+        guard row.count == 5, case .string(let connection) = row[0], case .uint32(let process) = row[1],
+            case .uint32(let user) = row[2], case .uint32(let suspensions) = row[3],
+            let names = read(row[4], NameReport.init)
+        else { return nil }
+        let report = ProcessReport(suspensions: suspensions, names: names)
+        self.init(connection: connection, process: process, user: user, report: report)
     }
 }
 
 extension ListPage {
     /// Reads the response to `List`.
-    package init(_ values: [DBusValue]) throws(NotifydProtocol.FormError) {
-        guard values.count == 3, let cursor = values[2].unsignedValue else { throw NotifydProtocol.FormError() }
-        self.cursor = cursor
-        names = try members(values[0], 3).map { row throws(NotifydProtocol.FormError) in
-            guard case (.string(let name), .uint64(let state), .boolean(let isPermanent)) = (row[0], row[1], row[2])
-            else { throw NotifydProtocol.FormError() }
-            return NameListing(name: name, state: state, isPermanent: isPermanent)
-        }
-        processes = try members(values[1], 5).map { row throws(NotifydProtocol.FormError) in
-            guard case (.string(let connection), .uint32(let process), .uint32(let user)) = (row[0], row[1], row[2])
-            else { throw NotifydProtocol.FormError() }
-            return ProcessListing(
-                connection: connection,
-                process: process,
-                user: user,
-                report: try ProcessReport(row[3], row[4])
-            )
-        }
+    package init?(_ values: [DBusValue]) {
+        guard values.count == 3, let names = read(values[0], NameListing.init),
+            let processes = read(values[1], ProcessListing.init), let cursor = values[2].unsignedValue
+        else { return nil }
+        (self.names, self.processes, self.cursor) = (names, processes, cursor)
     }
-}
 
-extension ListPage {
     /// Adds the next page.
     package mutating func add(_ page: ListPage) {
         names += page.names
@@ -442,12 +436,8 @@ extension NotifydProtocol {
         var list = ListPage()
         repeat {
             let answer = try call(try Self.call(.list, [.uint64(list.cursor)], options: options))
-            do throws(FormError) {
-                let page = try ListPage(answer)
-                // Cursors must increase. Otherwise a malicious notifyd could keep its caller in this loop forever.
-                guard page.cursor == 0 || page.cursor > list.cursor else { throw FormError() }
-                list.add(page)
-            } catch {
+            // Cursors must increase. Otherwise a malicious notifyd could keep its caller in this loop forever.
+            guard let page = ListPage(answer), page.cursor == 0 || page.cursor > list.cursor else {
                 throw DBusError(
                     .malformed,
                     message: "the response to List has an unknown form",
@@ -455,6 +445,7 @@ extension NotifydProtocol {
                     remedy: "use programs and notifyd of the same version"
                 )
             }
+            list.add(page)
         } while list.cursor != 0
         return list
     }
