@@ -55,11 +55,7 @@ final class Center: Sendable {
 
     /// `CFNotificationCenterRemoveObserver`.
     func remove(_ observer: UnsafeRawPointer, name: UnsafeRawPointer?, object: UnsafeRawPointer?) throws {
-        callbacks.remove(
-            UInt(bitPattern: observer),
-            name: try name.map(notificationName),
-            object: try convert(object)
-        )
+        callbacks.remove(UInt(bitPattern: observer), name: try name.map(notificationName), object: try convert(object))
     }
 
     /// `CFNotificationCenterRemoveEveryObserver`.
@@ -188,9 +184,7 @@ enum RuntimeClass {
         definition.initialize(to: CFRuntimeClass())
         let name: StaticString = "CFNotificationCenter"
         definition.pointee.className = UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)
-        definition.pointee.copyDebugDesc = { object in
-            object.flatMap { Unmanaged.passRetained(describe($0)) }
-        }
+        definition.pointee.copyDebugDesc = { object in object.flatMap { Unmanaged.passRetained(describe($0)) } }
         return _CFRuntimeRegisterClass(definition)
     }()
 

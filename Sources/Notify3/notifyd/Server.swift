@@ -38,9 +38,7 @@ enum Server {
                 // When the bus is back, the first process that needs notifyd starts another one. Or its service manager
                 // does, because this exit is a failure.
                 let bus = invocation.bus(starter: ProcessEnvironment.value("DBUS_STARTER_ADDRESS"))
-                let service = try await DaemonService.start(on: bus, invocation.configuration) {
-                    exit(EX_UNAVAILABLE)
-                }
+                let service = try await DaemonService.start(on: bus, invocation.configuration) { exit(EX_UNAVAILABLE) }
                 let early = state.withLock { state in
                     state.service = service
                     return state.early

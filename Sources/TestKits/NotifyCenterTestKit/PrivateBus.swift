@@ -63,9 +63,7 @@ public final class PrivateBus: Sendable {
 
         /// Creates the options of a session bus.
         public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], services: [String: String] = [:]) {
-            self.matchRulesPerConnection = matchRulesPerConnection
-            self.denials = denials
-            self.services = services
+            (self.matchRulesPerConnection, self.denials, self.services) = (matchRulesPerConnection, denials, services)
         }
     }
 
@@ -92,9 +90,8 @@ public final class PrivateBus: Sendable {
         for (number, path) in options.configurationFiles.enumerated() where !options.standIns.isEmpty {
             let text = try String(contentsOfFile: path, encoding: .utf8)
             options.configurationFiles[number] = "\(directory.path)/\(number).conf"
-            try options.standIns.reduce(text) {
-                $0.replacing("user=\"\($1.key)\"", with: "user=\"\($1.value)\"")
-            }.write(toFile: options.configurationFiles[number], atomically: true, encoding: .utf8)
+            try options.standIns.reduce(text) { $0.replacing("user=\"\($1.key)\"", with: "user=\"\($1.value)\"") }
+                .write(toFile: options.configurationFiles[number], atomically: true, encoding: .utf8)
         }
         try Self.configuration(options, address: address, services: servicesPath)
             .write(toFile: configurationPath, atomically: true, encoding: .utf8)

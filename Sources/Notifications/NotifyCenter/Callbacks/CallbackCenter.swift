@@ -20,6 +20,9 @@ package final class CallbackCenter: Sendable {
         case text(NotificationObject)
 
         package static func text(_ text: String) -> Object { .text(NotificationObject(text: text)) }
+
+        package var address: UInt? { if case .address(let address) = self { address } else { nil } }
+        package var text: String? { if case .text(let object) = self { object.text } else { nil } }
     }
 
     package enum Content: Sendable {
@@ -46,6 +49,21 @@ package final class CallbackCenter: Sendable {
     }
 
     package typealias Handler = @Sendable (Notification) -> Void
+
+    /// The kind of center, for callers that convert the arguments of Apple's functions.
+    package enum Kind: Sendable {
+        case local
+        case darwin
+        case distributed
+    }
+
+    package var kind: Kind {
+        switch backing {
+        case .local: .local
+        case .darwin: .darwin
+        case .distributed: .distributed
+        }
+    }
 
     private enum Backing {
         case local(SynchronousCenter<UInt, Notification>)
@@ -157,14 +175,6 @@ package final class CallbackCenter: Sendable {
     }
 }
 
-extension CallbackCenter.Object {
-    /// The address, if the object is one.
-    package var address: UInt? { if case .address(let address) = self { address } else { nil } }
-
-    /// The text, if the object is one.
-    package var text: String? { if case .text(let object) = self { object.text } else { nil } }
-}
-
 // MARK: - Table
 
 /// The registrations of each observer. A removal names the observer, and optionally a name and an object. Pure.
@@ -248,23 +258,6 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
     }
 }
 
-extension CallbackCenter {
-    /// The kind of center, for callers that convert the arguments of Apple's functions.
-    package enum Kind: Sendable {
-        case local
-        case darwin
-        case distributed
-    }
-
-    package var kind: Kind {
-        switch backing {
-        case .local: .local
-        case .darwin: .darwin
-        case .distributed: .distributed
-        }
-    }
-}
-
 // Shared by the modules with Apple's functions, which take pointers and throw nothing.
 
 extension UnthrownFailures {
@@ -296,8 +289,8 @@ extension UnthrownFailures {
 }
 
 extension CallbackCenter {
-    /// Converts a pointer to this center's object. The local center uses the address and never dereferences it (CF-P3).
-    /// The distributed center uses a string, which `text` reads. The Darwin center has no objects (CF-M6).
+    /// Converts a pointer to this center's object: for the local center the address (CF-P3), for the distributed center
+    /// the string that `text` reads, for the Darwin center none (CF-M6).
     package func object<Failure: Error>(
         _ pointer: UnsafeRawPointer?,
         text: (UnsafeRawPointer) throws(Failure) -> String
@@ -310,8 +303,8 @@ extension CallbackCenter {
         }
     }
 
-    /// Converts two pointers to this center's content. The local center hands on the pointers themselves (CF-U3). The
-    /// distributed center hands on a property list, which `values` reads. The Darwin center hands on nothing (CF-U4).
+    /// Converts two pointers to this center's content: for the local center the pointers (CF-U3), for the distributed
+    /// center the property list that `values` reads, for the Darwin center nothing (CF-U4).
     package func content<Failure: Error>(
         name: UnsafeRawPointer,
         userInfo: UnsafeRawPointer?,

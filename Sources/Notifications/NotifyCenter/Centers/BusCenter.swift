@@ -11,9 +11,7 @@ package final class BusCenter: Sendable {
         private let signals: Observation
 
         init(_ connection: DBusConnection, _ route: PostRoute, _ signals: Observation) {
-            self.connection = connection
-            self.route = route
-            self.signals = signals
+            (self.connection, self.route, self.signals) = (connection, route, signals)
         }
     }
 
@@ -52,7 +50,7 @@ package final class BusCenter: Sendable {
     private func link() throws(DBusError) -> Link {
         try ForkedChild.check("observe notifications")
         if let link = madeLink.load() { return link }
-        let connection = try ownConnection ?? BusConnections.connection(to: bus)
+        let connection = if let ownConnection { ownConnection } else { try BusConnections.connection(to: bus) }
         let route = PostRoute.of(connection)
         return state.withLock { _ in
             if let link = madeLink.load() { return link }

@@ -43,7 +43,6 @@ public final class DarwinNotifyCenter: Sendable {
     public init(connection: DBusConnection) { center = BusCenter(.darwin, connection.bus, connection) }
 
     /// Posts a name. On return the kernel has it; for a bus that does not keep up, the call waits at most 30 seconds.
-    /// If the process then exits by `exit` or by returning from `main`, the exit waits at most 2 s for the bus.
     /// `flush(timeout:)` guarantees that the bus has read the post, however the process ends. No report tells who
     /// receives the post (CF-P11).
     ///
@@ -164,8 +163,7 @@ public final class DarwinNotifyCenter: Sendable {
     }
 
     /// Returns the posts of `name` as a sequence. The registration is in force on return. One pending element stands
-    /// for all posts that arrive while the loop is busy. The loop ends when its task is cancelled, or by
-    /// ``NotificationSequence/cancel()``.
+    /// for all posts that arrive while the loop is busy.
     ///
     /// - Throws: the errors of the asynchronous `observe`. After an error nothing is registered.
     public func notifications(
@@ -173,7 +171,9 @@ public final class DarwinNotifyCenter: Sendable {
     ) async throws(DBusError) -> NotificationSequence<DarwinNotification> {
         let inlet = NotificationInlet(.coalescing, gate: center.router.gate)
         let observation = try await center.observe(name, object: nil, inlet.registration)
-        return NotificationSequence(inlet, observation) { DarwinNotification(name: $0.name, sender: $0.sender) }
+        return NotificationSequence(inlet: inlet, observation: observation) {
+            DarwinNotification(name: $0.name, sender: $0.sender)
+        }
     }
 
     /// The counts of this center so far.

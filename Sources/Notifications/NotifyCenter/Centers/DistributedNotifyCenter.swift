@@ -62,10 +62,9 @@ public final class DistributedNotifyCenter: Sendable {
     public init(connection: DBusConnection) { center = BusCenter(.distributed, connection.bus, connection) }
 
     /// Posts a notification. On return the kernel has it; for a bus that does not keep up, the call waits at most 30
-    /// seconds. If the process then exits by `exit` or by returning from `main`, the exit waits at most 2 s for the
-    /// bus. `flush(timeout:)` guarantees that the bus has read the post, however the process ends. No report tells who
-    /// receives the post (CF-P11). In a forked child the call returns when the bus has read the post, after at most 10
-    /// seconds (<doc:Outages>).
+    /// seconds. `flush(timeout:)` guarantees that the bus has read the post, however the process ends. No report tells
+    /// who receives the post (CF-P11). In a forked child the call returns when the bus has read the post, after at most
+    /// 10 seconds (<doc:Outages>).
     ///
     /// - Parameters:
     ///   - name: the name of the event.
@@ -90,11 +89,7 @@ public final class DistributedNotifyCenter: Sendable {
     }
 
     /// Waits until the bus has read everything that this process sent earlier on this connection, including the posts
-    /// of other centers. Blocks the calling thread.
-    ///
-    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s. A
-    /// post that the bus has not read by then may be lost. `_exit` and signals do not wait. A flush before the process
-    /// ends makes sure that no post is lost.
+    /// of other centers. Blocks the calling thread. ``DarwinNotifyCenter`` says when a program needs this.
     ///
     /// - Throws: ``DBusError/Code/timedOut`` if the bus does not read within `timeout`; ``DBusError/Code/noBus`` and
     ///   ``DBusError/Code/disconnected`` if there is no bus; ``DBusError/Code/wouldDeadlock`` in a handler with
@@ -173,12 +168,11 @@ public final class DistributedNotifyCenter: Sendable {
     ) async throws(DBusError) -> NotificationSequence<DistributedNotification> {
         let inlet = NotificationInlet(buffering, suspensionBehavior, gate: center.router.gate)
         let observation = try await center.observe(name, object: object, inlet.registration)
-        return NotificationSequence(inlet, observation) { DistributedNotification($0) }
+        return NotificationSequence(inlet: inlet, observation: observation) { DistributedNotification($0) }
     }
 
-    /// Returns the same sequence as the asynchronous form, but blocks for one response of the bus: Foundation's
-    /// function is not asynchronous. The name differs because at the top level of a program the compiler would prefer
-    /// this function.
+    /// Returns the same sequence for Foundation's functions, which block. The name differs because at the top level of
+    /// a program the compiler would prefer this function.
     package func blockingNotifications(
         named name: NotificationName?,
         object: String?,
@@ -186,11 +180,10 @@ public final class DistributedNotifyCenter: Sendable {
     ) throws(DBusError) -> NotificationSequence<DistributedNotification> {
         let inlet = NotificationInlet(buffering, .coalesce, gate: center.router.gate)
         let observation = try center.observe(name, object: object, inlet.registration)
-        return NotificationSequence(inlet, observation) { DistributedNotification($0) }
+        return NotificationSequence(inlet: inlet, observation: observation) { DistributedNotification($0) }
     }
 
-    /// Observes for Foundation's function that cannot throw. Like ``BusCenter/keepObserving(_:object:_:known:)``, it
-    /// keeps the observer if there is no bus.
+    /// Observes like ``BusCenter/keepObserving(_:object:_:known:)``, for Foundation's function that cannot throw.
     ///
     /// - Parameter known: called with the sequence, before any error is thrown.
     package func keepNotifications(
@@ -200,7 +193,7 @@ public final class DistributedNotifyCenter: Sendable {
     ) throws(DBusError) {
         let inlet = NotificationInlet(.standard, .coalesce, gate: center.router.gate)
         try center.keepObserving(name, object: object, inlet.registration) { observation in
-            known(NotificationSequence(inlet, observation) { DistributedNotification($0) })
+            known(NotificationSequence(inlet: inlet, observation: observation) { DistributedNotification($0) })
         }
     }
 
@@ -208,10 +201,9 @@ public final class DistributedNotifyCenter: Sendable {
     /// is initially false, and only this setter changes it (CF-S2). Setting the current value has no effect (CF-S9).
     ///
     /// After it is set to true no further call begins, except of a handler whose thread has already taken its
-    /// notification. Notifications that were queued for an observer wait too. When it is set to false, everything that
-    /// waits is delivered as each observer asked, in the order of arrival, and then normal delivery resumes (CF-S8).
-    /// The setter does not wait for that. If a handler sets it to true during such a delivery, the rest keeps waiting
-    /// (CF-S14). On a closed connection nothing more is delivered.
+    /// notification. Queued notifications wait too. When it is set to false, everything that waits is delivered in the
+    /// order of arrival, and then normal delivery resumes (CF-S8). The setter does not wait for that. If a handler sets
+    /// it to true meanwhile, the rest keeps waiting (CF-S14). On a closed connection nothing more is delivered.
     public var isSuspended: Bool {
         get { center.isSuspended }
         set { center.isSuspended = newValue }

@@ -9,19 +9,9 @@ import Synchronization
 /// while the center is suspended. The observer stays when a loop ends, also if the loop's task is cancelled: another
 /// loop may follow. The observer is removed with the last copy and iterator, or by ``cancel()``.
 public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
-    private let inlet: NotificationInlet
-    private let observation: NotificationObservation
-    private let convert: @Sendable (WireNotification) -> Element
-
-    init(
-        _ inlet: NotificationInlet,
-        _ observation: NotificationObservation,
-        _ convert: @escaping @Sendable (WireNotification) -> Element
-    ) {
-        self.inlet = inlet
-        self.observation = observation
-        self.convert = convert
-    }
+    let inlet: NotificationInlet
+    let observation: NotificationObservation
+    let convert: @Sendable (WireNotification) -> Element
 
     /// The numbers of notifications that were taken by the loop, dropped and merged.
     public var counts: DeliveryCounts { observation.counts }

@@ -95,9 +95,7 @@ final class PostRoute: Sendable {
 
     private static func report(_ failures: [DBusError]) {
         // Runs on the reading thread: a line for each of ten thousand rules would block it.
-        for failure in failures.prefix(3) {
-            UnthrownFailures.report(failure, in: "restoring the connection to a bus")
-        }
+        for failure in failures.prefix(3) { UnthrownFailures.report(failure, in: "restoring the connection to a bus") }
         guard failures.count > 3, let last = failures.last else { return }
         let rest = DBusError(
             last.code,

@@ -86,9 +86,7 @@ struct DeliveryQueue<Element> {
         }
     }
 
-    private func isOver(_ limit: Int, with new: Int) -> Bool {
-        count >= limit || bytes + new > Buffering.maximumBytes
-    }
+    private func isOver(_ limit: Int, with new: Int) -> Bool { count >= limit || bytes + new > Buffering.maximumBytes }
 
     private mutating func dropFirst() {
         if head < waiting.count {

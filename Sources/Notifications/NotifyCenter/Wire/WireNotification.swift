@@ -253,8 +253,7 @@ extension WireNotification {
         _ kind: WireKind,
         _ last: inout LastName?
     ) throws(FormError) -> NotificationName {
-        if !escapes, let last, last.name.rawValue.hasUTF8(bytes),
-            message.withInterface({ last.interface.hasUTF8($0) })
+        if !escapes, let last, last.name.rawValue.hasUTF8(bytes), message.withInterface({ last.interface.hasUTF8($0) })
         {
             return last.name
         }

@@ -177,10 +177,8 @@ public struct DistributedObjectError: Error, Sendable, Hashable, CustomStringCon
 extension DistributedNotificationCenter {
     /// Calls `block` for each matching post, until ``removeObserver(_:)-(Any)`` gets the returned token. The center
     /// keeps the registration even if the caller releases the token (CF-X8). While the center is suspended, the
-    /// registration coalesces (CF-S4).
-    ///
-    /// The registration is in force on return: `block` gets what any process posts from then on (CF-A11). The function
-    /// blocks until the bus has responded, for at most 25 seconds.
+    /// registration coalesces (CF-S4). It is in force on return (CF-A11). The function blocks until the bus has
+    /// responded, for at most 25 seconds.
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any, with an object or without one (CF-A4, CF-X7).
@@ -295,9 +293,9 @@ extension DistributedNotificationCenter {
     /// for await notification in center.notifications(named: .init("com.example.saved")) { … }
     /// ```
     ///
-    /// Elements come in the order of arrival. While the loop is busy, the newest 4096 wait, at most 16 MiB of them;
-    /// older ones are dropped, and ``Notifications/droppedCount`` counts them. The loop ends when its task is
-    /// cancelled. While the center is suspended, the registration coalesces (CF-S4).
+    /// Elements come in the order of arrival. ``Notifications/droppedCount`` counts those that are dropped while the
+    /// loop is busy. The loop ends when its task is cancelled. While the center is suspended, the registration
+    /// coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any. On macOS a name must be given.
@@ -309,10 +307,9 @@ extension DistributedNotificationCenter {
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         var base: NotificationSequence<DistributedNotification>?
         report {
-            try center.keepNotifications(
-                named: name.map { NotificationName($0) },
-                object: try text(of: object)
-            ) { base = $0 }
+            try center.keepNotifications(named: name.map { NotificationName($0) }, object: try text(of: object)) {
+                base = $0
+            }
         }
         return Notifications(base: base)
     }
@@ -328,9 +325,7 @@ extension DistributedNotificationCenter {
         public var droppedCount: UInt64 { base?.counts.dropped ?? 0 }
 
         /// Creates an iterator, which keeps the observer in place.
-        public func makeAsyncIterator() -> Iterator {
-            Iterator(base: base?.makeAsyncIterator())
-        }
+        public func makeAsyncIterator() -> Iterator { Iterator(base: base?.makeAsyncIterator()) }
 
         /// An iterator that waits for one notification after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -347,9 +342,8 @@ extension DistributedNotificationCenter {
 extension DistributedNotificationCenter {
     /// Posts without `Options.deliverImmediately` (CF-X3).
     ///
-    /// On return the kernel has the notification; for a bus that does not keep up, the call waits at most 30 seconds.
-    /// No report tells who receives the notification (CF-P11). Name, object and userInfo are copied (CF-P12). This
-    /// holds for all functions that post.
+    /// For all functions that post: on return the kernel has the notification; for a bus that does not keep up, the
+    /// call waits at most 30 seconds. No report tells who receives it (CF-P11). All arguments are copied (CF-P12).
     ///
     /// - Parameters:
     ///   - name: any text, including the empty text.

@@ -13,8 +13,7 @@ extension DistributedNotificationCenter {
     /// ```
     ///
     /// The properties are sent as the userInfo of a notification with the type's name: a property list of at most 1 MiB
-    /// (CF-U9). On return the kernel has the notification; for a bus that does not keep up, the call waits at most 30
-    /// seconds. No report tells who receives it (CF-P11).
+    /// (CF-U9). The call waits like ``post(name:object:userInfo:)``.
     ///
     /// - Parameters:
     ///   - message: a value whose `Codable` form has named values, such as a struct with properties.
@@ -41,10 +40,9 @@ extension DistributedNotificationCenter {
     /// ```
     ///
     /// The registration is in force on return (CF-A11); the function blocks until the bus has responded, for at most 25
-    /// seconds. For a slow observer the newest 4096 messages wait, at most 16 MiB of them;
-    /// ``ObservationToken/droppedCount`` counts the dropped ones. A notification of the name that does not decode as a
-    /// message is not delivered, and ``undecodableMessageCount`` counts it. While the center is suspended, the
-    /// registration coalesces (CF-S4).
+    /// seconds. ``ObservationToken/droppedCount`` counts the messages that a slow observer loses. A notification of the
+    /// name that does not decode as a message is not delivered, and ``undecodableMessageCount`` counts it. While the
+    /// center is suspended, the registration coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
@@ -90,15 +88,14 @@ extension DistributedNotificationCenter {
     /// has already taken its notification still makes its call (CF-R7).
     public func removeObserver(_ token: ObservationToken) { token.remove() }
 
-    /// Returns the messages of a type as a sequence. The registration is in force on return: messages posted before the
-    /// loop begins wait for it. The function blocks until the bus has responded, for at most 25 seconds.
+    /// Returns the messages of a type as a sequence. The registration is in force on return, as for an observer:
+    /// messages posted before the loop begins wait for it.
     ///
     /// ```swift
     /// for await message in try center.messages(for: OrderPlaced.self) { … }
     /// ```
     ///
-    /// Elements come in the order of arrival. The loop ends when its task is cancelled. Otherwise the sequence works
-    /// like an observer.
+    /// Elements come in the order of arrival. The loop ends when its task is cancelled.
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.

@@ -14,10 +14,7 @@ package struct PropertyListReader {
     let maximumDepth: Int
 
     /// - Parameter maximumDepth: a message of the bus holds 20.
-    package init(root: String, maximumDepth: Int = 20) {
-        self.root = root
-        self.maximumDepth = maximumDepth
-    }
+    package init(root: String, maximumDepth: Int = 20) { (self.root, self.maximumDepth) = (root, maximumDepth) }
 
     /// Converts a value to a property list.
     ///
@@ -277,11 +274,7 @@ public struct PropertyListError: Error, Sendable, Hashable, CustomStringConverti
     /// A description of the value, such as `NSNull` or `a key of type Int`.
     public let found: String
 
-    init(_ root: String, found: String, remedy: String) {
-        self.root = root
-        self.found = found
-        self.remedy = remedy
-    }
+    init(_ root: String, found: String, remedy: String) { (self.root, self.found, self.remedy) = (root, found, remedy) }
 
     /// The place of the value, such as `userInfo["a"][2]`. A path of more than 12 steps ends after the first 12, with
     /// “…”.

@@ -47,12 +47,7 @@ struct Listing {
         self.rows = rows
     }
 
-    private static func rows(
-        _ process: ProcessListing,
-        _ program: String,
-        _ name: NameReport,
-        state: UInt64
-    ) -> [Row] {
+    private static func rows(_ process: ProcessListing, _ program: String, _ name: NameReport, state: UInt64) -> [Row] {
         var row = Row(name: name.name, state: state)
         row.process = process.process
         row.user = process.user

@@ -181,8 +181,7 @@ final class NotifydLink: Sendable {
     /// Asks the bus for notifyd's unique name, and queues for a bus name whose queue lists the processes with
     /// registrations.
     private func askWhoItIs(_ client: NotifyClient) {
-        guard let connection = state.withLock({ $0.connection }),
-            let question = try? NotifydProtocol.ownerQuestion(),
+        guard let connection = state.withLock({ $0.connection }), let question = try? NotifydProtocol.ownerQuestion(),
             let queueing = try? NotifydProtocol.busCall(
                 "RequestName",
                 [.string(NotifydProtocol.clientsBusName), .uint32(0)]

@@ -45,9 +45,7 @@ enum TokenTable {
     }
 
     /// Returns the counter's value; `nil` if there is no such token.
-    static func count(_ token: CInt) -> UInt? {
-        slot(token).flatMap(counter)?.pointee.load(ordering: .acquiring)
-    }
+    static func count(_ token: CInt) -> UInt? { slot(token).flatMap(counter)?.pointee.load(ordering: .acquiring) }
 
     @inline(__always)
     private static func slot(_ token: CInt) -> UnsafeMutablePointer<Slot>? {
@@ -86,9 +84,7 @@ enum TokenTable {
     /// Makes the next ``check(_:)`` of this token, and of no other, report a post.
     static func forgetSeen(_ token: CInt) { slot(token)?.pointee.seen.store(0, ordering: .relaxed) }
 
-    static func remove(_ token: CInt) {
-        slot(token)?.pointee.counter.store(0, ordering: .releasing)
-    }
+    static func remove(_ token: CInt) { slot(token)?.pointee.counter.store(0, ordering: .releasing) }
 
     /// The number of tokens that share a memory page.
     static let tokensPerPage = max(4096, sysconf(CInt(_SC_PAGESIZE))) / MemoryLayout<Slot>.size
@@ -155,9 +151,7 @@ struct TokenNumbers: Sendable {
     /// Makes ``take()`` give out these numbers again, if they are the last that it gave out and no token is alive.
     mutating func takeBack(_ tokens: [CInt]) {
         guard let first = tokens.min(), tokens.count == Int(next - first), livePerPage.values.allSatisfy({ $0 == 0 })
-        else {
-            return
-        }
+        else { return }
         next = first
     }
 }

@@ -68,8 +68,7 @@ final class DescriptorChannel: NoticeSink {
     var isIntact: Bool {
         var (own, callers) = (stat(), stat())
         return ownReadEnd.isIntact && fstat(ownReadEnd.number, &own) == 0 && fstat(descriptor, &callers) == 0
-            && own.st_ino == callers.st_ino
-            && own.st_dev == callers.st_dev
+            && own.st_ino == callers.st_ino && own.st_dev == callers.st_dev
     }
 
     func notify(_ token: CInt) {

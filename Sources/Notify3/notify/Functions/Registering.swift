@@ -60,10 +60,7 @@ import NotifyCenter
 }
 
 /// Stores the token; `NOTIFY_TOKEN_INVALID` if `body` throws.
-func register(
-    _ out_token: UnsafeMutablePointer<CInt>?,
-    _ body: () throws(NotifyStatus) -> CInt
-) -> UInt32 {
+func register(_ out_token: UnsafeMutablePointer<CInt>?, _ body: () throws(NotifyStatus) -> CInt) -> UInt32 {
     NotifyStatus.of { () throws(NotifyStatus) in
         guard let out_token else { throw .nullInput }
         out_token.pointee = NOTIFY_TOKEN_INVALID

@@ -158,11 +158,7 @@ struct Arrivals<Call> {
     }
 
     /// - Parameter user: the user of a connection; `nil` if the bus has not been asked.
-    mutating func next(
-        now: ContinuousClock.Instant,
-        user: (String) -> UInt32?,
-        limits: (UInt32) -> Limits
-    ) -> Step? {
+    mutating func next(now: ContinuousClock.Instant, user: (String) -> UInt32?, limits: (UInt32) -> Limits) -> Step? {
         if let call = superseded.popLast() { return .superseded(call) }
         while asked == nil, let arrival = arrivals.popFirst() {
             if let step = sort(arrival, user(arrival.connection), now, limits) { return step }

@@ -97,10 +97,7 @@ actor DaemonService {
         await gather()
     }
 
-    private func keep(_ tokens: [Observation], _ lease: MatchRuleLease) {
-        self.tokens = tokens
-        self.lease = lease
-    }
+    private func keep(_ tokens: [Observation], _ lease: MatchRuleLease) { (self.tokens, self.lease) = (tokens, lease) }
 
     /// Waits for the reports of all processes that had registrations before. The bus has told them of this notifyd.
     private func gather() {

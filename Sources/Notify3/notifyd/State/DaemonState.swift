@@ -33,15 +33,8 @@ struct DaemonState: Sendable {
     private var handovers: [String: [NameReport]] = [:]
 
     /// - Parameter limits: The limits of notifyd's own user, and of root.
-    init(
-        process: UInt32,
-        user: UInt32,
-        configuration: NotifyConfiguration = .init(),
-        limits: Limits = Limits()
-    ) {
-        self.process = process
-        self.user = user
-        self.limits = limits
+    init(process: UInt32, user: UInt32, configuration: NotifyConfiguration = .init(), limits: Limits = Limits()) {
+        (self.process, self.user, self.limits) = (process, user, limits)
         configure(configuration)
     }
 
@@ -169,12 +162,7 @@ struct DaemonState: Sendable {
     /// could replace this one.
     ///
     /// - Throws: `notAuthorized`, `limitsExceeded`.
-    mutating func setState(
-        _ connection: String,
-        _ name: String,
-        _ state: StateReport,
-        now: UInt64
-    ) throws(Refusal) {
+    mutating func setState(_ connection: String, _ name: String, _ state: StateReport, now: UInt64) throws(Refusal) {
         guard let client = clients[connection] else { return }
         guard maySet(name, client.identity) else {
             throw Refusal(.notAuthorized, "user \(client.identity.user) may not set the state of \(name.prefix(200))")
@@ -225,11 +213,7 @@ extension DaemonState {
     ///
     /// - Returns: The ignored names.
     /// - Throws: `limitsExceeded`; then nothing has changed.
-    mutating func reported(
-        _ connection: String,
-        _ report: ProcessReport,
-        now: UInt64
-    ) throws(Refusal) -> [String] {
+    mutating func reported(_ connection: String, _ report: ProcessReport, now: UInt64) throws(Refusal) -> [String] {
         guard let client = clients[connection] else { return [] }
         let identity = client.identity
         // A repeated name counts twice, at the expense of the reporting connection.

@@ -58,9 +58,7 @@ struct NameTable {
     /// Sets the permanent names and their initial states. Earlier permanent names become ordinary names. A name that
     /// exists keeps its state.
     mutating func setPermanent(_ names: [(name: NotificationName, state: UInt64)]) {
-        for name in entries.keys where entries[name]?.isPermanent == true {
-            entries[name]?.isPermanent = false
-        }
+        for name in entries.keys where entries[name]?.isPermanent == true { entries[name]?.isPermanent = false }
         for (name, state) in names {
             entries[name, default: Entry(state: StateReport(value: state, time: 0))].isPermanent = true
         }

@@ -165,9 +165,7 @@ struct WaitingPosts<Post> {
     }
 
     /// The time of the next turn, at the earliest `now`; `nil` if no post waits.
-    func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
-        desk.queue.timeOfNext(now: now)
-    }
+    func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? { desk.queue.timeOfNext(now: now) }
 
     /// Removes and returns the next post whose turn has come, and its receiver.
     mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> (Post, to: String)? {

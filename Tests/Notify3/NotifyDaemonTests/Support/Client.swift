@@ -3,6 +3,7 @@ import DBus
 import NotifyCenter
 import NotifyCenterTestKit
 import Synchronization
+import Testing
 
 /// A connection of this process that speaks the library's protocol with notifyd.
 final class Client: Sendable {

@@ -11,18 +11,12 @@ package struct Identity: Sendable, Hashable {
     package var process: UInt32
 
     package init(user: UInt32, groups: [UInt32] = [], process: UInt32 = 0) {
-        self.user = user
-        self.groups = groups
-        self.process = process
+        (self.user, self.groups, self.process) = (user, groups, process)
     }
 
     /// The identity that the bus reports for a connection.
     package init(_ credentials: DBusConnection.PeerCredentials) {
-        self.init(
-            user: credentials.userID,
-            groups: credentials.groupIDs,
-            process: credentials.processID ?? 0
-        )
+        self.init(user: credentials.userID, groups: credentials.groupIDs, process: credentials.processID ?? 0)
     }
 
     package static var ofThisProcess: Identity {

@@ -148,21 +148,15 @@ package enum NotifydProtocol {
     }
 
     /// Whether the error says that notifyd does not respond on this bus, while the bus itself does.
-    package static func isAbsent(_ error: DBusError) -> Bool {
-        absenceErrors.contains(error.name ?? "")
-    }
+    package static func isAbsent(_ error: DBusError) -> Bool { absenceErrors.contains(error.name ?? "") }
 
     private static let absenceErrors: Set = [
         // notifyd does not run, is not installed, or does not start.
-        "org.freedesktop.DBus.Error.NameHasNoOwner",
-        "org.freedesktop.DBus.Error.ServiceUnknown",
-        "org.freedesktop.DBus.Error.Spawn.ExecFailed",
-        "org.freedesktop.DBus.Error.Spawn.ChildExited",
-        "org.freedesktop.DBus.Error.Spawn.ChildSignaled",
-        "org.freedesktop.DBus.Error.Spawn.Failed",
+        "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown",
+        "org.freedesktop.DBus.Error.Spawn.ExecFailed", "org.freedesktop.DBus.Error.Spawn.ChildExited",
+        "org.freedesktop.DBus.Error.Spawn.ChildSignaled", "org.freedesktop.DBus.Error.Spawn.Failed",
         // notifyd ended before it responded.
-        "org.freedesktop.DBus.Error.NoReply",
-        "org.freedesktop.DBus.Error.Disconnected",
+        "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Disconnected",
         // The bus's policy denies this caller access to notifyd.
         "org.freedesktop.DBus.Error.AccessDenied",
     ]
@@ -210,9 +204,7 @@ extension NotifydProtocol {
                 continue
             }
             guard rest.count >= 2, let escaped = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
-            else {
-                return nil
-            }
+            else { return nil }
             bytes.append(escaped)
             rest.removeFirst(2)
         }

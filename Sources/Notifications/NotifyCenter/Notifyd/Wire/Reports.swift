@@ -174,9 +174,7 @@ private func rows(_ values: some Sequence<DBusValue>, _ signature: String) -> DB
 
 extension ProcessReport {
     /// The arguments of `Report`, after the round.
-    package var values: [DBusValue] {
-        [.uint32(suspensions), rows(names.lazy.map(\.value), NotifydProtocol.nameRows)]
-    }
+    package var values: [DBusValue] { [.uint32(suspensions), rows(names.lazy.map(\.value), NotifydProtocol.nameRows)] }
 }
 
 extension NameReport {
@@ -332,8 +330,7 @@ extension NameReport {
     fileprivate init?(_ row: [DBusValue]) {
         guard row.count == 6, let name = row[0].stringValue, let hasState = row[1].booleanValue,
             let value = row[2].unsignedValue, let time = row[3].unsignedValue,
-            let registrations = read(row[4], RegistrationReport.init),
-            let monitors = read(row[5], MonitorReport.init)
+            let registrations = read(row[4], RegistrationReport.init), let monitors = read(row[5], MonitorReport.init)
         else { return nil }
         let state = hasState ? StateReport(value: value, time: time) : nil
         self.init(name: name, state: state, monitors: monitors, registrations: registrations)
