@@ -58,7 +58,9 @@ public final class DistributedNotificationCenter: DefaultDistributedNotification
     /// ``default()`` (CF-X1). Any other type gets the same center, and a report to `UnthrownFailures`.
     public class func forType(_ notificationCenterType: CenterType) -> DistributedNotificationCenter {
         if notificationCenterType != .localNotificationCenterType {
-            UnthrownFailures.report(CenterTypeError(type: notificationCenterType), in: #function)
+            let problem = "there is no center of type \(notificationCenterType.rawValue)"
+            let remedy = "use localNotificationCenterType, whose center was returned"
+            UnthrownFailures.report(Problem("\(problem); \(remedy)"), in: #function)
         }
         return shared
     }
@@ -139,13 +141,6 @@ extension NotifyCenter.SuspensionBehavior {
     }
 }
 
-private struct CenterTypeError: Error, CustomStringConvertible {
-    let type: DistributedNotificationCenter.CenterType
-    var description: String {
-        "there is no center of type \(type.rawValue); use localNotificationCenterType, whose center was returned"
-    }
-}
-
 // MARK: Objects
 
 extension DistributedNotificationCenter {
@@ -216,33 +211,21 @@ extension DistributedNotificationCenter {
     ) -> any NSObjectProtocol {
         let token = ObserverToken()
         report {
-            let object = try text(of: object)
-            try add(token, name, object, suspensionBehavior, Delivery(queue), block)
+            let (name, object) = (name.map { NotificationName($0) }, try text(of: object))
+            try center.keepObserving(
+                name,
+                object: object,
+                delivery: Delivery(queue),
+                suspensionBehavior: .init(suspensionBehavior),
+                known: { observation in
+                    observers.withLock {
+                        $0.add(observation, of: token, name: name, object: object.map { NotificationObject(text: $0) })
+                    }
+                },
+                handler: { block(Notification($0)) }
+            )
         }
         return token
-    }
-
-    private func add(
-        _ token: ObserverToken,
-        _ name: NSNotification.Name?,
-        _ object: String?,
-        _ suspensionBehavior: SuspensionBehavior,
-        _ delivery: Delivery,
-        _ block: @escaping @Sendable (Notification) -> Void
-    ) throws(DBusError) {
-        let name = name.map { NotificationName($0) }
-        try center.keepObserving(
-            name,
-            object: object,
-            delivery: delivery,
-            suspensionBehavior: .init(suspensionBehavior),
-            known: { observation in
-                observers.withLock {
-                    $0.add(observation, of: token, name: name, object: object.map { NotificationObject(text: $0) })
-                }
-            },
-            handler: { block(Notification($0)) }
-        )
     }
 
     /// Removes the registration of a token. A token that was removed before, or a value that is not a token of this

@@ -39,9 +39,7 @@ actor DaemonService {
     /// Starts the service. On return it owns its bus name, takes calls, and waits for the reports of the processes that
     /// had registrations before.
     ///
-    /// - Parameters:
-    ///   - configurationFile: The configuration's file; `nil` for the machine's.
-    ///   - ended: Called when the bus is lost. The next process that needs notifyd starts another one.
+    /// - Parameter ended: Called when the bus is lost. The next process that needs notifyd starts another one.
     /// - Throws: ``DBusError``, for instance `nameTaken` if another notifyd serves this bus; ``ConfigurationFileError``
     ///   if the configuration's file cannot be used.
     static func start(

@@ -71,9 +71,7 @@ struct DaemonState: Sendable {
         }
     }
 
-    /// Checks whether a client may have this amount in place of its current one. Changes nothing.
-    ///
-    /// - Throws: `limitsExceeded`.
+    /// Throws `limitsExceeded` if a client may not have this amount in place of its current one. Changes nothing.
     func account(_ client: Client, _ amount: Amount) throws(Refusal) {
         let user = client.identity.user
         let total = (amounts[user] ?? Amount()) - client.amount + amount
@@ -87,9 +85,8 @@ struct DaemonState: Sendable {
 
     // MARK: Registrations
 
-    /// Adds registrations of these names. Ignores and returns the names that the connection may not register.
-    ///
-    /// - Throws: `limitsExceeded`; then no name was added.
+    /// Adds registrations of these names. Ignores and returns the names that the connection may not register. Throws
+    /// `limitsExceeded`; then no name was added.
     mutating func enter(_ connection: String, _ entered: [String]) throws(Refusal) -> [String] {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
         // The client is out of the dictionary during the change, so that it is changed in place and not copied.
@@ -159,9 +156,7 @@ struct DaemonState: Sendable {
     }
 
     /// Sets the state of a name, and registers the name. A time in the future counts as `now`: otherwise no later state
-    /// could replace this one.
-    ///
-    /// - Throws: `notAuthorized`, `limitsExceeded`.
+    /// could replace this one. Throws `notAuthorized` and `limitsExceeded`.
     mutating func setState(_ connection: String, _ name: String, _ state: StateReport, now: UInt64) throws(Refusal) {
         guard let client = clients[connection] else { return }
         guard maySet(name, client.identity) else {
@@ -181,9 +176,7 @@ struct DaemonState: Sendable {
         NotificationName(name) != Self.versionName && rules.allows(.write, name, by: identity)
     }
 
-    /// Returns the state of a name; 0 if the name has no registrations and is not permanent.
-    ///
-    /// - Throws: `notAuthorized`.
+    /// Returns the state of a name; 0 if the name has no registrations and is not permanent. Throws `notAuthorized`.
     func state(of name: String, for reader: Identity) throws(Refusal) -> UInt64 {
         guard rules.allows(.read, name, by: reader) else {
             throw Refusal(.notAuthorized, "user \(reader.user) may not read the state of \(name.prefix(200))")
@@ -193,10 +186,8 @@ struct DaemonState: Sendable {
 
     // MARK: Posts
 
-    /// Checks whether notifyd may post a name for a caller.
-    ///
-    /// - Throws: `notAuthorized`, also for a name that every user may post. notifyd would be the sender of the post, so
-    ///   the bus would not apply its policy for the caller.
+    /// Throws `notAuthorized` if notifyd may not post a name for a caller, also for a name that every user may post.
+    /// notifyd would be the sender of the post, so the bus would not apply its policy for the caller.
     func checkPost(_ name: String, by caller: Identity) throws(Refusal) {
         guard !rules.isOpen(.write, name) else {
             throw Refusal(.notAuthorized, "\(name.prefix(200)) is not reserved; post it yourself")
@@ -208,11 +199,8 @@ struct DaemonState: Sendable {
 }
 
 extension DaemonState {
-    /// Replaces the registrations and states of a connection by those in its report. Ignores names that it may not
-    /// register, and states that it may not set.
-    ///
-    /// - Returns: The ignored names.
-    /// - Throws: `limitsExceeded`; then nothing has changed.
+    /// Replaces the registrations and states of a connection by those in its report. Ignores and returns the names that
+    /// it may not register. Ignores states that it may not set. Throws `limitsExceeded`; then nothing has changed.
     mutating func reported(_ connection: String, _ report: ProcessReport, now: UInt64) throws(Refusal) -> [String] {
         guard let client = clients[connection] else { return [] }
         let identity = client.identity
@@ -264,30 +252,20 @@ extension DaemonState {
         case all
         case user(UInt32)
 
-        func contains(_ identity: Identity) -> Bool {
-            switch self {
-            case .all: true
-            case .user(let user): identity.user == user
-            }
-        }
+        func contains(_ identity: Identity) -> Bool { self == .all || self == .user(identity.user) }
     }
 
     /// The processes that a caller may list: all for root, otherwise those of the same user.
     func scope(of caller: Identity) -> Scope { caller.user == 0 ? .all : .user(caller.user) }
 
     func connections(in scope: Scope) -> Set<String> {
-        let found = clients.filter { !$0.value.names.isEmpty && scope.contains($0.value.identity) }
-        return Set(found.keys)
+        Set(clients.filter { !$0.value.names.isEmpty && scope.contains($0.value.identity) }.keys)
     }
 
     /// The numbers of names, permanent names and processes. For all users, the names include the permanent ones. For
     /// one user, only registered names count, once for each process.
     func counts(in scope: Scope) -> (names: Int, permanent: Int, processes: Int) {
-        let count =
-            switch scope {
-            case .all: names.entries.count
-            case .user(let user): amounts[user]?.names ?? 0
-            }
+        let count = if case .user(let user) = scope { amounts[user]?.names ?? 0 } else { names.entries.count }
         return (count, names.permanentCount, connections(in: scope).count)
     }
 
@@ -302,9 +280,7 @@ extension DaemonState {
         var listed: Set<NotificationName> = []
         func list(_ name: NotificationName) {
             guard let entry = names.entries[name], listed.insert(name).inserted else { return }
-            page.names.append(
-                NameListing(name: name.rawValue, state: entry.state.value, isPermanent: entry.isPermanent)
-            )
+            page.names.append(.init(name: name.rawValue, state: entry.state.value, isPermanent: entry.isPermanent))
         }
         if cursor == 0 {
             for (name, entry) in names.entries where entry.isPermanent && rules.allows(.read, name.rawValue, by: reader)
@@ -330,27 +306,21 @@ extension DaemonState {
             }
             if !report.names.isEmpty {
                 let (process, user) = (client.identity.process, client.identity.user)
-                page.processes.append(
-                    ProcessListing(connection: connection, process: process, user: user, report: report)
-                )
+                page.processes.append(.init(connection: connection, process: process, user: user, report: report))
             }
             if page.cursor != 0 { break }
         }
         return page
     }
 
-    /// Counts a list that a connection waits for.
-    ///
-    /// - Throws: `limitsExceeded`.
+    /// Counts a list that a connection waits for. Throws `limitsExceeded`.
     mutating func beginList(_ connection: String) throws(Refusal) {
         guard let user = clients[connection]?.identity.user else { return }
         let lists = clients.values.lazy.filter { $0.identity.user == user }.reduce(0) { $0 + $1.lists }
         let limit = limits(ofUser: user).lists
         guard lists < limit else {
-            throw Refusal(
-                .limitsExceeded,
-                "a user's processes may have \(limit) pending calls of List; wait for a response first"
-            )
+            let message = "a user's processes may have \(limit) pending calls of List; wait for a response first"
+            throw Refusal(.limitsExceeded, message)
         }
         clients[connection]?.lists += 1
     }
@@ -378,9 +348,7 @@ extension DaemonState {
         return connections.map { .suspend(connection: $0, times: 1) }
     }
 
-    /// Undoes one suspension. Does nothing if the process is not suspended.
-    ///
-    /// - Throws: The errors of ``suspendProcess(_:by:silent:)``.
+    /// Undoes one suspension. Does nothing if the process is not suspended. Throws as ``suspendProcess(_:by:silent:)``.
     mutating func resumeProcess(
         _ process: UInt32,
         by caller: Identity,
@@ -403,17 +371,13 @@ extension DaemonState {
             throw Refusal(.noSuchProcess, "process \(process) does not exist, or has no registrations")
         }
         guard caller.user == 0 || found.values.allSatisfy({ $0.identity.user == caller.user }) else {
-            throw Refusal(
-                .notAuthorized,
-                "user \(caller.user) may not suspend or resume process \(process): its own user and root may"
-            )
+            let attempt = "user \(caller.user) may not suspend or resume process \(process)"
+            throw Refusal(.notAuthorized, "\(attempt): its own user and root may")
         }
         let connections = clients.filter { $0.value.identity.process == process }.keys.sorted()
         guard silent.isDisjoint(with: connections) else {
-            throw Refusal(
-                .limitsExceeded,
-                "process \(process) does not read what notifyd sends; try again when it does"
-            )
+            let message = "process \(process) does not read what notifyd sends; try again when it does"
+            throw Refusal(.limitsExceeded, message)
         }
         return connections
     }

@@ -44,16 +44,12 @@ struct RelayTable<Rule, Post> {
     /// Whether no connection receives posts at the moment.
     var isIdle: Bool { connections.isEmpty }
 
-    /// Checks a connection's request, before match rules are added for it.
-    ///
-    /// - Throws: `invalidRequest`, `limitsExceeded`; then nothing has changed.
+    /// Checks a connection's request, before match rules are added for it. Throws `invalidRequest` and `limitsExceeded`.
     func check(_ interfaces: [String], for connection: String, of user: UInt32) throws(Refusal) {
         for interface in interfaces
         where WireKind(interface: interface) == nil || interface.utf8.count > Self.longestInterface {
-            throw Refusal(
-                .invalidRequest,
-                "\(String(interface.prefix(Self.longestInterface)).quotedOnOneLine) is not an interface of notifications"
-            )
+            let shown = String(interface.prefix(Self.longestInterface)).quotedOnOneLine
+            throw Refusal(.invalidRequest, "\(shown) is not an interface of notifications")
         }
         let present = receivers[connection]?.interfaces ?? [:]
         let new = Set(interfaces).count { present[$0] == nil }
