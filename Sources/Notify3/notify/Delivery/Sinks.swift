@@ -42,9 +42,7 @@ final class SignalSink: NoticeSink {
 
     /// Waits for a `notify` in progress, because the caller may remove its signal handler after notify_cancel. A signal
     /// that was sent already is delivered when the mask is restored.
-    func end(_ token: CInt) {
-        withSignalsBlocked { hasEnded.withLock { $0 = true } }
-    }
+    func end(_ token: CInt) { withSignalsBlocked { hasEnded.withLock { $0 = true } } }
 
     /// Blocks all signals on this thread, so that no signal handler runs while the lock is held.
     private func withSignalsBlocked(_ body: () -> Void) {
@@ -62,7 +60,6 @@ final class SignalSink: NoticeSink {
 /// after each post, and a slow queue costs no more memory than these calls.
 final class QueueSink: NoticeSink {
     typealias Handler = @Sendable (CInt) -> Void
-
     typealias Scheduling = @Sendable (@escaping @Sendable () -> Void) -> Void
 
     private struct State {

@@ -38,7 +38,7 @@ func registerDispatch(
         let function = CallersFunction(handler, context, release)
         do throws(NotifyStatus) {
             return try ProcessState.client.register(name, .dispatch) { () throws(NotifyStatus) in
-                guard let queue else { return QueueSink(function.call) { OwnQueue.shared.async(execute: $0) } }
+                guard let queue else { return QueueSink(function.call) { ownQueue.async(execute: $0) } }
                 return QueueSink(function.call, schedule: CallersQueue(queue).schedule)
             }
         } catch {
@@ -50,9 +50,7 @@ func registerDispatch(
 }
 
 /// The queue for handlers of callers that pass no queue.
-private enum OwnQueue {
-    static let shared = DispatchQueue(label: "org.notifycenter.notify.handlers")
-}
+private let ownQueue = DispatchQueue(label: "org.notifycenter.notify.handlers")
 
 /// The handler of ``notify_register_dispatch(_:_:_:_:)``. Its argument is the token.
 public typealias notify_handler_t = @Sendable (Int32) -> Void

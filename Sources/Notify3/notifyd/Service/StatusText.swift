@@ -46,18 +46,15 @@ struct StatusText {
 
 /// The file to which a signal makes notifyd write its status (Rules, a.15).
 enum StatusFile {
-    /// Returns the path: in the directory that systemd has made for the service, or in that of the login session.
-    /// Without either, root uses the directory of the system.
-    static func path(runtimeDirectory: String?, user: UInt32, process: Int32) -> String? {
-        if let runtimeDirectory, !runtimeDirectory.isEmpty { return "\(runtimeDirectory)/notifyd_\(process).status" }
-        return user == 0 ? "/var/run/notifyd_\(process).status" : nil
-    }
-
+    /// Writes to the directory that systemd has made for the service, or to that of the login session. Without either,
+    /// root uses the directory of the system.
     static func write(_ text: String) throws(Problem) {
-        let runtime = ProcessEnvironment.value("RUNTIME_DIRECTORY") ?? ProcessEnvironment.value("XDG_RUNTIME_DIR")
-        guard let path = path(runtimeDirectory: runtime, user: geteuid(), process: getpid()) else {
+        let runtime = ProcessEnvironment.value("RUNTIME_DIRECTORY") ?? ProcessEnvironment.value("XDG_RUNTIME_DIR") ?? ""
+        let directory = runtime.isEmpty && geteuid() == 0 ? "/var/run" : runtime
+        guard !directory.isEmpty else {
             throw Problem("could not write the status to a file: set XDG_RUNTIME_DIR to a directory of this user")
         }
+        let path = "\(directory)/notifyd_\(getpid()).status"
         // Does not follow links, and does not wait for the reader of a pipe.
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
         let code = errno

@@ -34,18 +34,11 @@ package struct Identity: Sendable, Hashable {
 /// The rules that say who may register and post which names (rule a.5 of notify(3)). Pure.
 package struct AccessRules: Sendable, Hashable {
     /// The use of a name that a process asks for.
-    package enum Access: Sendable {
+    package enum Access: UInt16, Sendable {
         /// To register.
-        case read
+        case read = 1
         /// To post, and to set state.
-        case write
-
-        fileprivate var bit: UInt16 {
-            switch self {
-            case .read: 1
-            case .write: 2
-            }
-        }
+        case write = 2
     }
 
     /// The names that begin with a prefix, and the users that may use them.
@@ -53,18 +46,18 @@ package struct AccessRules: Sendable, Hashable {
         package var prefix: String
         package var user: UInt32
         package var group: UInt32
-        /// READ 1, WRITE 2, shifted by 0 for the user, 4 for the group, 8 for others.
+        /// The bits of ``Access``, shifted by 0 for the user, 4 for the group, 8 for others.
         package var access: UInt16
 
         /// Every user may register and post.
         package static let everything: UInt16 = 0x333
 
         fileprivate func allows(_ wanted: Access, by identity: Identity) -> Bool {
-            (identity.user == user && access & wanted.bit != 0)
-                || (access >> 4 & wanted.bit != 0 && identity.groups.contains(group)) || allowsOthers(wanted)
+            (identity.user == user && access & wanted.rawValue != 0)
+                || (access >> 4 & wanted.rawValue != 0 && identity.groups.contains(group)) || allowsOthers(wanted)
         }
 
-        fileprivate func allowsOthers(_ wanted: Access) -> Bool { access >> 8 & wanted.bit != 0 }
+        fileprivate func allowsOthers(_ wanted: Access) -> Bool { access >> 8 & wanted.rawValue != 0 }
     }
 
     /// The reservations, in no order. There should be one for each prefix; if there are two, both must allow.

@@ -62,9 +62,7 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
         case unreadable(String)
         /// It is not a regular file, but a directory or a device, for example.
         case noFile
-        /// It belongs to a user other than root and this process's user.
         case foreignOwner(UInt32)
-        /// Users other than its owner may write it.
         case writableByOthers
         case tooLarge
     }
@@ -161,6 +159,8 @@ package struct ConfigurationParser {
     private var configuration = NotifyConfiguration()
     private var errors: [ConfigurationLineError] = []
     private var hasQuit = false
+    /// The fields of the line that are not read yet.
+    private var words: ArraySlice<String> = []
 
     /// Returns the configuration, and an error for each ignored line, in order.
     package static func parse(
@@ -186,42 +186,41 @@ package struct ConfigurationParser {
         guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw .noText }
         // A carriage return counts as a blank, because other systems end lines with it.
         let separators: Set<Unicode.Scalar> = [" ", "\t", "\r"]
-        let words = text.unicodeScalars.split { separators.contains($0) }.map { String($0) }
-        guard let keyword = words.first, !keyword.utf8.starts(with: "#".utf8) else { return }
-        var fields = Fields(words.dropFirst())
+        words = text.unicodeScalars.split { separators.contains($0) }.map { String($0) }[...]
+        guard let keyword = words.popFirst(), !keyword.utf8.starts(with: "#".utf8) else { return }
         switch keyword.lowercased() {
-        case "reserve": try reserve(&fields)
-        case "monitor": try monitor(&fields)
-        case "set": try set(&fields)
+        case "reserve": try reserve()
+        case "monitor": try monitor()
+        case "set": try set()
         case "quit":
-            try fields.end()
+            try end()
             hasQuit = true
         default: throw .unknownKeyword(keyword)
         }
     }
 
-    private mutating func reserve(_ fields: inout Fields) throws(Reason) {
-        let prefix = try fields.name("prefix")
+    private mutating func reserve() throws(Reason) {
+        let prefix = try name("prefix")
         guard case .everyone = NameScope(prefix) else { throw .fixedName(prefix) }
-        let user = try fields.next().map(Self.identifier) ?? 0
-        let group = try fields.next().map(Self.identifier) ?? 0
-        let access = try fields.next().map(Self.access) ?? AccessRules.Reservation.everything
-        try fields.end()
+        let user = try words.popFirst().map(Self.identifier) ?? 0
+        let group = try words.popFirst().map(Self.identifier) ?? 0
+        let access = try words.popFirst().map(Self.access) ?? AccessRules.Reservation.everything
+        try end()
         configuration.rules.reservations.removeAll { $0.prefix.utf8.elementsEqual(prefix.utf8) }
         configuration.rules.reservations.append(.init(prefix: prefix, user: user, group: group, access: access))
     }
 
-    private mutating func monitor(_ fields: inout Fields) throws(Reason) {
-        let (name, path) = (try fields.publicName(), try fields.name("path"))
-        try fields.end()
+    private mutating func monitor() throws(Reason) {
+        let (name, path) = (try publicName(), try self.name("path"))
+        try end()
         guard path.utf8.first == UInt8(ascii: "/") else { throw .relativePath(path) }
         configuration.monitors.append(.init(name: name, path: path))
     }
 
-    private mutating func set(_ fields: inout Fields) throws(Reason) {
-        let name = try fields.publicName()
-        let value = try fields.next().map(Self.value) ?? 0
-        try fields.end()
+    private mutating func set() throws(Reason) {
+        let name = try publicName()
+        let value = try words.popFirst().map(Self.value) ?? 0
+        try end()
         configuration.permanentNames.removeAll { $0.name.utf8.elementsEqual(name.utf8) }
         configuration.permanentNames.append(.init(name: name, state: value))
     }
@@ -248,28 +247,20 @@ package struct ConfigurationParser {
         return access
     }
 
-    private struct Fields {
-        private var words: ArraySlice<String>
+    private mutating func name(_ field: String) throws(Reason) -> String {
+        guard let word = words.popFirst() else { throw .missing(field) }
+        return word
+    }
 
-        init(_ words: ArraySlice<String>) { self.words = words }
+    /// Returns a name that other processes can register.
+    private mutating func publicName() throws(Reason) -> String {
+        let name = try name("name")
+        guard NameScope(name) != .process else { throw .fixedName(name) }
+        return name
+    }
 
-        mutating func next() -> String? { words.popFirst() }
-
-        mutating func name(_ field: String) throws(Reason) -> String {
-            guard let word = words.popFirst() else { throw .missing(field) }
-            return word
-        }
-
-        /// Returns a name that other processes can register.
-        mutating func publicName() throws(Reason) -> String {
-            let name = try name("name")
-            guard NameScope(name) != .process else { throw .fixedName(name) }
-            return name
-        }
-
-        func end() throws(Reason) {
-            if let word = words.first { throw .superfluous(word) }
-        }
+    private func end() throws(Reason) {
+        if let word = words.first { throw .superfluous(word) }
     }
 }
 
