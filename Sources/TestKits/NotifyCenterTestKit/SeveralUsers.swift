@@ -57,20 +57,15 @@ extension ChildProcess {
         return .seconds(own + kernel) / Double(sysconf(CInt(_SC_CLK_TCK)))
     }
 
-    @_spi(Extensions) public struct Memory: Sendable {
-        @_spi(Extensions) public let resident: Int
-        @_spi(Extensions) public let peak: Int
-    }
-
-    /// The memory of the process itself, without its children.
+    /// The memory of the process itself, without its children, in bytes.
     ///
     /// - Throws: an error if it has ended.
-    @_spi(Extensions) public func memory() throws -> Memory {
+    @_spi(Extensions) public func memory() throws -> (resident: Int, peak: Int) {
         let status = try String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8)
         func bytes(_ field: String) -> Int {
             let line = status.split(separator: "\n").first { $0.hasPrefix(field) }
             return (line?.split(separator: " ").compactMap { Int($0) }.first ?? 0) * 1024
         }
-        return Memory(resident: bytes("VmRSS:"), peak: bytes("VmHWM:"))
+        return (bytes("VmRSS:"), bytes("VmHWM:"))
     }
 }

@@ -49,7 +49,7 @@ struct ObserverRegistryTests {
                 }
             }
             #expect(registry.count == model.count)
-            #expect(registry.all.map(\.observer).sorted() == model.map(\.number).sorted())
+            #expect(registry.all.sorted() == model.map(\.number).sorted())
         }
     }
 

@@ -21,7 +21,7 @@ final class NotificationRouter: Sendable {
         /// each immediate post calls this.
         mutating func takeHolders() -> [Registration] {
             defer { holders = suspension.isSuspended ? [:] : nil }
-            return holders.map { Array($0.values) } ?? registry.all.map(\.observer)
+            return holders.map { Array($0.values) } ?? registry.all
         }
     }
 
@@ -152,7 +152,7 @@ final class NotificationRouter: Sendable {
         statistics.observers = state.registry.count
         statistics.received = state.received
         statistics.deliveries = state.endedCounts
-        for (_, observer) in state.registry.all {
+        for observer in state.registry.all {
             statistics.deliveries.add(observer.counts)
             statistics.waiting += observer.waitingCount
         }

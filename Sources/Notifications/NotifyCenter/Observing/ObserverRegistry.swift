@@ -67,10 +67,10 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return lists.count <= 1 ? lists.first?.observers ?? [] : Self.merged(lists)
     }
 
-    /// Every observer with its rank in the order of registration. The array itself is unordered.
-    var all: [(rank: UInt64, observer: Observer)] {
+    /// Every observer, in no order.
+    var all: [Observer] {
         (Array(byName.values) + [anyName]).flatMap { index in
-            ([index.anyObject] + index.byObject.values).flatMap(\.numbered)
+            ([index.anyObject] + index.byObject.values).flatMap { $0.observers.compactMap(\.self) }
         }
     }
 
@@ -121,10 +121,6 @@ package struct RegistrationList<Observer> {
 
     package var isEmpty: Bool { gaps == numbers.count }
     package var count: Int { numbers.count - gaps }
-
-    package var numbered: [(rank: UInt64, observer: Observer)] {
-        zip(numbers, observers).compactMap { number, observer in observer.map { (number, $0) } }
-    }
 
     /// - Parameter number: larger than all earlier numbers.
     package mutating func append(_ observer: Observer, number: UInt64) {

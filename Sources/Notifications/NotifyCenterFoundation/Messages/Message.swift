@@ -44,47 +44,31 @@ enum MessageCoding {
     /// Binary, because the XML form drops fractions of a second.
     private static let format = PropertyListSerialization.PropertyListFormat.binary
 
-    static func encode(_ message: some DistributedNotificationCenter.Message) throws -> UserInfo {
+    /// Foundation's coders decode this text as `nil`, also as a key of a dictionary.
+    private static let textOfNil = "$null"
+
+    static func encode<M: DistributedNotificationCenter.Message>(_ message: M) throws -> UserInfo {
         let encoder = PropertyListEncoder()
         encoder.outputFormat = format
         let data = try encoder.encode(message)
         let value = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)
         guard let dictionary = value as? [String: Any] else {
-            throw EncodingError.invalidValue(
-                message,
-                EncodingError.Context(
-                    codingPath: [],
-                    debugDescription:
-                        "\(type(of: message)) does not encode as named values; make it a struct with properties"
-                )
-            )
+            let reason = "\(type(of: message)) does not encode as named values; make it a struct with properties"
+            throw refusal(of: message, reason)
         }
         let userInfo = try UserInfo(propertyList: dictionary)
-        try refuseLostText(userInfo, message)
-        return userInfo
-    }
-
-    /// Foundation's coders decode this text as `nil`, also as a key of a dictionary. If the type has no `nil`, a
-    /// receiver could not decode it.
-    private static let textOfNil = "$null"
-
-    private static func refuseLostText<M: DistributedNotificationCenter.Message>(
-        _ userInfo: UserInfo,
-        _ message: M
-    ) throws {
-        guard holdsTextOfNil(.dictionary(userInfo)) else { return }
+        guard holdsTextOfNil(.dictionary(userInfo)) else { return userInfo }
+        // If the type has no `nil`, a receiver could not decode it.
         do {
             _ = try decode(M.self, from: userInfo)
         } catch {
-            throw EncodingError.invalidValue(
-                message,
-                EncodingError.Context(
-                    codingPath: [],
-                    debugDescription: "the text $null stands for nil in a property list; send another",
-                    underlyingError: error
-                )
-            )
+            throw refusal(of: message, "the text $null stands for nil in a property list; send another", error)
         }
+        return userInfo
+    }
+
+    private static func refusal(of message: Any, _ reason: String, _ cause: (any Error)? = nil) -> EncodingError {
+        .invalidValue(message, .init(codingPath: [], debugDescription: reason, underlyingError: cause))
     }
 
     private static func holdsTextOfNil(_ value: PropertyListValue) -> Bool {
