@@ -11,11 +11,10 @@ struct FieldServiceCommand: AsyncParsableCommand {
         discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
     )
 
-    @OptionGroup var options: AppOptions
+    @OptionGroup var app: ExampleApp
 
     func run() async throws {
-        let app = options.app(name: "field-service", title: "Field service")
-        try await app.run { FieldServiceWorkspace(directory: $0) }
+        try await app.run("field-service", title: "Field service") { FieldServiceWorkspace(directory: $0) }
     }
 }
 

@@ -81,9 +81,7 @@ struct FieldServiceStore: Sendable {
         return try Files.removeContents(of: photos) { !named.contains($0) }
     }
 
-    private func write(_ list: WorkList) throws {
-        try Files.write(try JSONEncoder().encode(list), to: listPath)
-    }
+    private func write(_ list: WorkList) throws { try Files.write(try JSONEncoder().encode(list), to: listPath) }
 }
 
 /// The depot's work list: its machines, and the jobs of each technician.

@@ -86,9 +86,7 @@ struct BriefingStore: Sendable {
         return try JSONDecoder().decode(Index.self, from: data)
     }
 
-    private func write(_ index: Index) throws {
-        try Files.write(try JSONEncoder().encode(index), to: indexPath)
-    }
+    private func write(_ index: Index) throws { try Files.write(try JSONEncoder().encode(index), to: indexPath) }
 
     private static func fileName(_ flight: Flight) -> String {
         flight.number.split(separator: " ").joined().lowercased()

@@ -10,11 +10,10 @@ struct FlightBriefingCommand: AsyncParsableCommand {
         discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
     )
 
-    @OptionGroup var options: AppOptions
+    @OptionGroup var app: ExampleApp
 
     func run() async throws {
-        let app = options.app(name: "flight-briefing", title: "Flight briefing")
-        try await app.run { BriefingWorkspace(directory: $0) }
+        try await app.run("flight-briefing", title: "Flight briefing") { BriefingWorkspace(directory: $0) }
     }
 }
 

@@ -11,11 +11,12 @@ struct PointOfSaleCommand: AsyncParsableCommand {
         discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
     )
 
-    @OptionGroup var options: AppOptions
+    @OptionGroup var app: ExampleApp
 
     func run() async throws {
-        let app = options.app(name: "point-of-sale", title: "Point of sale")
-        try await app.run { try ShopWorkspace(database: ShopDatabase(path: "\($0)/shop.sqlite")) }
+        try await app.run("point-of-sale", title: "Point of sale") {
+            try ShopWorkspace(database: ShopDatabase(path: "\($0)/shop.sqlite"))
+        }
     }
 }
 
@@ -56,12 +57,7 @@ actor ShopWorkspace: UserWorkspace {
             cart.add(product, quantity: index + 1)
         }
         let name = Self.customers[number % Self.customers.count]
-        let customer = Customer(
-            account: account.identifier,
-            name: name,
-            remark: "\(name) is a customer of \(DataMarker.signature(of: account))"
-        )
-        try database.book(cart, for: customer, soldBy: DataMarker.signature(of: account))
+        try database.book(cart, for: name, of: account.identifier, soldBy: DataMarker.signature(of: account))
         defer { cart = Cart() }
         return "sold order \(number + 1) to \(name) for \(Self.price(cart.total))"
     }

@@ -83,17 +83,23 @@ final class ShopDatabase {
 
     // MARK: Writing
 
-    func book(_ cart: Cart, for customer: Customer, soldBy: String) throws {
+    /// Stores a paid order.
+    ///
+    /// - Parameters:
+    ///   - customer: The customer's name.
+    ///   - account: The associate's account identifier.
+    ///   - soldBy: The associate's signature, which is in each row.
+    func book(_ cart: Cart, for customer: String, of account: String, soldBy: String) throws {
         try connection.write { db in
             let customerId: Int64? = try db.value(
                 "INSERT INTO customer (account, name, remark) VALUES (?, ?, ?) RETURNING id",
-                customer.account,
-                customer.name,
-                customer.remark
+                account,
+                customer,
+                "\(customer) is a customer of \(soldBy)"
             )
             let orderId: Int64? = try db.value(
                 "INSERT INTO customerOrder (account, customerId, total, soldBy) VALUES (?, ?, ?, ?) RETURNING id",
-                customer.account,
+                account,
                 customerId,
                 cart.total,
                 soldBy
@@ -146,13 +152,6 @@ struct Product: Sendable {
     var name: String
     /// In cents.
     var price: Int
-}
-
-struct Customer: Sendable {
-    /// The associate's account identifier.
-    var account: String
-    var name: String
-    var remark: String
 }
 
 /// A paid order.

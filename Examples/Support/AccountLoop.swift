@@ -206,15 +206,11 @@ actor AccountLoop {
             self.wake()
         }
         defer { patience.cancel() }
-        while !isThere(), ContinuousClock.now < end {
-            await withCheckedContinuation { waiting.append($0) }
-        }
+        while !isThere(), ContinuousClock.now < end { await withCheckedContinuation { waiting.append($0) } }
     }
 
     /// Waits until the data of earlier users is deleted and the broker has the receipt.
-    func waitUntilCleanedUp() async {
-        while !hasCleanedUp { await withCheckedContinuation { waiting.append($0) } }
-    }
+    func waitUntilCleanedUp() async { while !hasCleanedUp { await withCheckedContinuation { waiting.append($0) } } }
 
     private func wake() {
         for continuation in waiting { continuation.resume() }
@@ -285,11 +281,7 @@ extension AccountLoop {
     ///   - name: The user name; with `nil`, the device's own prompt asks for it.
     ///   - showsPage: Whether that prompt asks in a window.
     ///   - password: Asks for the password of a name.
-    func signIn(
-        _ name: String?,
-        showsPage: Bool,
-        password: @escaping @Sendable (String) async -> String?
-    ) async {
+    func signIn(_ name: String?, showsPage: Bool, password: @escaping @Sendable (String) async -> String?) async {
         await settle { isSettled }
         let asked = generation
         events.record(.signingIn, account: name)
@@ -346,7 +338,7 @@ extension AccountLoop {
             defer { self.unit = nil }
             let deed = try await unit.value
             guard asked == generation else { return }
-            events.record(.worked, account: account.username, detail: deed, orders: orders, tokenMilliseconds: waited)
+            events.record(.worked, account: account.username, orders: orders, tokenMilliseconds: waited, detail: deed)
             if longWork == nil {
                 longWork = (account, Task { [workspace] in try await workspace.workUntilCancelled() })
             }

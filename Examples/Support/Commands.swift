@@ -48,9 +48,7 @@ final class LineInput: Sendable {
     private let buffer = Mutex<[UInt8]>([])
 
     /// The next line; `nil` at the end of the input.
-    func next() async -> String? {
-        await onQueue { self.readLine() }
-    }
+    func next() async -> String? { await onQueue { self.readLine() } }
 
     /// Reads a password: on a terminal without echo, otherwise the next line. `nil` means that the person gave up.
     func password(_ question: String) async -> String? {

@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Glibc
-public import SharedDevice
+import SharedDevice
 
 /// An action of an app, as a line of its event file: a JSON object whose keys are the names of these properties.
 /// Properties that are `nil` are omitted.
@@ -36,10 +36,10 @@ public struct Event: Codable, Sendable {
     }
 
     /// The time, by ``MonotonicClock``.
-    public var nanoseconds: UInt64
+    public var nanoseconds = MonotonicClock.nanoseconds
     /// The app's name, for instance `point-of-sale`.
     public var app: String
-    public var process: Int32
+    public var process = ProcessInfo.processInfo.processIdentifier
     public var event: Kind
     /// The user name that the event is about.
     public var account: String?
@@ -56,44 +56,20 @@ public struct Event: Codable, Sendable {
     public var tokenMilliseconds: Double?
     /// For people.
     public var detail: String?
-
-    /// Creates an event of this app with the current time.
-    public init(
-        _ event: Kind,
-        app: String,
-        process: Int32,
-        account: String? = nil,
-        previous: [String]? = nil,
-        current: String? = nil,
-        epoch: UInt64? = nil,
-        items: Int? = nil,
-        detail: String? = nil
-    ) {
-        nanoseconds = MonotonicClock.nanoseconds
-        self.app = app
-        self.process = process
-        self.event = event
-        self.account = account
-        self.previous = previous
-        self.current = current
-        self.epoch = epoch
-        self.items = items
-        self.detail = detail
-    }
 }
 
 /// Appends an app's events to a file, one JSON object per line, for tests and for the demonstration.
 ///
 /// A single system call writes each line, so that a killed process leaves no incomplete line. On return the line is in
 /// the file.
-public final class EventLog: Sendable {
+final class EventLog: Sendable {
     private let app: String
     private let path: String?
     private let descriptor: CInt
 
     /// - Parameter path: The file, created if it is missing; `nil` means no log.
     /// - Throws: ``FileFailure`` if it cannot be opened.
-    public init(app: String, path: String?) throws(FileFailure) {
+    init(app: String, path: String?) throws(FileFailure) {
         self.app = app
         self.path = path
         guard let path else {
@@ -106,30 +82,31 @@ public final class EventLog: Sendable {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    public func record(
+    func record(
         _ kind: Event.Kind,
         account: String? = nil,
         items: Int? = nil,
-        detail: String? = nil,
         orders: String? = nil,
-        tokenMilliseconds: Double? = nil
+        tokenMilliseconds: Double? = nil,
+        detail: String? = nil
     ) {
-        var event = Event(kind, app: app, process: getpid(), account: account, items: items, detail: detail)
-        (event.orders, event.tokenMilliseconds) = (orders, tokenMilliseconds)
-        append(event)
-    }
-
-    public func record(_ kind: Event.Kind, _ change: AccountChange) {
         append(
             Event(
-                kind,
                 app: app,
-                process: getpid(),
-                previous: change.previousAccounts.map(\.username),
-                current: change.current?.username,
-                epoch: change.epoch
+                event: kind,
+                account: account,
+                items: items,
+                orders: orders,
+                tokenMilliseconds: tokenMilliseconds,
+                detail: detail
             )
         )
+    }
+
+    func record(_ kind: Event.Kind, _ change: AccountChange) {
+        let previous = change.previousAccounts.map(\.username)
+        let current = change.current?.username
+        append(Event(app: app, event: kind, previous: previous, current: current, epoch: change.epoch))
     }
 
     private func append(_ event: Event) {

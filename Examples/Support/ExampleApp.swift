@@ -1,76 +1,89 @@
 public import ArgumentParser
 import FoundationEssentials
 import Glibc
-public import NotifyCenter
+import NotifyCenter
 import SharedDevice
 
-/// A listener app of the examples, as its command line describes it.
-public struct ExampleApp: Sendable {
-    /// The app's name, for instance `point-of-sale`; also the end of its identifier.
-    public var name: String
-    public var title: String
-    public var dataDirectory: String
-    public var bus: Bus
-    /// The file for its events; `nil` means none.
-    public var eventsPath: String?
-    /// The service that is asked for orders with each unit of work; `nil` means none.
-    public var service: OrdersService?
-    /// Whether the app continues after the end of its standard input.
-    public var stays: Bool
-    /// Whether the app ends as soon as it owes no cleanup.
-    public var onlyCleansUp: Bool
+/// A listener app of the examples: the options of its command line, and how it runs.
+public struct ExampleApp: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The directory of the app's data.",
+            discussion: "By default the app's identifier in $XDG_DATA_HOME or ~/.local/share.",
+            valueName: "dir"
+        )
+    ) var data: String?
 
-    /// - Parameters:
-    ///   - data: The data directory; `nil` for `$XDG_DATA_HOME` (`~/.local/share`) and the app's identifier.
-    ///   - bus: A name for ``Bus/init(name:)``; `nil` for the environment's choice.
-    public init(
-        name: String,
-        title: String,
-        data: String?,
-        bus: String?,
-        events: String?,
-        stays: Bool,
-        onlyCleansUp: Bool = false
-    ) {
-        self.name = name
-        self.title = title
-        dataDirectory = data ?? Self.defaultDirectory(Self.identifier(name))
-        self.bus = bus.map(Bus.init(name:)) ?? .fromEnvironment
-        eventsPath = events
-        self.stays = stays
-        self.onlyCleansUp = onlyCleansUp
+    @Option(
+        help: ArgumentHelp(
+            "The bus that the broker is on: session, system or an address.",
+            discussion: "By default $NOTIFY_CENTER_BUS or, without that, the session bus.",
+            valueName: "bus"
+        )
+    ) var bus: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A service that is asked for orders with each unit of work, with a token of this device.",
+            discussion: "Examples/ResourceServer is one.",
+            valueName: "address"
+        )
+    ) var service: String?
+
+    @Option(help: ArgumentHelp("Append the app's events to this file, one JSON object a line.", valueName: "file"))
+    var events: String?
+
+    @Flag(help: "Go on after the end of standard input.")
+    var stay = false
+
+    @Flag(help: "Do the pending cleanups, and end. The bus passes this if the app does not run at a sign-out.")
+    var cleanUp = false
+
+    public init() {}
+
+    public func validate() throws {
+        guard let service, OrdersService(service) == nil else { return }
+        throw ValidationError("--service takes the address of a server: https, or http on this machine")
     }
 
     /// Runs the app until it is told to quit.
     ///
-    /// - Parameter makeWorkspace: Creates the app's own part, in the data directory.
+    /// - Parameters:
+    ///   - name: The app's name, for instance `point-of-sale`; also the end of its identifier.
+    ///   - makeWorkspace: Creates the app's own part, in the data directory.
     /// - Throws: An error if the data directory or the event file cannot be used. The app has shown nothing then.
-    public func run(_ makeWorkspace: (_ directory: String) throws -> any UserWorkspace) async throws {
-        let events = try EventLog(app: name, path: eventsPath)
-        events.record(.started, detail: dataDirectory)
+    public func run(
+        _ name: String,
+        title: String,
+        _ makeWorkspace: (_ directory: String) throws -> any UserWorkspace
+    ) async throws {
+        let identifier = Self.identifier(name)
+        let directory = data ?? Self.defaultDirectory(identifier)
+        let events = try EventLog(app: name, path: events)
+        events.record(.started, detail: directory)
         // Files of this process, including those of SQLite, are for this user only.
         umask(0o077)
-        try Files.makeDirectory(dataDirectory)
-        let workspace = try makeWorkspace(dataDirectory)
+        try Files.makeDirectory(directory)
+        let workspace = try makeWorkspace(directory)
         try await workspace.prepare()
         let application = SharedDeviceApplication(
-            identifier: Self.identifier(name),
-            bus: bus,
-            busName: Self.identifier(name),
-            stateDirectory: "\(dataDirectory)/state"
+            identifier: identifier,
+            bus: bus.map(Bus.init(name:)) ?? .fromEnvironment,
+            busName: identifier,
+            stateDirectory: "\(directory)/state"
         )
         let loop = AccountLoop(
             application,
             workspace: workspace,
             title: title,
             events: events,
-            service: service,
-            onlyCleansUp: onlyCleansUp
+            service: service.flatMap(OrdersService.init),
+            onlyCleansUp: cleanUp
         )
         let running = Task { try await loop.run() }
-        if onlyCleansUp {
+        if cleanUp {
             await loop.waitUntilCleanedUp()
-        } else if await !obey(LineInput(), loop), stays {
+        } else if await !obey(LineInput(), loop), stay {
             try await running.value
         }
         running.cancel()
@@ -102,64 +115,5 @@ public struct ExampleApp: Sendable {
         let environment = ProcessInfo.processInfo.environment
         let base = environment["XDG_DATA_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         return (base ?? "\(environment["HOME"] ?? ".")/.local/share") + "/" + identifier
-    }
-}
-
-public struct AppOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "The directory of the app's data.",
-            discussion: "By default the app's identifier in $XDG_DATA_HOME or ~/.local/share.",
-            valueName: "dir"
-        )
-    )
-    public var data: String?
-
-    @Option(
-        help: ArgumentHelp(
-            "The bus that the broker is on: session, system or an address.",
-            discussion: "By default $NOTIFY_CENTER_BUS or, without that, the session bus.",
-            valueName: "bus"
-        )
-    )
-    public var bus: String?
-
-    @Option(
-        help: ArgumentHelp(
-            "A service that is asked for orders with each unit of work, with a token of this device.",
-            discussion: "Examples/ResourceServer is one.",
-            valueName: "address"
-        )
-    )
-    public var service: String?
-
-    @Option(help: ArgumentHelp("Append the app's events to this file, one JSON object a line.", valueName: "file"))
-    public var events: String?
-
-    @Flag(help: "Go on after the end of standard input.")
-    public var stay = false
-
-    @Flag(help: "Do the pending cleanups, and end. The bus passes this if the app does not run at a sign-out.")
-    public var cleanUp = false
-
-    public init() {}
-
-    public func validate() throws {
-        guard let service, OrdersService(service) == nil else { return }
-        throw ValidationError("--service takes the address of a server: https, or http on this machine")
-    }
-
-    public func app(name: String, title: String) -> ExampleApp {
-        var app = ExampleApp(
-            name: name,
-            title: title,
-            data: data,
-            bus: bus,
-            events: events,
-            stays: stay,
-            onlyCleansUp: cleanUp
-        )
-        app.service = service.flatMap(OrdersService.init)
-        return app
     }
 }

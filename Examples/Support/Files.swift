@@ -4,10 +4,8 @@ import Glibc
 /// File operations that survive a crash or a power cut: a file is always complete, and a deleted file stays deleted.
 public enum Files {
     public struct Removed: Sendable, CustomStringConvertible {
-        public private(set) var files = 0
-        public private(set) var bytes = 0
-
-        public init() {}
+        fileprivate var files = 0
+        fileprivate var bytes = 0
 
         public static func += (left: inout Removed, right: Removed) {
             left.files += right.files
@@ -15,11 +13,6 @@ public enum Files {
         }
 
         public var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
-
-        fileprivate mutating func add(_ bytes: Int) {
-            files += 1
-            self.bytes += bytes
-        }
     }
 
     /// The suffix of incomplete files. Such a file from a crash is worthless.
@@ -39,12 +32,21 @@ public enum Files {
 
     /// Reads the file; `nil` if there is none.
     public static func read(_ path: String) throws(FileFailure) -> Data? {
+        try ifPresent(path) { try Data(contentsOf: URL(filePath: path)) }
+    }
+
+    /// The names in a directory, sorted; empty if there is no such directory.
+    public static func names(in directory: String) throws(FileFailure) -> [String] {
+        try ifPresent(directory) { try FileManager.default.contentsOfDirectory(atPath: directory).sorted() } ?? []
+    }
+
+    private static func ifPresent<Content>(_ path: String, read: () throws -> Content) throws(FileFailure) -> Content? {
         guard access(path, F_OK) == 0 else {
             if errno == ENOENT { return nil }
             throw FileFailure("read", path)
         }
         do {
-            return try Data(contentsOf: URL(filePath: path))
+            return try read()
         } catch {
             throw FileFailure("read", path, reason: "\(error)")
         }
@@ -52,21 +54,9 @@ public enum Files {
 
     /// Writes a file atomically: readers see all of it or nothing. On return it is on the disk.
     public static func write(_ data: some DataProtocol, to path: String) throws(FileFailure) {
-        let partial = path + partialSuffix
-        let file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw FileFailure("open", partial) }
-        defer { close(file) }
-        var rest = [UInt8](data)[...]
-        while !rest.isEmpty {
-            let written = rest.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
-            guard written > 0 else {
-                if errno == EINTR { continue }
-                throw FileFailure("write", partial)
-            }
-            rest = rest.dropFirst(written)
-        }
-        guard fsync(file) == 0 else { throw FileFailure("sync", partial) }
-        try move(partial, to: path)
+        let file = try PartialFile(completing: path)
+        try file.append([UInt8](data))
+        try file.complete()
     }
 
     /// Renames a file or directory on the same file system, atomically. On return the new name is on the disk.
@@ -74,19 +64,6 @@ public enum Files {
         guard rename(path, other) == 0 else { throw FileFailure("move to \(other)", path) }
         try sync(parent(of: other))
         try sync(parent(of: path))
-    }
-
-    /// The names in a directory, sorted; empty if there is no such directory.
-    public static func names(in directory: String) throws(FileFailure) -> [String] {
-        guard access(directory, F_OK) == 0 else {
-            if errno == ENOENT { return [] }
-            throw FileFailure("read", directory)
-        }
-        do {
-            return try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
-        } catch {
-            throw FileFailure("read", directory, reason: "\(error)")
-        }
     }
 
     /// Removes a file, or a directory with all its contents. Does nothing if there is none. On return the removal is on
@@ -120,7 +97,7 @@ public enum Files {
         }
         guard status.st_mode & S_IFMT == S_IFDIR else {
             guard unlink(path) == 0 else { throw FileFailure("remove", path) }
-            removed.add(Int(status.st_size))
+            removed += Removed(files: 1, bytes: Int(status.st_size))
             return
         }
         for name in try names(in: path) { try remove("\(path)/\(name)", &removed) }
@@ -141,13 +118,15 @@ public enum Files {
 /// ``Files/partialSuffix``.
 public final class PartialFile {
     private let path: String
+    private let partial: String
     private let descriptor: CInt
 
     /// Creates the incomplete file for `path`.
     public init(completing path: String) throws(FileFailure) {
         self.path = path
-        descriptor = open(path + Files.partialSuffix, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw FileFailure("open", path + Files.partialSuffix) }
+        partial = path + Files.partialSuffix
+        descriptor = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw FileFailure("open", partial) }
     }
 
     deinit { close(descriptor) }
@@ -158,7 +137,7 @@ public final class PartialFile {
             let written = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
             guard written > 0 else {
                 if errno == EINTR { continue }
-                throw FileFailure("write", path + Files.partialSuffix)
+                throw FileFailure("write", partial)
             }
             rest = rest.dropFirst(written)
         }
@@ -166,8 +145,8 @@ public final class PartialFile {
 
     /// Gives the file its final name. On return that is on the disk.
     public func complete() throws(FileFailure) {
-        guard fsync(descriptor) == 0 else { throw FileFailure("sync", path + Files.partialSuffix) }
-        try Files.move(path + Files.partialSuffix, to: path)
+        guard fsync(descriptor) == 0 else { throw FileFailure("sync", partial) }
+        try Files.move(partial, to: path)
     }
 }
 

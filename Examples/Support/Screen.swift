@@ -1,10 +1,10 @@
 import Glibc
-public import SharedDevice
+import SharedDevice
 
 /// A screen as text. Pure; ``Console`` shows it.
-public struct Screen: Sendable {
+struct Screen: Sendable {
     /// The app's knowledge of the signed-in user.
-    public enum State: Sendable, Equatable {
+    enum State: Sendable, Equatable {
         /// Nothing yet: the broker has not responded.
         case checking
         /// The broker does not respond, for this reason.
@@ -20,21 +20,16 @@ public struct Screen: Sendable {
         case closed
     }
 
-    public var title: String
-    public var device: DeviceInformation?
+    let title: String
+    var device: DeviceInformation?
     /// The app's knowledge, which decides whether data is shown.
-    public var state: State
+    var state = State.checking
     /// The rendered data of the account in `state`; shown in no other state.
-    public var display: Display?
-    public var notice: String?
-
-    public init(title: String, state: State = .checking) {
-        self.title = title
-        self.state = state
-    }
+    var display: Display?
+    var notice: String?
 
     /// The state in one word, for the event of this screen.
-    public var summary: String {
+    var summary: String {
         switch state {
         case .checking: "checking"
         case .unknown: "unknown"
@@ -47,10 +42,10 @@ public struct Screen: Sendable {
     }
 
     /// Plain lines: the header begins with `== `, the others with two spaces.
-    public var plainText: String { ([header] + body.map { "  \($0)" }).map { Self.printable($0) + "\n" }.joined() }
+    var plainText: String { ([header] + body.map { "  \($0)" }).map { Self.printable($0) + "\n" }.joined() }
 
     /// For a terminal. The text first clears the screen and the scrollback, because both contain a user's data.
-    public var terminalText: String {
+    var terminalText: String {
         let style =
             switch state {
             case .failed, .unknown: "\u{1B}[1;31m"
