@@ -14,12 +14,9 @@ struct Report: Sendable {
     /// The parts that this machine cannot show, and why; `nil` if it shows everything.
     let leftOut: String?
 
-    private var isClean: Bool { failure == nil && proof.holds }
-
     func text(inColor: Bool) -> String {
         (timelines.map(\.table) + receipts.map(\.table) + [proof.text, leftOut, verdict(inColor)].compactMap(\.self))
-            .joined(separator: "\n\n")
-            + "\n"
+            .joined(separator: "\n\n") + "\n"
     }
 
     /// At most 12 lines if nothing fails: when each app cleaned up, the claims that do not hold, and the verdict.
@@ -33,13 +30,12 @@ struct Report: Sendable {
     }
 
     private func verdict(_ inColor: Bool) -> String {
-        let text =
-            if let failure {
-                "FAILED: \(failure.split(separator: "\n").first ?? "")"
-            } else {
-                proof.holds ? "proved: every app cleaned up" : "NOT PROVED: not every claim holds; --verbose lists them"
-            }
-        return inColor ? "\u{1B}[1;\(isClean ? 32 : 31)m\(text)\u{1B}[0m" : text
+        proof.verdict(
+            failure.map { String($0.prefix { $0 != "\n" }) },
+            proved: "every app cleaned up",
+            notProved: "not every claim holds; --verbose lists them",
+            inColor: inColor
+        )
     }
 
     var json: String {
@@ -60,7 +56,7 @@ struct Report: Sendable {
                 },
                 receipts: receipts.map(\.report),
                 claims: proof.claims,
-                isClean: isClean,
+                isClean: failure == nil && proof.holds,
                 failure: failure,
                 leftOut: leftOut
             )
@@ -100,12 +96,8 @@ final class Notes: Sendable {
     private let observation = Mutex<NotificationObservation?>(nil)
 
     func add(_ process: String, _ event: String, _ text: String) {
-        let row = Timeline.Row(
-            nanoseconds: MonotonicClock.nanoseconds,
-            process: process,
-            event: event,
-            text: text
-        )
+        let now = MonotonicClock.nanoseconds
+        let row = Timeline.Row(nanoseconds: now, process: process, event: event, text: text)
         rows.withLock { $0.append(row) }
     }
 

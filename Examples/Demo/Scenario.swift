@@ -48,12 +48,11 @@ final class Scenario {
     // MARK: Part one: every app runs
 
     private func partOne(_ ada: Person) async throws {
-        let (shop, flight) = (try stage["point-of-sale"], try stage["flight-briefing"])
         let start = MonotonicClock.nanoseconds
         let listeners = stage.browser == nil ? "all three apps" : "all three apps and Chromium"
         progress("Ada signs in through point-of-sale, and works in \(listeners)")
         try stage.browser?.prepare(for: ada)
-        try await signIn(ada, through: shop)
+        try await signIn(ada, through: stage.shop)
         try await work(ada)
         try await stage.browser?.waitUntilStored(ada.markers)
         let before = try await stage.frozen { try search(ada.markers) + searchBrowser(ada.markers) }
@@ -66,14 +65,14 @@ final class Scenario {
         proof.add("it finds them in UTF-8 and in UTF-16", holds: encodings.count > 1)
 
         progress("Ada signs out through flight-briefing")
-        let marks = try marks()
-        try flight.tell("signout")
-        for app in stage.apps { try await waitUntilClean(app, of: ada, after: marks, thenShows: nil) }
+        let marks = try Marks(stage.apps)
+        try stage.flight.tell("signout")
+        for app in stage.apps { try await waitUntilClean(app, of: ada, after: marks) }
         let amount = stage.apps.count + (stage.browser == nil ? 0 : 1)
         try await addReceipts("Ada's first sign-out", "\(listeners) work", amount: amount)
         try addTimeline("Ada signs out in flight-briefing while \(listeners) work", from: start)
         for app in stage.apps {
-            let events = app.events[try index(marks, app)...]
+            let events = app.events[try marks[app]...]
             proof.add(
                 "\(app.name) stopped its work before it deleted Ada's data, and showed nothing of hers afterwards",
                 holds: Self.isOrderly(Array(events), for: ada)
@@ -90,45 +89,42 @@ final class Scenario {
     // MARK: Part two: one app was killed, one is stopped
 
     private func partTwo(_ ada: Person, _ grace: Person) async throws {
-        let (shop, flight, field) = (
-            try stage["point-of-sale"], try stage["flight-briefing"], try stage["field-service"]
-        )
         progress("Ada signs in again, through field-service, and works")
-        try await signIn(ada, through: field)
+        try await signIn(ada, through: stage.field)
         try await work(ada)
         let start = MonotonicClock.nanoseconds
-        let marks = try marks()
+        let marks = try Marks(stage.apps)
 
         progress("point-of-sale is killed, field-service is stopped; Ada signs out")
         notes.add("demo", "kill", "kills point-of-sale (SIGKILL)")
-        shop.kill()
+        stage.shop.kill()
         notes.add("demo", "stop", "stops field-service (SIGSTOP)")
-        try await field.suspend()
-        try flight.tell("signout")
-        try await waitUntilClean(flight, of: ada, after: marks, thenShows: nil)
-        try await cleanedByTheBus(shop, of: ada, after: marks)
-        try await heldBack(grace, by: field, until: ada, after: marks)
+        try await stage.field.suspend()
+        try stage.flight.tell("signout")
+        try await waitUntilClean(stage.flight, of: ada, after: marks)
+        try await cleanedByTheBus(stage.shop, of: ada, after: marks)
+        try await heldBack(grace, by: stage.field, until: ada, after: marks)
         let circumstances = "point-of-sale is dead and field-service is stopped; Grace had to wait"
         try await addReceipts("Ada's second sign-out", circumstances, amount: stage.apps.count)
 
         progress("Grace signs in; point-of-sale is started again")
-        try await signIn(grace, through: flight, visibleIn: [flight, field])
+        try await signIn(grace, through: stage.flight, visibleIn: [stage.flight, stage.field])
         notes.add("demo", "restart", "starts point-of-sale again")
-        let mark = try shop.mark()
-        try shop.restart()
-        try await shop.wait(for: "Grace's screen", after: mark) {
+        let mark = try stage.shop.mark()
+        try stage.shop.restart()
+        try await stage.shop.wait(for: "Grace's screen", after: mark) {
             $0.event == .screen && $0.account == grace.username
         }
-        for app in [shop, field] {
-            let events = Array(app.events[try index(marks, app)...])
+        for app in [stage.shop, stage.field] {
+            let events = Array(app.events[try marks[app]...])
             proof.add(
                 "\(app.name) cleaned up before it showed any user's data",
                 holds: Self.isOrderly(events, for: ada)
             )
         }
         // The event is in a file. The screen's text arrives through a pipe, possibly later.
-        _ = try await shop.process.line { $0.contains("signed in: ") && $0.contains(grace.username) }
-        let shown = shop.process.lines.joined(separator: "\n")
+        _ = try await stage.shop.process.line { $0.contains("signed in: ") && $0.contains(grace.username) }
+        let shown = stage.shop.process.lines.joined(separator: "\n")
         proof.add(
             "the restarted point-of-sale never wrote a word of Ada to its screen",
             holds: !shown.isEmpty && ByteSearch(ada.markers).findings(in: Array(shown.utf8), path: "screen").isEmpty
@@ -138,12 +134,10 @@ final class Scenario {
     }
 
     /// Waits for an app that owes a cleanup and is not running: the broker asks the bus to start it.
-    private func cleanedByTheBus(_ app: AppProcess, of person: Person, after marks: [String: Int]) async throws {
+    private func cleanedByTheBus(_ app: AppProcess, of person: Person, after marks: Marks) async throws {
         progress("the bus starts \(app.name), which cleans up and ends")
-        let mark = try index(marks, app)
-        try await app.wait(for: "cleaned up after \(person.name)", after: mark, isStarted: false) {
-            $0.event == .cleaned && $0.previous?.contains(person.username) == true
-        }
+        let mark = try marks[app]
+        try await app.waitUntilClean(of: person.username, after: mark, isStarted: false)
         try await app.wait(for: "the end", after: mark, isStarted: false) { $0.event == .ended }
         let hasShown = app.events[mark...].contains { $0.event == .screen && $0.detail == "open" }
         proof.add(
@@ -154,22 +148,16 @@ final class Scenario {
     }
 
     /// Shows the strict policy: while one app has the last person's data, the next person cannot sign in.
-    private func heldBack(
-        _ next: Person,
-        by app: AppProcess,
-        until person: Person,
-        after marks: [String: Int]
-    ) async throws {
+    private func heldBack(_ next: Person, by app: AppProcess, until person: Person, after marks: Marks) async throws {
         progress("\(next.name) cannot sign in while \(app.name) is stopped")
         proof.addPresence(
             "while \(app.name) cannot hear of it, \(person.name)'s data is still there: what it cleans up later is real",
             of: person.markers,
             in: try search(person.markers, in: [app])
         )
-        let flight = try stage["flight-briefing"]
-        let mark = try flight.mark()
-        try flight.tell("signin \(next.username)", next.password)
-        let refusal = try await flight.wait(for: "the refusal", after: mark) {
+        let mark = try stage.flight.mark()
+        try stage.flight.tell("signin \(next.username)", next.password)
+        let refusal = try await stage.flight.wait(for: "the refusal", after: mark) {
             $0.event == .failed || $0.event == .signedIn
         }
         proof.add(
@@ -180,18 +168,13 @@ final class Scenario {
         )
         notes.add("demo", "continue", "lets \(app.name) go on (SIGCONT)")
         app.resume()
-        try await waitUntilClean(app, of: person, after: marks, thenShows: nil)
+        try await waitUntilClean(app, of: person, after: marks)
     }
 
     private func addReceipts(_ title: String, _ circumstances: String, amount: Int) async throws {
-        let report = try await application.waitForCleanup(within: .seconds(60))
-        guard let report else { throw DemoFailure("the broker knows of no sign-out") }
-        receipts.append(Receipts(title: title, circumstances: circumstances, report: report))
-        proof.add(
-            "\(title): the broker has the receipts of all \(amount) apps",
-            holds: report.isComplete && report.apps.count == amount
-                && report.apps.allSatisfy { $0.progress == .finished }
-        )
+        let round = try await Receipts(title, circumstances, from: application)
+        receipts.append(round)
+        proof.add(round, ofApps: amount)
     }
 
     // MARK: The proof
@@ -212,7 +195,7 @@ final class Scenario {
         )
         proof.add(
             "what belongs to the shop and the depot is there still",
-            holds: try contains("Hiking boots", in: "point-of-sale") && contains("Lift 7", in: "field-service")
+            holds: try contains("Hiking boots", in: stage.shop) && contains("Lift 7", in: stage.field)
         )
         let secrets = [Marker(kind: "password", text: ada.password), Marker(kind: "password", text: grace.password)]
         proof.addAbsence("no password is in any file of an app or of the broker", in: try searchAll(secrets))
@@ -252,9 +235,9 @@ final class Scenario {
         try search(markers) + [("broker", try ByteSearch(markers).run(under: stage.stateDirectory))]
     }
 
-    private func contains(_ text: String, in app: String) throws -> Bool {
+    private func contains(_ text: String, in app: AppProcess) throws -> Bool {
         let marker = Marker(kind: "text", text: text)
-        return try ByteSearch([marker]).run(under: stage[app].dataDirectory).contains(marker)
+        return try ByteSearch([marker]).run(under: app.dataDirectory).contains(marker)
     }
 
     /// Whether an app did the following since the sign-out: it stopped its work, deleted the data, then reported that,
@@ -264,8 +247,7 @@ final class Scenario {
         guard
             let changed = events.firstIndex(where: {
                 $0.event == .changed && $0.previous?.contains(person.username) == true
-            }),
-            let deleted = events.firstIndex(where: { $0.event == .dataDeleted && isOfPerson($0) }),
+            }), let deleted = events.firstIndex(where: { $0.event == .dataDeleted && isOfPerson($0) }),
             let cleaned = events.firstIndex(where: { $0.event == .cleaned })
         else { return false }
         let hasStopped = events.firstIndex { $0.event == .workStopped }.map { $0 < deleted } ?? true
@@ -279,20 +261,11 @@ final class Scenario {
 
     // MARK: Steps
 
-    private func marks() throws -> [String: Int] {
-        try Dictionary(uniqueKeysWithValues: stage.apps.map { ($0.name, try $0.mark()) })
-    }
-
-    private func index(_ marks: [String: Int], _ app: AppProcess) throws -> Int {
-        guard let index = marks[app.name] else { throw DemoFailure("no mark for \(app.name)") }
-        return index
-    }
-
     private func signIn(_ person: Person, through app: AppProcess, visibleIn apps: [AppProcess]? = nil) async throws {
-        let marks = try marks()
+        let marks = try Marks(stage.apps)
         try app.tell("signin \(person.username)", person.password)
         for app in apps ?? stage.apps {
-            try await app.wait(for: "\(person.name)'s screen", after: try index(marks, app)) {
+            try await app.wait(for: "\(person.name)'s screen", after: try marks[app]) {
                 $0.event == .screen && $0.account == person.username
             }
         }
@@ -300,41 +273,33 @@ final class Scenario {
 
     /// Does three units of work in each app, and waits until the longer work has written data.
     private func work(_ person: Person) async throws {
-        let marks = try marks()
+        let marks = try Marks(stage.apps)
         for app in stage.apps { try app.tell("work", "work", "work") }
         for app in stage.apps {
-            let mark = try index(marks, app)
+            let mark = try marks[app]
             try await app.wait(for: "a screen with \(person.name)'s three items", after: mark) {
                 $0.event == .screen && $0.account == person.username && $0.items == 3
             }
         }
-        let (shop, flight, field) = (
-            try stage["point-of-sale"], try stage["flight-briefing"], try stage["field-service"]
-        )
         try await eventually("the flights' chart is being drawn", within: .seconds(60)) {
-            try FileManager.default.subpathsOfDirectory(atPath: flight.dataDirectory)
+            try FileManager.default.subpathsOfDirectory(atPath: stage.flight.dataDirectory)
                 .contains { $0.hasSuffix("chart.bin\(Files.partialSuffix)") }
         }
         try await eventually("a photo is being developed", within: .seconds(60)) {
-            try Files.names(in: "\(field.dataDirectory)/photos").contains { $0.hasSuffix(".png\(Files.partialSuffix)") }
+            try Files.names(in: "\(stage.field.dataDirectory)/photos").contains {
+                $0.hasSuffix(".png\(Files.partialSuffix)")
+            }
         }
         try await eventually("the open order is in the write-ahead log", within: .seconds(60)) {
-            try Files.names(in: shop.dataDirectory).contains("shop.sqlite-wal")
+            try Files.names(in: stage.shop.dataDirectory).contains("shop.sqlite-wal")
         }
     }
 
-    private func waitUntilClean(
-        _ app: AppProcess,
-        of person: Person,
-        after marks: [String: Int],
-        thenShows next: Person?
-    ) async throws {
-        let mark = try index(marks, app)
-        try await app.wait(for: "cleaned up after \(person.name)", after: mark) {
-            $0.event == .cleaned && $0.previous?.contains(person.username) == true
-        }
-        try await app.wait(for: "the screen of \(next?.name ?? "nobody")", after: mark) {
-            $0.event == .screen && $0.account == next?.username && $0.detail == (next == nil ? "nobody" : "open")
+    private func waitUntilClean(_ app: AppProcess, of person: Person, after marks: Marks) async throws {
+        let mark = try marks[app]
+        try await app.waitUntilClean(of: person.username, after: mark)
+        try await app.wait(for: "the screen of nobody", after: mark) {
+            $0.event == .screen && $0.account == nil && $0.detail == "nobody"
         }
     }
 

@@ -11,13 +11,16 @@ final class Stage {
     let directory: String
     let bus: PrivateBus
     let broker: ChildProcess
-    let apps: [AppProcess]
+    let shop: AppProcess
+    let flight: AppProcess
+    let field: AppProcess
     /// `nil` if Chromium cannot be shown; ``leftOut`` says why.
     let browser: Browser?
     /// The parts that the demonstration omits on this machine, and why.
     let leftOut: String?
     private let temporary: TemporaryDirectory?
 
+    var apps: [AppProcess] { [shop, flight, field] }
     var stateDirectory: String { "\(directory)/broker" }
 
     static let organization = "Contoso"
@@ -55,9 +58,9 @@ final class Stage {
             ["--state", "\(directory)/broker", "--configuration", configuration],
             environment: bus.environment
         )
-        apps = try names.map {
-            try AppProcess($0, bus: bus.address, directory: directory)
-        }
+        shop = try AppProcess("point-of-sale", bus: bus.address, directory: directory)
+        flight = try AppProcess("flight-briefing", bus: bus.address, directory: directory)
+        field = try AppProcess("field-service", bus: bus.address, directory: directory)
         let reason = Browser.reasonToLeaveOut(in: directory)
         browser = try reason == nil ? Browser(bus: bus, directory: directory) : nil
         leftOut = reason.map { "left out: Chromium, because \($0)" }
@@ -75,13 +78,6 @@ final class Stage {
         let id: String
         let executable: String
         let busName: String?
-    }
-
-    subscript(_ app: String) -> AppProcess {
-        get throws {
-            guard let app = apps.first(where: { $0.name == app }) else { throw DemoFailure("there is no app \(app)") }
-            return app
-        }
     }
 
     // MARK: The administrator

@@ -36,13 +36,9 @@ public final class AppProcess {
 
     public var events: [Event] { log.events }
 
-    public var transcript: String {
-        (earlierOutput + process.lines + [process.errorText]).joined(separator: "\n")
-    }
+    public var transcript: String { (earlierOutput + process.lines + [process.errorText]).joined(separator: "\n") }
 
-    public func tell(_ lines: String...) throws {
-        for line in lines { try process.write(line) }
-    }
+    public func tell(_ lines: String...) throws { for line in lines { try process.write(line) } }
 
     /// The number of events so far. A test that acts now waits for events after these.
     public func mark() throws -> Int {
@@ -76,6 +72,14 @@ public final class AppProcess {
         return found
     }
 
+    /// Waits until the app has reported that the data of this user is deleted.
+    @discardableResult
+    public func waitUntilClean(of username: String, after mark: Int, isStarted: Bool = true) async throws -> Event {
+        try await wait(for: "cleaned up after \(username)", after: mark, isStarted: isStarted) {
+            $0.event == .cleaned && $0.previous?.contains(username) == true
+        }
+    }
+
     // MARK: Life and death
 
     /// Suspends the process, and waits until it has stopped.
@@ -101,6 +105,22 @@ public final class AppProcess {
         let status = process.waitUntilExit()
         guard status == 0 else { throw DemoFailure("\(name) ended with status \(status)") }
         try log.refresh()
+    }
+}
+
+/// The numbers of events of several apps at one time.
+public struct Marks {
+    private let marks: [String: Int]
+
+    public init(_ apps: [AppProcess]) throws {
+        marks = try Dictionary(uniqueKeysWithValues: apps.map { ($0.name, try $0.mark()) })
+    }
+
+    public subscript(_ app: AppProcess) -> Int {
+        get throws {
+            guard let mark = marks[app.name] else { throw DemoFailure("no mark for \(app.name)") }
+            return mark
+        }
     }
 }
 

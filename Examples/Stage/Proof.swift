@@ -1,3 +1,4 @@
+@_spi(Extensions) import SharedDevice
 @_spi(Extensions) public import SharedDeviceTestKit
 
 /// Claims that a demonstration tested, with the evidence.
@@ -23,6 +24,16 @@ public struct Proof: Sendable {
         claims.append(Claim(holds: holds, text: text, evidence: evidence))
     }
 
+    /// Claims that the broker has the receipts of this many apps.
+    public mutating func add(_ receipts: Receipts, ofApps count: Int) {
+        let report = receipts.report
+        add(
+            "\(receipts.title): the broker has the receipts of all \(count) apps",
+            holds: report.isComplete && report.apps.count == count
+                && report.apps.allSatisfy { $0.progress == .finished }
+        )
+    }
+
     /// Claims that each directory contains every marker. Without this, a later search that finds nothing would prove
     /// nothing.
     public mutating func addPresence(_ text: String, of markers: [Marker], in results: Results) {
@@ -35,8 +46,7 @@ public struct Proof: Sendable {
     /// - Parameter listsFiles: Whether the evidence names every file that was searched.
     public mutating func addAbsence(_ text: String, in results: Results, listsFiles: Bool = false) {
         let evidence = results.flatMap { entry in
-            [Self.summary(entry)]
-                + (listsFiles ? entry.result.files.map { "    \($0.path), \($0.bytes) bytes" } : [])
+            [Self.summary(entry)] + (listsFiles ? entry.result.files.map { "    \($0.path), \($0.bytes) bytes" } : [])
                 + entry.result.findings.map { finding in
                     let place = finding.offset.map { "at byte \($0)" } ?? "in the name"
                     return "    FOUND the \(finding.marker) (\(finding.encoding)) \(place) of \(finding.path)"
@@ -60,6 +70,12 @@ public struct Proof: Sendable {
     public var summary: String {
         "\(claims.count { $0.holds }) of \(Text.count(claims.count, "claim")) hold; \(searched.files) files with "
             + "\(searched.bytes) bytes searched for what must be gone (--verbose: the evidence)"
+    }
+
+    /// The last line of a report: in green if everything holds, in red if a step failed or a claim does not hold.
+    public func verdict(_ failure: String?, proved: String, notProved: String, inColor: Bool) -> String {
+        let text = failure.map { "FAILED: \($0)" } ?? (holds ? "proved: \(proved)" : "NOT PROVED: \(notProved)")
+        return inColor ? "\u{1B}[1;\(failure == nil && holds ? 32 : 31)m\(text)\u{1B}[0m" : text
     }
 
     private static func summary(_ entry: Results.Element) -> String {

@@ -9,7 +9,11 @@ public struct Receipts: Sendable {
     public let circumstances: String
     public let report: CleanupReport
 
-    public init(title: String, circumstances: String, report: CleanupReport) {
+    /// Waits for the end of the last round.
+    public init(_ title: String, _ circumstances: String, from application: SharedDeviceApplication) async throws {
+        guard let report = try await application.waitForCleanup(within: .seconds(60)) else {
+            throw DemoFailure("the broker knows of no sign-out")
+        }
         self.title = title
         self.circumstances = circumstances
         self.report = report

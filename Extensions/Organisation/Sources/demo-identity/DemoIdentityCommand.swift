@@ -123,19 +123,13 @@ struct IdentityReport: Sendable {
     func text(withEvidence: Bool, inColor: Bool) -> String {
         let failing = proof.claims.filter { !$0.holds }.map { "FAILS: \($0.text)" }
         let lines = Receipts.summary(receipts) + figures.lines + (withEvidence ? [proof.text] : failing)
-        return (lines + [proof.summary, verdict(inColor)]).joined(separator: "\n") + "\n"
-    }
-
-    private func verdict(_ inColor: Bool) -> String {
-        let text =
-            if let failure {
-                "FAILED: \(failure)"
-            } else {
-                holds
-                    ? "proved: every app cleaned up, and the next person was asked who she is"
-                    : "NOT PROVED: not every claim holds"
-            }
-        return inColor ? "\u{1B}[1;\(holds ? 32 : 31)m\(text)\u{1B}[0m" : text
+        let verdict = proof.verdict(
+            failure,
+            proved: "every app cleaned up, and the next person was asked who she is",
+            notProved: "not every claim holds",
+            inColor: inColor
+        )
+        return (lines + [proof.summary, verdict]).joined(separator: "\n") + "\n"
     }
 
     var json: String {

@@ -28,25 +28,22 @@ final class IdentityScenario {
     }
 
     func play() async throws {
-        let (shop, flight, field) = (
-            try stage["point-of-sale"], try stage["flight-briefing"], try stage["field-service"]
-        )
-        let ada = try await signIn("ada", through: shop)
+        let ada = try await signIn("ada", through: stage.shop)
         try await work(ada.username, times: 20)
-        let markers = try await markers(of: ada.username, in: shop)
+        let markers = try await markers(of: ada.username, in: stage.shop)
         proof.addPresence(
             "Ada's data is in every app, found by a search of every byte",
             of: markers,
             in: try search(markers)
         )
         try await endedByTheAdministrator(ada.username, markers)
-        try await nextPerson(after: ada.username, through: flight)
-        try await signOutWithout("stands still", command: "halt", by: field, of: "grace") {
+        try await nextPerson(after: ada.username, through: stage.flight)
+        try await signOutWithout("stands still", command: "halt", by: stage.field, of: "grace") {
             $0.signOutWhileProviderHangs = $1
         }
         _ = try await stage.provider.run("resume")
-        _ = try await signIn("ada", through: field)
-        try await signOutWithout("is killed", command: "kill", by: shop, of: "ada") {
+        _ = try await signIn("ada", through: stage.field)
+        try await signOutWithout("is killed", command: "kill", by: stage.shop, of: "ada") {
             $0.signOutWhileProviderIsGone = $1
         }
         for app in stage.apps { try app.quit() }
@@ -59,7 +56,7 @@ final class IdentityScenario {
     /// for the person, and the state of the page, if the demonstration saw it.
     private func signIn(_ name: String, through app: AppProcess) async throws -> (username: String, visitor: Visitor?) {
         progress("\(name.capitalized) signs in at the provider's page, through \(app.name)")
-        let marks = try marks()
+        let marks = try Marks(stage.apps)
         try app.tell("signin")
         var visitor: Visitor?
         if showsBrowser {
@@ -67,20 +64,18 @@ final class IdentityScenario {
         } else {
             visitor = try await Visitor(name, in: stage.signIns)
         }
-        let mark = try index(marks, app)
+        let mark = try marks[app]
         let outcome = try await app.wait(
             for: "\(name)'s sign-in",
             after: mark,
             within: .seconds(showsBrowser ? 600 : 60)
-        ) {
-            $0.event == .signedIn || $0.event == .failed
-        }
+        ) { $0.event == .signedIn || $0.event == .failed }
         guard outcome.event == .signedIn, let username = outcome.account, username.hasPrefix("\(name)@") else {
             throw DemoFailure("\(name) is not signed in: \(outcome.detail ?? outcome.account ?? "")")
         }
         if let visitor { figures.signIns.append(Self.milliseconds(visitor.submitted, outcome.nanoseconds)) }
         for app in stage.apps {
-            try await app.wait(for: "\(username)'s screen", after: try index(marks, app)) {
+            try await app.wait(for: "\(username)'s screen", after: try marks[app]) {
                 $0.event == .screen && $0.account == username && $0.detail == "open"
             }
         }
@@ -94,11 +89,11 @@ final class IdentityScenario {
     /// Lets each app work for the first time in this session: it requests a token silently and shows it to the service.
     private func work(_ username: String, times: Int) async throws {
         progress("all three apps work for \(username); the service checks each token by the provider's keys")
-        let marks = try marks()
+        let marks = try Marks(stage.apps)
         for app in stage.apps { for _ in 0..<times { try app.tell("work") } }
         var answers: Set<String> = []
         for app in stage.apps {
-            let mark = try index(marks, app)
+            let mark = try marks[app]
             try await eventually("“\(app.name): \(times) times at work”", within: .seconds(60)) {
                 _ = try app.mark()
                 let events = app.events[mark...]
@@ -122,7 +117,7 @@ final class IdentityScenario {
 
     private func endedByTheAdministrator(_ username: String, _ markers: [Marker]) async throws {
         progress("the provider's administrator ends Ada's sign-in, far from the device")
-        let marks = try marks()
+        let marks = try Marks(stage.apps)
         let begin = MonotonicClock.nanoseconds
         let ended = try await stage.provider.run("end ada")
         proof.add("the provider's administrator ended Ada's sign-in", holds: Int(ended).map { $0 > 0 } == true)
@@ -158,8 +153,8 @@ final class IdentityScenario {
     ) async throws {
         progress("the provider \(state), and \(name.capitalized) signs out through \(app.name)")
         _ = try await stage.provider.run(command)
-        let marks = try marks()
-        let mark = try index(marks, app)
+        let marks = try Marks(stage.apps)
+        let mark = try marks[app]
         try app.tell("signout")
         let asked = try await app.wait(for: "the sign-out", after: mark) { $0.event == .signingOut }
         let answered = try await app.wait(for: "the end of the session", after: mark) {
@@ -180,31 +175,19 @@ final class IdentityScenario {
     // MARK: Checks
 
     /// Waits for every app to have cleaned up. Returns milliseconds until the last app had.
-    private func waitUntilClean(
-        of username: String,
-        since begin: UInt64,
-        after marks: [String: Int]
-    ) async throws -> Double {
+    private func waitUntilClean(of username: String, since begin: UInt64, after marks: Marks) async throws -> Double {
         var last = begin
         for app in stage.apps {
-            let cleaned = try await app.wait(for: "cleaned up after \(username)", after: try index(marks, app)) {
-                $0.event == .cleaned && $0.previous?.contains(username) == true
-            }
+            let cleaned = try await app.waitUntilClean(of: username, after: try marks[app])
             last = max(last, cleaned.nanoseconds)
         }
         return Self.milliseconds(begin, last)
     }
 
     private func addReceipts(_ title: String, _ circumstances: String) async throws {
-        guard let report = try await application.waitForCleanup(within: .seconds(60)) else {
-            throw DemoFailure("the broker knows of no sign-out")
-        }
-        receipts.append(Receipts(title: title, circumstances: circumstances, report: report))
-        proof.add(
-            "\(title): the broker has the receipts of all three apps",
-            holds: report.isComplete && report.apps.count == stage.apps.count
-                && report.apps.allSatisfy { $0.progress == .finished }
-        )
+        let round = try await Receipts(title, circumstances, from: application)
+        receipts.append(round)
+        proof.add(round, ofApps: stage.apps.count)
     }
 
     /// The markers of a person's data: the user name, and the text in each piece of data, which the till shows.
@@ -247,15 +230,6 @@ final class IdentityScenario {
     private func profiles() throws -> [String] {
         FileManager.default.fileExists(atPath: stage.signIns)
             ? try FileManager.default.contentsOfDirectory(atPath: stage.signIns) : []
-    }
-
-    private func marks() throws -> [String: Int] {
-        try Dictionary(uniqueKeysWithValues: stage.apps.map { ($0.name, try $0.mark()) })
-    }
-
-    private func index(_ marks: [String: Int], _ app: AppProcess) throws -> Int {
-        guard let mark = marks[app.name] else { throw DemoFailure("no mark for \(app.name)") }
-        return mark
     }
 
     private static func milliseconds(_ begin: UInt64, _ end: UInt64) -> Double {

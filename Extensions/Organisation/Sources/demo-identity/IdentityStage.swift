@@ -17,13 +17,17 @@ final class IdentityStage {
     let broker: ChildProcess
     private let identity: ChildProcess
     private let service: ChildProcess
-    let apps: [AppProcess]
+    let shop: AppProcess
+    let flight: AppProcess
+    let field: AppProcess
     private let temporary: TemporaryDirectory
 
     /// The directory of the profiles of the prompts' browsers.
     var signIns: String { "\(directory)/run/sign-in" }
 
-    static let names = ["point-of-sale", "flight-briefing", "field-service"]
+    var apps: [AppProcess] { [shop, flight, field] }
+
+    private static let names = ["point-of-sale", "flight-briefing", "field-service"]
     /// The password of both people, and the secret of the device, as glewlwyd's test harness sets them.
     static let (password, secret) = ("password-of-ada", "device-secret-7")
     private static let scope = "orders.read"
@@ -97,7 +101,7 @@ final class IdentityStage {
         for process in [broker, identity] { try await process.line { $0 == "ready" } }
         let prompt = try temporary.writeScript("prompt", Self.prompt(browser, isShown))
         let directory = directory
-        apps = try Self.names.map { name in
+        let processes = try Self.names.map { name in
             try AppProcess(
                 name,
                 bus: bus.address,
@@ -106,6 +110,7 @@ final class IdentityStage {
                 environment: ["SHARED_DEVICE_SIGN_IN": prompt, "XDG_RUNTIME_DIR": "\(directory)/run"]
             )
         }
+        (shop, flight, field) = (processes[0], processes[1], processes[2])
     }
 
     /// The prompt as it is installed, with a browser that the demonstration can control.
@@ -123,13 +128,6 @@ final class IdentityStage {
         for name in names { try manifest(ExampleApp.identifier(name), name, scopes: [scope]) }
         try manifest(ExampleApp.identifier("demo-identity"), "demo-identity", scopes: [])
         try manifest("org.notifycenter.shared-device-sign-in", "shared-device-sign-in", scopes: [])
-    }
-
-    subscript(_ name: String) -> AppProcess {
-        get throws {
-            guard let app = apps.first(where: { $0.name == name }) else { throw DemoFailure("there is no app \(name)") }
-            return app
-        }
     }
 
     var transcript: String {
