@@ -33,24 +33,23 @@ package struct HTTPError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The request, the cause and the remedy.
-    package var description: String { "\(attempted): \(reasonText)" }
-
-    /// The cause and the remedy.
-    package var reasonText: String {
-        switch reason {
-        case .unreachable(let text): "no connection (\(text)); check the network and the server's name"
-        case .timedOut: "no complete response in time; check the network, and try again later"
-        case .untrusted(let text):
-            "the server is not trusted (\(text)); check its certificate, and name its authority in oidcTrustAnchors"
-        case .brokenOff(let text): "the response was cut off (\(text)); try again later"
-        case .tooLarge(let limit): "the response has more than \(limit) bytes; check that it is the right server"
-        case .redirected: "the server redirects to another address, which is not followed; name the final address"
-        case .encoded(let coding):
-            "the response is compressed (\(coding)) without a request for it; check the proxies before the server"
-        case .busy: "too many requests are under way; try again"
-        case .cancelled: "cancelled"
-        case .invalidRequest: "the request cannot be sent; its fields or its body are not acceptable"
-        }
+    package var description: String {
+        let text =
+            switch reason {
+            case .unreachable(let text): "no connection (\(text)); check the network and the server's name"
+            case .timedOut: "no complete response in time; check the network, and try again later"
+            case .untrusted(let text):
+                "the server is not trusted (\(text)); check its certificate, and name its authority in oidcTrustAnchors"
+            case .brokenOff(let text): "the response was cut off (\(text)); try again later"
+            case .tooLarge(let limit): "the response has more than \(limit) bytes; check that it is the right server"
+            case .redirected: "the server redirects to another address, which is not followed; name the final address"
+            case .encoded(let coding):
+                "the response is compressed (\(coding)) without a request for it; check the proxies before the server"
+            case .busy: "too many requests are under way; try again"
+            case .cancelled: "cancelled"
+            case .invalidRequest: "the request cannot be sent; its fields or its body are not acceptable"
+            }
+        return "\(attempted): \(text)"
     }
 
     /// Whether the same request may succeed later without any change.

@@ -6,9 +6,6 @@ package struct HTTPRequest: Sendable, Hashable, CustomStringConvertible {
     package enum Method: Sendable, Hashable {
         case get
         case post([UInt8], contentType: String)
-
-        /// Whether the server may receive the request twice without harm.
-        var isRepeatable: Bool { self == .get }
     }
 
     package var method: Method
@@ -71,7 +68,5 @@ package struct HTTPResponse: Sendable, Hashable {
     }
 
     /// `Retry-After` in seconds, at most 300 s. A date in this field is ignored.
-    package var retryAfter: Duration? {
-        fields["retry-after"].flatMap { UInt32($0) }.map { .seconds(min($0, 300)) }
-    }
+    package var retryAfter: Duration? { fields["retry-after"].flatMap { UInt32($0) }.map { .seconds(min($0, 300)) } }
 }

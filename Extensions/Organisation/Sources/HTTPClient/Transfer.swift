@@ -64,7 +64,7 @@ final class Transfer: @unchecked Sendable {
             (CURLOPT_QUICK_EXIT, 1),
             // On a reused connection, libcurl repeats a request if the connection ends before the response begins. A
             // code and a refresh token may be sent only once.
-            (CURLOPT_FRESH_CONNECT, request.method.isRepeatable ? 0 : 1),
+            (CURLOPT_FRESH_CONNECT, request.method == .get ? 0 : 1),
         ]
         let texts: [(CURLoption, String)] = [
             (CURLOPT_URL, request.address.text),
