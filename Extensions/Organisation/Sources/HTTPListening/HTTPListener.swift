@@ -9,7 +9,7 @@ import Synchronization
 /// Not FlyingFox 0.25: it imports Foundation, which loads ICU, and limits a request's time but not the number of open
 /// connections.
 package final class HTTPListener: Sendable {
-    package struct Limits: Sendable {
+    package struct Options: Sendable {
         /// The most open connections. If all are in use, the next client displaces a client that has sent no request
         /// yet or has hung up.
         package var connections = 32
@@ -17,17 +17,11 @@ package final class HTTPListener: Sendable {
         package var patience: Duration = .seconds(5)
         /// The time limit of the handler; `nil` for none.
         package var handling: Duration? = .seconds(30)
-
-        package init() {}
-    }
-
-    /// Decides which clients are served, and reports a lack of descriptors. Both closures are called on the listener's
-    /// thread.
-    package struct Door: Sendable {
-        /// Whether to keep a connection. Called before anything is read and before the connection counts.
+        /// Whether to keep a connection. Called on the listener's thread, before anything is read and before the
+        /// connection counts.
         package var permits: @Sendable (CInt) -> Bool = { _ in true }
-        /// Called once, with the reason, if clients have to wait because the process or the system has no free
-        /// descriptor.
+        /// Called once on the listener's thread, with the reason, if clients have to wait because the process or the
+        /// system has no free descriptor.
         package var lacksDescriptors: @Sendable (String) -> Void = { _ in }
         /// Whether another process uses the listening socket, too. It is then closed without a shutdown.
         package var isShared = false
@@ -47,18 +41,16 @@ package final class HTTPListener: Sendable {
     /// - Throws: `DBusError`: `noResources`.
     package convenience init(
         adopting descriptor: CInt,
-        limits: Limits = Limits(),
-        door: Door = Door(),
+        options: Options = Options(),
         handler: @escaping Handler
     ) throws(DBusError) {
-        try self.init(adopting: descriptor, limits, door, handler) { QuietThread.start("http-listener", $0) != nil }
+        try self.init(adopting: descriptor, options, handler) { QuietThread.start("http-listener", $0) != nil }
     }
 
     /// - Parameter start: Runs the listener on a new thread, and returns whether that thread was started.
     init(
         adopting descriptor: CInt,
-        _ limits: Limits,
-        _ door: Door,
+        _ options: Options,
         _ handler: @escaping Handler,
         on start: (@escaping @Sendable () -> Void) -> Bool
     ) throws(DBusError) {
@@ -72,13 +64,7 @@ package final class HTTPListener: Sendable {
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
         ended = stream
         let isStarted = start { [mailbox] in
-            var loop = ListenerLoop(
-                listener: descriptor,
-                limits: limits,
-                door: door,
-                mailbox: mailbox,
-                handler: handler
-            )
+            var loop = ListenerLoop(listener: descriptor, options: options, mailbox: mailbox, handler: handler)
             loop.run()
             continuation.finish()
         }
@@ -130,7 +116,7 @@ private final class Mailbox: Sendable {
 
 /// The connections of a listener. Owned by its thread.
 private struct ListenerLoop {
-    private enum Phase {
+    enum Phase {
         case reading(RequestParser)
         case handling(Task<Void, Never>)
         case writing(ArraySlice<UInt8>)
@@ -140,7 +126,7 @@ private struct ListenerLoop {
     }
 
     /// The client's address without its port. For IPv6 only the network, because one host may use all its addresses.
-    private struct Peer: Hashable {
+    struct Peer: Hashable {
         var (isNetwork, address): (Bool, UInt64) = (false, 0)
 
         init(_ address: sockaddr_storage) {
@@ -158,7 +144,7 @@ private struct ListenerLoop {
         }
     }
 
-    private struct Connection {
+    struct Connection {
         let descriptor: CInt
         let peer: Peer
         var phase: Phase
@@ -190,38 +176,23 @@ private struct ListenerLoop {
 
     /// The most connections accepted in one turn. Half of the limit, so that new connections do not displace each
     /// other.
-    private var acceptedAtOnce: Int { max(1, limits.connections / 2) }
+    private var acceptedAtOnce: Int { max(1, options.connections / 2) }
     /// The pause in accepting while no descriptor is free. The waiting connection would wake the thread continuously.
     private static let shortagePause = Duration.milliseconds(250)
 
-    private var listener: CInt
-    private let limits: HTTPListener.Limits
-    private let door: HTTPListener.Door
-    private let mailbox: Mailbox
-    private let handler: HTTPListener.Handler
-    private var connections: [UInt64: Connection] = [:]
+    var listener: CInt
+    let options: HTTPListener.Options
+    let mailbox: Mailbox
+    let handler: HTTPListener.Handler
+    var connections: [UInt64: Connection] = [:]
     /// The number of connections of each peer.
-    private var places: [Peer: Int] = [:]
+    var places: [Peer: Int] = [:]
     /// Ended connections whose cancelled handlers have not returned yet.
-    private var abandoned: Set<UInt64> = []
-    private var lastNumber: UInt64 = 0
-    private var pausedUntil: ContinuousClock.Instant?
-    private var hasToldShortage = false
-    private var buffer = [UInt8](repeating: 0, count: 16 << 10)
-
-    init(
-        listener: CInt,
-        limits: HTTPListener.Limits,
-        door: HTTPListener.Door,
-        mailbox: Mailbox,
-        handler: @escaping HTTPListener.Handler
-    ) {
-        self.listener = listener
-        self.limits = limits
-        self.door = door
-        self.mailbox = mailbox
-        self.handler = handler
-    }
+    var abandoned: Set<UInt64> = []
+    var lastNumber: UInt64 = 0
+    var pausedUntil: ContinuousClock.Instant?
+    var hasToldShortage = false
+    var buffer = [UInt8](repeating: 0, count: 16 << 10)
 
     /// Runs until the listener is closed and the last response is sent.
     mutating func run() {
@@ -240,7 +211,7 @@ private struct ListenerLoop {
 
     private mutating func stopAccepting() {
         // A child process that is being started may have a copy of the descriptor, which would keep the address in use.
-        if !door.isShared { shutdown(listener, CInt(SHUT_RDWR)) }
+        if !options.isShared { shutdown(listener, CInt(SHUT_RDWR)) }
         close(listener)
         listener = -1
         for (number, connection) in connections {
@@ -277,8 +248,8 @@ private struct ListenerLoop {
     /// Whether another connection can be accepted, if necessary by dropping another. Abandoned handlers are limited to
     /// the number of connections, so there are at most twice as many handlers.
     private var isOpen: Bool {
-        guard abandoned.count < limits.connections else { return false }
-        return connections.count < limits.connections || connections.values.contains { $0.yields != nil }
+        guard abandoned.count < options.connections else { return false }
+        return connections.count < options.connections || connections.values.contains { $0.yields != nil }
     }
 
     /// The connection to drop for the next client: one of the peer with the most connections, so that a flood from one
@@ -305,14 +276,14 @@ private struct ListenerLoop {
             if [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(errno) { pause(String(cString: strerror(errno))) }
             return errno == ECONNABORTED || errno == EINTR
         }
-        guard door.permits(descriptor) else {
+        guard options.permits(descriptor) else {
             close(descriptor)
             return true
         }
         // Swift has no accept4. A child process that starts in between gets no copy of the descriptor (ProgramStart).
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
-        while connections.count >= limits.connections, let first = firstToGo {
+        while connections.count >= options.connections, let first = firstToGo {
             // Its request may have arrived since the last poll. If all connections have requests, the limit is exceeded
             // by one.
             proceed(first)
@@ -325,7 +296,7 @@ private struct ListenerLoop {
             descriptor: descriptor,
             peer: peer,
             phase: .reading(RequestParser()),
-            deadline: .now + limits.patience
+            deadline: .now + options.patience
         )
         // A request that has already arrived protects the connection from being dropped.
         proceed(lastNumber)
@@ -336,7 +307,7 @@ private struct ListenerLoop {
         pausedUntil = .now + Self.shortagePause
         guard !hasToldShortage else { return }
         hasToldShortage = true
-        door.lacksDescriptors(reason)
+        options.lacksDescriptors(reason)
     }
 
     // MARK: One connection
@@ -368,14 +339,14 @@ private struct ListenerLoop {
 
     private mutating func handle(_ request: ReceivedRequest, _ number: UInt64) {
         let (mailbox, handler) = (mailbox, handler)
-        let deadline = limits.handling.map { ContinuousClock.now + $0 }
+        let deadline = options.handling.map { ContinuousClock.now + $0 }
         connections[number]?.deadline = deadline
         connections[number]?.phase = .handling(Task { mailbox.respond(await handler(request), to: number) })
     }
 
     private mutating func write(_ response: ListenerResponse, to number: UInt64) {
         guard let connection = connections[number] else { return }
-        let deadline = ContinuousClock.now + limits.patience
+        let deadline = ContinuousClock.now + options.patience
         connections[number]?.deadline = deadline
         write(response.bytes[...], number, connection.descriptor)
     }

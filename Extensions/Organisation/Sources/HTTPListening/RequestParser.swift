@@ -1,28 +1,14 @@
 import Glibc
 
 package struct ReceivedRequest: Sendable, Hashable {
-    package let method: String
+    package var method: String
     /// The target before its `?`, as it was sent.
-    package let path: String
+    package var path: String
     /// The target after its `?`; `nil` without one.
-    package let query: String?
+    package var query: String?
     /// The header fields by lower-case name. Each name is unique.
-    package let fields: [String: String]
-    package let body: [UInt8]
-
-    package init(
-        method: String,
-        path: String,
-        query: String? = nil,
-        fields: [String: String] = [:],
-        body: [UInt8] = []
-    ) {
-        self.method = method
-        self.path = path
-        self.query = query
-        self.fields = fields
-        self.body = body
-    }
+    package var fields: [String: String] = [:]
+    package var body: [UInt8] = []
 }
 
 /// A response. It forbids caching and ends the connection.
@@ -65,13 +51,13 @@ package struct ListenerResponse: Sendable, Hashable {
 
 /// Parses a request incrementally (RFC 9112), with limits. Rejects requests that two readers could understand
 /// differently.
-package struct RequestParser: Sendable {
+struct RequestParser: Sendable {
     /// In bytes, up to the empty line.
-    package static let longestHeader = 8 << 10
+    static let longestHeader = 8 << 10
     /// In bytes.
-    package static let longestBody = 64 << 10
+    static let longestBody = 64 << 10
 
-    package enum Progress: Sendable, Hashable {
+    enum Progress: Sendable, Hashable {
         case incomplete
         case complete(ReceivedRequest)
         /// The request is invalid, and the response has this status.
@@ -86,10 +72,8 @@ package struct RequestParser: Sendable {
     /// The request without its body, and the length of the body.
     private var head: (request: ReceivedRequest, length: Int)?
 
-    package init() {}
-
     /// Takes the next bytes. Must not be called again after a result other than `incomplete`.
-    package mutating func take(_ chunk: some Collection<UInt8>) -> Progress {
+    mutating func take(_ chunk: some Collection<UInt8>) -> Progress {
         // The end of the header may have begun in the last chunk.
         let searched = max(0, bytes.count - 3)
         bytes += chunk
@@ -101,16 +85,10 @@ package struct RequestParser: Sendable {
                 head = try Self.parse(bytes[..<end])
                 bytes.removeFirst(end + 4)
             }
-            guard let (request, length) = head, bytes.count >= length else { return .incomplete }
-            return .complete(
-                ReceivedRequest(
-                    method: request.method,
-                    path: request.path,
-                    query: request.query,
-                    fields: request.fields,
-                    body: Array(bytes[..<length])
-                )
-            )
+            guard let head, bytes.count >= head.length else { return .incomplete }
+            var request = head.request
+            request.body = Array(bytes[..<head.length])
+            return .complete(request)
         } catch {
             return .refused(error.status)
         }

@@ -85,12 +85,12 @@ actor LogoutListener {
 
     private func listen(at address: ListeningAddress) {
         do {
-            var door = HTTPListener.Door()
-            door.isShared = passed != nil
-            door.lacksDescriptors = { [log] reason in
+            var options = HTTPListener.Options()
+            options.isShared = passed != nil
+            options.lacksDescriptors = { [log] reason in
                 log.warning("logouts wait: the process cannot open more files", metadata: ["reason": "\(reason)"])
             }
-            let listener = try HTTPListener(adopting: socket(address), door: door) { [weak self] request in
+            let listener = try HTTPListener(adopting: socket(address), options: options) { [weak self] request in
                 guard let logout = await self?.logout?.handler else { return ListenerResponse(404) }
                 return await logout.answer(request)
             }

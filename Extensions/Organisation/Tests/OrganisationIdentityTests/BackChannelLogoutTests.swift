@@ -2,7 +2,6 @@ import Basics
 import DBus
 import FoundationEssentials
 import HTTPClient
-import HTTPListening
 import Identity
 import NotifyCenterTestKit
 import OpenIDConnect
@@ -10,6 +9,7 @@ import Synchronization
 import TestProviders
 import Testing
 
+@testable import HTTPListening
 @testable import OrganisationIdentity
 
 @Suite("Back-channel logout")

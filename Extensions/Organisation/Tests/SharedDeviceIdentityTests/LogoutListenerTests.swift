@@ -24,9 +24,9 @@ private final class LocalListener: Sendable {
     ) throws {
         directory = try TemporaryDirectory("listener")
         path = directory.path + "/logout.socket"
-        var limits = HTTPListener.Limits()
-        (limits.connections, limits.patience, limits.handling) = (connections, patience, handling)
-        listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { request in
+        var options = HTTPListener.Options()
+        (options.connections, options.patience, options.handling) = (connections, patience, handling)
+        listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), options: options) { request in
             if request.path == "/wait" { await wait() }
             return ListenerResponse(200)
         }
@@ -112,8 +112,7 @@ struct LogoutListenerTests {
         #expect(throws: DBusError.self) {
             try HTTPListener(
                 adopting: descriptor,
-                HTTPListener.Limits(),
-                HTTPListener.Door(),
+                HTTPListener.Options(),
                 { _ in ListenerResponse(200) },
                 on: { _ in false }
             )

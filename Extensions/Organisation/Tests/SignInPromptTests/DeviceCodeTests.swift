@@ -138,8 +138,8 @@ struct DeviceCodeTests {
     func lines() {
         #expect(QRCode(String(repeating: "a", count: 4000)) == nil)
         let code = DeviceCode(code: "A", address: "https://login.example/" + String(repeating: "a", count: 4000))
-        #expect(DeviceCodeText.lines(code, withPicture: true).contains { $0.contains("    A") })
+        #expect(code.lines(withPicture: true).contains { $0.contains("    A") })
         let moving = DeviceCode(code: "A\u{1B}[2J", address: "https://login.example/")
-        #expect(!DeviceCodeText.lines(moving, withPicture: false).joined().contains("\u{1B}"))
+        #expect(!moving.lines(withPicture: false).joined().contains("\u{1B}"))
     }
 }

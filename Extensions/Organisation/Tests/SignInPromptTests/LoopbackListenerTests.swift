@@ -2,13 +2,13 @@ import Basics
 import DBus
 import Foundation
 import Glibc
-import HTTPListening
 @_spi(Extensions) import NotifyCenterTestKit
 @_spi(Extensions) import SharedDevice
 import Synchronization
 import TestProviders
 import Testing
 
+@testable import HTTPListening
 @testable import SignInPrompt
 
 @Suite("The loopback listener of a sign-in")
@@ -170,9 +170,9 @@ struct LoopbackRequestTests {
 
     @Test("a request for the page and its form are accepted unchanged, others are refused")
     func requests() throws {
-        #expect(try take("GET", query: "code=a%20b") == LoopbackRequest("/page", query: "code=a%20b"))
+        #expect(try take("GET", query: "code=a%20b") == LoopbackRequest(path: "/page", query: "code=a%20b"))
         let text = "username=ada&password=p%C3%A4ss"
-        let form = LoopbackRequest("/page", method: .post, form: text)
+        let form = LoopbackRequest(path: "/page", method: .post, form: text)
         #expect(try take("POST", type: Self.form + "; charset=utf-8", body: Array(text.utf8)) == form)
         // A browser would not send these.
         let notFound = LoopbackRequest.Refusal(status: .notFound)

@@ -19,7 +19,7 @@ struct PromptTextsTests {
         let place = Prompt.Place(port: 4711, path: "/0123", problem: nil)
         // A request without the secret path does not change the language.
         let visits = [(place.path, "es"), ("/", "de"), (Prompt.Place.callback, "de")].enumerated().map {
-            Prompt.Event.visited(Prompt.Visitor(UInt64($0)), LoopbackRequest($1.0, languages: $1.1))
+            Prompt.Event.visited(Prompt.Visitor(UInt64($0)), LoopbackRequest(path: $1.0, languages: $1.1))
         }
         for (language, name, button) in [(nil, "es", "Iniciar sesión"), (.german, "de", "Anmelden")]
             as [(Language?, String, String)]

@@ -36,11 +36,11 @@ struct SignInPromptTests {
     }
 
     private func posted(_ form: String) -> Prompt.Event {
-        .visited(visitor, LoopbackRequest(place.path, method: .post, form: form))
+        .visited(visitor, LoopbackRequest(path: place.path, method: .post, form: form))
     }
 
     private func visited(_ path: String, query: String? = nil) -> Prompt.Event {
-        .visited(visitor, LoopbackRequest(path, query: query))
+        .visited(visitor, LoopbackRequest(path: path, query: query))
     }
 
     @Test("a page is served only if it is needed, and a browser needs the provider's ports")
@@ -169,16 +169,16 @@ struct SignInPromptTests {
         var (prompt, effects) = begun(.browser(address: login), .terminal)
         #expect(words(effects) == ["timer", "open \(login)"])
         let notOurs = [
-            LoopbackRequest("/callback"), LoopbackRequest("/callback", query: "code=c"),
-            LoopbackRequest("/callback", query: "error=access_denied&state=other"),
-            LoopbackRequest("/callback", query: "state=s1&state=s1&code=c"),
-            LoopbackRequest("/favicon.ico", query: "state=s1"), LoopbackRequest(place.path),
-            LoopbackRequest("/callback", method: .post, query: "state=s1&code=c"),
+            LoopbackRequest(path: "/callback"), LoopbackRequest(path: "/callback", query: "code=c"),
+            LoopbackRequest(path: "/callback", query: "error=access_denied&state=other"),
+            LoopbackRequest(path: "/callback", query: "state=s1&state=s1&code=c"),
+            LoopbackRequest(path: "/favicon.ico", query: "state=s1"), LoopbackRequest(path: place.path),
+            LoopbackRequest(path: "/callback", method: .post, query: "state=s1&code=c"),
         ]
         for request in notOurs {
             #expect(words(prompt.handle(.visited(visitor, request))).first?.hasPrefix("404 ") == true, "\(request)")
         }
-        let answer = LoopbackRequest("/callback", query: "code=c&state=s1")
+        let answer = LoopbackRequest(path: "/callback", query: "code=c&state=s1")
         #expect(words(prompt.handle(.visited(visitor, answer))) == ["complete code=c&state=s1"])
         #expect(words(prompt.handle(.visited(visitor, answer))).first?.hasPrefix("404 ") == true)
         let end = words(prompt.handle(refusal(.authenticationFailed, "belongs to another sign-in")))

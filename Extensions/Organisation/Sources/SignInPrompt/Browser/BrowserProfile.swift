@@ -32,9 +32,7 @@ package final class BrowserProfile: Sendable {
     package static func make(
         in root: String,
         warn: @Sendable (String) -> Void
-    ) async throws(SharedDeviceError)
-        -> BrowserProfile
-    {
+    ) async throws(SharedDeviceError) -> BrowserProfile {
         let root = try ownDirectory(root)
         let all = open(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard all >= 0 else { throw failure(root) }
@@ -70,9 +68,7 @@ package final class BrowserProfile: Sendable {
     /// even if it opens no browser.
     package static func removeLeftovers(of root: String, warn: @Sendable (String) -> Void) async {
         await removeLeftovers(ofOne: root, warn)
-        for substitute in substitutes(of: root) {
-            await removeLeftovers(ofOne: substitute, isSubstitute: true, warn)
-        }
+        for substitute in substitutes(of: root) { await removeLeftovers(ofOne: substitute, isSubstitute: true, warn) }
     }
 
     private static func removeLeftovers(
@@ -195,11 +191,10 @@ package final class BrowserProfile: Sendable {
         let url = URL(fileURLWithPath: root)
         let (parent, beginning) = (url.deletingLastPathComponent().path, url.lastPathComponent + "-")
         let names = (try? FileManager.default.contentsOfDirectory(atPath: parent)) ?? []
-        return names.filter { $0.hasPrefix(beginning) }.map { "\(parent)/\($0)" }
-            .filter { path in
-                var status = stat()
-                return lstat(path, &status) == 0 && isOwn(status)
-            }
+        return names.filter { $0.hasPrefix(beginning) }.map { "\(parent)/\($0)" }.filter { path in
+            var status = stat()
+            return lstat(path, &status) == 0 && isOwn(status)
+        }
     }
 
     /// Whether it is a directory that only this user can access.

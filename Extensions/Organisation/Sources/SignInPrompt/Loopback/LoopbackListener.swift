@@ -45,12 +45,12 @@ package final class LoopbackListener: Sendable {
     ) throws(SharedDeviceError) {
         let (socket, port, taken) = try Self.bound(to: ports)
         place = SignInPrompt.Place(port: port, path: Self.unguessablePath(), problem: taken)
-        var limits = HTTPListener.Limits()
+        var options = Self.options(problem)
         // The user's time limit bounds the response.
-        limits.handling = nil
+        options.handling = nil
         let (visitors, host) = (visitors, place.host)
         do throws(DBusError) {
-            listener = try HTTPListener(adopting: socket, limits: limits, door: Self.door(problem)) { received in
+            listener = try HTTPListener(adopting: socket, options: options) { received in
                 do throws(LoopbackRequest.Refusal) {
                     let request = try LoopbackRequest(received, host: host)
                     let (answers, answer) = AsyncStream.makeStream(of: LoopbackResponse.self)
@@ -77,15 +77,13 @@ package final class LoopbackListener: Sendable {
 
     // MARK: Permitted clients
 
-    private final class Flag: Sendable {
-        let value = Locked(false)
-    }
+    private final class Flag: Sendable { let value = Locked(false) }
 
     /// All users of the machine can reach 127.0.0.1, but the browser runs as this user.
-    private static func door(_ problem: @escaping @Sendable (String) -> Void) -> HTTPListener.Door {
+    private static func options(_ problem: @escaping @Sendable (String) -> Void) -> HTTPListener.Options {
         let hasTold = Flag()
-        var door = HTTPListener.Door()
-        door.permits = { descriptor in
+        var options = HTTPListener.Options()
+        options.permits = { descriptor in
             var user: uid_t = 0
             if CLinux_userOfPeer(descriptor, &user) == 0 { return user == geteuid() }
             // A socket that was closed at once no longer has a user.
@@ -95,16 +93,16 @@ package final class LoopbackListener: Sendable {
                 defer { hasTold = true }
                 return !hasTold
             }
-            guard isFirst else { return false }
-            problem(
-                "the page cannot be shown, because the kernel does not say which user requests it (\(reason)); use --method device-code in a terminal"
-            )
+            if isFirst {
+                let flaw = "the kernel does not say which user requests it (\(reason))"
+                problem("the page cannot be shown, because \(flaw); use --method device-code in a terminal")
+            }
             return false
         }
-        door.lacksDescriptors = { reason in
+        options.lacksDescriptors = { reason in
             problem("the page waits until this program may open more files (\(reason)); close other programs")
         }
-        return door
+        return options
     }
 
     // MARK: The socket

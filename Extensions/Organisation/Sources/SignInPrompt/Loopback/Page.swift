@@ -76,11 +76,7 @@ package struct Page: Sendable, Hashable {
     }
 
     /// Shows a code for another device. The page reloads while the user is busy there.
-    package static func deviceCode(
-        _ code: DeviceCode,
-        picture: String?,
-        _ texts: PromptTexts = .english
-    ) -> Page {
+    package static func deviceCode(_ code: DeviceCode, picture: String?, _ texts: PromptTexts = .english) -> Page {
         let places = [code.address, code.host].map { "<strong>\($0.markup)</strong>" }
         return Page(
             title: texts[.deviceCodeTitle],

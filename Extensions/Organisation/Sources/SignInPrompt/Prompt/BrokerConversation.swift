@@ -36,7 +36,7 @@ package struct BrokerConversation: Sendable {
         redirect: String?,
         patience: Duration
     ) async throws(SharedDeviceError) -> OpenRequest {
-        var request = Self.request
+        var request = Self.request()
         request["wait"] = .double(patience / .seconds(1))
         request["methods"] = .array(wishes.methods.map { .string($0.rawValue) }, of: "s")
         request["redirectURI"] = redirect.map(DBusValue.string)
@@ -57,8 +57,7 @@ package struct BrokerConversation: Sendable {
     }
 
     func complete(_ open: OpenRequest, _ answer: SignInPrompt.Answer) async throws(SharedDeviceError) -> SignedIn {
-        var request = Self.request
-        request["request"] = .string(open.name)
+        var request = Self.request(open)
         switch answer {
         case .query(let query): request["query"] = .string(query)
         case .credentials(let credentials): request.merge(credentials.fields) { $1 }
@@ -69,8 +68,7 @@ package struct BrokerConversation: Sendable {
 
     /// - Returns: `nil` while the user has not finished.
     func awaitPerson(_ open: OpenRequest) async throws(SharedDeviceError) -> SignedIn? {
-        var request = Self.request
-        request["request"] = .string(open.name)
+        var request = Self.request(open)
         request["wait"] = .double(Self.wait / .seconds(1))
         let begin = ContinuousClock.now
         let fields = try await broker.call(
@@ -90,17 +88,16 @@ package struct BrokerConversation: Sendable {
 
     /// Ignores a failure, because the broker also ends the request with the connection.
     func cancel(_ open: OpenRequest) async {
-        var request = Self.request
-        request["request"] = .string(open.name)
-        _ = try? await broker.call(
-            .cancelSignIn,
-            request,
-            attempted: "cancel the sign-in",
-            timeout: Self.cancelPatience
-        )
+        let (request, attempted) = (Self.request(open), "cancel the sign-in")
+        _ = try? await broker.call(.cancelSignIn, request, attempted: attempted, timeout: Self.cancelPatience)
     }
 
-    private static var request: BrokerProtocol.Fields { ["application": .string(BrokerProtocol.promptIdentifier)] }
+    /// - Parameter open: The sign-in that the request is about; `nil` for a new one.
+    private static func request(_ open: OpenRequest? = nil) -> BrokerProtocol.Fields {
+        var request: BrokerProtocol.Fields = ["application": .string(BrokerProtocol.promptIdentifier)]
+        request["request"] = open.map { .string($0.name) }
+        return request
+    }
 
     private static func understood<Value>(
         _ attempted: String,

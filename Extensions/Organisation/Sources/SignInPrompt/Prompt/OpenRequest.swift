@@ -47,10 +47,7 @@ package struct OpenRequest: Sendable, Hashable {
                 DeviceCode(
                     code: try text("userCode"),
                     address: try WebAddress.checked(text("verificationURI"), "verificationURI"),
-                    completeAddress: try? WebAddress.checked(
-                        text("verificationURIComplete"),
-                        "verificationURIComplete"
-                    )
+                    completeAddress: try? WebAddress.checked(text("verificationURIComplete"), "verificationURIComplete")
                 )
             )
         case .badge, nil: throw BrokerProtocol.Malformed("method")
@@ -69,13 +66,7 @@ package struct DeviceCode: Sendable, Hashable {
     package let code: String
     package let address: String
     /// The address that includes the code, for a QR code; `nil` if the provider has none.
-    package let completeAddress: String?
-
-    package init(code: String, address: String, completeAddress: String? = nil) {
-        self.code = code
-        self.address = address
-        self.completeAddress = completeAddress
-    }
+    package var completeAddress: String?
 
     /// The provider's host, for the user to recognise.
     package var host: String { WebAddress.host(of: address) ?? address }

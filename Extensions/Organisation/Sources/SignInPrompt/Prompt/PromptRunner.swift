@@ -179,14 +179,12 @@ package struct PromptRunner: Sendable {
             }
         case .startTimer(let lifetime):
             open.end = .now + lifetime
-            open.questions.append(
-                Task { if (try? await Task.sleep(for: lifetime)) != nil { happens(.timeOver) } }
-            )
+            open.questions.append(Task { if (try? await Task.sleep(for: lifetime)) != nil { happens(.timeOver) } })
         case .askAtTerminal(let username, let takesBadge, let notice):
             terminal?.ask(username: username, takesBadge: takesBadge, notice: notice) { happens(.typed($0)) }
         case .showAtTerminal(let code):
             let withPicture = terminal?.showsPictures == true
-            for line in DeviceCodeText.lines(code, withPicture: withPicture, texts) { terminal?.say(line) }
+            for line in code.lines(withPicture: withPicture, texts) { terminal?.say(line) }
         case .openBrowser(let address):
             do throws(SharedDeviceError) {
                 open.window = try await window(at: address, happens)

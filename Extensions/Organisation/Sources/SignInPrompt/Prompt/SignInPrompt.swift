@@ -165,40 +165,28 @@ package struct SignInPrompt: Sendable {
         case (.ended, .visited(let visitor, let request)):
             let isPage = request.path == place?.path || request.path == Place.callback
             return [.respond(visitor, isPage ? lastPage ?? refusal : refusal)]
-        case (.ended, _):
-            return []
-        case (_, .visited(let visitor, let request)):
-            return visit(visitor, request)
-        case (.starting, .started) where wishes.needsListener:
-            return [.listen]
-        case (.starting, .started):
-            return begin()
+        case (.ended, _): return []
+        case (_, .visited(let visitor, let request)): return visit(visitor, request)
+        case (.starting, .started): return wishes.needsListener ? [.listen] : begin()
         case (.starting, .listening(let place)):
             self.place = place
             if let problem = place.problem, wishes.methods == [.browser] { return failed(problem) }
             return begin()
-        case (.opening, .opened(let request)):
-            return ask(request)
-        case (.asking(let request), .typed(let credentials?)):
-            return complete(request, .credentials(credentials), nil)
-        case (.asking(let request), .pending):
-            return [.awaitPerson(request)]
-        case (_, .signedIn(let person)):
-            return signedIn(person)
-        case (_, .failed(let error)):
-            return failed(error)
+        case (.opening, .opened(let request)): return ask(request)
+        case (.asking(let request), .typed(let credentials?)): return complete(request, .credentials(credentials), nil)
+        case (.asking(let request), .pending): return [.awaitPerson(request)]
+        case (_, .signedIn(let person)): return signedIn(person)
+        case (_, .failed(let error)): return failed(error)
         case (_, .typed(nil)), (_, .browserClosed), (_, .interrupted):
             return cancel(.userCanceled, "the sign-in was cancelled")
-        case (_, .timeOver):
-            return cancel(.loginExpired, "the time for this sign-in is over; begin again")
+        case (_, .timeOver): return cancel(.loginExpired, "the time for this sign-in is over; begin again")
         case (.opening, .brokerGone), (.asking, .brokerGone):
             return cancel(
                 .brokerUnavailable,
                 "the broker of this device has ended, and this sign-in with it; begin again"
             )
         // While the broker has the user's input, the response to that call tells the result.
-        case (_, .started), (_, .listening), (_, .opened), (_, .typed), (_, .pending), (_, .brokerGone):
-            return []
+        case (_, .started), (_, .listening), (_, .opened), (_, .typed), (_, .pending), (_, .brokerGone): return []
         }
     }
 
@@ -211,28 +199,17 @@ package struct SignInPrompt: Sendable {
     private mutating func ask(_ request: OpenRequest) -> [Effect] {
         phase = .asking(request)
         let isFirst = notice == nil
+        let timer = isFirst ? [Effect.startTimer(request.lifetime)] : []
         switch request.way {
         case .password where wishes.surface == .terminal:
-            return timer(request, isFirst)
-                + [
-                    .askAtTerminal(
-                        username: username.isEmpty ? nil : username,
-                        takesBadge: request.takesBadge,
-                        notice: notice
-                    )
-                ]
-        case .password:
-            return timer(request, isFirst) + (isFirst ? openPage() : [])
-        case .browser(let address):
-            return timer(request, isFirst) + [.openBrowser(address: address)]
+            let name = username.isEmpty ? nil : username
+            return timer + [.askAtTerminal(username: name, takesBadge: request.takesBadge, notice: notice)]
+        case .password: return timer + (isFirst ? openPage() : [])
+        case .browser(let address): return timer + [.openBrowser(address: address)]
         case .deviceCode(let code):
             let show = wishes.surface == .terminal ? [Effect.showAtTerminal(code)] : openPage()
-            return timer(request, isFirst) + show + [.awaitPerson(request)]
+            return timer + show + [.awaitPerson(request)]
         }
-    }
-
-    private func timer(_ request: OpenRequest, _ isFirst: Bool) -> [Effect] {
-        isFirst ? [.startTimer(request.lifetime)] : []
     }
 
     private func openPage() -> [Effect] { place.map { [.openBrowser(address: $0.address)] } ?? [] }
@@ -288,9 +265,7 @@ package struct SignInPrompt: Sendable {
         let page = notSignedIn(error)
         if code != .userCanceled, isOnPage { lastPage = page }
         defer { phase = .ended }
-        return respond(page) + (code == .brokerUnavailable ? [] : cancelOpen()) + [
-            .finish(.failed(error))
-        ]
+        return respond(page) + (code == .brokerUnavailable ? [] : cancelOpen()) + [.finish(.failed(error))]
     }
 
     private func notSignedIn(_ error: SharedDeviceError) -> LoopbackResponse {
@@ -299,12 +274,7 @@ package struct SignInPrompt: Sendable {
 
     private var refusal: LoopbackResponse { .refusal(.notFound, texts) }
 
-    private func cancelOpen() -> [Effect] {
-        switch phase {
-        case .asking(let request), .completing(let request, _): [.cancel(request)]
-        case .starting, .opening, .ended: []
-        }
-    }
+    private func cancelOpen() -> [Effect] { openRequest.map { [.cancel($0)] } ?? [] }
 
     /// Whether the user is at a page that this program serves or that redirects to it.
     private var isOnPage: Bool {
@@ -328,12 +298,9 @@ package struct SignInPrompt: Sendable {
         if request.path == place?.path { adoptLanguage(of: request) }
         guard let place, let open = openRequest else { return [.respond(visitor, refusal)] }
         switch (open.way, request.method) {
-        case (.password, _) where wishes.surface == .terminal || request.path != place.path:
-            break
-        case (.password, .get):
-            return [.respond(visitor, form())]
-        case (.password, .post):
-            return take(request.form, visitor, open)
+        case (.password, _) where wishes.surface == .terminal || request.path != place.path: break
+        case (.password, .get): return [.respond(visitor, form())]
+        case (.password, .post): return take(request.form, visitor, open)
         case (.deviceCode(let code), .get) where request.path == place.path:
             let picture = QRCode(code)?.svg(texts)
             return [.respond(visitor, LoopbackResponse(.ok, .deviceCode(code, picture: picture, texts)))]
@@ -341,8 +308,7 @@ package struct SignInPrompt: Sendable {
             guard case .asking = phase, let query = request.query, Self.answers(query, address) else { break }
             adoptLanguage(of: request)
             return complete(open, .query(query), visitor)
-        case (.browser, _), (.deviceCode, _):
-            break
+        case (.browser, _), (.deviceCode, _): break
         }
         return [.respond(visitor, refusal)]
     }

@@ -65,11 +65,7 @@ package final class TerminalForm: Sendable {
         quiet.restore()
     }
 
-    private func answer(
-        username: String?,
-        takesBadge: Bool,
-        notice: String?
-    ) throws -> SignInPrompt.Credentials? {
+    private func answer(username: String?, takesBadge: Bool, notice: String?) throws -> SignInPrompt.Credentials? {
         if let notice { say(notice) }
         defer { quiet.restore() }
         if takesBadge {
@@ -99,9 +95,7 @@ package final class TerminalForm: Sendable {
                 pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
                 pollfd(fd: stopped.descriptor, events: Int16(POLLIN), revents: 0),
             ]
-            while poll(&looks, 2, -1) < 0 {
-                guard errno == EINTR else { throw TerminalFailure("wait for an answer") }
-            }
+            while poll(&looks, 2, -1) < 0 { guard errno == EINTR else { throw TerminalFailure("wait for an answer") } }
             return !isStopped.withLock { $0 }
         }
     }

@@ -1,18 +1,16 @@
 import Basics
 import CQRCode
 
-enum DeviceCodeText {
+extension DeviceCode {
     /// The lines for a terminal. Makes the provider's code and addresses printable, so that they cannot move the
     /// cursor.
     ///
     /// - Parameter withPicture: whether there is room for a QR code.
-    static func lines(_ code: DeviceCode, withPicture: Bool, _ texts: PromptTexts = .english) -> [String] {
-        let picture = withPicture ? QRCode(code)?.lines ?? [] : []
+    func lines(withPicture: Bool, _ texts: PromptTexts = .english) -> [String] {
+        let picture = withPicture ? QRCode(self)?.lines ?? [] : []
         return [
-            texts[.terminalOpen],
-            "    \(code.address.printable(2048))",
-            texts[.terminalHost, ["host": code.host.printable(255)]],
-            "    \(code.code.printable(64))",
+            texts[.terminalOpen], "    \(address.printable(2048))", texts[.terminalHost, ["host": host.printable(255)]],
+            "    \(code.printable(64))",
         ] + picture + [texts[.warning], texts[.terminalWaiting]]
     }
 }
