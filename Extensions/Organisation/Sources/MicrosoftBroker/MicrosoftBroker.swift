@@ -9,55 +9,40 @@ import Synchronization
 /// Serves Microsoft's clients with the device's account. To the device's broker it is an app: it holds data, owes
 /// cleanups and sends receipts.
 package final class MicrosoftBroker: Sendable {
-    package struct Parts: Sendable {
-        /// The session bus, on which clients call.
-        package var connection: DBusConnection
-        package var application: SharedDeviceApplication
-        /// The program that asks a user to sign in; `nil` without a display.
-        package var prompt: SignInProgram?
-        /// Deletes the clients' secrets from the keyring and returns a summary. An error fails the cleanup.
-        package var removeSecrets: @Sendable () async throws -> String
-        /// Called when another program took the name while a cleanup released it. The creator of this object must then
-        /// retry ``regainName()`` until it succeeds.
-        package var nameLost: @Sendable () -> Void
-
-        package init(
-            connection: DBusConnection,
-            application: SharedDeviceApplication,
-            prompt: SignInProgram?,
-            removeSecrets: @escaping @Sendable () async throws -> String,
-            nameLost: @escaping @Sendable () -> Void = {}
-        ) {
-            self.connection = connection
-            self.application = application
-            self.prompt = prompt
-            self.removeSecrets = removeSecrets
-            self.nameLost = nameLost
-        }
-    }
-
-    private let parts: Parts
+    private let connection: DBusConnection
+    private let application: SharedDeviceApplication
     private let prompter: Prompter?
+    private let removeSecrets: @Sendable () async throws -> String
     private let rights = Locked(TokenRights())
     private let shown = Locked(AccountState.hidden(.starting))
     private let underWay = Locked(0)
     private let served = Locked<Observation?>(nil)
     private let name: KeptName
 
-    package convenience init(_ parts: Parts) {
-        self.init(parts, prompter: parts.prompt.map { Prompter(start: Prompter.program($0)) })
-    }
-
-    /// - Parameter prompter: asks users to sign in; `nil` without a display.
-    init(_ parts: Parts, prompter: Prompter?) {
-        self.parts = parts
+    /// - Parameters:
+    ///   - connection: The session bus, on which clients call.
+    ///   - prompter: Asks users to sign in; `nil` without a display.
+    ///   - removeSecrets: Deletes the clients' secrets from the keyring and returns a summary. An error fails the
+    ///     cleanup.
+    ///   - nameLost: Called when another program took the name while a cleanup released it. The creator of this object
+    ///     must then retry ``regainName()`` until it succeeds.
+    package init(
+        connection: DBusConnection,
+        application: SharedDeviceApplication,
+        prompter: Prompter?,
+        removeSecrets: @escaping @Sendable () async throws -> String,
+        nameLost: @escaping @Sendable () -> Void = {}
+    ) {
+        self.connection = connection
+        self.application = application
         self.prompter = prompter
+        self.removeSecrets = removeSecrets
         name = KeptName { () throws(DBusError) in
-            try await parts.connection.requestName(BrokerContract.busName)
+            try await connection.requestName(BrokerContract.busName)
         } give: { () throws(DBusError) in
-            try await parts.connection.releaseName(BrokerContract.busName)
+            try await connection.releaseName(BrokerContract.busName)
         } lost: {
-            parts.nameLost()
+            nameLost()
         }
     }
 
@@ -71,7 +56,7 @@ package final class MicrosoftBroker: Sendable {
         // Allows more than the text's own limit, so that an oversized text gets a response instead of a D-Bus error.
         limits.bodyBytes = 2 * BrokerContract.limits.size
         limits.calls = 4 * BrokerContract.requests
-        let observation = try parts.connection.export([interface], at: BrokerContract.path, limits: limits)
+        let observation = try connection.export([interface], at: BrokerContract.path, limits: limits)
         served.withLock { $0 = observation }
         do throws(DBusError) {
             try await name.want(true)
@@ -102,9 +87,9 @@ package final class MicrosoftBroker: Sendable {
     /// Takes part in shared device mode until the task is cancelled.
     package func follow() async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
-        try cleanup.register("secrets") { [parts] _ in try await parts.removeSecrets() }
+        try cleanup.register("secrets") { [removeSecrets] _ in try await removeSecrets() }
         try cleanup.register("bus name") { [name] _ in try await name.renew() }
-        await parts.application.follow(cleanup) { [self] state in shown.withLock { $0 = state } }
+        await application.follow(cleanup) { [self] state in shown.withLock { $0 = state } }
     }
 
     // MARK: Calls
@@ -175,26 +160,28 @@ package final class MicrosoftBroker: Sendable {
         "claims are met when the user is asked; request the token interactively"
     )
 
+    private var owesCleanup: Bool {
+        switch shown.withLock({ $0 }) {
+        case .hidden(.changing), .hidden(.cleanupFailed): true
+        default: false
+        }
+    }
+
     /// The account that clients may see; `nil` while this app owes a cleanup.
     private func visibleAccount() async throws(BrokerFailure) -> Account? {
-        if case .hidden(.changing) = shown.withLock({ $0 }) { return nil }
-        if case .hidden(.cleanupFailed) = shown.withLock({ $0 }) { return nil }
+        if owesCleanup { return nil }
         do throws(SharedDeviceError) {
             // After this call the broker counts this app as holding data.
-            return try await parts.application.currentAccount()
+            return try await application.currentAccount()
         } catch {
             throw BrokerFailure(error)
         }
     }
 
     private func account(of request: ClientRequest) async throws(BrokerFailure) -> Account {
-        switch shown.withLock({ $0 }) {
-        case .hidden(.changing), .hidden(.cleanupFailed):
-            throw BrokerFailure(
-                .userDataRemovalRequired,
-                "the data that the last person's clients have stored is not deleted yet"
-            )
-        default: break
+        guard !owesCleanup else {
+            let reason = "the data that the last person's clients have stored is not deleted yet"
+            throw BrokerFailure(.userDataRemovalRequired, reason)
         }
         guard let account = try await visibleAccount() else {
             throw BrokerFailure(.interactionRequired, "no person is signed in on this device")
@@ -222,7 +209,7 @@ package final class MicrosoftBroker: Sendable {
         guard request.claims == nil || claimsAreMet else { throw Self.unclaimed }
         let token: TokenResult
         do throws(SharedDeviceError) {
-            token = try await parts.application.acquireTokenSilent(
+            token = try await application.acquireTokenSilent(
                 with: SilentTokenParameters(scopes: scopes, account: account, forceRefresh: request.renewsToken)
             )
         } catch {
@@ -278,7 +265,7 @@ package final class MicrosoftBroker: Sendable {
         _ client: String?
     ) async throws(BrokerFailure) -> Prompter.Outcome {
         guard let client else { return try await prompter.ask(correlation, for: wish) }
-        let owner = NameOwner(of: client, on: parts.connection) { if $0 == nil { prompter.leave(client) } }
+        let owner = NameOwner(of: client, on: connection) { if $0 == nil { prompter.leave(client) } }
         do throws(DBusError) {
             try await owner.start()
         } catch {
@@ -299,7 +286,7 @@ package final class MicrosoftBroker: Sendable {
             throw BrokerFailure(.accountNotFound, "no person is signed in on this device")
         }
         do throws(SharedDeviceError) {
-            _ = try await parts.application.signout(with: account)
+            _ = try await application.signout(with: account)
         } catch {
             throw BrokerFailure(error)
         }

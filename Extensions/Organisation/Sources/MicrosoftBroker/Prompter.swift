@@ -1,10 +1,10 @@
 import Basics
 import DBus
-@_spi(Extensions) import SharedDevice
+@_spi(Extensions) package import SharedDevice
 import Synchronization
 
 /// Runs a program that asks the user to sign in. All waiting requests share one run.
-final class Prompter: Sendable {
+package final class Prompter: Sendable {
     enum Outcome: Sendable, Equatable {
         case signedIn
         /// The sign-in failed with the program's error.
@@ -44,6 +44,8 @@ final class Prompter: Sendable {
     private let state = Locked(State())
 
     init(start: @escaping Start) { self.start = start }
+
+    package convenience init(_ program: SignInProgram) { self.init(start: Self.program(program)) }
 
     /// Waits until the user has signed in or declined.
     ///

@@ -30,8 +30,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
             valueName: "bus"
         )
-    )
-    var bus: String?
+    ) var bus: String?
 
     @Option(
         name: .customLong("configuration"),
@@ -39,14 +38,12 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             "The managed configuration; the manifests are in the directory apps next to it.",
             valueName: "file"
         )
-    )
-    var configurationFile: String = ManagedConfigurationFile.defaultPath
+    ) var configurationFile: String = ManagedConfigurationFile.defaultPath
 
     @Option(
         name: .customLong("state"),
         help: ArgumentHelp("The directory of its record of the sessions whose data it holds.", valueName: "dir")
-    )
-    var stateDirectory: String?
+    ) var stateDirectory: String?
 
     @Option(
         help: ArgumentHelp(
@@ -54,8 +51,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             discussion: "Otherwise shared-device-sign-in, as it is installed.",
             valueName: "program"
         )
-    )
-    var signIn: String?
+    ) var signIn: String?
 
     @Option(help: ArgumentHelp("Seconds between two attempts to get the name back.", visibility: .hidden))
     var retryPause: Double = 5
@@ -98,9 +94,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         let reading = Task { for await manifests in manifests { use(manifests, broker) } }
         let watching = Task { await serve(broker, asIn: configurations) }
         let regaining = Task {
-            for await _ in losses {
-                await serveAgain(broker) { () throws(DBusError) in try await broker.regainName() }
-            }
+            for await _ in losses { await serveAgain(broker) { () throws(DBusError) in try await broker.regainName() } }
         }
         await end.first()
         regaining.cancel()
@@ -137,10 +131,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     }
 
     /// The program must not end when another one has the name, because cleanups run whether clients are served or not.
-    private func serveAgain(
-        _ broker: MicrosoftBroker,
-        by attempt: () async throws(DBusError) -> Void
-    ) async {
+    private func serveAgain(_ broker: MicrosoftBroker, by attempt: () async throws(DBusError) -> Void) async {
         var problem: String?
         repeat {
             do throws(DBusError) {
@@ -188,20 +179,18 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         prompt.showsPage = true
         do throws(DBusError) {
             return MicrosoftBroker(
-                MicrosoftBroker.Parts(
-                    connection: try DBusConnection.open(.session),
-                    application: SharedDeviceApplication(
-                        identifier: BrokerContract.application,
-                        bus: deviceBus,
-                        stateDirectory: stateDirectory
-                    ),
-                    prompt: hasDisplay ? prompt : nil,
-                    removeSecrets: {
-                        let count = try await SecretItems.remove(schema: Self.schema)
-                        return "\(count) \(count == 1 ? "item" : "items")"
-                    },
-                    nameLost: nameLost
-                )
+                connection: try DBusConnection.open(.session),
+                application: SharedDeviceApplication(
+                    identifier: BrokerContract.application,
+                    bus: deviceBus,
+                    stateDirectory: stateDirectory
+                ),
+                prompter: hasDisplay ? Prompter(prompt) : nil,
+                removeSecrets: {
+                    let count = try await SecretItems.remove(schema: Self.schema)
+                    return "\(count) \(count == 1 ? "item" : "items")"
+                },
+                nameLost: nameLost
             )
         } catch {
             throw Self.failure(EX_UNAVAILABLE, "\(error)")

@@ -73,16 +73,13 @@ struct BoundTests {
         let device = try await Device()
         let asked = Locked<[String]>([])
         let broker = MicrosoftBroker(
-            MicrosoftBroker.Parts(
-                connection: try DBusConnection.open(device.bus.bus),
-                application: device.app,
-                prompt: nil,
-                removeSecrets: { "" }
-            ),
+            connection: try DBusConnection.open(device.bus.bus),
+            application: device.app,
             prompter: Prompter { wish in
                 asked.withLock { $0 = wish.scopes }
                 return .expired
-            }
+            },
+            removeSecrets: { "" }
         )
         var rights = TokenRights()
         rights.scopes = ["openid", "profile"]
