@@ -23,14 +23,10 @@ final class AccountChangeReceiver {
         )
     }
 
-    deinit {
-        CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(self).toOpaque())
-    }
+    deinit { CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(self).toOpaque()) }
 
     /// The notification has no payload: ask who is signed in now, then delete the data of every other user.
-    private func accountChanged() {
-        print("the account has changed")
-    }
+    private func accountChanged() { print("the account has changed") }
 }
 
 let receiver = AccountChangeReceiver()

@@ -7,7 +7,5 @@ public struct OrderPlaced: DistributedNotificationCenter.AsyncMessage {
 
     public var total: Double
 
-    public init(total: Double) {
-        self.total = total
-    }
+    public init(total: Double) { self.total = total }
 }

@@ -87,18 +87,9 @@ package final class OpenIDConnectClient: Sendable {
     private func discover() async throws(SignInError) -> (ProviderMetadata, Duration?) {
         let limits = HTTPLimits(size: ProviderMetadata.maximumSize)
         let response = try await get(issuer.configurationAddress, limits)
-        let document = try ProviderDocument(response, of: issuer)
-        guard document.isIncomplete else {
-            return (try ProviderMetadata(document, issuer: issuer, overrides: overrides), response.maximumAge)
-        }
-        let more = try await secondDocument(limits)
-        let metadata =
-            if let more {
-                try ProviderMetadata(document, more, issuer: issuer, overrides: overrides)
-            } else {
-                try ProviderMetadata(document, issuer: issuer, overrides: overrides)
-            }
-        return (metadata, response.maximumAge)
+        var documents = [try ProviderDocument(response, of: issuer)]
+        if documents[0].isIncomplete, let more = try await secondDocument(limits) { documents.append(more) }
+        return (try ProviderMetadata(documents, issuer: issuer, overrides: overrides), response.maximumAge)
     }
 
     /// Reads the second metadata document. Few providers have it; others respond with a page or a redirect, which is
@@ -136,8 +127,8 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
-    /// Sends a request, and returns the outcome as a value, for the flows.
-    func send(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPError> {
+    /// Sends a request, and returns the outcome as a value.
+    package func send(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPError> {
         do throws(HTTPError) {
             return .success(try await http.send(request))
         } catch {

@@ -1,6 +1,6 @@
 import Basics
 import Cryptography
-package import HTTPClient
+import HTTPClient
 package import Identity
 
 extension OpenIDConnectClient {
@@ -44,33 +44,24 @@ extension OpenIDConnectClient {
     ///   - problem: The reason why this device does not listen there; `nil` if it does.
     package func checkLogouts(at address: String, problem: String?) async -> ProviderCheckStep {
         if let problem { return ProviderCheckStep(.backChannelLogout, .fails, problem) }
-        let says: Bool?
-        do throws(SignInError) {
-            says = try await provider().metadata.tellsOfLogouts
-        } catch {
-            return ProviderCheckStep(.backChannelLogout, .unknown, "this device listens at \(address); see above")
-        }
+        let listens = "this device listens at \(address)"
         let untried = "not tried: a logout, which needs a session; end one at the provider, and see it end here"
-        return switch says {
-        case true?:
-            ProviderCheckStep(
-                .backChannelLogout,
-                .works,
-                "this device listens at \(address), and the provider says that it reports logouts; \(untried)"
-            )
-        case false?:
-            ProviderCheckStep(
-                .backChannelLogout,
-                .fails,
-                "\(issuer) says that it does not report logouts; leave backChannelLogout out, and let the device ask"
-            )
-        case nil:
-            ProviderCheckStep(
-                .backChannelLogout,
-                .unknown,
-                "this device listens at \(address); the provider does not say whether it reports logouts; \(untried)"
-            )
+        let (outcome, text): Finding
+        do throws(SignInError) {
+            (outcome, text) =
+                switch try await provider().metadata.tellsOfLogouts {
+                case true?: (.works, "\(listens), and the provider says that it reports logouts; \(untried)")
+                case false?:
+                    (
+                        .fails,
+                        "\(issuer) says that it does not report logouts; leave backChannelLogout out, and let the device ask"
+                    )
+                case nil: (.unknown, "\(listens); the provider does not say whether it reports logouts; \(untried)")
+                }
+        } catch {
+            (outcome, text) = (.unknown, "\(listens); see above")
         }
+        return ProviderCheckStep(.backChannelLogout, outcome, text)
     }
 
     private func checkServer() async -> ProviderCheckStep {
@@ -78,44 +69,37 @@ extension OpenIDConnectClient {
             return ProviderCheckStep(.tls, .unknown, "none is needed: the provider is on this machine")
         }
         guard let address = issuer.configurationAddress else {
-            return ProviderCheckStep(
-                .tls,
-                .fails,
-                "\(issuer) is an address to which no path can be added; correct oidcIssuer"
-            )
+            let flaw = "\(issuer) is an address to which no path can be added; correct oidcIssuer"
+            return ProviderCheckStep(.tls, .fails, flaw)
         }
         switch await send(HTTPRequest(address)) {
         case .failure(let error) where ![.redirected, .cancelled].contains(error.reason):
             return ProviderCheckStep(.tls, .fails, error.description)
-        case .failure, .success:
-            return ProviderCheckStep(.tls, .works, "\(issuer.address.host) proves who it is")
+        case .failure, .success: return ProviderCheckStep(.tls, .works, "\(issuer.address.host) proves who it is")
         }
     }
 }
 
+/// The outcome and the text of a step.
+private typealias Finding = (ProviderCheckStep.Outcome, String)
+
 /// The request of each step, and the meaning of its response. Pure: the caller sends the requests.
-package struct ProviderCheck: Sendable {
-    package enum Plan: Sendable {
+struct ProviderCheck: Sendable {
+    enum Plan: Sendable {
         case ask(HTTPRequest)
         /// The result is known without a request.
         case found(ProviderCheckStep)
     }
 
-    private let provider: ProviderClient
-    private let redirect: String
-    private let scopes: [String]
-
-    package init(provider: ProviderClient, redirect: String, scopes: [String]) {
-        self.provider = provider
-        self.redirect = redirect
-        self.scopes = scopes
-    }
+    let provider: ProviderClient
+    let redirect: String
+    let scopes: [String]
 
     private var metadata: ProviderMetadata { provider.metadata }
     private var issuer: Issuer { provider.issuer }
 
     /// - Parameter name: `redirect` or a later step.
-    package func plan(_ name: ProviderCheckStep.Name) -> Plan {
+    func plan(_ name: ProviderCheckStep.Name) -> Plan {
         func absent(_ what: String) -> Plan { .found(ProviderCheckStep(name, .unknown, what)) }
         switch name {
         case .tls, .discovery, .keys, .backChannelLogout, .sharedSignals: return absent("not asked here")
@@ -133,15 +117,11 @@ package struct ProviderCheck: Sendable {
             return .ask(provider.request(endpoint, form, namesClient: true))
         case .client:
             let secrets = AuthorizationCodeFlow.Secrets()
-            return .ask(
-                provider.request(
-                    metadata.tokenEndpoint,
-                    [
-                        ("grant_type", "authorization_code"), ("code", secrets.state), ("redirect_uri", redirect),
-                        ("code_verifier", secrets.verifier),
-                    ]
-                )
-            )
+            let form = [
+                ("grant_type", "authorization_code"), ("code", secrets.state), ("redirect_uri", redirect),
+                ("code_verifier", secrets.verifier),
+            ]
+            return .ask(provider.request(metadata.tokenEndpoint, form))
         case .refresh: return .ask(RefreshFlow(provider, token: Self.unknownToken).begin())
         case .revocation:
             return provider.revocation(of: Self.unknownToken, .refreshToken).map { .ask($0) }
@@ -159,53 +139,41 @@ package struct ProviderCheck: Sendable {
     /// A random token that no provider has issued.
     private static var unknownToken: Secret { Secret(AuthorizationCodeFlow.Secrets().state) }
 
-    package func meaning(
-        of result: Result<HTTPResponse, HTTPError>,
-        _ name: ProviderCheckStep.Name
-    ) -> ProviderCheckStep {
-        if name == .redirect { return meaningOfPage(result) }
-        if name == .endSession { return meaningOfEnd(result) }
-        let response: HTTPResponse
-        switch result {
-        case .failure(let error): return ProviderCheckStep(name, .fails, error.description)
-        case .success(let success): response = success
+    func meaning(of result: Result<HTTPResponse, HTTPError>, _ name: ProviderCheckStep.Name) -> ProviderCheckStep {
+        do {
+            let (outcome, text) =
+                switch name {
+                case .redirect: try meaningOfPage(result)
+                case .endSession: try meaningOfEnd(result)
+                default: try meaning(of: result.get(), name)
+                }
+            return ProviderCheckStep(name, outcome, text)
+        } catch {
+            return ProviderCheckStep(name, .fails, "\(error)")
         }
+    }
+
+    private func meaning(of response: HTTPResponse, _ name: ProviderCheckStep.Name) throws(SignInError) -> Finding {
         if name == .revocation {
-            do throws(SignInError) {
-                try provider.checkRevocation(.success(response))
-                return ProviderCheckStep(name, .works, "it takes the request")
-            } catch {
-                return ProviderCheckStep(name, .fails, error.description)
-            }
+            try provider.checkRevocation(.success(response))
+            return (.works, "it takes the request")
         }
         switch (name, EndpointAnswer(response)) {
-        case (_, .error("invalid_client", _)), (.client, .error("unauthorized_client", _)):
-            return ProviderCheckStep(name, .fails, "\(SignInError.unknownClient(issuer))")
+        case (_, .error("invalid_client", _)), (.client, .error("unauthorized_client", _)): throw .unknownClient(issuer)
         case (.deviceCode, .granted(let json)):
-            do throws(SignInError) {
-                _ = try DeviceGrant.code(json, issuer)
-                return ProviderCheckStep(name, .works, "it issues device codes")
-            } catch {
-                return ProviderCheckStep(name, .fails, error.description)
-            }
+            _ = try DeviceGrant.code(json, issuer)
+            return (.works, "it issues device codes")
         case (.client, .error("invalid_grant", _)), (.client, .error("invalid_code", _)):
-            return ProviderCheckStep(name, .works, "it knows this client, and refuses a code that was never issued")
+            return (.works, "it knows this client, and refuses a code that was never issued")
         case (.refresh, .error("invalid_grant", _)), (.refresh, .empty(400)), (.refresh, .empty(401)):
-            return ProviderCheckStep(name, .works, "it refuses a refresh token that was never issued")
+            return (.works, "it refuses a refresh token that was never issued")
         case (_, .error("unauthorized_client", _)), (_, .error("unsupported_grant_type", _)):
-            return ProviderCheckStep(
-                name,
-                .fails,
-                "\(issuer) does not allow this client to do that; allow the client the grant \(Self.grant(name)) there"
-            )
-        case (_, .error(let word, _)):
-            return ProviderCheckStep(name, .fails, "\(issuer) refuses the request (\(word.printable(64)))")
+            let remedy = "allow the client the grant \(Self.grant(name)) there"
+            return (.fails, "\(issuer) does not allow this client to do that; \(remedy)")
+        case (_, .error(let word, _)): return (.fails, "\(issuer) refuses the request (\(word.printable(64)))")
         case (_, .granted), (_, .empty), (_, .unusable):
-            return ProviderCheckStep(
-                name,
-                .fails,
-                "\(issuer) responds with status \(response.status), which says nothing; see its own log"
-            )
+            let answer = "status \(response.status), which says nothing; see its own log"
+            return (.fails, "\(issuer) responds with \(answer)")
         }
     }
 
@@ -218,53 +186,37 @@ package struct ProviderCheck: Sendable {
     }
 
     /// For a request without a session, providers show a page, redirect, or refuse.
-    private func meaningOfEnd(_ result: Result<HTTPResponse, HTTPError>) -> ProviderCheckStep {
+    private func meaningOfEnd(_ result: Result<HTTPResponse, HTTPError>) throws(HTTPError) -> Finding {
         let address = metadata.endSessionEndpoint.map { "\($0)" } ?? "end_session_endpoint"
         let untried = "not tried: the end of a session, which needs one"
         switch result {
-        case .failure(let error) where error.reason == .redirected:
-            return ProviderCheckStep(.endSession, .works, "\(address) responds; \(untried)")
-        case .failure(let error): return ProviderCheckStep(.endSession, .fails, error.description)
+        case .failure(let error) where error.reason == .redirected: return (.works, "\(address) responds; \(untried)")
+        case .failure(let error): throw error
         case .success(let response) where (200..<300).contains(response.status):
-            return ProviderCheckStep(.endSession, .works, "\(address) responds; \(untried)")
+            return (.works, "\(address) responds; \(untried)")
         case .success(let response) where response.status == 429 || response.status >= 500:
-            return ProviderCheckStep(
-                .endSession,
-                .fails,
-                "\(address) responds with status \(response.status); see its own log"
-            )
+            return (.fails, "\(address) responds with status \(response.status); see its own log")
         case .success(let response):
-            return ProviderCheckStep(
-                .endSession,
-                .unknown,
-                "\(address) refuses a request that names no session (status \(response.status)); \(untried)"
-            )
+            let answer = "refuses a request that names no session (status \(response.status))"
+            return (.unknown, "\(address) \(answer); \(untried)")
         }
     }
 
     /// A provider that knows the redirect address shows its page or redirects to it. With an unknown address it must
     /// not redirect (RFC 6749, section 4.1.2.1).
-    private func meaningOfPage(_ result: Result<HTTPResponse, HTTPError>) -> ProviderCheckStep {
+    private func meaningOfPage(_ result: Result<HTTPResponse, HTTPError>) throws(HTTPError) -> Finding {
         switch result {
         case .failure(let error) where error.reason == .redirected:
-            return ProviderCheckStep(.redirect, .works, "it takes \(redirect), and leads on to its page")
-        case .failure(let error): return ProviderCheckStep(.redirect, .fails, error.description)
+            return (.works, "it takes \(redirect), and leads on to its page")
+        case .failure(let error): throw error
         case .success(let response) where (200..<300).contains(response.status):
-            return ProviderCheckStep(.redirect, .works, "it takes \(redirect), and shows a page")
+            return (.works, "it takes \(redirect), and shows a page")
         case .success(let response) where (400..<500).contains(response.status):
-            let remedy = SignInError.redirectRefused(redirect, issuer)
-            return ProviderCheckStep(
-                .redirect,
-                .fails,
-                "it refuses the request (status \(response.status)); \(remedy), and name its port in oidcLoopbackPorts where "
-                    + "the provider compares ports"
-            )
+            let remedy = "name its port in oidcLoopbackPorts where the provider compares ports"
+            let flaw = SignInError.redirectRefused(redirect, issuer)
+            return (.fails, "it refuses the request (status \(response.status)); \(flaw), and \(remedy)")
         case .success(let response):
-            return ProviderCheckStep(
-                .redirect,
-                .fails,
-                "its page responds with status \(response.status); see its own log"
-            )
+            return (.fails, "its page responds with status \(response.status); see its own log")
         }
     }
 }

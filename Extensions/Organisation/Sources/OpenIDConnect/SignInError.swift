@@ -83,10 +83,7 @@ extension SignInError {
     private static func text(_ date: Date) -> String { date.formatted(.iso8601) }
 
     static func earlierPerson(_ issuer: Issuer) -> SignInError {
-        SignInError(
-            .authenticationFailed,
-            "\(issuer) took an earlier person's sign-in; close its pages and try again"
-        )
+        SignInError(.authenticationFailed, "\(issuer) took an earlier person's sign-in; close its pages and try again")
     }
 
     /// The provider has signed a token whose content is wrong.
@@ -148,10 +145,8 @@ extension SignInError {
                 issuer,
                 "responds to \(error.attempted) with another address, which is not followed; name the final one"
             )
-        case .cancelled:
-            self = .cancelled
-        default:
-            self = .outage(error, issuer)
+        case .cancelled: self = .cancelled
+        default: self = .outage(error, issuer)
         }
     }
 

@@ -2,7 +2,7 @@ package import Basics
 import Cryptography
 import FoundationEssentials
 import HTTPClient
-import Identity
+package import Identity
 package import OpenIDConnect
 package import SharedDevice
 
@@ -36,10 +36,8 @@ package struct AccountMapping: Sendable {
         let named = uuid(identity[tenantClaim])
         let tenant = named ?? Self.uuid(issuer.text, in: Self.addresses)
         let isEntra = Self.entra.contains(issuer.address.host)
-        let person =
-            (isEntra && named != nil ? uuid(identity["oid"]) : nil) ?? Self.uuid(subject, in: tenant)
-        let username =
-            ["preferred_username", "upn", "email"].lazy.compactMap { name(names[$0]) }.first ?? subject
+        let person = (isEntra && named != nil ? uuid(identity["oid"]) : nil) ?? Self.uuid(subject, in: tenant)
+        let username = ["preferred_username", "upn", "email"].lazy.compactMap { name(names[$0]) }.first ?? subject
         return Account(
             identifier: "\(person.uuidString.lowercased()).\(tenant.uuidString.lowercased())",
             username: username,
@@ -66,5 +64,33 @@ package struct AccountMapping: Sendable {
         bytes[6] = bytes[6] & 0x0F | 0x50
         bytes[8] = bytes[8] & 0x3F | 0x80
         return bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
+    }
+}
+
+extension PersonGroups {
+    /// The groups in the claim `groups` of a signed ID token. A token without the claim names no group.
+    ///
+    /// A person with many groups may have none of them in the token. Then the provider says where they are (OpenID
+    /// Connect Core, section 5.6.2), or only that there are some (`hasgroups` of Microsoft Entra). The device does not
+    /// fetch the groups, and ignores a list that the token may still have.
+    package init(claims: JSONValue) {
+        switch claims["_claim_names"] {
+        case nil: break
+        case .object(let names)?:
+            if names["groups"] != nil {
+                self = .unknown(.elsewhere)
+                return
+            }
+        case _?:
+            self = .unknown(.malformed)
+            return
+        }
+        if let hasGroups = claims["hasgroups"], hasGroups != .boolean(false) {
+            self = .unknown(.elsewhere)
+        } else if let claim = claims["groups"] {
+            self = claim.strings.map { PersonGroups(listed: $0) } ?? .unknown(.malformed)
+        } else {
+            self = .none
+        }
     }
 }

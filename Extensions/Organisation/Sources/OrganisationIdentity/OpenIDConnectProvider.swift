@@ -33,7 +33,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         }
     }
 
-    private let client: OpenIDConnectClient
+    package let client: OpenIDConnectClient
     private let settings: Settings
     private let clock: OpenIDConnectClient.Clock
     let pending = Locked(PendingSignIns())
@@ -75,12 +75,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         do throws(SignInError) {
             let flow = try await client.beginSignIn(redirect: redirect)
             let address = try flow.address(scopes: scopes, loginHint: start.loginHint, claims: start.claims)
-            let signIn = BrowserSignIn(
-                flow: flow,
-                requestedAt: requestedAt,
-                scopes: Set(scopes),
-                only: start.only
-            )
+            let signIn = BrowserSignIn(flow: flow, requestedAt: requestedAt, scopes: Set(scopes), only: start.only)
             guard pending.withLock({ $0.put(.browser(signIn), handle) }) else { throw .cancelled }
             return BegunSignIn(
                 handle: handle,
@@ -147,11 +142,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         guard let signIn = pending.withLock({ $0.take(handle) }) else { throw .unknownSignIn }
         let outcome: PendingSignIns.Outcome
         do throws(SignInError) {
-            let signedIn = try await client.completeSignIn(
-                signIn.flow,
-                query: query,
-                requestedAt: signIn.requestedAt
-            )
+            let signedIn = try await client.completeSignIn(signIn.flow, query: query, requestedAt: signIn.requestedAt)
             outcome = await accept(signedIn, scopes: signIn.scopes, only: signIn.only)
         } catch {
             outcome = .failure(IdentityError(error))
@@ -223,8 +214,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     /// The provider's claims about the person. Many providers put few claims into the ID token, and return the rest
     /// from the userinfo endpoint (OpenID Connect Core, section 5.4).
     private func claims(of identity: IDToken, _ token: Secret) async throws(IdentityError) -> JSONValue {
-        guard identity.isSigned, !AccountMapping.hasName(identity.claims),
-            case .object(let signed) = identity.claims
+        guard identity.isSigned, !AccountMapping.hasName(identity.claims), case .object(let signed) = identity.claims
         else { return identity.claims }
         do throws(SignInError) {
             // Without a userinfo endpoint, the ID token has all claims.
@@ -284,8 +274,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         case .reauthenticationNeeded: return .reauthenticationNeeded
         case .misconfigured(let error): return .misconfigured(IdentityError(error))
         case .scopeRefused: return .scopeRefused
-        case .unavailable(let error, let mayBeUsed):
-            return .unavailable(IdentityError(error), mayBeUsed: mayBeUsed)
+        case .unavailable(let error, let mayBeUsed): return .unavailable(IdentityError(error), mayBeUsed: mayBeUsed)
         }
     }
 

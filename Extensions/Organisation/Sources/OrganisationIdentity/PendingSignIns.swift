@@ -49,11 +49,7 @@ struct PendingSignIns {
     mutating func reserve(_ handle: String, at now: ContinuousClock.Instant) -> Bool {
         entries = entries.filter { $0.value.endsByItself || now < $0.value.deadline }
         guard entries.count < Self.capacity else { return false }
-        entries[handle] = Entry(
-            state: .beginning,
-            deadline: now + AuthorizationCodeFlow.lifetime,
-            polledAt: now
-        )
+        entries[handle] = Entry(state: .beginning, deadline: now + AuthorizationCodeFlow.lifetime, polledAt: now)
         return true
     }
 

@@ -16,12 +16,7 @@ final class CheckMethod: Sendable {
     private let signals: SignalsReceiver
     private let isUnderWay = Locked(false)
 
-    init(
-        connection: DBusConnection,
-        current: CurrentProvider,
-        logouts: LogoutListener,
-        signals: SignalsReceiver
-    ) {
+    init(connection: DBusConnection, current: CurrentProvider, logouts: LogoutListener, signals: SignalsReceiver) {
         self.connection = connection
         self.current = current
         self.logouts = logouts
@@ -29,11 +24,8 @@ final class CheckMethod: Sendable {
     }
 
     var method: DBusInterface.Method {
-        DBusInterface.Method(
-            IdentityProtocol.checkMethod,
-            out: [.init("answer", "a{sv}")],
-            maximumBodyBytes: 0
-        ) { [self] call in
+        DBusInterface.Method(IdentityProtocol.checkMethod, out: [.init("answer", "a{sv}")], maximumBodyBytes: 0) {
+            [self] call in
             guard await isAdministrator(call.sender) else {
                 throw MethodFailure(
                     name: "org.freedesktop.DBus.Error.AccessDenied",

@@ -12,8 +12,7 @@ import Synchronization
 final class CurrentProvider: Sendable {
     private struct State {
         var settings: OrganisationSettings?
-        var provider: Result<OpenIDConnectProvider, IdentityError> = .failure(CurrentProvider.notConfigured)
-        var client: OpenIDConnectClient?
+        var provider: OpenIDConnectProvider?
     }
 
     private let secret: Secret?
@@ -33,15 +32,15 @@ final class CurrentProvider: Sendable {
 
     /// The provider, or why there is none.
     var provider: Result<any OrganisationProvider, IdentityError> {
-        state.withLock { state in state.provider.map { $0 as any OrganisationProvider } }
+        state.withLock { $0.provider }.map { .success($0) } ?? .failure(Self.notConfigured)
     }
 
     /// The provider's client, for requests that do not come from the broker; `nil` without a provider.
-    var client: OpenIDConnectClient? { state.withLock { $0.client } }
+    var client: OpenIDConnectClient? { state.withLock { $0.provider }?.client }
 
     var settings: OrganisationSettings? { state.withLock { $0.settings } }
 
-    func cancelAll() { try? state.withLock { $0.provider }.get().cancelAll() }
+    func cancelAll() { state.withLock { $0.provider }?.cancelAll() }
 
     /// The network is back: failed requests are repeated at the next need, without waiting.
     func forgetFailures() { client?.forgetFailures() }
@@ -69,18 +68,12 @@ final class CurrentProvider: Sendable {
             state.withLock { $0 = State() }
             return log.warning("no provider is configured")
         }
-        let made = make(settings)
-        state.withLock { state in
-            state.settings = settings
-            state.client = made?.client
-            state.provider = made.map { .success($0.provider) } ?? .failure(Self.notConfigured)
-        }
+        let provider = make(settings)
+        state.withLock { $0 = State(settings: settings, provider: provider) }
         log.info("the provider is configured", metadata: ["issuer": "\(settings.issuer.text)"])
     }
 
-    private func make(
-        _ settings: OrganisationSettings
-    ) -> (client: OpenIDConnectClient, provider: OpenIDConnectProvider)? {
+    private func make(_ settings: OrganisationSettings) -> OpenIDConnectProvider? {
         guard let issuer = Issuer(settings.issuer.text) else { return nil }
         let client = OpenIDConnectClient(
             issuer: issuer,
@@ -88,7 +81,7 @@ final class CurrentProvider: Sendable {
             http: HTTPClient(trustAnchors: settings.trustAnchors),
             overrides: settings.endpoints.addresses.compactMapValues(HTTPAddress.init)
         )
-        let provider = OpenIDConnectProvider(
+        return OpenIDConnectProvider(
             client,
             settings: OpenIDConnectProvider.Settings(
                 scopes: settings.scopes,
@@ -96,6 +89,5 @@ final class CurrentProvider: Sendable {
                 mapping: AccountMapping(tenantClaim: settings.tenantClaim)
             )
         )
-        return (client, provider)
     }
 }

@@ -65,9 +65,7 @@ final class NetworkWatch: @unchecked Sendable {
     private func after(_ wait: Duration, _ body: @escaping @Sendable (NetworkWatch) -> Void) {
         let (seconds, attoseconds) = wait.components
         let nanoseconds = Int(seconds) * 1_000_000_000 + Int(attoseconds / 1_000_000_000)
-        queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds)) { [weak self] in
-            if let self { body(self) }
-        }
+        queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds)) { [weak self] in if let self { body(self) } }
     }
 
     private func look() {
@@ -93,9 +91,8 @@ final class NetworkWatch: @unchecked Sendable {
         defer { freeifaddrs(list) }
         var addresses: Set<String> = []
         for entry in sequence(first: list, next: { $0?.pointee.ifa_next }) {
-            guard let entry = entry?.pointee, let address = entry.ifa_addr,
-                entry.ifa_flags & UInt32(IFF_UP) != 0, entry.ifa_flags & UInt32(IFF_RUNNING) != 0,
-                entry.ifa_flags & UInt32(IFF_LOOPBACK) == 0
+            guard let entry = entry?.pointee, let address = entry.ifa_addr, entry.ifa_flags & UInt32(IFF_UP) != 0,
+                entry.ifa_flags & UInt32(IFF_RUNNING) != 0, entry.ifa_flags & UInt32(IFF_LOOPBACK) == 0
             else { continue }
             let length: socklen_t
             switch CInt(address.pointee.sa_family) {

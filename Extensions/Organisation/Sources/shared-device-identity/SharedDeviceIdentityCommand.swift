@@ -88,9 +88,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
         _ process: ServiceProcess
     ) throws(DBusError) -> Observation? {
         // Two addresses that differ only in the bus's identifier name the same socket.
-        func place(_ address: String) -> [Substring] {
-            address.split(separator: ",").filter { !$0.hasPrefix("guid=") }
-        }
+        func place(_ address: String) -> [Substring] { address.split(separator: ",").filter { !$0.hasPrefix("guid=") } }
         // Compare the addresses, because programs inherit the variable: a terminal started by one bus passes it on.
         guard let starter = environment["DBUS_STARTER_ADDRESS"], let address = try? bus.resolvedAddress(),
             place(starter) == place(address)

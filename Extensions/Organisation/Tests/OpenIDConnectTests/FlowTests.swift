@@ -2,9 +2,10 @@ import Basics
 import FoundationEssentials
 import HTTPClient
 import Identity
-import OpenIDConnect
 import TestProviders
 import Testing
+
+@testable import OpenIDConnect
 
 @Suite("State machine of the browser sign-in")
 struct AuthorizationCodeFlowTests {

@@ -106,9 +106,9 @@ struct ProviderTests {
         let text = #"{"issuer":"\#(issuer)","token_endpoint":"https://login.example.com/t"}"#
         let document = try ProviderDocument(json(text), of: issuer)
         #expect(document.isIncomplete)
-        #expect(throws: SignInError.self) { try ProviderMetadata(document, issuer: issuer) }
+        #expect(throws: SignInError.self) { try ProviderMetadata([document], issuer: issuer) }
         let overrides = ["token_endpoint": token, "jwks_uri": token]
-        let metadata = try ProviderMetadata(document, issuer: issuer, overrides: overrides)
+        let metadata = try ProviderMetadata([document], issuer: issuer, overrides: overrides)
         #expect(metadata.tokenEndpoint == token && metadata.keysAddress == token)
         let error = #expect(throws: SignInError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
         let address = "https://login.example.com/realm/.well-known/openid-configuration"

@@ -38,7 +38,7 @@ struct SignalStreamTests {
         stream.settle("a", .taken)
         stream.settle("b", .refused(.invalidKey, "why"))
         stream.settle("c", .later("not now"))
-        #expect(stream.rest == .seconds(5))
+        #expect(stream.pause == .seconds(5))
         for _ in 1...2 {
             let next = try body(stream.question(token, at: at(20)))
             #expect(next["ack"] == .array([.string("a")]))
@@ -55,23 +55,23 @@ struct SignalStreamTests {
         var stream = try stream()
         _ = stream.question(token, at: at(0))
         _ = stream.handle(sets("a"), at: at(0.25))
-        #expect(stream.rest == .seconds(0.75))
+        #expect(stream.pause == .seconds(0.75))
         _ = stream.question(token, at: at(1))
         _ = stream.handle(sets(), at: at(2))
-        #expect(stream.rest == .seconds(14))
+        #expect(stream.pause == .seconds(14))
         _ = stream.question(token, at: at(20))
         _ = stream.handle(sets(), at: at(40))
-        #expect(stream.rest == .zero)
+        #expect(stream.pause == .zero)
         // A network change ends all pauses; Retry-After counts up to five minutes.
         var other = try self.stream()
         _ = other.question(token, at: at(0))
         _ = other.handle(failure(.timedOut), at: at(45))
         _ = other.handle(.success(json("", status: 429, fields: ["retry-after": "100"])), at: at(46))
-        #expect(other.rest == .seconds(100))
+        #expect(other.pause == .seconds(100))
         other.wake()
-        #expect(other.rest == .zero)
+        #expect(other.pause == .zero)
         #expect(try body(other.question(token, at: at(47)))["returnImmediately"] == .boolean(false))
-        #expect(other.handle(failure(.cancelled), at: at(48)) == .interrupted && other.rest == .zero)
+        #expect(other.handle(failure(.cancelled), at: at(48)) == .interrupted && other.pause == .zero)
     }
 
     @Test("after a timeout the stream polls without waiting, and failures back off")
@@ -79,13 +79,13 @@ struct SignalStreamTests {
         var stream = try stream()
         let long = stream.question(token, at: at(0))
         #expect(long.limits.total == .seconds(45))
-        #expect(stream.handle(failure(.timedOut), at: at(45)) == .quiet && stream.rest == .zero)
+        #expect(stream.handle(failure(.timedOut), at: at(45)) == .quiet && stream.pause == .zero)
         let short = stream.question(token, at: at(45))
         #expect(try body(short)["returnImmediately"] == .boolean(true) && short.limits.total == .seconds(10))
         for pause in [5, 10, 20, 40, 80, 160, 300, 300] {
             guard case .failed(let text) = stream.handle(failure(.timedOut), at: at(60)), text.contains("in time")
             else { throw NoAddress() }
-            #expect(stream.rest == .seconds(pause))
+            #expect(stream.pause == .seconds(pause))
         }
         // After many immediate responses, a request waits again.
         for number in 1...60 {

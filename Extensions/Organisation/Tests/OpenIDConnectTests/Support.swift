@@ -3,8 +3,9 @@ import Cryptography
 import FoundationEssentials
 import HTTPClient
 import Identity
-import OpenIDConnect
 import TestProviders
+
+@testable import OpenIDConnect
 
 let testIssuer = Issuer("https://login.example.com/realm")
 
@@ -18,7 +19,7 @@ func provider(_ more: String = "", issuer: Issuer? = testIssuer, secret: String?
         """#
     let document = try ProviderDocument(json(text), of: issuer)
     return ProviderClient(
-        metadata: try ProviderMetadata(document, issuer: issuer),
+        metadata: try ProviderMetadata([document], issuer: issuer),
         credentials: ClientCredentials(identifier: "device-7", secret: secret.map { Secret($0) })
     )
 }

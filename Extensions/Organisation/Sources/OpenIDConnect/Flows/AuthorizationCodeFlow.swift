@@ -86,22 +86,19 @@ package struct AuthorizationCodeFlow: Sendable {
     /// The effect of an event. An event that does not fit the state, or follows `finished`, has none: a query counts
     /// once.
     package mutating func handle(_ event: Event, at now: ContinuousClock.Instant) -> Effect? {
-        switch (phase, event) {
-        case (.waiting, .answered(let query)):
-            do throws(SignInError) {
+        do throws(SignInError) {
+            switch (phase, event) {
+            case (.waiting, .answered(let query)):
                 guard now < deadline else { throw .expired }
                 let code = try code(in: query)
                 phase = .exchanging
                 return .exchange(exchange(code))
-            } catch {
-                return finish(.failure(error))
+            case (.exchanging, .exchanged(let result)): return finish(.success(try tokens(result)))
+            case (.waiting, .cancelled), (.exchanging, .cancelled): throw .cancelled
+            case (.waiting, .exchanged), (.exchanging, .answered), (.ended, _): return nil
             }
-        case (.exchanging, .exchanged(let result)):
-            return finish(outcome(of: result))
-        case (.waiting, .cancelled), (.exchanging, .cancelled):
-            return finish(.failure(.cancelled))
-        case (.waiting, .exchanged), (.exchanging, .answered), (.ended, _):
-            return nil
+        } catch {
+            return finish(.failure(error))
         }
     }
 
@@ -151,27 +148,14 @@ package struct AuthorizationCodeFlow: Sendable {
         )
     }
 
-    private func outcome(of result: Result<HTTPResponse, HTTPError>) -> Result<TokenAnswer, SignInError> {
-        do throws(SignInError) {
-            switch result {
-            case .failure(let error): throw SignInError(error, client.issuer)
-            case .success(let response): return .success(try granted(response))
-            }
-        } catch {
-            return .failure(error)
-        }
-    }
-
-    private func granted(_ response: HTTPResponse) throws(SignInError) -> TokenAnswer {
+    private func tokens(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) -> TokenAnswer {
+        let response = try result.mapError { SignInError($0, client.issuer) }.get()
         switch EndpointAnswer(response) {
         case .granted(let json): return try TokenAnswer(json, issuer: client.issuer)
-        case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
         // The code was used before, is too old, or belongs to another request. `invalid_code` is glewlwyd's word for
         // `invalid_grant`.
         case .error("invalid_grant", _), .error("invalid_code", _), .empty: throw .anotherSignIn
-        case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
-        case .error(let word, _): throw .misconfigured(client.issuer, "refuses the code (\(word.printable(64)))")
-        case .unusable(let reason): throw .unusableNow(client.issuer, reason, response.retryAfter)
+        case let answer: throw answer.error("refuses the code", response, client.issuer)
         }
     }
 }

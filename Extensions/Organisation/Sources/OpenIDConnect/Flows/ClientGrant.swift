@@ -1,5 +1,5 @@
 import Basics
-package import HTTPClient
+import HTTPClient
 import Identity
 
 /// Requests of the device itself, without a person.
@@ -18,27 +18,20 @@ extension OpenIDConnectClient {
         }
         var form = [("grant_type", "client_credentials")]
         if !scopes.isEmpty { form.append(("scope", scopes.joined(separator: " "))) }
-        switch await send(provider.request(provider.metadata.tokenEndpoint, form)) {
-        case .failure(let error): throw SignInError(error, issuer)
-        case .success(let response):
-            switch EndpointAnswer(response) {
-            case .granted(let json): return try TokenAnswer(json, issuer: issuer)
-            case .error("invalid_client", _): throw .unknownClient(issuer)
-            case .error(let word, _):
-                throw .misconfigured(
-                    issuer,
-                    "gives this client no client token (\(word.printable(64))); allow it the grant client_credentials and the scopes "
-                        + "\(scopes.joined(separator: " ")), or give the service the credential shared-signals-token"
-                )
-            case .empty(let status):
-                throw .misconfigured(issuer, "gives this client no client token (status \(status))")
-            case .unusable(let reason): throw .unusableNow(issuer, reason, response.retryAfter)
-            }
+        let result = await send(provider.request(provider.metadata.tokenEndpoint, form))
+        let response = try result.mapError { SignInError($0, issuer) }.get()
+        let refusal = "gives this client no client token"
+        switch EndpointAnswer(response) {
+        case .granted(let json): return try TokenAnswer(json, issuer: issuer)
+        case .error(let word, _) where word != "invalid_client":
+            throw .misconfigured(
+                issuer,
+                "\(refusal) (\(word.printable(64))); allow it the grant client_credentials and the scopes "
+                    + "\(scopes.joined(separator: " ")), or give the service the credential shared-signals-token"
+            )
+        case let answer: throw answer.error(refusal, response, issuer)
         }
     }
-
-    /// Sends a request of another component.
-    package func ask(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPError> { await send(request) }
 
     /// Checks a security event token of a stream.
     ///

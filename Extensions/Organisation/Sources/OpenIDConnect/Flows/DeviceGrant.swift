@@ -109,19 +109,10 @@ package struct DeviceGrant: Sendable {
         _ result: Result<HTTPResponse, HTTPError>,
         at now: ContinuousClock.Instant
     ) throws(SignInError) -> [Effect] {
-        let json: JSONValue
-        switch result {
-        case .failure(let error): throw SignInError(error, client.issuer)
-        case .success(let response):
-            switch EndpointAnswer(response) {
-            case .granted(let granted): json = granted
-            case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
-            case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
-            case .error(let word, _):
-                throw .misconfigured(client.issuer, "refuses a device code (\(word.printable(64)))")
-            case .empty(let status): throw .misconfigured(client.issuer, "refuses a device code (status \(status))")
-            case .unusable(let reason): throw .unusableNow(client.issuer, reason, response.retryAfter)
-            }
+        let response = try result.mapError { SignInError($0, client.issuer) }.get()
+        let answer = EndpointAnswer(response)
+        guard case .granted(let json) = answer else {
+            throw answer.error("refuses a device code", response, client.issuer)
         }
         let (code, shown) = try Self.code(json, client.issuer)
         deadline = now + shown.lifetime
@@ -196,14 +187,11 @@ package struct DeviceGrant: Sendable {
             // `authorization_declined` is Entra's word for `access_denied`.
             case .error("access_denied", _), .error("authorization_declined", _): throw .cancelled
             case .error("expired_token", _): throw .expired
-            case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
             case .error("invalid_grant", _), .empty: throw .anotherSignIn
-            case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
-            case .error(let word, _):
-                throw .misconfigured(client.issuer, "refuses the device code (\(word.printable(64)))")
             case .unusable:
                 interval = max(interval, min(interval * 2, Self.longestInterval))
                 pause = response.retryAfter
+            case let answer: throw answer.error("refuses the device code", response, client.issuer)
             }
         }
         phase = .waiting(code: code)

@@ -37,9 +37,7 @@ extension ProviderClient {
 
     /// The request to revoke a token; `nil` if the provider has no revocation endpoint.
     package func revocation(of token: Secret, _ kind: TokenKind) -> HTTPRequest? {
-        metadata.revocationEndpoint.map {
-            request($0, [("token", token.text), ("token_type_hint", kind.rawValue)])
-        }
+        metadata.revocationEndpoint.map { request($0, [("token", token.text), ("token_type_hint", kind.rawValue)]) }
     }
 
     /// Checks the response to a revocation.
@@ -75,10 +73,7 @@ extension ProviderClient {
     package func endOfSession(idToken: String) -> HTTPRequest? {
         metadata.endSessionEndpoint.map { address in
             let form = [("id_token_hint", idToken), ("client_id", credentials.identifier)]
-            return HTTPRequest(
-                address,
-                .post(Array(FormFields.encode(form).utf8), contentType: FormFields.contentType)
-            )
+            return HTTPRequest(address, .post(Array(FormFields.encode(form).utf8), contentType: FormFields.contentType))
         }
     }
 
@@ -91,11 +86,7 @@ extension ProviderClient {
         switch result {
         case .failure(let error) where error.isTemporary: throw .outage(error, issuer)
         case .success(let response) where response.status == 429 || response.status >= 500:
-            throw .unusableNow(
-                issuer,
-                "status \(response.status) of its end_session_endpoint",
-                response.retryAfter
-            )
+            throw .unusableNow(issuer, "status \(response.status) of its end_session_endpoint", response.retryAfter)
         case .failure, .success: return
         }
     }

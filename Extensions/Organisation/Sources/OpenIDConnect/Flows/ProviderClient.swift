@@ -17,15 +17,10 @@ package struct ClientCredentials: Sendable {
 
 /// The provider's metadata and this device's credentials: the basis of every request.
 package struct ProviderClient: Sendable {
-    package var metadata: ProviderMetadata
-    package var credentials: ClientCredentials
+    package let metadata: ProviderMetadata
+    let credentials: ClientCredentials
 
-    package init(metadata: ProviderMetadata, credentials: ClientCredentials) {
-        self.metadata = metadata
-        self.credentials = credentials
-    }
-
-    package var issuer: Issuer { metadata.issuer }
+    var issuer: Issuer { metadata.issuer }
 
     /// A form with the client's name and secret (RFC 6749, section 2.3.1). The secret is in the header, or in the body
     /// if the provider accepts it only there.

@@ -59,8 +59,7 @@ package struct RefreshFlow: Sendable {
             }
             (mayBeUsed, isRepeated) = (true, true)
             return .send(begin())
-        case .success(let response):
-            return .finished(meaning(of: EndpointAnswer(response), response))
+        case .success(let response): return .finished(meaning(of: EndpointAnswer(response), response))
         }
     }
 

@@ -70,7 +70,8 @@ package struct SignalStream: Sendable {
     private var shortQuestions = 0
     private var failures = 0
     private var begun: ContinuousClock.Instant?
-    private var pause = Duration.zero
+    /// The time until the next request.
+    package private(set) var pause = Duration.zero
 
     package init(endpoint: HTTPAddress) { self.endpoint = endpoint }
 
@@ -80,9 +81,7 @@ package struct SignalStream: Sendable {
     package mutating func question(_ token: Secret, at now: ContinuousClock.Instant) -> HTTPRequest {
         begun = now
         if !waits { shortQuestions += 1 }
-        var members: [String: JSONValue] = [
-            "maxEvents": .number(most), "returnImmediately": .boolean(!waits),
-        ]
+        var members: [String: JSONValue] = ["maxEvents": .number(most), "returnImmediately": .boolean(!waits)]
         if !acknowledged.isEmpty { members["ack"] = .array(acknowledged.map { .string($0) }) }
         if !refused.isEmpty {
             members["setErrs"] = .object(
@@ -116,15 +115,13 @@ package struct SignalStream: Sendable {
     // MARK: Responses
 
     /// The meaning of the response to the last request.
-    package mutating func handle(
-        _ result: Result<HTTPResponse, HTTPError>,
-        at now: ContinuousClock.Instant
-    ) -> Step {
+    package mutating func handle(_ result: Result<HTTPResponse, HTTPError>, at now: ContinuousClock.Instant) -> Step {
         switch result {
         case .success(let response) where response.status == 200:
-            switch Self.tokens(in: response, most: most) {
-            case .failure(let flaw): return fail(flaw.description)
-            case .success(let tokens): return take(tokens, at: now)
+            do throws(Problem) {
+                return take(try Self.tokens(in: response, most: most), at: now)
+            } catch {
+                return fail(error.description)
             }
         case .success(let response):
             if response.status == 401 || response.status == 403 { return .unauthorised(status: response.status) }
@@ -161,9 +158,10 @@ package struct SignalStream: Sendable {
         return .quiet
     }
 
-    /// The reason why a response is malformed.
     /// The tokens of a response (RFC 8936, section 2.3).
-    package static func tokens(in response: HTTPResponse, most: Int = mostTokens) -> Result<[Received], Problem> {
+    ///
+    /// - Throws: The reason why the response is malformed.
+    package static func tokens(in response: HTTPResponse, most: Int = mostTokens) throws(Problem) -> [Received] {
         let json: JSONValue
         do throws(JSONError) {
             json = try JSONValue(
@@ -171,22 +169,22 @@ package struct SignalStream: Sendable {
                 limits: JSONLimits(size: longestAnswer, depth: 4, values: 1000)
             )
         } catch {
-            return .failure(Problem("the stream's response is not JSON: \(error)"))
+            throw Problem("the stream's response is not JSON: \(error)")
         }
         guard let sets = json["sets"]?.object else {
-            return .failure(Problem("the stream's response has no “sets”"))
+            throw Problem("the stream's response has no “sets”")
         }
         guard sets.count <= max(most, 0) else {
-            return .failure(Problem("the stream's response has more tokens than were requested (\(sets.count))"))
+            throw Problem("the stream's response has more tokens than were requested (\(sets.count))")
         }
         var tokens: [Received] = []
         for (identifier, value) in sets.sorted(by: { $0.key < $1.key }) {
             guard (1...255).contains(identifier.utf8.count), let token = value.string else {
-                return .failure(Problem("the stream's response contains an invalid token"))
+                throw Problem("the stream's response contains an invalid token")
             }
             tokens.append(Received(identifier: identifier, token: token))
         }
-        return .success(tokens)
+        return tokens
     }
 
     /// Settles a token of the last response. If one is to be delivered again, so are the tokens after it.
@@ -207,9 +205,6 @@ package struct SignalStream: Sendable {
         failures += 1
         return .failed(text)
     }
-
-    /// The time until the next request.
-    package var rest: Duration { pause }
 
     /// Ends the pause, because the provider may be reachable again.
     package mutating func wake() { (failures, waits, shortQuestions, pause) = (0, true, 0, .zero) }

@@ -131,9 +131,7 @@ final class ProviderKeys: Sendable {
     /// for it and the next caller needs its result. The time limits of the request end it.
     private func begin(_ need: KeyNeed, _ read: @escaping Reading) {
         Task { [self] in
-            let outcome = await read { [self] in
-                state.withLock { $0.cache.willFetch(at: clock.now(), for: need) }
-            }
+            let outcome = await read { [self] in state.withLock { $0.cache.willFetch(at: clock.now(), for: need) } }
             let (waiting, failure) = state.withLock { state in
                 switch outcome {
                 case .success(let keys):

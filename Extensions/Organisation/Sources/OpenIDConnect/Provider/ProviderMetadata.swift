@@ -30,14 +30,12 @@ package struct ProviderMetadata: Sendable, Hashable {
     ///   provider's.
     /// - Throws: `SignInError`: `providerMisconfigured`.
     package init(
-        _ documents: ProviderDocument...,
+        _ documents: [ProviderDocument],
         issuer: Issuer,
         overrides: [String: HTTPAddress] = [:]
     ) throws(SignInError) {
         // Some providers send null for a missing member.
-        func member(_ name: String) -> JSONValue? {
-            documents.lazy.compactMap { $0.json[name] }.first { $0 != .null }
-        }
+        func member(_ name: String) -> JSONValue? { documents.lazy.compactMap { $0.json[name] }.first { $0 != .null } }
         func endpoint(_ name: String) throws(SignInError) -> HTTPAddress? {
             if let override = overrides[name] { return override }
             guard let value = member(name) else { return nil }

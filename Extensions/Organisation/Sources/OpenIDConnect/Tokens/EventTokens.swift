@@ -28,10 +28,7 @@ package struct LogoutToken: Sendable, Hashable {
             throw .badToken(issuer, "“events” of its token lacks the logout")
         }
         guard claims.json["nonce"] == nil else { throw .badToken(issuer, "“nonce” is in its logout token") }
-        guard let identifier = claims.text("jti"), (1...255).contains(identifier.utf8.count) else {
-            throw claims.flaw("jti", "a text of 1 to 255 bytes")
-        }
-        self.identifier = identifier
+        identifier = try claims.identifier()
         subject = claims.json["sub"] == nil ? nil : try claims.subject()
         sessionIdentifier = claims.text("sid")
         guard subject != nil || sessionIdentifier != nil else {

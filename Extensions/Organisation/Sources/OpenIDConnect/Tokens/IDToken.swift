@@ -21,9 +21,9 @@ package struct IDToken: Sendable, Hashable {
 }
 
 /// The values that an ID token is checked against.
-package struct IDTokenExpectation: Sendable {
+struct IDTokenExpectation: Sendable {
     /// The expected value of `nonce`.
-    package enum Nonce: Sendable, Hashable {
+    enum Nonce: Sendable, Hashable {
         /// The value of the request.
         case equal(String)
         /// The request had none, as for a device code or a refresh. After a refresh, some providers repeat the
@@ -31,31 +31,15 @@ package struct IDTokenExpectation: Sendable {
         case absent(or: String?)
     }
 
-    package var issuer: Issuer
-    package var clientID: String
-    package var nonce: Nonce
+    var issuer: Issuer
+    var clientID: String
+    var nonce: Nonce
     /// The access token issued with it, which `at_hash` covers.
-    package var accessToken: String
+    var accessToken: String
     /// When the request was made: the person must have authenticated since then. `nil` after a refresh.
-    package var requestedAt: Date?
+    var requestedAt: Date?
     /// After a refresh: the ID token of the sign-in, which this one must agree with.
-    package var earlier: IDToken?
-
-    package init(
-        issuer: Issuer,
-        clientID: String,
-        nonce: Nonce,
-        accessToken: String,
-        requestedAt: Date?,
-        earlier: IDToken? = nil
-    ) {
-        self.issuer = issuer
-        self.clientID = clientID
-        self.nonce = nonce
-        self.accessToken = accessToken
-        self.requestedAt = requestedAt
-        self.earlier = earlier
-    }
+    var earlier: IDToken?
 }
 
 extension IDToken {
@@ -100,7 +84,7 @@ extension IDToken {
     /// Checks the claims (OpenID Connect Core, sections 3.1.3.7, 3.1.3.8 and 12.2).
     ///
     /// - Throws: `SignInError`: `authenticationFailed`, or `providerMisconfigured` if the issuer differs.
-    package init(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) throws(SignInError) {
+    init(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) throws(SignInError) {
         let issuer = expected.issuer
         let claims = TokenClaims(token, of: issuer)
         try claims.checkType(["JWT"])

@@ -55,13 +55,10 @@ package struct SecurityEventToken: Sendable, Hashable {
         for name in ["exp", "sub"] where claims.json[name] != nil {
             throw .badToken(issuer, "“\(name)” is in its event token")
         }
-        guard let identifier = claims.text("jti"), (1...255).contains(identifier.utf8.count) else {
-            throw claims.flaw("jti", "a text of 1 to 255 bytes")
-        }
         guard let events = claims.json["events"]?.object, !events.isEmpty else {
             throw claims.flaw("events", "an object with a member")
         }
-        self.identifier = identifier
+        identifier = try claims.identifier()
         self.events = Set(Event.allCases.filter { events[$0.name]?.object != nil })
         switch events[Event.deviceComplianceChange.name]?["current_status"]?.string {
         case "compliant": isCompliant = true
@@ -77,9 +74,7 @@ package struct SecurityEventToken: Sendable, Hashable {
         device = Self.opaque(isComplex ? about?["device"] : about)
         subject = try Self.subject(user, issuer)
         let members = isComplex ? Set((about?.object ?? [:]).keys).subtracting(["format"]) : []
-        let isKnown = [
-            "user": subject != nil, "session": session != nil, "device": device != nil,
-        ]
+        let isKnown = ["user": subject != nil, "session": session != nil, "device": device != nil]
         isNarrower = members.contains { isKnown[$0] != true }
     }
 

@@ -27,9 +27,7 @@ package struct TokenAnswer: Sendable {
             }
             return text
         }
-        guard let access = try token("access_token") else {
-            throw .unusable(issuer, "“access_token” is missing")
-        }
+        guard let access = try token("access_token") else { throw .unusable(issuer, "“access_token” is missing") }
         guard let type = json["token_type"]?.string else {
             throw .unusable(issuer, JSONValue.flaw(json["token_type"], "“token_type”", "a text"))
         }
@@ -88,6 +86,19 @@ package enum EndpointAnswer: Sendable, Hashable {
             self = .error(json["error"]?.string ?? "", status: response.status)
         case (400..<500, _) where response.body.isEmpty: self = .empty(status: response.status)
         default: self = .unusable("status \(response.status), and \(flaw)")
+        }
+    }
+
+    /// The error for an answer that does not grant the request.
+    ///
+    /// - Parameter refusal: What the provider does, for the message.
+    func error(_ refusal: String, _ response: HTTPResponse, _ issuer: Issuer) -> SignInError {
+        switch self {
+        case .error("invalid_client", _), .error("unauthorized_client", _): .unknownClient(issuer)
+        case .error("invalid_scope", _): .scopesRefused(issuer)
+        case .error(let word, _): .misconfigured(issuer, "\(refusal) (\(word.printable(64)))")
+        case .granted, .empty: .misconfigured(issuer, "\(refusal) (status \(response.status))")
+        case .unusable(let reason): .unusableNow(issuer, reason, response.retryAfter)
         }
     }
 }

@@ -92,12 +92,8 @@ struct TokenClaims {
         let wrongTime = SignInError.wrongTime(Date(timeIntervalSince1970: issued), now: now)
         guard issued <= seconds + Self.skew else { throw wrongTime }
         if let oldest { guard issued >= seconds - oldest else { throw wrongTime } }
-        if needsEnd || json["exp"] != nil {
-            guard try time("exp") > seconds - Self.skew else { throw wrongTime }
-        }
-        if json["nbf"] != nil {
-            guard try time("nbf") <= seconds + Self.skew else { throw wrongTime }
-        }
+        if needsEnd || json["exp"] != nil { guard try time("exp") > seconds - Self.skew else { throw wrongTime } }
+        if json["nbf"] != nil { guard try time("nbf") <= seconds + Self.skew else { throw wrongTime } }
         return Date(timeIntervalSince1970: issued)
     }
 
@@ -109,6 +105,13 @@ struct TokenClaims {
 
     /// From 1970 to the year 9999, so that the date can be formatted.
     private static func isTime(_ seconds: Double) -> Bool { seconds >= 0 && seconds < 253_402_300_800 }
+
+    func identifier() throws(SignInError) -> String {
+        guard let identifier = text("jti"), (1...255).contains(identifier.utf8.count) else {
+            throw flaw("jti", "a text of 1 to 255 bytes")
+        }
+        return identifier
+    }
 
     func subject() throws(SignInError) -> String {
         guard let subject = text("sub") else { throw flaw("sub", "a text") }

@@ -95,7 +95,7 @@ package final class SharedSignals: Sendable {
             await ask()
             let clock = clock
             tellRefusals(state.withLock { $0.refusals.rest(at: clock.now()) })
-            let pause = state.withLock { $0.stream.rest }
+            let pause = state.withLock { $0.stream.pause }
             if pause > .zero { await interruptibly { try? await clock.wait(pause) } }
         }
     }
@@ -139,7 +139,7 @@ package final class SharedSignals: Sendable {
         // A wake-up before this point needs no interruption: the request is about to be sent anyway.
         state.withLock { $0.isWoken = false }
         let request = state.withLock { $0.stream.question(token, at: clock.now()) }
-        let result = await interruptibly { [client] in await client.ask(request) }
+        let result = await interruptibly { [client] in await client.send(request) }
         switch state.withLock({ $0.stream.handle(result, at: clock.now()) }) {
         case .interrupted: return
         case .quiet: tell(.works)
@@ -158,8 +158,7 @@ package final class SharedSignals: Sendable {
         let remedy =
             token == nil
             ? "allow the client the scopes \(settings.scopes.joined(separator: " ")), or give the service the credential "
-                + "shared-signals-token"
-            : "put a new token into the credential shared-signals-token"
+                + "shared-signals-token" : "put a new token into the credential shared-signals-token"
         return "\(settings.endpoint) refuses this device's token (status \(status)); \(remedy)"
     }
 
@@ -187,9 +186,7 @@ package final class SharedSignals: Sendable {
         if isWritten { note(.refused(refused)) }
     }
 
-    private func tellRefusals(_ count: Int) {
-        if count > 0 { note(.refusedMore(count)) }
-    }
+    private func tellRefusals(_ count: Int) { if count > 0 { note(.refusedMore(count)) } }
 
     // MARK: Tokens
 
@@ -207,11 +204,7 @@ package final class SharedSignals: Sendable {
     }
 
     private func settle(_ received: SignalStream.Received) async -> SignalStream.Settlement {
-        let verdict = await client.signal(
-            received.token,
-            identifier: received.identifier,
-            audience: settings.audience
-        )
+        let verdict = await client.signal(received.token, identifier: received.identifier, audience: settings.audience)
         switch verdict {
         case .unknown(let reason): return .later(reason)
         case .refused(let reason, let text, let isProviders):
@@ -244,35 +237,79 @@ package final class SharedSignals: Sendable {
 
     /// Checks that the stream responds to this device. It takes no event from the stream.
     package func check() async -> ProviderCheckStep {
-        do throws(SignInError) {
-            let token = try await authorisation()
-            switch await client.ask(SignalStream.trial(settings.endpoint, token)) {
-            case .failure(let error): return ProviderCheckStep(.sharedSignals, .fails, error.description)
-            case .success(let response):
-                switch response.status {
-                case 401, 403:
-                    return ProviderCheckStep(.sharedSignals, .fails, refusal(response.status))
-                case 200: break
-                default:
-                    return ProviderCheckStep(
-                        .sharedSignals,
-                        .fails,
-                        "\(settings.endpoint) responds with status \(response.status); compare sharedSignals with the "
-                            + "stream's endpoint_url at the provider"
-                    )
-                }
-                // Some providers return events although none were requested. They deliver them again.
-                if case .failure(let flaw) = SignalStream.tokens(in: response) {
-                    return ProviderCheckStep(
-                        .sharedSignals,
-                        .fails,
-                        "\(flaw); see that \(settings.endpoint) is a stream with poll delivery (RFC 8936)"
-                    )
-                }
-                return ProviderCheckStep(.sharedSignals, .works, "\(settings.endpoint) gives this device its events")
+        do {
+            let request = SignalStream.trial(settings.endpoint, try await authorisation())
+            let response = try await client.send(request).get()
+            switch response.status {
+            case 200: break
+            case 401, 403: throw Problem(refusal(response.status))
+            default:
+                throw Problem(
+                    "\(settings.endpoint) responds with status \(response.status); compare sharedSignals with the stream's "
+                        + "endpoint_url at the provider"
+                )
             }
+            do throws(Problem) {
+                // Some providers return events although none were requested. They deliver them again.
+                _ = try SignalStream.tokens(in: response)
+            } catch {
+                throw Problem("\(error); see that \(settings.endpoint) is a stream with poll delivery (RFC 8936)")
+            }
+            return ProviderCheckStep(.sharedSignals, .works, "\(settings.endpoint) gives this device its events")
         } catch {
-            return ProviderCheckStep(.sharedSignals, .fails, error.description)
+            return ProviderCheckStep(.sharedSignals, .fails, "\(error)")
         }
+    }
+}
+
+/// Translates a security event into events for this device's broker. Pure.
+package struct SignalMeaning: Sendable {
+    private let issuer: Issuer
+    /// The provider's identifier of this device; `nil` if it has none.
+    private let device: String?
+
+    package init(issuer: Issuer, device: String?) {
+        self.issuer = issuer
+        self.device = device
+    }
+
+    /// The events to report to the broker, in this order.
+    package func events(of token: SecurityEventToken) -> [ProviderEvent] {
+        var told: [ProviderEvent] = []
+        for event in SecurityEventToken.Event.allCases where token.events.contains(event) {
+            let next: ProviderEvent? =
+                switch event {
+                case .sessionRevoked, .sessionsRevoked, .accountDisabled, .accountPurged: person(.ended, token)
+                case .credentialChange: person(.reauthenticate, token)
+                case .deviceComplianceChange: compliance(token)
+                case .verification: nil
+                }
+            // Two events with the same meaning are reported once.
+            if let next, !told.contains(next) { told.append(next) }
+        }
+        return told
+    }
+
+    /// The event for a signed token that is rejected: it may have concerned any person who is signed in here.
+    package var doubt: ProviderEvent { ProviderEvent(.doubt, issuer: issuer.text) }
+
+    private func person(_ kind: ProviderEvent.Kind, _ token: SecurityEventToken) -> ProviderEvent? {
+        let isElsewhere = token.device.map { $0 != device } ?? false
+        if isElsewhere, device != nil { return nil }
+        let isClear = !token.isNarrower && !isElsewhere && (token.subject ?? token.session) != nil
+        return ProviderEvent(
+            isClear ? kind : .doubt,
+            issuer: issuer.text,
+            subject: token.subject,
+            session: isClear ? token.session : nil,
+            date: token.date
+        )
+    }
+
+    private func compliance(_ token: SecurityEventToken) -> ProviderEvent? {
+        if let device, token.device != device { return nil }
+        // Either the event may concern another device, or it does not state the device's compliance.
+        guard device != nil, let isCompliant = token.isCompliant else { return doubt }
+        return ProviderEvent(isCompliant ? .compliant : .notCompliant, issuer: issuer.text, date: token.date)
     }
 }

@@ -96,3 +96,61 @@ package final class BackChannelLogout: Sendable {
         )
     }
 }
+
+/// A rate limit with bursts: at most `perSecond` requests a second, and as many at once after a quiet period. Pure.
+package struct RequestRate: Sendable {
+    private let perSecond: Double
+    private var room: Double
+    private var last: ContinuousClock.Instant
+
+    package init(perSecond: Int, at now: ContinuousClock.Instant) {
+        self.perSecond = Double(perSecond)
+        room = Double(perSecond)
+        last = now
+    }
+
+    /// - Returns: Whether the request may proceed.
+    package mutating func take(at now: ContinuousClock.Instant) -> Bool {
+        room = min(perSecond, room + (now - last) / .seconds(1) * perSecond)
+        last = now
+        guard room >= 1 else { return false }
+        room -= 1
+        return true
+    }
+}
+
+/// Keeps a flood of rejected requests from filling the log. A few rejections a minute get a log line each; the rest are
+/// counted and reported as one number. Pure: the caller writes the lines.
+package struct RefusalTally: Sendable {
+    /// The number of rejections per ``window`` that get their own line.
+    package static let lines = 5
+    package static let window = Duration.seconds(60)
+
+    private var beganAt: ContinuousClock.Instant?
+    private var written = 0
+    private var counted = 0
+
+    package init() {}
+
+    /// Counts a rejection. Returns whether to log it, and how many unlogged rejections of an earlier window to report
+    /// first.
+    package mutating func take(at now: ContinuousClock.Instant) -> (isWritten: Bool, counted: Int) {
+        let before = rest(at: now)
+        if isOver(at: now) { (beganAt, written) = (now, 0) }
+        guard written < Self.lines else {
+            counted += 1
+            return (false, before)
+        }
+        written += 1
+        return (true, before)
+    }
+
+    /// The number of unlogged rejections if the window is over. Each is returned once.
+    package mutating func rest(at now: ContinuousClock.Instant) -> Int {
+        guard isOver(at: now) else { return 0 }
+        defer { counted = 0 }
+        return counted
+    }
+
+    private func isOver(at now: ContinuousClock.Instant) -> Bool { beganAt.map { now >= $0 + Self.window } ?? true }
+}
