@@ -8,7 +8,7 @@ struct FieldServiceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "field-service",
         abstract: "A technician's work list on a shared device: jobs, photos and what is to be sent.",
-        discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
+        discussion: "Takes commands on standard input, one a line:\n\(ExampleApp.commands)"
     )
 
     @OptionGroup var app: ExampleApp

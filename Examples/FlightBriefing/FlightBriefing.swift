@@ -7,7 +7,7 @@ struct FlightBriefingCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "flight-briefing",
         abstract: "A crew member's briefing folder on a shared device: flight plan, weather, notes, chart.",
-        discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
+        discussion: "Takes commands on standard input, one a line:\n\(ExampleApp.commands)"
     )
 
     @OptionGroup var app: ExampleApp

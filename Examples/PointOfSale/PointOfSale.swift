@@ -8,7 +8,7 @@ struct PointOfSaleCommand: AsyncParsableCommand {
         commandName: "point-of-sale",
         abstract:
             "A shop's till on a shared device: the shop's products, and the orders and customers of the person who is signed in.",
-        discussion: "Takes commands on standard input, one a line:\n\(Command.overview)"
+        discussion: "Takes commands on standard input, one a line:\n\(ExampleApp.commands)"
     )
 
     @OptionGroup var app: ExampleApp

@@ -68,7 +68,7 @@ actor AccountLoop {
             noteCleanup()
             if onlyCleansUp {
                 hasCleanedUp = true
-                await show(hidden: .closed)
+                await hide(.stopped)
             } else {
                 try await open(state.account)
             }
@@ -100,22 +100,25 @@ actor AccountLoop {
         if let account { try await workspace.open(for: account) }
         current = account
         generation += 1
-        screen.state = account.map(Screen.State.open) ?? .nobody
+        screen.state = account.map(AccountState.open) ?? .nobody
         await show()
     }
 
+    /// Hides the screen, and clears its cache at once.
     private func hide(_ reason: AccountState.HiddenReason) async {
         switch reason {
-        case .starting: await show(hidden: .checking)
-        case .changing: await show(hidden: .changing)
-        case .unknown(let error):
-            events.record(error.code == .brokerUnavailable ? .waitingForBroker : .failed, detail: "\(error)")
-            await show(hidden: .unknown("\(error)"))
-        case .stopped: await show(hidden: .closed)
-        default:
-            events.record(.failed, detail: reason.description)
-            await show(hidden: .failed(reason.description))
+        case .starting, .changing, .stopped: break
+        case .unknown(let error) where error.code == .brokerUnavailable:
+            events.record(.waitingForBroker, detail: "\(error)")
+        case .unknown(let error): events.record(.failed, detail: "\(error)")
+        default: events.record(.failed, detail: reason.description)
         }
+        generation += 1
+        if screen.state == .hidden(reason), screen.display == nil, screen.notice == nil { return }
+        screen.display = nil
+        screen.notice = nil
+        screen.state = .hidden(reason)
+        await show()
     }
 
     private func stopWork() async {
@@ -133,20 +136,10 @@ actor AccountLoop {
 
     // MARK: The screen
 
-    /// Hides the screen and clears its cache at once.
-    private func show(hidden state: Screen.State) async {
-        generation += 1
-        if screen.state == state, screen.display == nil, screen.notice == nil { return }
-        screen.display = nil
-        screen.notice = nil
-        screen.state = state
-        await show()
-    }
-
     /// Shows the screen; while a user is signed in, with the current data.
     func show() async {
         var account: Account?
-        if case .open(let opened) = screen.state {
+        if let opened = screen.state.account {
             account = opened
             let asked = generation
             do {
@@ -170,7 +163,7 @@ actor AccountLoop {
     }
 
     private func draw() {
-        let prompt = screen.state == .closed ? "" : "> "
+        let prompt = screen.state == .hidden(.stopped) ? "" : "> "
         Console.write(Console.isTerminal ? screen.terminalText + prompt : screen.plainText)
     }
 
@@ -190,12 +183,7 @@ actor AccountLoop {
     // MARK: Waiting
 
     /// Whether the screen is final for now: it shows the current user's data, or says why it shows nothing.
-    var isSettled: Bool {
-        switch screen.state {
-        case .checking, .changing: false
-        case .unknown, .nobody, .open, .failed, .closed: true
-        }
-    }
+    var isSettled: Bool { screen.state != .hidden(.starting) && screen.state != .hidden(.changing) }
 
     /// Makes a command wait for the loop, so that a script's lines have the same effect as a person's. It waits at most
     /// five seconds, because a change that is undone at once is never reported.
@@ -322,7 +310,7 @@ extension AccountLoop {
     /// Does one more unit of work for the user, and starts the longer work if none is in progress.
     func work() async {
         await settle { isSettled }
-        guard case .open(let account) = screen.state else { return say("no account is signed in to work for") }
+        guard let account = screen.state.account else { return say("no account is signed in to work for") }
         let asked = generation
         do {
             // Single sign-on: this app gets its token silently, whichever app signed the person in.
@@ -351,8 +339,8 @@ extension AccountLoop {
 
     private var isKnown: Bool {
         switch screen.state {
-        case .unknown, .failed, .closed: false
-        case .checking, .changing, .nobody, .open: true
+        case .hidden(.starting), .hidden(.changing), .nobody, .open: true
+        case .hidden: false
         }
     }
 }

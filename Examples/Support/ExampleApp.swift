@@ -94,19 +94,32 @@ public struct ExampleApp: ParsableArguments {
     /// Carries out the commands on standard input, one at a time; returns whether one of them was to quit.
     private func obey(_ input: LineInput, _ loop: AccountLoop) async -> Bool {
         while let line = await input.next() {
-            switch Command(line) {
-            case .signIn(let name):
+            let words = line.split(whereSeparator: \.isWhitespace).map(String.init)
+            switch (words.first, words.count) {
+            case ("signin", 1...2):
+                let name = words.count == 2 ? words[1] : nil
                 await loop.signIn(name, showsPage: !input.isTerminal) { await input.password("Password for \($0): ") }
-            case .signOut: await loop.signOut()
-            case .work: await loop.work()
-            case .screen, .nothing: await loop.refresh()
-            case .help: await loop.say(Command.overview)
-            case .quit: return true
-            case .unknown(let line): await loop.say("! there is no command “\(line)”; “help” lists what there is")
+            case ("signout", 1): await loop.signOut()
+            case ("work", 1): await loop.work()
+            case ("screen", 1), (nil, _): await loop.refresh()
+            case ("help", 1): await loop.say(Self.commands)
+            case ("quit", 1): return true
+            default: await loop.say("! there is no command “\(line)”; “help” lists what there is")
             }
         }
         return false
     }
+
+    /// The commands that a person or a test types.
+    public static let commands = """
+        signin NAME  sign a user in for the whole device; asks for the password
+        signin       the same at the device's own prompt, where this app sees no password
+        signout      sign out for the whole device
+        work         one more unit of work; longer work goes on after it
+        screen       show the screen as it is now
+        help         this
+        quit         end the app; the data of the user stays
+        """
 
     /// The identifier of the example app of this name; also its name on the bus.
     public static func identifier(_ name: String) -> String { "org.notifycenter.example.\(name)" }

@@ -3,27 +3,10 @@ import SharedDevice
 
 /// A screen as text. Pure; ``Console`` shows it.
 struct Screen: Sendable {
-    /// The app's knowledge of the signed-in user.
-    enum State: Sendable, Equatable {
-        /// Nothing yet: the broker has not responded.
-        case checking
-        /// The broker does not respond, for this reason.
-        case unknown(String)
-        /// The user changed, and the previous user's data is being deleted.
-        case changing
-        case nobody
-        /// This account's data is loaded.
-        case open(Account)
-        /// The app could not delete the previous user's data, or not load the current user's, for this reason.
-        case failed(String)
-        /// The app has ended.
-        case closed
-    }
-
     let title: String
     var device: DeviceInformation?
-    /// The app's knowledge, which decides whether data is shown.
-    var state = State.checking
+    /// Decides whether data is shown.
+    var state = AccountState.hidden(.starting)
     /// The rendered data of the account in `state`; shown in no other state.
     var display: Display?
     var notice: String?
@@ -31,13 +14,13 @@ struct Screen: Sendable {
     /// The state in one word, for the event of this screen.
     var summary: String {
         switch state {
-        case .checking: "checking"
-        case .unknown: "unknown"
-        case .changing: "changing"
+        case .hidden(.starting): "checking"
+        case .hidden(.unknown): "unknown"
+        case .hidden(.changing): "changing"
+        case .hidden(.stopped): "closed"
+        case .hidden: "failed"
         case .nobody: "nobody"
         case .open: "open"
-        case .failed: "failed"
-        case .closed: "closed"
         }
     }
 
@@ -48,8 +31,8 @@ struct Screen: Sendable {
     var terminalText: String {
         let style =
             switch state {
-            case .failed, .unknown: "\u{1B}[1;31m"
-            default: "\u{1B}[1m"
+            case .hidden(.starting), .hidden(.changing), .hidden(.stopped), .nobody, .open: "\u{1B}[1m"
+            case .hidden: "\u{1B}[1;31m"
             }
         let lines = body.map { "  " + Self.printable($0) }
         let notice = notice.map { $0.split(separator: "\n").map { "\u{1B}[2m\(Self.printable(String($0)))\u{1B}[0m" } }
@@ -61,29 +44,29 @@ struct Screen: Sendable {
         var parts = ["== \(title)"]
         if let device { parts.append(Self.text(device)) }
         switch state {
-        case .checking: parts.append("checking who is signed in…")
-        case .unknown: parts.append("signed in: unknown")
-        case .changing: parts.append("the user changes…")
+        case .hidden(.starting): parts.append("checking who is signed in…")
+        case .hidden(.unknown): parts.append("signed in: unknown")
+        case .hidden(.changing): parts.append("the user changes…")
+        case .hidden(.stopped): parts.append("closed")
+        case .hidden: parts.append("locked")
         case .nobody: parts += ["signed in: no account", "0 items", "cached display: empty"]
         case .open(let account):
             let name = account.displayName.map { "\($0) (\(account.username))" } ?? account.username
             parts += ["signed in: \(name)", Self.count(display?.items ?? 0, "item")]
             parts.append("cached display: \(display.map { Self.count($0.lines.count, "line") } ?? "empty")")
-        case .failed: parts.append("locked")
-        case .closed: parts.append("closed")
         }
         return parts.joined(separator: " | ")
     }
 
     private var body: [String] {
         switch state {
-        case .checking: ["nothing is shown before that is known"]
-        case .unknown(let reason): ["nothing is shown until the broker responds", reason]
-        case .changing: ["the previous user's data is deleted before anything is shown"]
+        case .hidden(.starting): ["nothing is shown before that is known"]
+        case .hidden(.unknown(let error)): ["nothing is shown until the broker responds", "\(error)"]
+        case .hidden(.changing): ["the previous user's data is deleted before anything is shown"]
+        case .hidden(.stopped): []
+        case .hidden(let reason): ["nothing is shown before this is done; it is tried again", reason.description]
         case .nobody: ["sign in with: signin NAME"]
         case .open: display?.lines ?? []
-        case .failed(let reason): ["nothing is shown before this is done; it is tried again", reason]
-        case .closed: []
         }
     }
 
