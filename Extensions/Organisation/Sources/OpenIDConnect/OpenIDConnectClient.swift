@@ -62,14 +62,14 @@ package final class OpenIDConnectClient: Sendable {
 
     /// The provider with its metadata, which is read again when the cached copy is stale.
     ///
-    /// - Throws: `SignInError`: `providerUnavailable`, `providerMisconfigured`.
-    package func provider() async throws(SignInError) -> ProviderClient {
+    /// - Throws: `IdentityError`: `providerUnavailable`, `providerMisconfigured`.
+    package func provider() async throws(IdentityError) -> ProviderClient {
         switch metadataCache.withLock({ $0.decision(at: clock.now()) }) {
         case .use(let metadata): return ProviderClient(metadata: metadata, credentials: credentials)
         case .fail(let error): throw error
         case .fetch: break
         }
-        do throws(SignInError) {
+        do throws(IdentityError) {
             let (metadata, age) = try await discover()
             metadataCache.withLock { $0.read(metadata, age: age, at: clock.now()) }
             return ProviderClient(metadata: metadata, credentials: credentials)
@@ -84,7 +84,7 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
-    private func discover() async throws(SignInError) -> (ProviderMetadata, Duration?) {
+    private func discover() async throws(IdentityError) -> (ProviderMetadata, Duration?) {
         let limits = HTTPLimits(size: ProviderMetadata.maximumSize)
         let response = try await get(issuer.configurationAddress, limits)
         var documents = [try ProviderDocument(response, of: issuer)]
@@ -94,7 +94,7 @@ package final class OpenIDConnectClient: Sendable {
 
     /// Reads the second metadata document. Few providers have it; others respond with a page or a redirect, which is
     /// ignored. A document with another issuer is an error.
-    private func secondDocument(_ limits: HTTPLimits) async throws(SignInError) -> ProviderDocument? {
+    private func secondDocument(_ limits: HTTPLimits) async throws(IdentityError) -> ProviderDocument? {
         guard let address = issuer.authorizationServerAddress else { return nil }
         let request = HTTPRequest(address, fields: ["Accept": "application/json"], limits: limits)
         switch await send(request) {
@@ -102,7 +102,7 @@ package final class OpenIDConnectClient: Sendable {
             guard error.reason != .cancelled else { throw .cancelled }
             return nil
         case .success(let response):
-            do throws(SignInError) {
+            do throws(IdentityError) {
                 return try ProviderDocument(response, of: issuer)
             } catch {
                 guard error.code == .providerUnavailable else { throw error }
@@ -115,7 +115,7 @@ package final class OpenIDConnectClient: Sendable {
         _ address: HTTPAddress?,
         _ limits: HTTPLimits,
         fields: [String: String] = [:]
-    ) async throws(SignInError) -> HTTPResponse {
+    ) async throws(IdentityError) -> HTTPResponse {
         guard let address else {
             throw .misconfigured(issuer, "is an address to which no path can be added; correct oidcIssuer")
         }
@@ -123,7 +123,7 @@ package final class OpenIDConnectClient: Sendable {
         do throws(HTTPError) {
             return try await http.send(HTTPRequest(address, fields: fields, limits: limits))
         } catch {
-            throw SignInError(error, issuer)
+            throw IdentityError(error, issuer)
         }
     }
 
@@ -145,13 +145,13 @@ package final class OpenIDConnectClient: Sendable {
     ///   - need: Where the token came from.
     ///   - isPatient: Whether to throw `providerUnavailable` for a token that may be signed with a new key while the
     ///     keys may not be read again.
-    /// - Throws: `SignInError`: `authenticationFailed`, `providerUnavailable`.
+    /// - Throws: `IdentityError`: `authenticationFailed`, `providerUnavailable`.
     package func verify(
         _ text: String,
         as name: String = "ID token",
         from need: KeyNeed = .message,
         isPatient: Bool = false
-    ) async throws(SignInError) -> VerifiedToken {
+    ) async throws(IdentityError) -> VerifiedToken {
         let token = try signature(text, as: name, from: need)
         let (verdict, hasRead) = try await keys.verify(token, for: need, readKeys)
         switch verdict {
@@ -170,7 +170,7 @@ package final class OpenIDConnectClient: Sendable {
         _ text: String,
         as name: String,
         from need: KeyNeed = .message
-    ) throws(SignInError) -> CompactSignature {
+    ) throws(IdentityError) -> CompactSignature {
         do throws(SignatureError) {
             return try CompactSignature(parsing: text)
         } catch {
@@ -182,34 +182,34 @@ package final class OpenIDConnectClient: Sendable {
 
     /// Checks a logout token.
     ///
-    /// - Throws: `SignInError`: as ``verify(_:as:from:isPatient:)``.
-    package func logoutToken(_ text: String) async throws(SignInError) -> LogoutToken {
+    /// - Throws: `IdentityError`: as ``verify(_:as:from:isPatient:)``.
+    package func logoutToken(_ text: String) async throws(IdentityError) -> LogoutToken {
         try logoutToken(await verify(text, as: "logout token"))
     }
 
     /// Checks a logout token with the cached keys. Sends no request, and never waits.
     ///
     /// - Returns: `nil` if the cached keys do not verify it; the provider's current keys may.
-    /// - Throws: `SignInError`: `authenticationFailed`.
-    package func logoutTokenByKnownKeys(_ text: String) throws(SignInError) -> LogoutToken? {
+    /// - Throws: `IdentityError`: `authenticationFailed`.
+    package func logoutTokenByKnownKeys(_ text: String) throws(IdentityError) -> LogoutToken? {
         guard let verified = keys.verifiedByKnownKeys(try signature(text, as: "logout token")) else { return nil }
         return try logoutToken(verified)
     }
 
-    private func logoutToken(_ token: VerifiedToken) throws(SignInError) -> LogoutToken {
+    private func logoutToken(_ token: VerifiedToken) throws(IdentityError) -> LogoutToken {
         try LogoutToken(token, issuer: issuer, clientID: credentials.identifier, now: clock.date())
     }
 
     /// Reads the keys if they are missing or about to expire.
-    private func prepareKeys() async throws(SignInError) {
+    private func prepareKeys() async throws(IdentityError) {
         guard try await keys.prepare(readKeys) else { throw .unreachable(issuer, "its keys could not be read") }
     }
 
-    func fetchKeys() async throws(SignInError) { try await keys.reread(readKeys) }
+    func fetchKeys() async throws(IdentityError) { try await keys.reread(readKeys) }
 
     @Sendable
-    private func readKeys(_ willAsk: @Sendable () -> Void) async -> Result<JSONWebKeySet, SignInError> {
-        do throws(SignInError) {
+    private func readKeys(_ willAsk: @Sendable () -> Void) async -> Result<JSONWebKeySet, IdentityError> {
+        do throws(IdentityError) {
             let address = try await provider().metadata.keysAddress
             willAsk()
             let response = try await get(address, HTTPLimits(size: JSONWebKeySet.maximumSize))
@@ -237,8 +237,8 @@ package final class OpenIDConnectClient: Sendable {
         _ tokens: TokenAnswer,
         nonce: IDTokenExpectation.Nonce,
         requestedAt: Date
-    ) async throws(SignInError) -> SignedIn {
-        do throws(SignInError) {
+    ) async throws(IdentityError) -> SignedIn {
+        do throws(IdentityError) {
             return SignedIn(identity: try await identity(tokens, nonce, requestedAt), tokens: tokens)
         } catch {
             discard(IssuedTokens(tokens))
@@ -251,7 +251,7 @@ package final class OpenIDConnectClient: Sendable {
         _ tokens: TokenAnswer,
         _ nonce: IDTokenExpectation.Nonce,
         _ requestedAt: Date
-    ) async throws(SignInError) -> IDToken {
+    ) async throws(IdentityError) -> IDToken {
         let access = tokens.accessToken.text
         let expectation = IDTokenExpectation(
             issuer: issuer,
@@ -271,8 +271,8 @@ package final class OpenIDConnectClient: Sendable {
     /// Reads the claims about the owner of an access token from the userinfo endpoint.
     ///
     /// - Parameter subject: The expected subject; `nil` for any.
-    /// - Throws: `SignInError`: `authenticationFailed` for another subject, or if the provider returns none.
-    package func userInfo(_ accessToken: String, of subject: String?) async throws(SignInError) -> IDToken {
+    /// - Throws: `IdentityError`: `authenticationFailed` for another subject, or if the provider returns none.
+    package func userInfo(_ accessToken: String, of subject: String?) async throws(IdentityError) -> IDToken {
         guard let endpoint = try await provider().metadata.userInfoEndpoint else {
             throw .badToken(issuer, "“id_token” is missing, and there is no userinfo_endpoint to ask")
         }
@@ -293,19 +293,19 @@ package final class OpenIDConnectClient: Sendable {
     /// ``completeSignIn(_:query:requestedAt:)``.
     ///
     /// - Parameter redirect: The address that the browser comes back to.
-    package func beginSignIn(redirect: String) async throws(SignInError) -> AuthorizationCodeFlow {
+    package func beginSignIn(redirect: String) async throws(IdentityError) -> AuthorizationCodeFlow {
         AuthorizationCodeFlow(try await provider(), redirect: redirect, start: clock.now())
     }
 
     /// Completes a sign-in with the query that the browser came back with.
     ///
     /// - Parameter requestedAt: When the sign-in began, by the wall clock.
-    /// - Throws: `SignInError`; the person is not signed in then.
+    /// - Throws: `IdentityError`; the person is not signed in then.
     package func completeSignIn(
         _ flow: AuthorizationCodeFlow,
         query: String,
         requestedAt: Date
-    ) async throws(SignInError) -> SignedIn {
+    ) async throws(IdentityError) -> SignedIn {
         var flow = flow
         var effect = flow.handle(.answered(query), at: clock.now())
         while let next = effect {
@@ -324,12 +324,12 @@ package final class OpenIDConnectClient: Sendable {
     ///   - show: Called once, with the code for the person.
     ///   - awaitedAt: When the caller last polled for the outcome; without it, the caller counts as waiting all the
     ///     time.
-    /// - Throws: `SignInError`; the person is not signed in then.
+    /// - Throws: `IdentityError`; the person is not signed in then.
     package func signInByDeviceCode(
         scopes: [String],
         show: @Sendable (DeviceCode) -> Void,
         awaitedAt: (@Sendable () -> ContinuousClock.Instant?)? = nil
-    ) async throws(SignInError) -> SignedIn {
+    ) async throws(IdentityError) -> SignedIn {
         let requestedAt = clock.date()
         var grant = DeviceGrant(try await provider(), scopes: scopes, start: clock.now())
         var effects = grant.handle(.begin, at: clock.now())
@@ -361,7 +361,7 @@ package final class OpenIDConnectClient: Sendable {
         of earlier: IDToken,
         mayBeUsed: Bool = false
     ) async -> RefreshOutcome {
-        do throws(SignInError) {
+        do throws(IdentityError) {
             // The keys come first: a refresh uses up the token, even if its response cannot be checked.
             if earlier.isSigned { try await prepareKeys() }
             var flow = RefreshFlow(try await provider(), token: token, scopes: scopes, mayBeUsed: mayBeUsed)
@@ -379,7 +379,7 @@ package final class OpenIDConnectClient: Sendable {
     }
 
     /// Checks that an ID token in the response belongs to the same sign-in (OpenID Connect Core, section 12.2).
-    private func check(_ tokens: TokenAnswer, _ earlier: IDToken) async throws(SignInError) -> RefreshOutcome {
+    private func check(_ tokens: TokenAnswer, _ earlier: IDToken) async throws(IdentityError) -> RefreshOutcome {
         guard let text = tokens.idToken else { return .renewed(tokens) }
         let expectation = IDTokenExpectation(
             issuer: issuer,
@@ -389,7 +389,7 @@ package final class OpenIDConnectClient: Sendable {
             requestedAt: nil,
             earlier: earlier
         )
-        do throws(SignInError) {
+        do throws(IdentityError) {
             let (token, now) = (try await verify(text, from: .answer), clock.date())
             // A wrong clock must not end the sign-in. The tokens are valid without an ID token, so one with wrong times
             // is dropped.

@@ -12,7 +12,7 @@ extension OpenIDConnectClient {
         let first = await checkServer()
         var steps = [first]
         let provider: ProviderClient
-        do throws(SignInError) {
+        do throws(IdentityError) {
             guard first.outcome != .fails else { throw .unreachable(issuer, "see above") }
             provider = try await self.provider()
             steps.append(ProviderCheckStep(.discovery, .works, "it describes itself as \(issuer)"))
@@ -21,7 +21,7 @@ extension OpenIDConnectClient {
             let rest = ProviderCheckStep.Name.ofEveryProvider.drop { $0 != .keys }
             return steps + rest.map { ProviderCheckStep($0, .unknown, "not tried: the provider is not known") }
         }
-        do throws(SignInError) {
+        do throws(IdentityError) {
             try await fetchKeys()
             steps.append(ProviderCheckStep(.keys, .works, "\(provider.metadata.keysAddress)"))
         } catch {
@@ -47,7 +47,7 @@ extension OpenIDConnectClient {
         let listens = "this device listens at \(address)"
         let untried = "not tried: a logout, which needs a session; end one at the provider, and see it end here"
         let (outcome, text): Finding
-        do throws(SignInError) {
+        do throws(IdentityError) {
             (outcome, text) =
                 switch try await provider().metadata.tellsOfLogouts {
                 case true?: (.works, "\(listens), and the provider says that it reports logouts; \(untried)")
@@ -153,7 +153,7 @@ struct ProviderCheck: Sendable {
         }
     }
 
-    private func meaning(of response: HTTPResponse, _ name: ProviderCheckStep.Name) throws(SignInError) -> Finding {
+    private func meaning(of response: HTTPResponse, _ name: ProviderCheckStep.Name) throws(IdentityError) -> Finding {
         if name == .revocation {
             try provider.checkRevocation(.success(response))
             return (.works, "it takes the request")
@@ -213,7 +213,7 @@ struct ProviderCheck: Sendable {
             return (.works, "it takes \(redirect), and shows a page")
         case .success(let response) where (400..<500).contains(response.status):
             let remedy = "name its port in oidcLoopbackPorts where the provider compares ports"
-            let flaw = SignInError.redirectRefused(redirect, issuer)
+            let flaw = IdentityError.redirectRefused(redirect, issuer)
             return (.fails, "it refuses the request (status \(response.status)); \(flaw), and \(remedy)")
         case .success(let response):
             return (.fails, "its page responds with status \(response.status); see its own log")

@@ -1,42 +1,12 @@
 import Basics
 import FoundationEssentials
 import HTTPClient
+package import Identity
 
-/// The reason why a sign-in or a refresh failed, with the cause and the remedy. Contains no secrets.
-package struct SignInError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The raw values go over the wire: they are the words of OAuth or OpenID Connect, if those have one.
-    package enum Code: String, Sendable {
-        /// The response cannot be trusted.
-        case authenticationFailed = "authentication_failed"
-        /// The person has to authenticate.
-        case interactionRequired = "interaction_required"
-        /// The configuration and the provider do not match.
-        case providerMisconfigured = "provider_misconfigured"
-        /// The provider cannot be reached, or does not work at the moment.
-        case providerUnavailable = "provider_unavailable"
-        case loginExpired = "login_expired"
-        case userCanceled = "user_canceled"
-        /// The provider refuses the requested scopes.
-        case invalidScope = "invalid_scope"
-    }
-
-    package let code: Code
-    package let description: String
-    /// The provider's `Retry-After`, at most 300 s; `nil` if it sent none.
-    package let retryAfter: Duration?
-
-    package init(_ code: Code, _ description: String, retryAfter: Duration? = nil) {
-        self.code = code
-        self.description = description
-        self.retryAfter = retryAfter
-    }
-}
-
-// MARK: Messages
-
-extension SignInError {
-    static func issuerDiffers(_ found: String, from configured: Issuer) -> SignInError {
-        SignInError(
+/// The reasons why a sign-in or a refresh failed, with the cause and the remedy. They contain no secrets.
+extension IdentityError {
+    static func issuerDiffers(_ found: String, from configured: Issuer) -> IdentityError {
+        IdentityError(
             .providerMisconfigured,
             "the provider calls itself \(found.printable(256)), the configuration \(configured); they must be the same, to the last "
                 + "slash"
@@ -46,13 +16,13 @@ extension SignInError {
     /// The provider's response is malformed. A retry does not help.
     ///
     /// - Parameter flaw: The member, and what is wrong with it.
-    static func unusable(_ issuer: Issuer, _ flaw: String) -> SignInError {
-        SignInError(.providerMisconfigured, unusableText(issuer, flaw))
+    static func unusable(_ issuer: Issuer, _ flaw: String) -> IdentityError {
+        IdentityError(.providerMisconfigured, unusableText(issuer, flaw))
     }
 
     /// The provider does not work at the moment, or the response comes from something else, such as a captive portal.
-    static func unusableNow(_ issuer: Issuer, _ flaw: String, _ retryAfter: Duration? = nil) -> SignInError {
-        SignInError(
+    static func unusableNow(_ issuer: Issuer, _ flaw: String, _ retryAfter: Duration? = nil) -> IdentityError {
+        IdentityError(
             .providerUnavailable,
             "\(issuer) responds with something unusable: \(flaw.printable(600)); try again later, and see its own log",
             retryAfter: retryAfter
@@ -64,17 +34,17 @@ extension SignInError {
     }
 
     /// - Parameter reason: The algorithm and the key, in the words of `SignatureError`.
-    static func notSigned(_ name: String, by issuer: Issuer, _ reason: String) -> SignInError {
-        SignInError(.authenticationFailed, "the \(name) is not signed by \(issuer) (\(reason))")
+    static func notSigned(_ name: String, by issuer: Issuer, _ reason: String) -> IdentityError {
+        IdentityError(.authenticationFailed, "the \(name) is not signed by \(issuer) (\(reason))")
     }
 
-    package static let anotherSignIn = SignInError(
+    package static let anotherSignIn = IdentityError(
         .authenticationFailed,
         "the response belongs to another sign-in; begin again"
     )
 
-    static func wrongTime(_ token: Date, now: Date) -> SignInError {
-        SignInError(
+    static func wrongTime(_ token: Date, now: Date) -> IdentityError {
+        IdentityError(
             .authenticationFailed,
             "the ID token is from \(text(token)), this device's clock says \(text(now)); set the clock, and sign in again"
         )
@@ -82,60 +52,63 @@ extension SignInError {
 
     private static func text(_ date: Date) -> String { date.formatted(.iso8601) }
 
-    static func earlierPerson(_ issuer: Issuer) -> SignInError {
-        SignInError(.authenticationFailed, "\(issuer) took an earlier person's sign-in; close its pages and try again")
+    static func earlierPerson(_ issuer: Issuer) -> IdentityError {
+        IdentityError(
+            .authenticationFailed,
+            "\(issuer) took an earlier person's sign-in; close its pages and try again"
+        )
     }
 
     /// The provider has signed a token whose content is wrong.
     ///
     /// - Parameter flaw: The member, and what is wrong with it.
-    static func badToken(_ issuer: Issuer, _ flaw: String) -> SignInError {
-        SignInError(.authenticationFailed, unusableText(issuer, flaw))
+    static func badToken(_ issuer: Issuer, _ flaw: String) -> IdentityError {
+        IdentityError(.authenticationFailed, unusableText(issuer, flaw))
     }
 
     /// The token is for another client than this device.
-    static func otherAudience(_ issuer: Issuer, _ flaw: String) -> SignInError {
-        SignInError(
+    static func otherAudience(_ issuer: Issuer, _ flaw: String) -> IdentityError {
+        IdentityError(
             .authenticationFailed,
             "\(issuer) responds with something unusable: \(flaw); compare oidcClientID with what is registered there, or have "
                 + "the administrator of \(issuer) correct that"
         )
     }
 
-    static func redirectRefused(_ redirect: String, _ issuer: Issuer) -> SignInError {
-        SignInError(
+    static func redirectRefused(_ redirect: String, _ issuer: Issuer) -> IdentityError {
+        IdentityError(
             .providerMisconfigured,
             "\(issuer) does not know the redirect address of this device; register \(redirect) there"
         )
     }
 
-    package static let cancelled = SignInError(.userCanceled, "the sign-in was cancelled")
+    package static let cancelled = IdentityError(.userCanceled, "the sign-in was cancelled")
 
-    static let expired = SignInError(.loginExpired, "the code has expired; begin again")
+    static let expired = IdentityError(.loginExpired, "the code has expired; begin again")
 
     /// The provider sent no response.
-    static func unreachable(_ issuer: Issuer, _ reason: String) -> SignInError {
-        SignInError(.providerUnavailable, "\(issuer) cannot be reached (\(reason.printable(300)))")
+    static func unreachable(_ issuer: Issuer, _ reason: String) -> IdentityError {
+        IdentityError(.providerUnavailable, "\(issuer) cannot be reached (\(reason.printable(300)))")
     }
 
-    static func unknownClient(_ issuer: Issuer) -> SignInError {
-        SignInError(
+    static func unknownClient(_ issuer: Issuer) -> IdentityError {
+        IdentityError(
             .providerMisconfigured,
             "\(issuer) does not know this device's client ID or secret; compare oidcClientID and the credential oidc-client-secret "
                 + "with what is registered there"
         )
     }
 
-    static func scopesRefused(_ issuer: Issuer) -> SignInError {
-        SignInError(
+    static func scopesRefused(_ issuer: Issuer) -> IdentityError {
+        IdentityError(
             .invalidScope,
             "\(issuer) refuses the scopes of the sign-in (invalid_scope); allow the client these scopes, or remove them from "
                 + "oidcScopes or the app's manifest"
         )
     }
 
-    static func misconfigured(_ issuer: Issuer, _ what: String) -> SignInError {
-        SignInError(.providerMisconfigured, "\(issuer) \(what.printable(300))")
+    static func misconfigured(_ issuer: Issuer, _ what: String) -> IdentityError {
+        IdentityError(.providerMisconfigured, "\(issuer) \(what.printable(300))")
     }
 
     init(_ error: HTTPError, _ issuer: Issuer) {
@@ -151,7 +124,7 @@ extension SignInError {
     }
 
     /// Maps every transport error to `providerUnavailable`, so that the caller retries.
-    static func outage(_ error: HTTPError, _ issuer: Issuer) -> SignInError {
+    static func outage(_ error: HTTPError, _ issuer: Issuer) -> IdentityError {
         switch error.reason {
         case .tooLarge, .encoded, .redirected: .unusableNow(issuer, error.description)
         default: .unreachable(issuer, error.description)

@@ -52,7 +52,7 @@ package final class BackChannelLogout: Sendable {
             let token = FormFields.decode(text)?["logout_token"]
         else { return refuse("the request has no logout_token", refusals) }
         let logout: LogoutToken
-        do throws(SignInError) {
+        do throws(IdentityError) {
             if let known = try client.logoutTokenByKnownKeys(token) {
                 logout = known
             } else {

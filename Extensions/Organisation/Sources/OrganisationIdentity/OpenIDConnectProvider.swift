@@ -72,28 +72,31 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             throw IdentityError(.providerMisconfigured, "the redirect has to be http://127.0.0.1:PORT/callback")
         }
         let (requestedAt, scopes) = (clock.date(), settings.scopes(with: start.scopes))
-        do throws(SignInError) {
-            let flow = try await client.beginSignIn(redirect: redirect)
-            let address = try flow.address(scopes: scopes, loginHint: start.loginHint, claims: start.claims)
-            let signIn = BrowserSignIn(flow: flow, requestedAt: requestedAt, scopes: Set(scopes), only: start.only)
-            guard pending.withLock({ $0.put(.browser(signIn), handle) }) else { throw .cancelled }
-            return BegunSignIn(
-                handle: handle,
-                prompt: .browser(address: address),
-                lifetime: AuthorizationCodeFlow.lifetime
-            )
-        } catch {
-            throw IdentityError(error)
-        }
+        let flow = try await client.beginSignIn(redirect: redirect)
+        let address = try flow.address(scopes: scopes, loginHint: start.loginHint, claims: start.claims)
+        let signIn = BrowserSignIn(flow: flow, requestedAt: requestedAt, scopes: Set(scopes), only: start.only)
+        guard pending.withLock({ $0.put(.browser(signIn), handle) }) else { throw .cancelled }
+        let prompt = BegunSignIn.Prompt.browser(address: address)
+        return BegunSignIn(handle: handle, prompt: prompt, lifetime: AuthorizationCodeFlow.lifetime)
     }
 
     private func beginByDeviceCode(_ handle: String, _ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
         let (codes, shown) = AsyncStream.makeStream(of: DeviceCode.self)
         let failure = Locked<IdentityError?>(nil)
-        guard pending.withLock({ $0.put(.deviceCode(nil), handle) }) else { throw IdentityError(.cancelled) }
+        let scopes = settings.scopes(with: start.scopes)
+        guard pending.withLock({ $0.put(.deviceCode(nil), handle) }) else { throw .cancelled }
         let task = Task {
-            let outcome = await signInByDeviceCode(handle, start) { shown.yield($0) }
-            if case .failure(let error) = outcome { failure.withLock { $0 = error } }
+            let outcome: PendingSignIns.Outcome
+            do throws(IdentityError) {
+                let signedIn = try await client.signInByDeviceCode(scopes: scopes, show: { shown.yield($0) }) {
+                    [self] in
+                    pending.withLock { $0.polledAt(handle) }
+                }
+                outcome = .success(try await accept(signedIn, scopes: Set(scopes), only: start.only))
+            } catch {
+                failure.withLock { $0 = error }
+                outcome = .failure(error)
+            }
             let isKept = pending.withLock { $0.finish(handle, outcome) }
             shown.finish()
             guard isKept else { return discard(outcome) }
@@ -102,7 +105,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         }
         guard pending.withLock({ $0.attach(task, to: handle) }) else {
             task.cancel()
-            throw failure.withLock { $0 } ?? IdentityError(.cancelled)
+            throw failure.withLock { $0 } ?? .cancelled
         }
         for await code in codes {
             let prompt = BegunSignIn.Prompt.deviceCode(
@@ -112,23 +115,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             )
             return BegunSignIn(handle: handle, prompt: prompt, lifetime: code.lifetime)
         }
-        throw failure.withLock { $0 } ?? IdentityError(.cancelled)
-    }
-
-    private func signInByDeviceCode(
-        _ handle: String,
-        _ start: SignInStart,
-        show: @escaping @Sendable (DeviceCode) -> Void
-    ) async -> PendingSignIns.Outcome {
-        let scopes = settings.scopes(with: start.scopes)
-        do throws(SignInError) {
-            let signedIn = try await client.signInByDeviceCode(scopes: scopes, show: show) { [self] in
-                pending.withLock { $0.polledAt(handle) }
-            }
-            return await accept(signedIn, scopes: Set(scopes), only: start.only)
-        } catch {
-            return .failure(IdentityError(error))
-        }
+        throw failure.withLock { $0 } ?? .cancelled
     }
 
     /// Waits until a caller has collected the outcome, or until no call has polled for ``DeviceGrant/patience``.
@@ -141,18 +128,18 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     package func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn {
         guard let signIn = pending.withLock({ $0.take(handle) }) else { throw .unknownSignIn }
         let outcome: PendingSignIns.Outcome
-        do throws(SignInError) {
+        do throws(IdentityError) {
             let signedIn = try await client.completeSignIn(signIn.flow, query: query, requestedAt: signIn.requestedAt)
-            outcome = await accept(signedIn, scopes: signIn.scopes, only: signIn.only)
+            outcome = .success(try await accept(signedIn, scopes: signIn.scopes, only: signIn.only))
         } catch {
-            outcome = .failure(IdentityError(error))
+            outcome = .failure(error)
         }
         // A caller that cancelled during this call still gets the outcome, and ends the session itself. The outcome is
         // discarded only if the entry is gone, which happens when all sign-ins are cancelled.
         let isAwaited = pending.withLock { $0.remove(handle) } != nil
         guard !isAwaited else { return try outcome.get() }
         discard(outcome)
-        throw IdentityError(.cancelled)
+        throw .cancelled
     }
 
     package func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn? {
@@ -183,7 +170,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         _ signedIn: OpenIDConnectClient.SignedIn,
         scopes: Set<String>,
         only: ProviderRecord.Person?
-    ) async -> PendingSignIns.Outcome {
+    ) async throws(IdentityError) -> ProviderSignIn {
         let (identity, tokens, now) = (signedIn.identity, signedIn.tokens, clock.date())
         let granted = tokens.scopes ?? scopes
         let kept = KeptSignIn(identity, tokens, scopes: granted, now: now)
@@ -191,23 +178,21 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             let record = try kept.record(of: issuer)
             guard only == nil || only == record.person else { throw .anotherPerson(issuer) }
             let claims = try await claims(of: identity, tokens.accessToken)
-            return .success(
-                ProviderSignIn(
-                    account: settings.mapping.account(
-                        issuer: issuer,
-                        subject: identity.subject,
-                        identity: identity.claims,
-                        names: claims
-                    ),
-                    record: record,
-                    token: AccessToken(tokens, scopes: granted, now: now, kept),
-                    // Claims of the userinfo endpoint tell nothing about this sign-in.
-                    groups: identity.isSigned ? PersonGroups(claims: identity.claims) : .unknown(.elsewhere)
-                )
+            return ProviderSignIn(
+                account: settings.mapping.account(
+                    issuer: issuer,
+                    subject: identity.subject,
+                    identity: identity.claims,
+                    names: claims
+                ),
+                record: record,
+                token: AccessToken(tokens, scopes: granted, now: now, kept),
+                // Claims of the userinfo endpoint tell nothing about this sign-in.
+                groups: identity.isSigned ? PersonGroups(claims: identity.claims) : .unknown(.elsewhere)
             )
         } catch {
             client.discard(kept.issued(at: now))
-            return .failure(error)
+            throw error
         }
     }
 
@@ -216,7 +201,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     private func claims(of identity: IDToken, _ token: Secret) async throws(IdentityError) -> JSONValue {
         guard identity.isSigned, !AccountMapping.hasName(identity.claims), case .object(let signed) = identity.claims
         else { return identity.claims }
-        do throws(SignInError) {
+        do throws(IdentityError) {
             // Without a userinfo endpoint, the ID token has all claims.
             guard try await client.provider().metadata.userInfoEndpoint != nil else { return identity.claims }
             let more = try await client.userInfo(token.text, of: identity.subject)
@@ -224,7 +209,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         } catch {
             // A response about another person is an error. After any other failure the account has no name from this
             // endpoint.
-            guard error != .anotherSignIn else { throw IdentityError(error) }
+            guard error != .anotherSignIn else { throw error }
             return identity.claims
         }
     }
@@ -272,9 +257,9 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             }
         case .sessionOver: return .sessionOver
         case .reauthenticationNeeded: return .reauthenticationNeeded
-        case .misconfigured(let error): return .misconfigured(IdentityError(error))
+        case .misconfigured(let error): return .misconfigured(error)
         case .scopeRefused: return .scopeRefused
-        case .unavailable(let error, let mayBeUsed): return .unavailable(IdentityError(error), mayBeUsed: mayBeUsed)
+        case .unavailable(let error, let mayBeUsed): return .unavailable(error, mayBeUsed: mayBeUsed)
         }
     }
 
@@ -284,24 +269,11 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         guard let kept = KeptSignIn(record, of: issuer) else {
             throw IdentityError(.providerMisconfigured, "the record is not of \(issuer); its tokens cannot be revoked")
         }
-        do throws(SignInError) {
-            try await client.end(kept.issued(at: clock.date(), withSession: !keepsSession))
-        } catch {
-            throw IdentityError(error)
-        }
+        try await client.end(kept.issued(at: clock.date(), withSession: !keepsSession))
     }
 }
 
 extension IdentityError {
-    /// Maps an error of the OpenID Connect client to the broker's type.
-    init(_ error: SignInError) {
-        self.init(
-            Code(rawValue: error.code.rawValue) ?? .providerFailed,
-            error.description,
-            retryAfter: error.retryAfter
-        )
-    }
-
     static let unknownSignIn = IdentityError(.loginExpired, "this sign-in is over, or was never begun; begin again")
 
     static func anotherPerson(_ issuer: Issuer) -> IdentityError {

@@ -130,7 +130,7 @@ package final class SharedSignals: Sendable {
 
     private func ask() async {
         let token: Secret
-        do throws(SignInError) {
+        do throws(IdentityError) {
             token = try await authorisation()
         } catch {
             state.withLock { _ = $0.stream.fail(error.description) }
@@ -162,7 +162,7 @@ package final class SharedSignals: Sendable {
         return "\(settings.endpoint) refuses this device's token (status \(status)); \(remedy)"
     }
 
-    private func authorisation() async throws(SignInError) -> Secret {
+    private func authorisation() async throws(IdentityError) -> Secret {
         if let token { return token }
         if let token = state.withLock({ $0.token }), clock.now() < token.end { return token.value }
         let answer = try await client.clientToken(scopes: settings.scopes)

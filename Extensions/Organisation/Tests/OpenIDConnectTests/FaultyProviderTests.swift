@@ -13,7 +13,7 @@ struct FaultyProviderTests {
 
     private static let unsigned = "the ID token is not signed by https://localhost:"
 
-    private func error(_ fault: String) async throws -> SignInError {
+    private func error(_ fault: String) async throws -> IdentityError {
         try #require(try await client(fault).refusal(), "\(fault) was accepted")
     }
 
@@ -80,7 +80,7 @@ struct FaultyProviderTests {
     @Test(
         "unusable metadata and error responses have the right codes",
         arguments: [
-            ("discovery-html", SignInError.Code.providerUnavailable), ("discovery-unavailable", .providerUnavailable),
+            ("discovery-html", IdentityError.Code.providerUnavailable), ("discovery-unavailable", .providerUnavailable),
             ("discovery-duplicate", .providerUnavailable), ("discovery-large", .providerUnavailable),
             ("discovery-redirect", .providerMisconfigured), ("discovery-no-keys", .providerMisconfigured),
             ("discovery-plain-http", .providerMisconfigured),
@@ -98,7 +98,7 @@ struct FaultyProviderTests {
             ("token-type-mac", .providerMisconfigured), ("no-id-token", .authenticationFailed),
         ]
     )
-    func answers(fault: String, code: SignInError.Code) async throws {
+    func answers(fault: String, code: IdentityError.Code) async throws {
         #expect(try await client(fault).refusal()?.code == code)
     }
 
@@ -133,9 +133,9 @@ struct FaultyProviderTests {
         func complete(_ flow: AuthorizationCodeFlow) async throws {
             _ = try await test.client.completeSignIn(flow, query: query, requestedAt: Date())
         }
-        await #expect(throws: SignInError.self) { try await complete(other) }
+        await #expect(throws: IdentityError.self) { try await complete(other) }
         try await complete(flow)
-        await #expect(throws: SignInError.self) { try await complete(flow) }
+        await #expect(throws: IdentityError.self) { try await complete(flow) }
     }
 
     @Test("after a cancelled sign-in the next one succeeds")
@@ -147,7 +147,7 @@ struct FaultyProviderTests {
             return try await test.client.beginSignIn(redirect: testRedirect)
         }
         task.cancel()
-        let error = await #expect(throws: SignInError.self) { try await task.value }
+        let error = await #expect(throws: IdentityError.self) { try await task.value }
         #expect(error?.code == .userCanceled)
         #expect(try await test.refusal() == nil)
     }
@@ -159,7 +159,7 @@ struct FaultyProviderTests {
             return (test, try await test.client.signInByDeviceCode(scopes: ["openid"]) { _ in })
         }
         #expect(try await signIn("no-id-token").1.identity.subject == "ada")
-        await #expect(throws: SignInError.self) { try await signIn("no-id-token-nobody") }
+        await #expect(throws: IdentityError.self) { try await signIn("no-id-token-nobody") }
         let (later, signedIn) = try await signIn("id-token-later")
         #expect(try await later.refresh(signedIn).tokens.idToken != nil)
         // In a response, null counts as a missing member.
@@ -197,13 +197,13 @@ struct FaultyProviderTests {
         for fault in [
             "alg-none", "wrong-alg", "no-event", "wrong-event", "with-nonce", "wrong-aud", "wrong-iss", "no-jti",
             "nobody", "old",
-        ] { await #expect(throws: SignInError.self, "\(fault)") { try await logoutToken(fault) } }
+        ] { await #expect(throws: IdentityError.self, "\(fault)") { try await logoutToken(fault) } }
         // An ID token is neither a logout token nor an event token.
         let test = try await client("none")
         let text = try #require(try await test.signIn().tokens.idToken)
         let verified = try await test.client.verify(text)
-        await #expect(throws: SignInError.self) { try await test.client.logoutToken(text) }
-        #expect(throws: SignInError.self) {
+        await #expect(throws: IdentityError.self) { try await test.client.logoutToken(text) }
+        #expect(throws: IdentityError.self) {
             try SecurityEventToken(verified, issuer: test.client.issuer, audience: "device-7", now: Date())
         }
     }

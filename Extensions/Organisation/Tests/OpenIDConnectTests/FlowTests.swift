@@ -25,7 +25,7 @@ struct AuthorizationCodeFlowTests {
         return try #require(FormFields.decode(String(address.drop { $0 != "?" }.dropFirst())))
     }
 
-    private func refusal(_ effect: AuthorizationCodeFlow.Effect?) -> SignInError? {
+    private func refusal(_ effect: AuthorizationCodeFlow.Effect?) -> IdentityError? {
         guard case .finished(.failure(let error)) = effect else { return nil }
         return error
     }
@@ -73,7 +73,9 @@ struct AuthorizationCodeFlowTests {
             "", "code=c", "code=c&state=", "code=c&state=other", "state=%", "state=STATE",
             "code=c&state=STATE&state=STATE", long,
         ]
-        var cases = queries.map { (AuthorizationCodeFlow.Event.answered($0), 0, SignInError.Code.authenticationFailed) }
+        var cases = queries.map {
+            (AuthorizationCodeFlow.Event.answered($0), 0, IdentityError.Code.authenticationFailed)
+        }
         cases += [(.answered("code=c&state=STATE"), 600, .loginExpired), (.cancelled, 0, .userCanceled)]
         for (event, seconds, code) in cases {
             var flow = try flow()
@@ -162,7 +164,7 @@ struct DeviceGrantTests {
     @Test("error responses and untrusted certificates end the grant")
     func refusals() throws {
         for (answer, code) in [
-            (oauthError("access_denied"), SignInError.Code.userCanceled),
+            (oauthError("access_denied"), IdentityError.Code.userCanceled),
             // Entra's word for `access_denied`.
             (oauthError("authorization_declined"), .userCanceled), (oauthError("expired_token"), .loginExpired),
             (oauthError("invalid_client", status: 401), .providerMisconfigured),

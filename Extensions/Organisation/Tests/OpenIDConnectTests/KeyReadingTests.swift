@@ -55,7 +55,7 @@ struct KeyReadingTests {
         let first = Task { try await test.client.logoutToken(token) }
         try await eventually("the keys are asked for") { try await test.page("key-requests") == "2" }
         first.cancel()
-        let error = await #expect(throws: SignInError.self) { try await first.value }
+        let error = await #expect(throws: IdentityError.self) { try await first.value }
         #expect(error == .cancelled)
         let second = Task { try await test.client.logoutToken(token) }
         _ = try await test.page("go-on")
@@ -70,11 +70,11 @@ struct KeyReadingTests {
         clock.advance(by: KeyCache.pause)
         // Signed with another provider's key, so the keys are read and do not contain it.
         let foreign = try await client("none.other-keys").page("logout-token")
-        await #expect(throws: SignInError.self) { try await test.client.logoutToken(foreign) }
+        await #expect(throws: IdentityError.self) { try await test.client.logoutToken(foreign) }
         #expect(try await test.page("key-requests") == "2")
         _ = try await test.page("rotate")
         // Messages have used up their minute.
-        await #expect(throws: SignInError.self) { try await test.client.logoutToken(foreign) }
+        await #expect(throws: IdentityError.self) { try await test.client.logoutToken(foreign) }
         #expect(try await test.page("key-requests") == "2")
         #expect(try await test.refresh(signedIn).kind == .renewed)
         #expect(try await test.page("key-requests") == "3")
@@ -85,7 +85,7 @@ struct KeyReadingTests {
     @Test("a read that fails at once has failed for the caller that began it")
     func failsAtOnce() async throws {
         let unknown = try UnknownKey()
-        let failure = SignInError.unreachable(try #require(Issuer("https://example.com")), "its keys are away")
+        let failure = IdentityError.unreachable(try #require(Issuer("https://example.com")), "its keys are away")
         for _ in 1...2000 {
             let keys = ProviderKeys(clock: clock.clock)
             _ = try await keys.verify(unknown.token, for: .message) { willAsk in
@@ -154,7 +154,7 @@ struct KeyReadingTests {
         _ = try await quiet.signIn()
         quiet.client.forgetFailures()
         let foreign = try await client("none.other-keys").page("logout-token")
-        await #expect(throws: SignInError.self) { try await quiet.client.logoutToken(foreign) }
+        await #expect(throws: IdentityError.self) { try await quiet.client.logoutToken(foreign) }
         #expect(try await quiet.page("key-requests") == "1")
     }
 }

@@ -9,7 +9,7 @@ import Testing
 @Suite("Caches of the provider's metadata and keys")
 struct ProviderTests {
     private let start = ContinuousClock.now
-    private let outage = SignInError(.providerUnavailable, "down")
+    private let outage = IdentityError(.providerUnavailable, "down")
 
     @Test("an issuer is an https address without a query, and is compared byte for byte")
     func issuers() {
@@ -61,7 +61,7 @@ struct ProviderTests {
         cache.failed(outage, at: late)
         #expect(cache.decision(at: late) == .fail(outage))
         cache.read(metadata, age: .seconds(300), at: start)
-        let other = SignInError(.providerMisconfigured, "another name")
+        let other = IdentityError(.providerMisconfigured, "another name")
         cache.failed(other, at: start + .seconds(400))
         #expect(cache.decision(at: start + .seconds(401)) == .fail(other))
     }
@@ -106,11 +106,11 @@ struct ProviderTests {
         let text = #"{"issuer":"\#(issuer)","token_endpoint":"https://login.example.com/t"}"#
         let document = try ProviderDocument(json(text), of: issuer)
         #expect(document.isIncomplete)
-        #expect(throws: SignInError.self) { try ProviderMetadata([document], issuer: issuer) }
+        #expect(throws: IdentityError.self) { try ProviderMetadata([document], issuer: issuer) }
         let overrides = ["token_endpoint": token, "jwks_uri": token]
         let metadata = try ProviderMetadata([document], issuer: issuer, overrides: overrides)
         #expect(metadata.tokenEndpoint == token && metadata.keysAddress == token)
-        let error = #expect(throws: SignInError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
+        let error = #expect(throws: IdentityError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
         let address = "https://login.example.com/realm/.well-known/openid-configuration"
         let wanted = "responds with something unusable: status 404 at \(address)"
         #expect(error?.description.contains(wanted) == true, "\(String(describing: error))")
@@ -157,7 +157,7 @@ struct EventTokenTests {
             (#","events":{"x":{}},"sub":"ada""#, "secevent+jwt"), (#","events":{}"#, "secevent+jwt"),
             ("", "secevent+jwt"), (#","events":{"x":{}}"#, "JWT"), (#","events":{"x":{}}"#, nil),
         ] as [(String, String?)] {
-            #expect(throws: SignInError.self, "\(claims), \(type ?? "-")") { try event(claims, type: type) }
+            #expect(throws: IdentityError.self, "\(claims), \(type ?? "-")") { try event(claims, type: type) }
         }
     }
 

@@ -32,7 +32,7 @@ struct GlewlwydProviderTests {
         let error = await #expect(throws: IdentityError.self) { try await stranger.end(record) }
         #expect(error?.code == .providerMisconfigured, "\(String(describing: error))")
         try await provider.end(record)
-        await #expect(throws: SignInError.self) { try await client.userInfo(token.value, of: nil) }
+        await #expect(throws: IdentityError.self) { try await client.userInfo(token.value, of: nil) }
         #expect(await provider.renew(record).kind == .sessionOver)
         // A reused token ends the session.
         let first = try await provider.signIn(browse: glewlwyd.browse).record

@@ -2,7 +2,7 @@ import Basics
 import Cryptography
 import FoundationEssentials
 package import HTTPClient
-import Identity
+package import Identity
 
 /// A sign-in in the browser: authorization code with PKCE (RFC 6749, section 4.1; RFC 7636; RFC 9207). A state machine;
 /// the caller sends the requests.
@@ -38,7 +38,7 @@ package struct AuthorizationCodeFlow: Sendable {
     package enum Effect: Sendable {
         /// The outcome comes back as `exchanged`.
         case exchange(HTTPRequest)
-        case finished(Result<TokenAnswer, SignInError>)
+        case finished(Result<TokenAnswer, IdentityError>)
     }
 
     private enum Phase {
@@ -62,12 +62,12 @@ package struct AuthorizationCodeFlow: Sendable {
 
     /// The address that the browser opens.
     ///
-    /// - Throws: `SignInError`: `providerMisconfigured` if the provider has no authorization endpoint.
+    /// - Throws: `IdentityError`: `providerMisconfigured` if the provider has no authorization endpoint.
     package func address(
         scopes: [String],
         loginHint: String? = nil,
         claims: String? = nil
-    ) throws(SignInError) -> String {
+    ) throws(IdentityError) -> String {
         guard let endpoint = client.metadata.authorizationEndpoint else {
             throw .misconfigured(client.issuer, "names no authorization_endpoint; sign in with a device code")
         }
@@ -86,7 +86,7 @@ package struct AuthorizationCodeFlow: Sendable {
     /// The effect of an event. An event that does not fit the state, or follows `finished`, has none: a query counts
     /// once.
     package mutating func handle(_ event: Event, at now: ContinuousClock.Instant) -> Effect? {
-        do throws(SignInError) {
+        do throws(IdentityError) {
             switch (phase, event) {
             case (.waiting, .answered(let query)):
                 guard now < deadline else { throw .expired }
@@ -102,14 +102,14 @@ package struct AuthorizationCodeFlow: Sendable {
         }
     }
 
-    private mutating func finish(_ result: Result<TokenAnswer, SignInError>) -> Effect {
+    private mutating func finish(_ result: Result<TokenAnswer, IdentityError>) -> Effect {
         phase = .ended
         return .finished(result)
     }
 
     // MARK: The browser's response
 
-    private func code(in query: String) throws(SignInError) -> String {
+    private func code(in query: String) throws(IdentityError) -> String {
         guard query.utf8.count <= Self.longestQuery, let fields = FormFields.decode(query), let state = fields["state"],
             ConstantTime.areEqual(state.utf8, secrets.state.utf8)
         else { throw .anotherSignIn }
@@ -123,7 +123,7 @@ package struct AuthorizationCodeFlow: Sendable {
         return code
     }
 
-    private func refusal(_ word: String) -> SignInError {
+    private func refusal(_ word: String) -> IdentityError {
         switch word {
         case "access_denied": .cancelled
         case "temporarily_unavailable", "server_error": .unusableNow(client.issuer, "its page says \(word)")
@@ -131,7 +131,7 @@ package struct AuthorizationCodeFlow: Sendable {
         case "invalid_scope": .scopesRefused(client.issuer)
         case "redirect_uri_mismatch": .redirectRefused(redirect, client.issuer)
         case "login_required", "interaction_required", "consent_required", "account_selection_required":
-            SignInError(.interactionRequired, "\(client.issuer) wants more of the person; sign in again")
+            IdentityError(.interactionRequired, "\(client.issuer) wants more of the person; sign in again")
         default: .misconfigured(client.issuer, "refuses the request (\(word.printable(64)))")
         }
     }
@@ -148,8 +148,8 @@ package struct AuthorizationCodeFlow: Sendable {
         )
     }
 
-    private func tokens(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) -> TokenAnswer {
-        let response = try result.mapError { SignInError($0, client.issuer) }.get()
+    private func tokens(_ result: Result<HTTPResponse, HTTPError>) throws(IdentityError) -> TokenAnswer {
+        let response = try result.mapError { IdentityError($0, client.issuer) }.get()
         switch EndpointAnswer(response) {
         case .granted(let json): return try TokenAnswer(json, issuer: client.issuer)
         // The code was used before, is too old, or belongs to another request. `invalid_code` is glewlwyd's word for

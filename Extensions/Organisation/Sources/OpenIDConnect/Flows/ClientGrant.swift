@@ -1,13 +1,13 @@
 import Basics
 import HTTPClient
-import Identity
+package import Identity
 
 /// Requests of the device itself, without a person.
 extension OpenIDConnectClient {
     /// Requests a token for the device itself (RFC 6749, section 4.4), for the provider's other interfaces.
     ///
-    /// - Throws: `SignInError`: `providerUnavailable`, `providerMisconfigured`.
-    package func clientToken(scopes: [String]) async throws(SignInError) -> TokenAnswer {
+    /// - Throws: `IdentityError`: `providerUnavailable`, `providerMisconfigured`.
+    package func clientToken(scopes: [String]) async throws(IdentityError) -> TokenAnswer {
         let provider = try await provider()
         guard provider.credentials.secret != nil else {
             throw .misconfigured(
@@ -19,7 +19,7 @@ extension OpenIDConnectClient {
         var form = [("grant_type", "client_credentials")]
         if !scopes.isEmpty { form.append(("scope", scopes.joined(separator: " "))) }
         let result = await send(provider.request(provider.metadata.tokenEndpoint, form))
-        let response = try result.mapError { SignInError($0, issuer) }.get()
+        let response = try result.mapError { IdentityError($0, issuer) }.get()
         let refusal = "gives this client no client token"
         switch EndpointAnswer(response) {
         case .granted(let json): return try TokenAnswer(json, issuer: issuer)
@@ -39,9 +39,9 @@ extension OpenIDConnectClient {
     /// - Returns: The token, or the error to report to the stream. ``SignalVerdict/refused(_:_:isProviders:)`` has
     ///   `isProviders` if the signature is the provider's and the content is rejected.
     package func signal(_ text: String, identifier: String, audience: String) async -> SignalVerdict {
-        do throws(SignInError) {
+        do throws(IdentityError) {
             let verified = try await verify(text, as: "event token", isPatient: true)
-            do throws(SignInError) {
+            do throws(IdentityError) {
                 let token = try SecurityEventToken(verified, issuer: issuer, audience: audience, now: clock.date())
                 guard isSame(token.identifier, identifier) else {
                     return .refused(.invalidRequest, "its “jti” is another one", isProviders: true)

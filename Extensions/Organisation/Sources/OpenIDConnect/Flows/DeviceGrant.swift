@@ -43,7 +43,7 @@ package struct DeviceGrant: Sendable {
         case show(DeviceCode)
         /// `waited` follows.
         case wait(Duration)
-        case finished(Result<TokenAnswer, SignInError>)
+        case finished(Result<TokenAnswer, IdentityError>)
     }
 
     private enum Phase {
@@ -70,7 +70,7 @@ package struct DeviceGrant: Sendable {
 
     /// The effects of an event, in this order. An event that does not fit the state, or follows `finished`, has none.
     package mutating func handle(_ event: Event, at now: ContinuousClock.Instant) -> [Effect] {
-        do throws(SignInError) {
+        do throws(IdentityError) {
             switch (phase, event) {
             case (.ended, _): return []
             case (_, .cancelled): throw .cancelled
@@ -94,7 +94,7 @@ package struct DeviceGrant: Sendable {
 
     // MARK: The code
 
-    private mutating func begin() throws(SignInError) -> HTTPRequest {
+    private mutating func begin() throws(IdentityError) -> HTTPRequest {
         guard let endpoint = client.metadata.deviceAuthorizationEndpoint else {
             throw .misconfigured(
                 client.issuer,
@@ -108,8 +108,8 @@ package struct DeviceGrant: Sendable {
     private mutating func show(
         _ result: Result<HTTPResponse, HTTPError>,
         at now: ContinuousClock.Instant
-    ) throws(SignInError) -> [Effect] {
-        let response = try result.mapError { SignInError($0, client.issuer) }.get()
+    ) throws(IdentityError) -> [Effect] {
+        let response = try result.mapError { IdentityError($0, client.issuer) }.get()
         let answer = EndpointAnswer(response)
         guard case .granted(let json) = answer else {
             throw answer.error("refuses a device code", response, client.issuer)
@@ -124,9 +124,9 @@ package struct DeviceGrant: Sendable {
     /// Reads the provider's response (RFC 8628, section 3.2). Accepts common and safe variants: `verification_url`, a
     /// number as a string, and a missing `expires_in`, because the provider reports an expired code itself.
     ///
-    /// - Throws: `SignInError`: `providerMisconfigured`, with the member that is missing or wrong.
-    static func code(_ json: JSONValue, _ issuer: Issuer) throws(SignInError) -> (code: String, shown: DeviceCode) {
-        func member(_ name: String) throws(SignInError) -> String {
+    /// - Throws: `IdentityError`: `providerMisconfigured`, with the member that is missing or wrong.
+    static func code(_ json: JSONValue, _ issuer: Issuer) throws(IdentityError) -> (code: String, shown: DeviceCode) {
+        func member(_ name: String) throws(IdentityError) -> String {
             guard let text = json[name]?.string, !text.isEmpty else {
                 throw .unusable(issuer, JSONValue.flaw(json[name], "“\(name)”", "a text with characters"))
             }
@@ -171,11 +171,11 @@ package struct DeviceGrant: Sendable {
     private mutating func goOn(
         _ code: String,
         _ result: Result<HTTPResponse, HTTPError>
-    ) throws(SignInError) -> [Effect] {
+    ) throws(IdentityError) -> [Effect] {
         var pause: Duration?
         switch result {
         case .failure(let error):
-            guard error.isTemporary, error.reason != .cancelled else { throw SignInError(error, client.issuer) }
+            guard error.isTemporary, error.reason != .cancelled else { throw IdentityError(error, client.issuer) }
             interval = max(interval, min(interval * 2, Self.longestInterval))
         case .success(let response):
             switch EndpointAnswer(response) {

@@ -42,8 +42,8 @@ extension ProviderClient {
 
     /// Checks the response to a revocation.
     ///
-    /// - Throws: `SignInError`: `providerUnavailable`, or `providerMisconfigured`, which is final.
-    package func checkRevocation(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) {
+    /// - Throws: `IdentityError`: `providerUnavailable`, or `providerMisconfigured`, which is final.
+    package func checkRevocation(_ result: Result<HTTPResponse, HTTPError>) throws(IdentityError) {
         let response: HTTPResponse
         do throws(HTTPError) {
             response = try result.get()
@@ -81,8 +81,8 @@ extension ProviderClient {
     /// page that asks the person first, which no person sees. Both responses are final, because the tokens are revoked
     /// afterwards in any case.
     ///
-    /// - Throws: `SignInError`: `providerUnavailable` if the provider did not respond, or does not work at the moment.
-    package func checkEndOfSession(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) {
+    /// - Throws: `IdentityError`: `providerUnavailable` if the provider did not respond, or does not work at the moment.
+    package func checkEndOfSession(_ result: Result<HTTPResponse, HTTPError>) throws(IdentityError) {
         switch result {
         case .failure(let error) where error.isTemporary: throw .outage(error, issuer)
         case .success(let response) where response.status == 429 || response.status >= 500:
@@ -92,7 +92,7 @@ extension ProviderClient {
     }
 
     /// Checks the response to a request, and throws if the request failed.
-    fileprivate typealias Check = (Result<HTTPResponse, HTTPError>) throws(SignInError) -> Void
+    fileprivate typealias Check = (Result<HTTPResponse, HTTPError>) throws(IdentityError) -> Void
 
     /// The requests to send, each with the check of its response. The end of the session comes first: after a
     /// revocation, Keycloak sends no logout tokens for the session.
@@ -114,13 +114,13 @@ extension OpenIDConnectClient {
     /// Ends the provider's own session if it has an endpoint for that, and revokes the tokens if it has one for that.
     /// Tries every step, even after a failure.
     ///
-    /// - Throws: `SignInError`: `providerUnavailable` if a later attempt with all tokens may help;
+    /// - Throws: `IdentityError`: `providerUnavailable` if a later attempt with all tokens may help;
     ///   `providerMisconfigured` if none does.
-    package func end(_ tokens: IssuedTokens) async throws(SignInError) {
+    package func end(_ tokens: IssuedTokens) async throws(IdentityError) {
         let deadline = clock.now() + Self.longestEnd
-        var (outage, refusal): (SignInError?, SignInError?)
+        var (outage, refusal): (IdentityError?, IdentityError?)
         for (request, check) in try await providerToEnd().stepsToEnd(tokens) {
-            do throws(SignInError) {
+            do throws(IdentityError) {
                 try check(await send(request, until: deadline))
             } catch {
                 if error.code == .providerUnavailable { outage = outage ?? error } else { refusal = refusal ?? error }
@@ -154,7 +154,7 @@ extension OpenIDConnectClient {
 
     /// Whether the end is final: it succeeded, or no later attempt would help.
     private func isEnded(_ tokens: IssuedTokens) async -> Bool {
-        do throws(SignInError) {
+        do throws(IdentityError) {
             try await end(tokens)
             return true
         } catch {
@@ -164,11 +164,11 @@ extension OpenIDConnectClient {
 
     /// The provider with its metadata. An error without the metadata is no refusal to end the session, so every such
     /// error becomes `providerUnavailable`.
-    private func providerToEnd() async throws(SignInError) -> ProviderClient {
-        do throws(SignInError) {
+    private func providerToEnd() async throws(IdentityError) -> ProviderClient {
+        do throws(IdentityError) {
             return try await provider()
         } catch {
-            throw error.code == .providerUnavailable ? error : SignInError(.providerUnavailable, error.description)
+            throw error.code == .providerUnavailable ? error : IdentityError(.providerUnavailable, error.description)
         }
     }
 

@@ -9,12 +9,12 @@ package enum RefreshOutcome: Sendable {
     /// The person has to sign in again; only the same person can complete that sign-in.
     case reauthenticationNeeded
     /// The configuration is wrong: an administrator has to act. The session stays.
-    case misconfigured(SignInError)
+    case misconfigured(IdentityError)
     /// The provider refuses the scopes of this request. The session stays.
     case scopeRefused
     /// The outcome is unknown. The session stays, within its grace period. If the server may have carried out the
     /// refresh, the token may be used up, and the next refresh has to know that.
-    case unavailable(SignInError, tokenMayBeUsed: Bool)
+    case unavailable(IdentityError, tokenMayBeUsed: Bool)
 }
 
 /// A refresh of tokens (RFC 6749, section 6). A state machine; the caller sends the requests, one at a time: providers
@@ -55,7 +55,7 @@ package struct RefreshFlow: Sendable {
         switch result {
         case .failure(let error):
             guard error.mayHaveArrived, !mayBeUsed else {
-                return .finished(.unavailable(SignInError(error, client.issuer), tokenMayBeUsed: mayBeUsed))
+                return .finished(.unavailable(IdentityError(error, client.issuer), tokenMayBeUsed: mayBeUsed))
             }
             (mayBeUsed, isRepeated) = (true, true)
             return .send(begin())
@@ -66,7 +66,7 @@ package struct RefreshFlow: Sendable {
     private func meaning(of answer: EndpointAnswer, _ response: HTTPResponse) -> RefreshOutcome {
         switch answer {
         case .granted(let json):
-            do throws(SignInError) {
+            do throws(IdentityError) {
                 return .renewed(try TokenAnswer(json, issuer: client.issuer))
             } catch {
                 return .unavailable(error, tokenMayBeUsed: true)
@@ -94,13 +94,13 @@ package struct RefreshFlow: Sendable {
         }
     }
 
-    private func refuses(_ word: String) -> SignInError {
+    private func refuses(_ word: String) -> IdentityError {
         .misconfigured(client.issuer, "refuses to refresh (\(word))")
     }
 
     /// A server that refuses the client has not looked at the token. If the token may have been used up before, that is
     /// still unknown.
-    private func misconfigured(_ error: SignInError) -> RefreshOutcome {
+    private func misconfigured(_ error: IdentityError) -> RefreshOutcome {
         mayBeUsed ? .unavailable(error, tokenMayBeUsed: true) : .misconfigured(error)
     }
 }

@@ -1,5 +1,6 @@
 package import Cryptography
 package import HTTPClient
+package import Identity
 
 /// The cached metadata of the provider. Decides when to read it again.
 package struct MetadataCache: Sendable {
@@ -16,7 +17,7 @@ package struct MetadataCache: Sendable {
         case use(ProviderMetadata)
         case fetch
         /// The last attempt failed, and the pause after it is not over.
-        case fail(SignInError)
+        case fail(IdentityError)
     }
 
     private struct Copy {
@@ -26,7 +27,7 @@ package struct MetadataCache: Sendable {
     }
 
     private var copy: Copy?
-    private var failure: (error: SignInError, at: ContinuousClock.Instant)?
+    private var failure: (error: IdentityError, at: ContinuousClock.Instant)?
 
     package init() {}
 
@@ -48,7 +49,7 @@ package struct MetadataCache: Sendable {
 
     /// Records a failed attempt. A document that is untrusted or names another issuer is no outage: the old copy is
     /// dropped.
-    package mutating func failed(_ error: SignInError, at now: ContinuousClock.Instant) {
+    package mutating func failed(_ error: IdentityError, at now: ContinuousClock.Instant) {
         if error.code != .providerUnavailable { copy = nil }
         failure = (error, now)
     }

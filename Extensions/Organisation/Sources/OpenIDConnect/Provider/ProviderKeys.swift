@@ -1,6 +1,7 @@
 import Basics
 import Cryptography
 import DBus
+import Identity
 import Synchronization
 
 /// The provider's keys, shared by concurrent callers. At most one read is in flight; every caller that lacks a key
@@ -8,7 +9,7 @@ import Synchronization
 final class ProviderKeys: Sendable {
     /// Reads the keys. It calls `willAsk` just before it requests the keys: a failure before that call has not cost the
     /// provider a request.
-    typealias Reading = @Sendable (_ willAsk: @Sendable () -> Void) async -> Result<JSONWebKeySet, SignInError>
+    typealias Reading = @Sendable (_ willAsk: @Sendable () -> Void) async -> Result<JSONWebKeySet, IdentityError>
 
     private struct State {
         var cache = KeyCache()
@@ -16,9 +17,9 @@ final class ProviderKeys: Sendable {
         var begun: UInt64 = 0
         var ended: UInt64 = 0
         /// The error of the last read that has ended; `nil` if it succeeded.
-        var failure: SignInError?
+        var failure: IdentityError?
         var nextWaiter: UInt64 = 0
-        var waiting: [UInt64: CheckedContinuation<SignInError?, Never>] = [:]
+        var waiting: [UInt64: CheckedContinuation<IdentityError?, Never>] = [:]
 
         var isReading: Bool { ended < begun }
 
@@ -51,9 +52,9 @@ final class ProviderKeys: Sendable {
         _ token: CompactSignature,
         for need: KeyNeed,
         _ read: @escaping Reading
-    ) async throws(SignInError) -> (verdict: KeyCache.Verdict, hasRead: Bool) {
+    ) async throws(IdentityError) -> (verdict: KeyCache.Verdict, hasRead: Bool) {
         var hasRead = false
-        var failure: SignInError?
+        var failure: IdentityError?
         while true {
             let step = state.withLock { state -> Step<KeyCache.Verdict> in
                 let verdict = state.cache.verify(token, at: clock.now(), for: need)
@@ -93,8 +94,8 @@ final class ProviderKeys: Sendable {
     ///
     /// - Returns: `false` if the last attempt failed just now, and the pause is not over.
     /// - Throws: The reason why the keys could not be read; `cancelled`.
-    func prepare(_ read: @escaping Reading) async throws(SignInError) -> Bool {
-        var failure: SignInError?
+    func prepare(_ read: @escaping Reading) async throws(IdentityError) -> Bool {
+        var failure: IdentityError?
         while true {
             let step = state.withLock { state -> Step<KeyCache.Readiness> in
                 let readiness = state.cache.readiness(at: clock.now())
@@ -116,7 +117,7 @@ final class ProviderKeys: Sendable {
     }
 
     /// Reads the keys, even if the cached ones are fresh.
-    func reread(_ read: @escaping Reading) async throws(SignInError) {
+    func reread(_ read: @escaping Reading) async throws(IdentityError) {
         let (reading, isFirst) = state.withLock { state in
             state.isReading ? (state.begun, false) : (state.beginReading(), true)
         }
@@ -154,14 +155,14 @@ final class ProviderKeys: Sendable {
     /// - Returns: The error of the read; `nil` if it succeeded, or if a later one has ended since. The caller then
     ///   looks at the cache again.
     /// - Throws: `cancelled` if this task is cancelled.
-    private func end(of reading: UInt64) async throws(SignInError) -> SignInError? {
+    private func end(of reading: UInt64) async throws(IdentityError) -> IdentityError? {
         let number = state.withLock { state in
             state.nextWaiter += 1
             return state.nextWaiter
         }
         let failure = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let result = state.withLock { state -> SignInError?? in
+                let result = state.withLock { state -> IdentityError?? in
                     if state.ended >= reading { return .some(state.ended == reading ? state.failure : nil) }
                     // The cancellation handler has already run, and found no continuation.
                     if Task.isCancelled { return .some(nil) }

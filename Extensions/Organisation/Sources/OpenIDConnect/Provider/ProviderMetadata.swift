@@ -28,15 +28,15 @@ package struct ProviderMetadata: Sendable, Hashable {
     ///
     /// - Parameter overrides: The addresses of the configuration (`oidcEndpoints`) by member name. They replace the
     ///   provider's.
-    /// - Throws: `SignInError`: `providerMisconfigured`.
+    /// - Throws: `IdentityError`: `providerMisconfigured`.
     package init(
         _ documents: [ProviderDocument],
         issuer: Issuer,
         overrides: [String: HTTPAddress] = [:]
-    ) throws(SignInError) {
+    ) throws(IdentityError) {
         // Some providers send null for a missing member.
         func member(_ name: String) -> JSONValue? { documents.lazy.compactMap { $0.json[name] }.first { $0 != .null } }
-        func endpoint(_ name: String) throws(SignInError) -> HTTPAddress? {
+        func endpoint(_ name: String) throws(IdentityError) -> HTTPAddress? {
             if let override = overrides[name] { return override }
             guard let value = member(name) else { return nil }
             guard let address = value.string.flatMap(HTTPAddress.init) else {
@@ -47,7 +47,7 @@ package struct ProviderMetadata: Sendable, Hashable {
             }
             return address
         }
-        func needed(_ name: String) throws(SignInError) -> HTTPAddress {
+        func needed(_ name: String) throws(IdentityError) -> HTTPAddress {
             guard let address = try endpoint(name) else {
                 throw .misconfigured(issuer, "names no \(name); name it in oidcEndpoints")
             }
@@ -72,9 +72,9 @@ package struct ProviderMetadata: Sendable, Hashable {
 package struct ProviderDocument: Sendable, Hashable {
     let json: JSONValue
 
-    /// - Throws: `SignInError`: `providerMisconfigured` for another or a missing issuer; `providerUnavailable` if the
+    /// - Throws: `IdentityError`: `providerMisconfigured` for another or a missing issuer; `providerUnavailable` if the
     ///   status is not 200 or the body is not JSON.
-    package init(_ response: HTTPResponse, of issuer: Issuer) throws(SignInError) {
+    package init(_ response: HTTPResponse, of issuer: Issuer) throws(IdentityError) {
         guard response.status == 200 else {
             throw .unusableNow(
                 issuer,

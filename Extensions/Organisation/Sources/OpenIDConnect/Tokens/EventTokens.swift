@@ -1,6 +1,7 @@
 import Basics
 package import Cryptography
 package import FoundationEssentials
+package import Identity
 
 /// A checked logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
 package struct LogoutToken: Sendable, Hashable {
@@ -16,8 +17,8 @@ package struct LogoutToken: Sendable, Hashable {
     /// The highest age, in seconds.
     private static let oldest: Double = 120
 
-    /// - Throws: `SignInError`, also for an ID token in the role of a logout token.
-    package init(_ token: VerifiedToken, issuer: Issuer, clientID: String, now: Date) throws(SignInError) {
+    /// - Throws: `IdentityError`, also for an ID token in the role of a logout token.
+    package init(_ token: VerifiedToken, issuer: Issuer, clientID: String, now: Date) throws(IdentityError) {
         let claims = TokenClaims(token, of: issuer)
         try claims.checkType(["JWT", "logout+jwt"])
         try claims.checkIssuer()

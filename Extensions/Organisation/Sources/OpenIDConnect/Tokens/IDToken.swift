@@ -1,6 +1,7 @@
 package import Basics
-package import Cryptography
-package import FoundationEssentials
+import Cryptography
+import FoundationEssentials
+import Identity
 
 /// The person who has signed in, according to the provider (OpenID Connect Core, section 2). An initialiser that takes
 /// a provider's claims checks all of them.
@@ -64,7 +65,7 @@ extension IDToken {
     /// The claims of the userinfo endpoint (OpenID Connect Core, section 5.3).
     ///
     /// - Parameter subject: The expected subject; `nil` for any.
-    init(userInfo json: JSONValue, issuer: Issuer, subject: String?) throws(SignInError) {
+    init(userInfo json: JSONValue, issuer: Issuer, subject: String?) throws(IdentityError) {
         guard let name = json["sub"]?.string, TokenClaims.isSubject(name) else {
             throw .badToken(
                 issuer,
@@ -83,8 +84,8 @@ extension IDToken {
 
     /// Checks the claims (OpenID Connect Core, sections 3.1.3.7, 3.1.3.8 and 12.2).
     ///
-    /// - Throws: `SignInError`: `authenticationFailed`, or `providerMisconfigured` if the issuer differs.
-    init(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) throws(SignInError) {
+    /// - Throws: `IdentityError`: `authenticationFailed`, or `providerMisconfigured` if the issuer differs.
+    init(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) throws(IdentityError) {
         let issuer = expected.issuer
         let claims = TokenClaims(token, of: issuer)
         try claims.checkType(["JWT"])
@@ -129,7 +130,7 @@ extension IDToken {
     }
 
     /// Checks that a refresh renews the same person's session of the same sign-in.
-    private func checkAgreement(with earlier: IDToken) throws(SignInError) {
+    private func checkAgreement(with earlier: IDToken) throws(IdentityError) {
         let isSamePerson = issuer == earlier.issuer && isSame(subject, earlier.subject)
         let isSameSignIn =
             !earlier.isSigned

@@ -1,6 +1,7 @@
 import Basics
 package import Cryptography
 package import FoundationEssentials
+package import Identity
 
 /// An event about a person or a device, as a provider reports it (RFC 8417; OpenID Shared Signals Framework 1.0; CAEP
 /// and RISC).
@@ -45,8 +46,8 @@ package struct SecurityEventToken: Sendable, Hashable {
     /// `jti`, which acknowledges the token.
     package let identifier: String
 
-    /// - Throws: `SignInError`, also for an ID token in the role of an event token.
-    package init(_ token: VerifiedToken, issuer: Issuer, audience: String, now: Date) throws(SignInError) {
+    /// - Throws: `IdentityError`, also for an ID token in the role of an event token.
+    package init(_ token: VerifiedToken, issuer: Issuer, audience: String, now: Date) throws(IdentityError) {
         let claims = TokenClaims(token, of: issuer)
         try claims.checkType(["secevent+jwt"], needed: true)
         try claims.checkIssuer()
@@ -83,7 +84,7 @@ package struct SecurityEventToken: Sendable, Hashable {
         of events: [JSONValue],
         _ claims: TokenClaims,
         _ issuer: Issuer
-    ) throws(SignInError) -> Date {
+    ) throws(IdentityError) -> Date {
         // `checkTimes` has already required a valid `iat`.
         let issued = claims.json["iat"]?.number ?? 0
         let times = events.compactMap { $0["event_timestamp"]?.number }
@@ -93,7 +94,7 @@ package struct SecurityEventToken: Sendable, Hashable {
         return Date(timeIntervalSince1970: min(seconds, issued))
     }
 
-    private static func subject(_ user: JSONValue?, _ issuer: Issuer) throws(SignInError) -> String? {
+    private static func subject(_ user: JSONValue?, _ issuer: Issuer) throws(IdentityError) -> String? {
         guard user?["format"]?.string == "iss_sub", let name = user?["iss"]?.string, issuer.isNamed(name) else {
             return nil
         }

@@ -17,9 +17,9 @@ package struct TokenAnswer: Sendable {
     /// Used if the provider sends no `expires_in`.
     private static let usualLifetime = 300.0
 
-    /// - Throws: `SignInError`: `providerMisconfigured` if the response is malformed.
-    package init(_ json: JSONValue, issuer: Issuer) throws(SignInError) {
-        func token(_ name: String) throws(SignInError) -> String? {
+    /// - Throws: `IdentityError`: `providerMisconfigured` if the response is malformed.
+    package init(_ json: JSONValue, issuer: Issuer) throws(IdentityError) {
+        func token(_ name: String) throws(IdentityError) -> String? {
             // Some providers send null for a missing token.
             guard let value = json[name], value != .null else { return nil }
             guard let text = value.string, !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) else {
@@ -53,7 +53,7 @@ package struct TokenAnswer: Sendable {
 
     /// The scopes, separated by spaces (RFC 6749, section 3.3). A missing value means that all requested scopes are
     /// granted (section 5.1), so any other form must be rejected.
-    private static func scopes(_ value: JSONValue?, _ issuer: Issuer) throws(SignInError) -> Set<String>? {
+    private static func scopes(_ value: JSONValue?, _ issuer: Issuer) throws(IdentityError) -> Set<String>? {
         guard let value, value != .null else { return nil }
         guard let scopes = value.string?.split(separator: " ").map(String.init), scopes.allSatisfy(AccessToken.isScope)
         else { throw .unusable(issuer, JSONValue.flaw(value, "“scope”", "a text of scopes")) }
@@ -92,7 +92,7 @@ package enum EndpointAnswer: Sendable, Hashable {
     /// The error for an answer that does not grant the request.
     ///
     /// - Parameter refusal: What the provider does, for the message.
-    func error(_ refusal: String, _ response: HTTPResponse, _ issuer: Issuer) -> SignInError {
+    func error(_ refusal: String, _ response: HTTPResponse, _ issuer: Issuer) -> IdentityError {
         switch self {
         case .error("invalid_client", _), .error("unauthorized_client", _): .unknownClient(issuer)
         case .error("invalid_scope", _): .scopesRefused(issuer)

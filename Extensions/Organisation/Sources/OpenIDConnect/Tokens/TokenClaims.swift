@@ -1,6 +1,7 @@
 import Basics
 import Cryptography
 import FoundationEssentials
+import Identity
 
 /// The checks that ID tokens, logout tokens and security event tokens share.
 struct TokenClaims {
@@ -20,7 +21,7 @@ struct TokenClaims {
     /// The error for a claim that is missing or has the wrong type.
     ///
     /// - Parameter wanted: The expected type, for the message.
-    func flaw(_ name: String, _ wanted: String) -> SignInError {
+    func flaw(_ name: String, _ wanted: String) -> IdentityError {
         .badToken(issuer, JSONValue.flaw(json[name], "“\(name)” of its token", wanted))
     }
 
@@ -28,7 +29,7 @@ struct TokenClaims {
     func text(_ name: String) -> String? { json[name]?.string }
 
     /// Checks `typ`, so that a token of one kind cannot pass for one of another kind (RFC 8725, section 3.11).
-    func checkType(_ names: [String], needed: Bool = false) throws(SignInError) {
+    func checkType(_ names: [String], needed: Bool = false) throws(IdentityError) {
         guard let type else {
             if needed { throw .badToken(issuer, "“typ” of its token is missing") }
             return
@@ -41,7 +42,7 @@ struct TokenClaims {
         }
     }
 
-    func checkIssuer() throws(SignInError) {
+    func checkIssuer() throws(IdentityError) {
         guard let name = text("iss") else { throw flaw("iss", "a text") }
         guard issuer.isNamed(name) else { throw .issuerDiffers(name, from: issuer) }
     }
@@ -51,7 +52,7 @@ struct TokenClaims {
     ///
     /// - Parameter mayBeOthers: Whether to ignore `azp` and allow several clients, as for logout tokens and security
     ///   events, which no client requests.
-    func checkAudience(_ clientID: String, mayBeOthers: Bool = false) throws(SignInError) {
+    func checkAudience(_ clientID: String, mayBeOthers: Bool = false) throws(IdentityError) {
         let audience: [String]? =
             switch json["aud"] {
             case .string(let name): [name]
@@ -86,10 +87,10 @@ struct TokenClaims {
     ///   - oldest: The highest age, in seconds.
     /// - Returns: When the token was issued.
     @discardableResult
-    func checkTimes(now: Date, needsEnd: Bool, oldest: Double? = nil) throws(SignInError) -> Date {
+    func checkTimes(now: Date, needsEnd: Bool, oldest: Double? = nil) throws(IdentityError) -> Date {
         let seconds = now.timeIntervalSince1970
         let issued = try time("iat")
-        let wrongTime = SignInError.wrongTime(Date(timeIntervalSince1970: issued), now: now)
+        let wrongTime = IdentityError.wrongTime(Date(timeIntervalSince1970: issued), now: now)
         guard issued <= seconds + Self.skew else { throw wrongTime }
         if let oldest { guard issued >= seconds - oldest else { throw wrongTime } }
         if needsEnd || json["exp"] != nil { guard try time("exp") > seconds - Self.skew else { throw wrongTime } }
@@ -97,7 +98,7 @@ struct TokenClaims {
         return Date(timeIntervalSince1970: issued)
     }
 
-    private func time(_ name: String) throws(SignInError) -> Double {
+    private func time(_ name: String) throws(IdentityError) -> Double {
         guard let seconds = json[name]?.number else { throw flaw(name, "a number") }
         guard Self.isTime(seconds) else { throw .badToken(issuer, "“\(name)” of its token is no time in seconds") }
         return seconds
@@ -106,14 +107,14 @@ struct TokenClaims {
     /// From 1970 to the year 9999, so that the date can be formatted.
     private static func isTime(_ seconds: Double) -> Bool { seconds >= 0 && seconds < 253_402_300_800 }
 
-    func identifier() throws(SignInError) -> String {
+    func identifier() throws(IdentityError) -> String {
         guard let identifier = text("jti"), (1...255).contains(identifier.utf8.count) else {
             throw flaw("jti", "a text of 1 to 255 bytes")
         }
         return identifier
     }
 
-    func subject() throws(SignInError) -> String {
+    func subject() throws(IdentityError) -> String {
         guard let subject = text("sub") else { throw flaw("sub", "a text") }
         guard Self.isSubject(subject) else {
             throw .badToken(issuer, "“sub” of its token is not 1 to 255 characters of ASCII")

@@ -1,7 +1,7 @@
 import Basics
 import FoundationEssentials
 package import HTTPClient
-import Identity
+package import Identity
 import NotifyCenterTestKit
 package import OpenIDConnect
 
@@ -92,11 +92,11 @@ package struct TestClient: Sendable {
     package func page(_ path: String) async throws -> String { try await browse(client.issuer.text + "/" + path) }
 
     /// The error of a sign-in; `nil` if it succeeds.
-    package func refusal() async throws -> SignInError? {
+    package func refusal() async throws -> IdentityError? {
         do {
             _ = try await signIn()
             return nil
-        } catch let error as SignInError {
+        } catch let error as IdentityError {
             return error
         }
     }

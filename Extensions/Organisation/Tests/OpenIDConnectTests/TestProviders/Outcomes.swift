@@ -33,7 +33,7 @@ extension RefreshOutcome {
     }
 
     /// The error; `nil` if the provider is available.
-    package var outage: SignInError? {
+    package var outage: IdentityError? {
         guard case .unavailable(let error, _) = self else { return nil }
         return error
     }
