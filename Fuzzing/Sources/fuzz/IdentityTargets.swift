@@ -3,9 +3,9 @@ import Cryptography
 import FoundationEssentials
 import HTTPClient
 import Identity
-import OpenIDConnect
 
 @testable import HTTPListening
+@testable import OpenIDConnect
 
 /// A JSON text, form fields and an address. An encoded value must decode to an equal value.
 @Sendable func fuzzJSON(_ input: [UInt8]) {
@@ -80,5 +80,5 @@ private let keys = try? JSONWebKeySet(parsing: Array(JSONValue.object(["keys": .
     _ = response.maximumAge
     guard let document = try? ProviderDocument(response, of: issuer) else { return }
     _ = document.isIncomplete
-    _ = try? ProviderMetadata(document, issuer: issuer)
+    _ = try? ProviderMetadata([document], issuer: issuer)
 }

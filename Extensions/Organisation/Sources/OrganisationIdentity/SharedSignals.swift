@@ -263,18 +263,13 @@ package final class SharedSignals: Sendable {
 }
 
 /// Translates a security event into events for this device's broker. Pure.
-package struct SignalMeaning: Sendable {
-    private let issuer: Issuer
+struct SignalMeaning: Sendable {
+    let issuer: Issuer
     /// The provider's identifier of this device; `nil` if it has none.
-    private let device: String?
-
-    package init(issuer: Issuer, device: String?) {
-        self.issuer = issuer
-        self.device = device
-    }
+    let device: String?
 
     /// The events to report to the broker, in this order.
-    package func events(of token: SecurityEventToken) -> [ProviderEvent] {
+    func events(of token: SecurityEventToken) -> [ProviderEvent] {
         var told: [ProviderEvent] = []
         for event in SecurityEventToken.Event.allCases where token.events.contains(event) {
             let next: ProviderEvent? =
@@ -291,7 +286,7 @@ package struct SignalMeaning: Sendable {
     }
 
     /// The event for a signed token that is rejected: it may have concerned any person who is signed in here.
-    package var doubt: ProviderEvent { ProviderEvent(.doubt, issuer: issuer.text) }
+    var doubt: ProviderEvent { ProviderEvent(.doubt, issuer: issuer.text) }
 
     private func person(_ kind: ProviderEvent.Kind, _ token: SecurityEventToken) -> ProviderEvent? {
         let isElsewhere = token.device.map { $0 != device } ?? false

@@ -140,17 +140,16 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         let profiles = BrowserProfile.root(environment: variables, user: geteuid())
         await BrowserProfile.removeLeftovers(of: profiles) { Self.warn($0) }
         let browser = try chosenBrowser(variables, needsPage: page || terminal == nil)
+        var wishes = SignInPrompt.Wishes(surface: page || terminal == nil ? .page : .terminal)
+        wishes.methods = methods(with: browser)
+        wishes.loginHint = loginHint
+        wishes.scopes = scope
+        wishes.asksAgain = again
+        wishes.app = app
+        wishes.claims = claims
+        wishes.language = Self.language
         let runner = PromptRunner(
-            SignInPrompt.Wishes(
-                methods: methods(with: browser),
-                loginHint: loginHint,
-                scopes: scope,
-                surface: page || terminal == nil ? .page : .terminal,
-                asksAgain: again,
-                app: app,
-                claims: claims,
-                language: Self.language
-            ),
+            wishes,
             browser: browser,
             profiles: profiles,
             terminal: terminal,

@@ -13,7 +13,7 @@ import Testing
 
 @Suite("The loopback listener of a sign-in")
 struct LoopbackListenerTests {
-    private static let page = LoopbackResponse(.ok, .message("Here", "It is."))
+    private static let page = ListenerResponse(page: .message("Here", "It is."))
 
     /// Responds with a listener that may be created after the first visitor arrives.
     private final class Answering: Sendable {
@@ -175,11 +175,11 @@ struct LoopbackRequestTests {
         let form = LoopbackRequest(path: "/page", method: .post, form: text)
         #expect(try take("POST", type: Self.form + "; charset=utf-8", body: Array(text.utf8)) == form)
         // A browser would not send these.
-        let notFound = LoopbackRequest.Refusal(status: .notFound)
+        let notFound = LoopbackRequest.Refusal(status: 404)
         #expect(throws: notFound) { try take("PUT") }
         #expect(throws: notFound) { try take("GET", host: nil) }
         #expect(throws: notFound) { try take("GET", host: "evil.example") }
-        let malformed = LoopbackRequest.Refusal(status: .malformed)
+        let malformed = LoopbackRequest.Refusal(status: 400)
         #expect(throws: malformed) { try take("GET", body: [0x78]) }
         #expect(throws: malformed) { try take("POST", body: [0x78]) }
         #expect(throws: malformed) { try take("POST", type: "application/json", body: [0x78]) }

@@ -1,4 +1,5 @@
 import CommandParts
+import HTTPListening
 @_spi(Extensions) import SharedDevice
 import Testing
 
@@ -30,11 +31,11 @@ struct PromptTextsTests {
                 Issue.record("there is no page")
                 continue
             }
-            #expect(response.page.contains(">\(button)</button>"))
-            #expect(response.page.contains(#"<html lang="\#(name)">"#))
+            #expect(response.body.contains(">\(button)</button>"))
+            #expect(response.body.contains(#"<html lang="\#(name)">"#))
             for visit in visits.dropFirst() { _ = prompt.handle(visit) }
             _ = prompt.handle(.timeOver)
-            #expect(prompt.lastPage?.page.contains(#"<html lang="\#(name)">"#) == true)
+            #expect(prompt.lastPage?.body.contains(#"<html lang="\#(name)">"#) == true)
         }
     }
 
@@ -51,7 +52,7 @@ struct PromptTextsTests {
         let other = SharedDeviceError(.brokerFailed, attempted: "sign in", message: "disk {message} full")
         #expect(texts.text(of: other).hasSuffix(": disk {message} full"))
         let code = DeviceCode(code: "A<B", address: "https://login.example/{host}?<b>")
-        let page = LoopbackResponse(.ok, .deviceCode(code, picture: nil, PromptTexts(.turkish))).page
+        let page = Page.deviceCode(code, picture: nil, PromptTexts(.turkish)).html
         #expect(page.contains("<strong>https://login.example/{host}?&lt;b&gt;</strong>") && page.contains("A&lt;B"))
     }
 }

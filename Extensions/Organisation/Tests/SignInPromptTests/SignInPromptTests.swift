@@ -1,3 +1,4 @@
+import HTTPListening
 import Identity
 @_spi(Extensions) import SharedDevice
 import Testing
@@ -280,7 +281,7 @@ struct SignInPromptTests {
             case .complete(_, .credentials(.badge(let number, let pin))): "complete badge \(number.text) \(pin.text)"
             case .complete(_, .credentials(.pin(let name, let pin))): "complete PIN \(name) \(pin.text)"
             case .awaitPerson: "await"
-            case .respond(_, let response): "\(response.status.rawValue) \(response.page)"
+            case .respond(_, let response): "\(response.status) \(response.body)"
             case .cancel: "cancel"
             case .finish(.signedIn(let person)): "finish \(person.username) \(person.epoch)"
             case .finish(.failed(let error)): "finish \(error.code)"

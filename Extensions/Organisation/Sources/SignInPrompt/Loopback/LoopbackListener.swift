@@ -3,7 +3,7 @@ import CLinux
 import DBus
 import FoundationEssentials
 import Glibc
-import HTTPListening
+package import HTTPListening
 package import SharedDevice
 import Synchronization
 
@@ -11,11 +11,11 @@ import Synchronization
 package final class LoopbackListener: Sendable {
     /// The requests in flight, by the visitor's number.
     private final class Visitors: Sendable {
-        private let waiting = Locked<(last: UInt64, answers: [UInt64: AsyncStream<LoopbackResponse>.Continuation])>(
+        private let waiting = Locked<(last: UInt64, answers: [UInt64: AsyncStream<ListenerResponse>.Continuation])>(
             (0, [:])
         )
 
-        func add(_ answer: AsyncStream<LoopbackResponse>.Continuation) -> SignInPrompt.Visitor {
+        func add(_ answer: AsyncStream<ListenerResponse>.Continuation) -> SignInPrompt.Visitor {
             waiting.withLock { waiting in
                 waiting.last += 1
                 waiting.answers[waiting.last] = answer
@@ -23,7 +23,7 @@ package final class LoopbackListener: Sendable {
             }
         }
 
-        func remove(_ visitor: SignInPrompt.Visitor) -> AsyncStream<LoopbackResponse>.Continuation? {
+        func remove(_ visitor: SignInPrompt.Visitor) -> AsyncStream<ListenerResponse>.Continuation? {
             waiting.withLock { $0.answers.removeValue(forKey: visitor.number) }
         }
     }
@@ -53,13 +53,13 @@ package final class LoopbackListener: Sendable {
             listener = try HTTPListener(adopting: socket, options: options) { received in
                 do throws(LoopbackRequest.Refusal) {
                     let request = try LoopbackRequest(received, host: host)
-                    let (answers, answer) = AsyncStream.makeStream(of: LoopbackResponse.self)
+                    let (answers, answer) = AsyncStream.makeStream(of: ListenerResponse.self)
                     let visitor = visitors.add(answer)
                     defer { _ = visitors.remove(visitor) }
                     visited(visitor, request)
-                    return await answers.first { _ in true }?.listenerResponse
+                    return await answers.first { _ in true }
                 } catch {
-                    return LoopbackResponse.refusal(error.status).listenerResponse
+                    return ListenerResponse.refusal(error.status)
                 }
             }
         } catch {
@@ -68,7 +68,7 @@ package final class LoopbackListener: Sendable {
     }
 
     /// Sends the response to a visitor; does nothing if the visitor has disconnected.
-    package func respond(_ visitor: SignInPrompt.Visitor, _ response: LoopbackResponse) {
+    package func respond(_ visitor: SignInPrompt.Visitor, _ response: ListenerResponse) {
         visitors.remove(visitor)?.yield(response)
     }
 

@@ -18,7 +18,7 @@ package struct LoopbackRequest: Sendable, Hashable {
 
     /// The error for a request that the page does not serve.
     struct Refusal: Error, Hashable {
-        let status: LoopbackResponse.Status
+        let status: Int
     }
 }
 
@@ -29,42 +29,22 @@ extension LoopbackRequest {
     ///   machine are not served.
     init(_ received: ReceivedRequest, host: String) throws(Refusal) {
         guard let method = Method(rawValue: received.method), received.fields["host"] == host else {
-            throw Refusal(status: .notFound)
+            throw Refusal(status: 404)
         }
         let isForm =
             received.fields["content-type"]?.lowercased().hasPrefix("application/x-www-form-urlencoded") == true
         guard method == .post ? isForm : received.body.isEmpty,
             let form = String(validating: received.body, as: UTF8.self)
-        else { throw Refusal(status: .malformed) }
+        else { throw Refusal(status: 400) }
         let languages = received.fields["accept-language"] ?? ""
         self.init(path: received.path, method: method, query: received.query, form: form, languages: languages)
     }
 }
 
-package struct LoopbackResponse: Sendable, Hashable {
-    package enum Status: Int, Sendable {
-        case ok = 200
-        case malformed = 400
-        case notFound = 404
-        case conflict = 409
-    }
-
-    package let status: Status
-    package let page: String
-
-    package init(_ status: Status, _ page: Page) {
-        self.status = status
-        self.page = page.html
-    }
-
-    /// The response to a request for any other page.
-    package static func refusal(_ status: Status, _ texts: PromptTexts = .english) -> LoopbackResponse {
-        LoopbackResponse(status, .message(texts[.notHereTitle], texts[.notHere], texts))
-    }
-
-    /// The response with the headers that protect the page: no script or resource loads, no page can frame it, and
-    /// linked pages do not learn its address.
-    var listenerResponse: ListenerResponse {
+extension ListenerResponse {
+    /// A page, with the headers that protect it: no script or resource loads, no page can frame it, and linked pages do
+    /// not learn its address.
+    init(_ status: Int = 200, page: Page) {
         let policy =
             "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         let fields = [
@@ -72,6 +52,11 @@ package struct LoopbackResponse: Sendable, Hashable {
             "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
             "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
         ]
-        return ListenerResponse(status.rawValue, fields: fields, body: page)
+        self.init(status, fields: fields, body: page.html)
+    }
+
+    /// The response to a request for any other page.
+    static func refusal(_ status: Int, _ texts: PromptTexts = .english) -> ListenerResponse {
+        ListenerResponse(status, page: .message(texts[.notHereTitle], texts[.notHere], texts))
     }
 }

@@ -1,5 +1,6 @@
 import Basics
 package import CommandParts
+package import HTTPListening
 package import Identity
 @_spi(Extensions) package import SharedDevice
 
@@ -14,39 +15,19 @@ package struct SignInPrompt: Sendable {
 
     package struct Wishes: Sendable, Hashable {
         /// The methods that this prompt supports; the broker chooses.
-        package var methods: [BrokerProtocol.SignInMethod]
+        package var methods = BrokerProtocol.SignInMethod.allCases
         package var loginHint: String?
         /// The scopes that the calling app wants tokens for. The broker drops scopes that no manifest has.
-        package var scopes: [String]
+        package var scopes: [String] = []
         package var surface: Surface
         /// Whether a person who is signed in has to authenticate again.
-        package var asksAgain: Bool
+        package var asksAgain = false
         /// The app that asks, if it is known.
         package var app: String?
         /// The claims that the provider has to meet, as JSON.
         package var claims: String?
         /// The language of the session; `nil` leaves the choice for pages to the browser.
         package var language: Language?
-
-        package init(
-            methods: [BrokerProtocol.SignInMethod] = BrokerProtocol.SignInMethod.allCases,
-            loginHint: String? = nil,
-            scopes: [String] = [],
-            surface: Surface,
-            asksAgain: Bool = false,
-            app: String? = nil,
-            claims: String? = nil,
-            language: Language? = nil
-        ) {
-            self.methods = methods
-            self.loginHint = loginHint
-            self.scopes = scopes
-            self.surface = surface
-            self.asksAgain = asksAgain
-            self.app = app
-            self.claims = claims
-            self.language = language
-        }
 
         /// Whether a page may be needed.
         var needsListener: Bool { surface == .page || methods.contains(.browser) }
@@ -111,7 +92,7 @@ package struct SignInPrompt: Sendable {
         case openBrowser(address: String)
         case complete(OpenRequest, Answer)
         case awaitPerson(OpenRequest)
-        case respond(Visitor, LoopbackResponse)
+        case respond(Visitor, ListenerResponse)
         case cancel(OpenRequest)
         case finish(Outcome)
     }
@@ -147,7 +128,7 @@ package struct SignInPrompt: Sendable {
     package private(set) var hasShownFailure = false
     /// The response for a page that reloads after the end: the time was over, or the broker has ended. `nil` if there
     /// is no page, or the sign-in ended otherwise.
-    package private(set) var lastPage: LoopbackResponse?
+    package private(set) var lastPage: ListenerResponse?
     /// The user's remaining time at the next event; `nil` before there is a request.
     package var timeLeft: Duration?
 
@@ -228,7 +209,7 @@ package struct SignInPrompt: Sendable {
 
     private mutating func signedIn(_ person: SignedIn) -> [Effect] {
         let text = texts[.signedIn, ["username": person.username]]
-        let page = LoopbackResponse(.ok, .message(texts[.signedInTitle], text, texts))
+        let page = ListenerResponse(page: .message(texts[.signedInTitle], text, texts))
         defer { phase = .ended }
         return respond(page) + [.finish(.signedIn(person))]
     }
@@ -268,11 +249,11 @@ package struct SignInPrompt: Sendable {
         return respond(page) + (code == .brokerUnavailable ? [] : cancelOpen()) + [.finish(.failed(error))]
     }
 
-    private func notSignedIn(_ error: SharedDeviceError) -> LoopbackResponse {
-        LoopbackResponse(.ok, .message(texts[.notSignedIn], texts.text(of: error), texts))
+    private func notSignedIn(_ error: SharedDeviceError) -> ListenerResponse {
+        ListenerResponse(page: .message(texts[.notSignedIn], texts.text(of: error), texts))
     }
 
-    private var refusal: LoopbackResponse { .refusal(.notFound, texts) }
+    private var refusal: ListenerResponse { .refusal(404, texts) }
 
     private func cancelOpen() -> [Effect] { openRequest.map { [.cancel($0)] } ?? [] }
 
@@ -286,7 +267,7 @@ package struct SignInPrompt: Sendable {
     }
 
     /// Responds to the request that waits for the result.
-    private func respond(_ response: LoopbackResponse) -> [Effect] {
+    private func respond(_ response: ListenerResponse) -> [Effect] {
         guard case .completing(_, let visitor?) = phase else { return [] }
         return [.respond(visitor, response)]
     }
@@ -303,7 +284,7 @@ package struct SignInPrompt: Sendable {
         case (.password, .post): return take(request.form, visitor, open)
         case (.deviceCode(let code), .get) where request.path == place.path:
             let picture = QRCode(code)?.svg(texts)
-            return [.respond(visitor, LoopbackResponse(.ok, .deviceCode(code, picture: picture, texts)))]
+            return [.respond(visitor, ListenerResponse(page: .deviceCode(code, picture: picture, texts)))]
         case (.browser(let address), .get) where request.path == Place.callback:
             guard case .asking = phase, let query = request.query, Self.answers(query, address) else { break }
             adoptLanguage(of: request)
@@ -337,7 +318,7 @@ package struct SignInPrompt: Sendable {
     private mutating func take(_ form: String, _ visitor: Visitor, _ open: OpenRequest) -> [Effect] {
         guard case .asking = phase else {
             let page = Page.message(texts[.busyTitle], texts[.busy], texts)
-            return [.respond(visitor, LoopbackResponse(.conflict, page))]
+            return [.respond(visitor, ListenerResponse(409, page: page))]
         }
         let fields = (FormFields.decode(form) ?? [:]).filter { !$0.value.isEmpty }
         if let number = badge, let pin = fields["pin"] {
@@ -353,14 +334,16 @@ package struct SignInPrompt: Sendable {
         return [.respond(visitor, self.form())]
     }
 
-    private func form() -> LoopbackResponse {
+    private func form() -> ListenerResponse {
         let takesBadge = openRequest?.takesBadge ?? false
         // A person whom an app has named may still show a badge.
         let isKnown = !username.isEmpty && (!takesBadge || notice != nil && wrong == .wrongPassword)
         let content: Page.Form = badge == nil ? .name(username, isKnown: isKnown, takesBadge: takesBadge) : .pin
-        return LoopbackResponse(
-            .ok,
-            .form(content, action: place?.path ?? "", notice: notice, timeLeft: timeLeft, texts)
-        )
+        let action = place?.path ?? ""
+        return ListenerResponse(page: .form(content, action: action, notice: notice, timeLeft: timeLeft, texts))
     }
+}
+
+extension SignInPrompt.Wishes {
+    package init(surface: SignInPrompt.Surface) { self.surface = surface }
 }
