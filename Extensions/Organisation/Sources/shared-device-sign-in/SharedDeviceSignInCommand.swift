@@ -51,7 +51,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             discussion: "Scopes that no app's manifest has are left out.",
             valueName: "scope"
         )
-    ) var scope: [String] = []
+    )
+    var scope: [String] = []
 
     @Flag(help: "Ask on a page in a browser, even if there is a terminal.")
     var page = false
@@ -74,16 +75,19 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
                 """,
             valueName: "program"
         )
-    ) var browser: String?
+    )
+    var browser: String?
 
     @Option(
         parsing: .unconditionalSingleValue,
         help: ArgumentHelp("A further argument of the browser; may be repeated.", valueName: "argument")
-    ) var browserArgument: [String] = []
+    )
+    var browserArgument: [String] = []
 
     @Option(
         help: ArgumentHelp("Seconds to wait for the cleanups of earlier sessions, 60 at most.", valueName: "seconds")
-    ) var wait: Double = 15
+    )
+    var wait: Double = 15
 
     @Option(
         help: ArgumentHelp(
@@ -91,7 +95,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
             valueName: "bus"
         )
-    ) var bus: String?
+    )
+    var bus: String?
 
     @Flag(name: .customLong(BrowserGuard.option), help: .hidden)
     var isGuard = false

@@ -52,7 +52,7 @@ struct PromptTextsTests {
         let other = SharedDeviceError(.brokerFailed, attempted: "sign in", message: "disk {message} full")
         #expect(texts.text(of: other).hasSuffix(": disk {message} full"))
         let code = DeviceCode(code: "A<B", address: "https://login.example/{host}?<b>")
-        let page = Page.deviceCode(code, picture: nil, PromptTexts(.turkish)).html
+        let page = ListenerResponse(page: .deviceCode(code, picture: nil, PromptTexts(.turkish))).body
         #expect(page.contains("<strong>https://login.example/{host}?&lt;b&gt;</strong>") && page.contains("A&lt;B"))
     }
 }

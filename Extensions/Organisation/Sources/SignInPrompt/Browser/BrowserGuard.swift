@@ -52,11 +52,7 @@ package final class BrowserGuard: Sendable {
         _ = await process.waitUntilEnd()
     }
 
-    /// Runs the guard: returns when the prompt has ended and its remains are deleted.
-    ///
-    /// - Parameters:
-    ///   - root: the directory of all browser profiles of this user.
-    ///   - warn: called with each failure to delete.
+    /// Runs the guard: returns when the prompt has ended and its remains are deleted. Warns of each failure to delete.
     package static func watch(_ root: String, warn: @escaping @Sendable (String) -> Void) async {
         // The guard must outlive the prompt, so it ignores the signals that terminal and session send to both.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { Glibc.signal(signal, SIG_IGN) }

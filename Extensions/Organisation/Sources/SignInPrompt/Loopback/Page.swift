@@ -13,12 +13,9 @@ package struct Page: Sendable, Hashable {
         case pin
     }
 
-    /// A form for the person's input.
+    /// A form for the person's input. After `timeLeft` the page reloads, to show that the sign-in is over.
     ///
-    /// - Parameters:
-    ///   - action: the path to which the form is sent.
-    ///   - notice: the reason why it is shown again.
-    ///   - timeLeft: the time until the page reloads, to show that the sign-in is over.
+    /// - Parameter notice: the reason why the form is shown again.
     package static func form(
         _ content: Form,
         action: String,

@@ -344,6 +344,4 @@ package struct SignInPrompt: Sendable {
     }
 }
 
-extension SignInPrompt.Wishes {
-    package init(surface: SignInPrompt.Surface) { self.surface = surface }
-}
+extension SignInPrompt.Wishes { package init(surface: SignInPrompt.Surface) { self.surface = surface } }
