@@ -3,13 +3,11 @@ import Identity
 import SharedDevice
 
 /// The requests that a client may make, according to the manifest of this program.
-struct ClientRights: Sendable {
-    let rights: TokenRights
-
+extension TokenRights {
     /// - Throws: `BrokerFailure` with `incorrectConfiguration` for a client that the manifest does not name.
     func check(_ client: String?) throws(BrokerFailure) {
         guard let client else { throw BrokerFailure(.apiContractViolation, "the request names no “clientId”") }
-        guard rights.microsoftClientIdentifiers.contains(client) else {
+        guard microsoftClientIdentifiers.contains(client) else {
             throw BrokerFailure(
                 .incorrectConfiguration,
                 "no manifest names the client \(client.prefix(64)); add it to microsoftClientIDs of \(BrokerContract.application)"
@@ -20,10 +18,10 @@ struct ClientRights: Sendable {
     /// Translates the scopes of a client to those of the provider.
     ///
     /// - Throws: `BrokerFailure` with `incorrectConfiguration` if the manifest does not allow a scope.
-    func scopes(for requested: [String]) throws(BrokerFailure) -> [String] {
+    func providerScopes(for requested: [String]) throws(BrokerFailure) -> [String] {
         // The broker keeps refresh tokens to itself.
         let wanted = Set(requested.flatMap(meaning)).subtracting(["offline_access"])
-        let refused = rights.refused(of: wanted)
+        let refused = refused(of: wanted)
         guard refused.isEmpty else {
             throw BrokerFailure(
                 .incorrectConfiguration,
@@ -49,14 +47,14 @@ struct ClientRights: Sendable {
 
     /// The manifest's replacement of a scope, under whichever of its names the client uses; otherwise the scope itself.
     private func meaning(of scope: String) -> [String] {
-        if let meaning = rights.microsoftScopes[scope] { return Array(meaning) }
-        if rights.scopes.contains(scope) { return [scope] }
+        if let meaning = microsoftScopes[scope] { return Array(meaning) }
+        if scopes.contains(scope) { return [scope] }
         let name = AccessToken.inFull(scope)
         func names(_ scopes: some Sequence<String>) -> String? {
             scopes.sorted().first { AccessToken.inFull($0) == name }
         }
-        if let other = names(rights.microsoftScopes.keys) { return Array(rights.microsoftScopes[other] ?? []) }
-        return [names(rights.scopes) ?? scope]
+        if let other = names(microsoftScopes.keys) { return Array(microsoftScopes[other] ?? []) }
+        return [names(scopes) ?? scope]
     }
 }
 

@@ -37,13 +37,11 @@ package final class MicrosoftBroker: Sendable {
         self.application = application
         self.prompter = prompter
         self.removeSecrets = removeSecrets
-        name = KeptName { () throws(DBusError) in
-            try await connection.requestName(BrokerContract.busName)
-        } give: { () throws(DBusError) in
-            try await connection.releaseName(BrokerContract.busName)
-        } lost: {
-            nameLost()
-        }
+        name = KeptName(
+            take: { () throws(DBusError) in try await connection.requestName(BrokerContract.busName) },
+            give: { () throws(DBusError) in try await connection.releaseName(BrokerContract.busName) },
+            lost: nameLost
+        )
     }
 
     package func use(_ rights: TokenRights) { self.rights.withLock { $0 = rights } }
@@ -201,10 +199,10 @@ package final class MicrosoftBroker: Sendable {
     /// - Parameter claimsAreMet: whether the user has authenticated for the request's claims.
     private func token(_ request: ClientRequest, claimsAreMet: Bool = false) async throws(BrokerFailure) -> JSONValue {
         try checkServes()
-        let rights = ClientRights(rights: rights.withLock { $0 })
+        let rights = rights.withLock { $0 }
         try rights.check(request.client)
         guard !request.isBound else { throw Self.unbound }
-        let scopes = try rights.scopes(for: request.scopes)
+        let scopes = try rights.providerScopes(for: request.scopes)
         let account = try await account(of: request)
         guard request.claims == nil || claimsAreMet else { throw Self.unclaimed }
         let token: TokenResult
@@ -240,7 +238,7 @@ package final class MicrosoftBroker: Sendable {
                 "there is no display for the sign-in (DISPLAY, WAYLAND_DISPLAY)"
             )
         }
-        let scopes = try ClientRights(rights: rights.withLock { $0 }).scopes(for: request.scopes)
+        let scopes = try rights.withLock { $0 }.providerScopes(for: request.scopes)
         switch try await ask(prompter, correlation, for: Prompter.Wish(scopes: scopes, claims: request.claims), client)
         {
         case .signedIn: return try await token(request, claimsAreMet: true)

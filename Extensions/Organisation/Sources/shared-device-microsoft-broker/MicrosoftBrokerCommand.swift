@@ -30,7 +30,8 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             discussion: "Otherwise $\(Bus.environmentVariable); else the session bus.",
             valueName: "bus"
         )
-    ) var bus: String?
+    )
+    var bus: String?
 
     @Option(
         name: .customLong("configuration"),
@@ -38,12 +39,14 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             "The managed configuration; the manifests are in the directory apps next to it.",
             valueName: "file"
         )
-    ) var configurationFile: String = ManagedConfigurationFile.defaultPath
+    )
+    var configurationFile: String = ManagedConfigurationFile.defaultPath
 
     @Option(
         name: .customLong("state"),
         help: ArgumentHelp("The directory of its record of the sessions whose data it holds.", valueName: "dir")
-    ) var stateDirectory: String?
+    )
+    var stateDirectory: String?
 
     @Option(
         help: ArgumentHelp(
@@ -51,7 +54,8 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             discussion: "Otherwise shared-device-sign-in, as it is installed.",
             valueName: "program"
         )
-    ) var signIn: String?
+    )
+    var signIn: String?
 
     @Option(help: ArgumentHelp("Seconds between two attempts to get the name back.", visibility: .hidden))
     var retryPause: Double = 5

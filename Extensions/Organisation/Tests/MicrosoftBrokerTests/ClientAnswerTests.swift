@@ -81,14 +81,14 @@ struct ClientAnswerTests {
     func granted() throws {
         let replaced: [String: JSONValue] = ["microsoftScopes": .object(["m/.default": .array([.string("mail")])])]
         let rights = try Self.manifest(["mail", "openid"], more: replaced)
-        #expect(try rights.scopes(for: ["m/.default", "openid", "offline_access"]) == ["mail", "openid"])
+        #expect(try rights.providerScopes(for: ["m/.default", "openid", "offline_access"]) == ["mail", "openid"])
         try rights.check(granted: ["mail"], for: ["m/.default", "openid", "offline_access"])
         let error = #expect(throws: BrokerFailure.self) { try rights.check(granted: [], for: ["m/.default"]) }
         #expect(error?.status == .incorrectConfiguration && error?.context.contains("mail") == true)
         // A scope for all configured rights does not count as missing.
         let all = "https://graph.microsoft.com/.default"
         let graph = try Self.manifest([all, "openid"])
-        #expect(try graph.scopes(for: ["HTTPS://graph.microsoft.com/.DEFAULT"]) == [all])
+        #expect(try graph.providerScopes(for: ["HTTPS://graph.microsoft.com/.DEFAULT"]) == [all])
         try graph.check(granted: ["User.Read", "Mail.Read"], for: [all])
     }
 
@@ -105,15 +105,15 @@ struct ClientAnswerTests {
     func names(asked: String, granted: String) throws {
         let graph = "https://graph.microsoft.com/User.Read"
         let manifest = try Self.manifest([asked, "openid"])
-        #expect(try manifest.scopes(for: [asked, "OpenID"]) == [asked, "openid"].sorted())
+        #expect(try manifest.providerScopes(for: [asked, "OpenID"]) == [asked, "openid"].sorted())
         try manifest.check(granted: [granted, "openid"], for: [asked])
         // The client's name is accepted, whichever name the manifest uses.
         let other = try Self.manifest([granted])
-        #expect(try other.scopes(for: [asked]) == [granted])
+        #expect(try other.providerScopes(for: [asked]) == [granted])
         for stranger in [
             "https://elsewhere.example/User.Read", "Mail.Read", "https://graph.microsoft.com.example/User.Read",
         ] {
-            #expect(throws: BrokerFailure.self) { try Self.manifest([graph]).scopes(for: [stranger]) }
+            #expect(throws: BrokerFailure.self) { try Self.manifest([graph]).providerScopes(for: [stranger]) }
             #expect(throws: BrokerFailure.self) { try Self.manifest([graph]).check(granted: [stranger], for: [asked]) }
         }
     }
@@ -137,11 +137,11 @@ struct ClientAnswerTests {
         }
     }
 
-    private static func manifest(_ scopes: [String], more: [String: JSONValue] = [:]) throws -> ClientRights {
+    private static func manifest(_ scopes: [String], more: [String: JSONValue] = [:]) throws -> TokenRights {
         let members: [String: JSONValue] = [
             "id": .string("a.b"), "executable": .string("/x"), "scopes": .array(scopes.map { .string($0) }),
         ]
         let json = JSONValue.object(members.merging(more) { $1 })
-        return ClientRights(rights: try AppManifest(json: Data(json.text.utf8), file: "m").tokens)
+        return try AppManifest(json: Data(json.text.utf8), file: "m").tokens
     }
 }
