@@ -68,5 +68,7 @@ package struct HTTPResponse: Sendable, Hashable {
     }
 
     /// `Retry-After` in seconds, at most 300 s. A date in this field is ignored.
-    package var retryAfter: Duration? { fields["retry-after"].flatMap { UInt32($0) }.map { .seconds(min($0, 300)) } }
+    package var retryAfter: Duration? {
+        fields["retry-after"].flatMap { UInt32($0) }.map { .seconds(min($0, 300)) }
+    }
 }

@@ -39,9 +39,7 @@ extension OpenIDConnectClient {
 
     /// Tests whether logout tokens can arrive, as far as that is possible without one.
     ///
-    /// - Parameters:
-    ///   - address: The address for logout tokens in the configuration.
-    ///   - problem: The reason why this device does not listen there; `nil` if it does.
+    /// - Parameter problem: The reason why this device does not listen at the configured address; `nil` if it does.
     package func checkLogouts(at address: String, problem: String?) async -> ProviderCheckStep {
         if let problem { return ProviderCheckStep(.backChannelLogout, .fails, problem) }
         let listens = "this device listens at \(address)"

@@ -3,16 +3,14 @@ import Cryptography
 import FoundationEssentials
 import HTTPClient
 package import Identity
-package import OpenIDConnect
-package import SharedDevice
+import OpenIDConnect
+import SharedDevice
 
 /// Maps a sign-in to an account. An account is identified by two UUIDs, as in Microsoft's programs: one for the person,
 /// one for the tenant. Names are for display only, and identify no account.
-package struct AccountMapping: Sendable {
-    /// The claim that may hold the tenant's UUID.
-    package var tenantClaim: String
-
-    package init(tenantClaim: String = "tid") { self.tenantClaim = tenantClaim }
+package enum AccountMapping {
+    /// The claim that may hold the tenant's UUID, if the configuration names no other.
+    package static let usualTenantClaim = "tid"
 
     /// The hosts of Microsoft Entra. Its tokens have both identifiers; with other providers a claim named `oid` may
     /// have any meaning.
@@ -32,30 +30,35 @@ package struct AccountMapping: Sendable {
     ///   - identity: The claims of the ID token. Only these identify the account. Claims of the userinfo endpoint may
     ///     be missing at the next sign-in, and the person would get another account.
     ///   - names: The claims with the person's names, from the ID token or the userinfo endpoint.
-    package func account(issuer: Issuer, subject: String, identity: JSONValue, names: JSONValue) -> Account {
+    static func account(
+        issuer: Issuer,
+        subject: String,
+        identity: JSONValue,
+        names: JSONValue,
+        tenantClaim: String = usualTenantClaim
+    ) -> Account {
         let named = uuid(identity[tenantClaim])
-        let tenant = named ?? Self.uuid(issuer.text, in: Self.addresses)
-        let isEntra = Self.entra.contains(issuer.address.host)
-        let person = (isEntra && named != nil ? uuid(identity["oid"]) : nil) ?? Self.uuid(subject, in: tenant)
-        let username = ["preferred_username", "upn", "email"].lazy.compactMap { name(names[$0]) }.first ?? subject
+        let tenant = named ?? uuid(issuer.text, in: addresses)
+        let isEntra = entra.contains(issuer.address.host)
+        let person = (isEntra && named != nil ? uuid(identity["oid"]) : nil) ?? uuid(subject, in: tenant)
         return Account(
             identifier: "\(person.uuidString.lowercased()).\(tenant.uuidString.lowercased())",
-            username: username,
+            username: username(names) ?? subject,
             displayName: name(names["name"])
         )
     }
 
-    /// Whether the claims contain a username.
-    static func hasName(_ claims: JSONValue) -> Bool {
-        ["preferred_username", "upn", "email"].contains { claims[$0]?.string.map { !$0.isEmpty } ?? false }
+    /// The username in the claims; `nil` if they have none.
+    static func username(_ claims: JSONValue) -> String? {
+        ["preferred_username", "upn", "email"].lazy.compactMap { name(claims[$0]) }.first
     }
 
-    private func name(_ claim: JSONValue?) -> String? {
+    private static func name(_ claim: JSONValue?) -> String? {
         guard let text = claim?.string, !text.isEmpty else { return nil }
-        return text.printable(Self.longestName)
+        return text.printable(longestName)
     }
 
-    private func uuid(_ claim: JSONValue?) -> UUID? { claim?.string.flatMap { UUID(uuidString: $0) } }
+    private static func uuid(_ claim: JSONValue?) -> UUID? { claim?.string.flatMap { UUID(uuidString: $0) } }
 
     /// The UUID of a name in a namespace (RFC 4122, section 4.3, version 5).
     static func uuid(_ name: String, in namespace: UUID) -> UUID {

@@ -13,16 +13,17 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         package var scopes: [String]
         /// Whether to request `offline_access`, so that the session outlives the provider's own.
         package var asksForOfflineAccess: Bool
-        package var mapping: AccountMapping
+        /// The claim that may hold the tenant's UUID.
+        package var tenantClaim: String
 
         package init(
             scopes: [String] = ["openid", "profile", "email"],
             asksForOfflineAccess: Bool = false,
-            mapping: AccountMapping = AccountMapping()
+            tenantClaim: String = AccountMapping.usualTenantClaim
         ) {
             self.scopes = scopes
             self.asksForOfflineAccess = asksForOfflineAccess
-            self.mapping = mapping
+            self.tenantClaim = tenantClaim
         }
 
         /// Always contains `openid`: without it the provider does not say who signs in.
@@ -89,8 +90,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             let outcome: PendingSignIns.Outcome
             do throws(IdentityError) {
                 let signedIn = try await client.signInByDeviceCode(scopes: scopes, show: { shown.yield($0) }) {
-                    [self] in
-                    pending.withLock { $0.polledAt(handle) }
+                    [self] in pending.withLock { $0.polledAt(handle) }
                 }
                 outcome = .success(try await accept(signedIn, scopes: Set(scopes), only: start.only))
             } catch {
@@ -179,11 +179,12 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             guard only == nil || only == record.person else { throw .anotherPerson(issuer) }
             let claims = try await claims(of: identity, tokens.accessToken)
             return ProviderSignIn(
-                account: settings.mapping.account(
+                account: AccountMapping.account(
                     issuer: issuer,
                     subject: identity.subject,
                     identity: identity.claims,
-                    names: claims
+                    names: claims,
+                    tenantClaim: settings.tenantClaim
                 ),
                 record: record,
                 token: AccessToken(tokens, scopes: granted, now: now, kept),
@@ -199,7 +200,8 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     /// The provider's claims about the person. Many providers put few claims into the ID token, and return the rest
     /// from the userinfo endpoint (OpenID Connect Core, section 5.4).
     private func claims(of identity: IDToken, _ token: Secret) async throws(IdentityError) -> JSONValue {
-        guard identity.isSigned, !AccountMapping.hasName(identity.claims), case .object(let signed) = identity.claims
+        guard identity.isSigned, AccountMapping.username(identity.claims) == nil,
+            case .object(let signed) = identity.claims
         else { return identity.claims }
         do throws(IdentityError) {
             // Without a userinfo endpoint, the ID token has all claims.

@@ -86,7 +86,7 @@ final class CurrentProvider: Sendable {
             settings: OpenIDConnectProvider.Settings(
                 scopes: settings.scopes,
                 asksForOfflineAccess: settings.offlineAccess == .always,
-                mapping: AccountMapping(tenantClaim: settings.tenantClaim)
+                tenantClaim: settings.tenantClaim
             )
         )
     }

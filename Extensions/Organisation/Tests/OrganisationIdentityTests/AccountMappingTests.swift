@@ -17,7 +17,7 @@ struct AccountMappingTests {
         _ identity: [String: JSONValue],
         names: [String: JSONValue] = [:]
     ) throws -> Account {
-        try AccountMapping().account(
+        try AccountMapping.account(
             issuer: #require(issuer),
             subject: "ada",
             identity: .object(identity),

@@ -35,7 +35,9 @@ package struct ProviderMetadata: Sendable, Hashable {
         overrides: [String: HTTPAddress] = [:]
     ) throws(IdentityError) {
         // Some providers send null for a missing member.
-        func member(_ name: String) -> JSONValue? { documents.lazy.compactMap { $0.json[name] }.first { $0 != .null } }
+        func member(_ name: String) -> JSONValue? {
+            documents.lazy.compactMap { $0.json[name] }.first { $0 != .null }
+        }
         func endpoint(_ name: String) throws(IdentityError) -> HTTPAddress? {
             if let override = overrides[name] { return override }
             guard let value = member(name) else { return nil }
