@@ -83,12 +83,7 @@ final class ShopDatabase {
 
     // MARK: Writing
 
-    /// Stores a paid order.
-    ///
-    /// - Parameters:
-    ///   - customer: The customer's name.
-    ///   - account: The associate's account identifier.
-    ///   - soldBy: The associate's signature, which is in each row.
+    /// Stores a paid order of the associate with this account.
     func book(_ cart: Cart, for customer: String, of account: String, soldBy: String) throws {
         try connection.write { db in
             let customerId: Int64? = try db.value(

@@ -13,12 +13,9 @@ public final class AppProcess {
     public private(set) var process: ChildProcess
     private var earlierOutput: [String] = []
 
-    /// Starts the app of this name.
+    /// Starts the app of this name, with further arguments and variables.
     ///
-    /// - Parameters:
-    ///   - directory: The directory with the folders `data` and `events`.
-    ///   - arguments: Arguments in addition to those for bus, data and events.
-    ///   - environment: Variables in addition to those of this process.
+    /// - Parameter directory: The directory with the folders `data` and `events`.
     public init(
         _ name: String,
         bus: String,
@@ -48,9 +45,7 @@ public final class AppProcess {
 
     /// Waits for an event after the first `mark` events.
     ///
-    /// - Parameters:
-    ///   - isStarted: `false` if the process was killed and the bus starts another, which reports the event.
-    ///   - patience: The timeout.
+    /// - Parameter isStarted: `false` if the process was killed and the bus starts another, which reports the event.
     @discardableResult
     public func wait(
         for what: String,

@@ -198,7 +198,9 @@ actor AccountLoop {
     }
 
     /// Waits until the data of earlier users is deleted and the broker has the receipt.
-    func waitUntilCleanedUp() async { while !hasCleanedUp { await withCheckedContinuation { waiting.append($0) } } }
+    func waitUntilCleanedUp() async {
+        while !hasCleanedUp { await withCheckedContinuation { waiting.append($0) } }
+    }
 
     private func wake() {
         for continuation in waiting { continuation.resume() }

@@ -12,7 +12,8 @@ public struct ExampleApp: ParsableArguments {
             discussion: "By default the app's identifier in $XDG_DATA_HOME or ~/.local/share.",
             valueName: "dir"
         )
-    ) var data: String?
+    )
+    var data: String?
 
     @Option(
         help: ArgumentHelp(
@@ -20,7 +21,8 @@ public struct ExampleApp: ParsableArguments {
             discussion: "By default $NOTIFY_CENTER_BUS or, without that, the session bus.",
             valueName: "bus"
         )
-    ) var bus: String?
+    )
+    var bus: String?
 
     @Option(
         help: ArgumentHelp(
@@ -28,7 +30,8 @@ public struct ExampleApp: ParsableArguments {
             discussion: "Examples/ResourceServer is one.",
             valueName: "address"
         )
-    ) var service: String?
+    )
+    var service: String?
 
     @Option(help: ArgumentHelp("Append the app's events to this file, one JSON object a line.", valueName: "file"))
     var events: String?
