@@ -20,7 +20,7 @@ final class Browser {
     /// Why this machine cannot show Chromium, in a few words; `nil` if it can.
     static func reasonToLeaveOut(in directory: String) -> String? {
         guard program != nil else { return "it is not installed (apt-get install chromium)" }
-        do throws(CleanupFlaw) {
+        do throws(ValueFlaw) {
             try AdapterPreset.chromium.check(data: data(in: directory))
             return nil
         } catch {

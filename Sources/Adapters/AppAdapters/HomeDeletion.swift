@@ -33,21 +33,21 @@ package struct HomeDeletion: Sendable {
         (1000...60_000).contains(number) || (65_536..<UInt32.max).contains(number)
     }
 
-    /// - Throws: ``CleanupFlaw`` if this is not the home directory of a person alone.
+    /// - Throws: ``ValueFlaw`` if this is not the home directory of a person alone.
     package init(
         of user: SystemUser,
         patience: Duration = .seconds(30),
         processes: (@Sendable () -> Result<Set<pid_t>, AdapterFailure>)? = nil,
         delete: (@Sendable () async -> Result<UserDataDirectory.Removed, AdapterFailure>)? = nil
-    ) throws(CleanupFlaw) {
+    ) throws(ValueFlaw) {
         guard Self.isPerson(user.number) else {
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "user \(user.number) is no person's user",
                 "only the home directories of people are deleted"
             )
         }
         guard user.name != nil, let home = user.home else {
-            throw CleanupFlaw("the system knows no home directory of user \(user.number)", "see getent passwd")
+            throw ValueFlaw("the system knows no home directory of user \(user.number)", "see getent passwd")
         }
         let path = try CleanupPath.wholeHome(home)
         (self.user, self.home, self.patience) = (user, path, patience)

@@ -115,7 +115,7 @@ struct HomeCommand: AsyncParsableCommand {
                 throw ExitCode(EX_DATAERR)
             }
             print(try await HomeDeletion(of: SystemUser(number: number)).run())
-        } catch let error as CleanupFlaw {
+        } catch let error as ValueFlaw {
             log("\(error)")
             throw ExitCode(EX_DATAERR)
         } catch let error as AdapterFailure {

@@ -191,7 +191,7 @@ extension AppManifest: Decodable {
         _ user: SystemUser?
     ) throws -> AppCleanup? {
         guard let written else { return nil }
-        do throws(CleanupFlaw) {
+        do throws(ValueFlaw) {
             return try AppCleanup(written, identity: identity, user: user)
         } catch {
             throw DecodingError.invalid(error.message, remedy: error.remedy, at: [Key.cleanup])

@@ -154,26 +154,26 @@ struct CleanupManifestTests {
             "/var/lib//kiosk", "/var/lib/shared-device", "/var/lib/shared-device/db",
             "/var/lib/shared-device-cleanup/x", "/var/lib/systemd/x", "/lib/kiosk", "/boot/x", "/media", "/mnt", "/opt",
             "~/../grace", "/var/lib/\0", "/" + String(repeating: "x", count: 5000),
-        ] { #expect(throws: CleanupFlaw.self, "\(path)") { try CleanupPath.checked(path, home: "/home/kiosk") } }
+        ] { #expect(throws: ValueFlaw.self, "\(path)") { try CleanupPath.checked(path, home: "/home/kiosk") } }
         for (path, reason) in [
             ("/", "is the whole file system"), ("~", "is the home directory as a whole"),
             ("/home/grace/notes", "the home directory of another user"), ("/tmp", "other programs use that"),
             ("/etc/kiosk", "is not the app's"),
         ] {
-            let flaw = #expect(throws: CleanupFlaw.self, "\(path)") {
+            let flaw = #expect(throws: ValueFlaw.self, "\(path)") {
                 try CleanupPath.checked(path, home: "/home/kiosk")
             }
             #expect(flaw?.description.contains(reason) == true, "\(path)")
         }
         // A path that must survive is neither deleted nor inside a deleted directory.
         for path in ["/srv/kiosk", "/srv/kiosk/state", "/srv/kiosk/state/x"] {
-            #expect(throws: CleanupFlaw.self, "\(path)") {
+            #expect(throws: ValueFlaw.self, "\(path)") {
                 try CleanupPath.checked(path, home: nil, keeping: ["/srv/kiosk/state"])
             }
         }
         // Paths are compared by bytes, so that combining marks hide nothing.
-        #expect(throws: CleanupFlaw.self) { try CleanupPath.checked("/etc/\u{301}kiosk", home: nil) }
-        #expect(throws: CleanupFlaw.self) { try CleanupPath.checked("/home/e\u{301}/notes", home: "/home/\u{E9}") }
+        #expect(throws: ValueFlaw.self) { try CleanupPath.checked("/etc/\u{301}kiosk", home: nil) }
+        #expect(throws: ValueFlaw.self) { try CleanupPath.checked("/home/e\u{301}/notes", home: "/home/\u{E9}") }
         #expect(CleanupPath.isSame("/home/ada/\u{301}x", orBelow: "/home/ada"))
     }
 

@@ -27,12 +27,12 @@ struct HomeDeletionTests {
     func refused() throws {
         // Users of the system, of services and of systemd-homed.
         for number in [0, 1, 999, 60_001, 60_513, 61_184, 65_534, 65_535, UInt32.max] {
-            #expect(throws: CleanupFlaw.self, "\(number)") { try HomeDeletion(of: Self.user(number)) }
+            #expect(throws: ValueFlaw.self, "\(number)") { try HomeDeletion(of: Self.user(number)) }
         }
         for home in [
             nil, "/", "/home", "/root", "/usr", "/usr/share/ada", "/etc/ada", "/var", "/var/lib", "/tmp", "/run/user",
             "/home/../etc", "/home//ada", "home/ada", "/var/lib/shared-device", "/dev/null",
-        ] { #expect(throws: CleanupFlaw.self, "\(home ?? "nil")") { try HomeDeletion(of: Self.user(home: home)) } }
+        ] { #expect(throws: ValueFlaw.self, "\(home ?? "nil")") { try HomeDeletion(of: Self.user(home: home)) } }
         #expect(try HomeDeletion(of: Self.user(70_000, home: "/srv/homes/ada")).home == "/srv/homes/ada")
         try HomeDeletion.checkPlace(of: "/usr/ada")
         let error = #expect(throws: AdapterFailure.self) { try HomeDeletion.checkPlace(of: "/tmp/ada") }

@@ -62,7 +62,7 @@ struct TraceFiles: Sendable {
 
     private func check(_ path: String) throws(AdapterFailure) {
         let remedy = "Name the directory itself in the session's settings, or leave the step out (--without)"
-        do throws(CleanupFlaw) {
+        do throws(ValueFlaw) {
             _ = try CleanupPath.checked(path, home: home, keeping: [kept])
         } catch {
             throw AdapterFailure("delete", path, error.message, remedy: remedy)

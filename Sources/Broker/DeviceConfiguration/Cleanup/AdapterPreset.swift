@@ -41,11 +41,11 @@ public enum AdapterPreset: String, Sendable, CaseIterable {
     }
 
     /// Checks that the program can work below this directory.
-    public func check(data: String) throws(CleanupFlaw) {
+    public func check(data: String) throws(ValueFlaw) {
         // Chromium creates a socket in TMPDIR, and exits if its path has more than 107 bytes.
         let longest = 107 - "/tmp/.org.chromium.Chromium.XXXXXX/SingletonSocket".utf8.count
         guard self == .chromium || self == .electron, data.utf8.count > longest else { return }
-        throw CleanupFlaw(
+        throw ValueFlaw(
             "“\(data)” is longer than \(longest) bytes, and the program makes a socket below it",
             "choose a shorter path"
         )

@@ -128,15 +128,15 @@ extension AppCleanup {
     static let mostPaths = 64
 
     /// - Parameter identity: The app's identity. It selects the processes to stop if the app cleans up by itself.
-    init(_ written: WrittenCleanup, identity: AppManifest.Identity, user: SystemUser?) throws(CleanupFlaw) {
+    init(_ written: WrittenCleanup, identity: AppManifest.Identity, user: SystemUser?) throws(ValueFlaw) {
         guard let user else {
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "the manifest does not say whose data to delete",
                 "add \"user\" to the manifest: the user that the app runs as"
             )
         }
         guard user.number != 0 else {
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "root's programs take no part, because their data would be deleted as root",
                 "run the app as a separate user"
             )
@@ -150,7 +150,7 @@ extension AppCleanup {
         program = try Self.checked(
             try cleaner == .adapter ? Self.program(written) : Self.program(ofAppItself: written, identity)
         )
-        let check = { (text: String) throws(CleanupFlaw) in try CleanupPath.written(text, home: user.home) }
+        let check = { (text: String) throws(ValueFlaw) in try CleanupPath.written(text, home: user.home) }
         var paths: [String] = []
         var data: String?
         switch (preset, written.data, program) {
@@ -161,12 +161,12 @@ extension AppCleanup {
             paths.append(try check("/run/user/\(user.number)/.flatpak/\(name)"))
             paths.append(try check("~/.cache/.flatpak/\(name)"))
         case (.flatpak?, _, _):
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "the preset flatpak knows where the data is, and needs the id",
                 "write \"flatpak\", without \"data\""
             )
         case (.some(let preset), nil, _):
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "the preset \(preset.rawValue) needs \"data\"",
                 "write the directory that it is to keep everything in"
             )
@@ -183,12 +183,12 @@ extension AppCleanup {
             let path = try check(text)
             // A later version of the preset may include a path that the manifest also names.
             if ofPreset.contains(path) { continue }
-            guard !paths.contains(path) else { throw CleanupFlaw("“\(text)” is there twice", "name each path once") }
+            guard !paths.contains(path) else { throw ValueFlaw("“\(text)” is there twice", "name each path once") }
             paths.append(path)
         }
         // The paths of a preset count as one.
         guard (1...Self.mostPaths).contains(paths.count - max(ofPreset.count - 1, 0)) else {
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 paths.isEmpty ? "nothing is deleted" : "it has more than \(Self.mostPaths) paths",
                 "write what the program keeps of its users: \"delete\": [\"/var/lib/kiosk/profile\"]"
             )
@@ -196,12 +196,12 @@ extension AppCleanup {
         delete = paths
     }
 
-    private static func program(_ written: WrittenCleanup) throws(CleanupFlaw) -> Program {
+    private static func program(_ written: WrittenCleanup) throws(ValueFlaw) -> Program {
         let all: [Program] = [
             written.unit.map(Program.unit), written.flatpak.map(Program.flatpak), written.command.map(Program.command),
         ].compactMap { $0 }
         guard all.count == 1, let program = all.first else {
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 all.isEmpty ? "it does not say what is stopped" : "it says in several ways what is stopped",
                 "write one of \"unit\", \"flatpak\" and \"command\""
             )
@@ -213,9 +213,9 @@ extension AppCleanup {
     private static func program(
         ofAppItself written: WrittenCleanup,
         _ identity: AppManifest.Identity
-    ) throws(CleanupFlaw) -> Program {
+    ) throws(ValueFlaw) -> Program {
         guard written.command == nil, written.unit == nil, written.flatpak == nil else {
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "it says what is stopped, and the app cleans up by itself",
                 "leave it out: \"unit\", \"flatpak\" or \"executable\" of the manifest already say it"
             )
@@ -224,21 +224,21 @@ extension AppCleanup {
         switch (identity.unit, identity.flatpak, identity.executable) {
         case (let unit?, _, _) where start == nil || start == Start.always.rawValue: return .unit(unit)
         case (nil, _, _) where start != nil, (.some, _, _):
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "“start” in it does not apply to this app, which another program starts",
                 "leave it out; for an app that is a unit, write always: then it is started again after it was stopped"
             )
         case (nil, let name?, _): return .flatpak(name)
         case (nil, nil, let path?): return .processes(path)
         case (nil, nil, nil):
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "the manifest does not say which processes are the app's",
                 "add \"unit\", \"flatpak\" or \"executable\" to the manifest"
             )
         }
     }
 
-    private static func checked(_ program: Program) throws(CleanupFlaw) -> Program {
+    private static func checked(_ program: Program) throws(ValueFlaw) -> Program {
         switch program {
         case .processes: break
         case .unit(let name):
@@ -247,24 +247,24 @@ extension AppCleanup {
             guard AppIdentifier.isPlausible(name), !name.hasPrefix("-"), !name.contains("/"),
                 kinds.contains(where: name.hasSuffix)
             else {
-                throw CleanupFlaw(
+                throw ValueFlaw(
                     "“\(name)” is no service",
                     "write the unit's whole name, such as kiosk-browser.service"
                 )
             }
         case .flatpak(let name):
             guard AppIdentifier.isReverseDNS(name) else {
-                throw CleanupFlaw("“\(name)” is no Flatpak's id", "write it as flatpak list shows it")
+                throw ValueFlaw("“\(name)” is no Flatpak's id", "write it as flatpak list shows it")
             }
         case .command(let words):
             guard let first = words.first, !first.isEmpty, !words.contains(where: { $0.utf8.contains(0) }) else {
-                throw CleanupFlaw(
+                throw ValueFlaw(
                     "the command has no program",
                     "write its absolute path first, and its arguments after it"
                 )
             }
             guard first.hasPrefix("/") else {
-                throw CleanupFlaw(
+                throw ValueFlaw(
                     "“\(first)” is no absolute path",
                     usualPath(of: first).map { "write \($0)" } ?? "write the whole path, as command -v shows it"
                 )
@@ -283,11 +283,11 @@ extension AppCleanup {
     private static func word<Word: RawRepresentable & CaseIterable>(
         _ text: String?,
         _ key: String
-    ) throws(CleanupFlaw) -> Word? where Word.RawValue == String {
+    ) throws(ValueFlaw) -> Word? where Word.RawValue == String {
         guard let text else { return nil }
         guard let word = Word(rawValue: text) else {
             let words = Word.allCases.map(\.rawValue).joined(separator: ", ")
-            throw CleanupFlaw("“\(key)” in it is “\(text)”", "write one of \(words), or leave it out")
+            throw ValueFlaw("“\(key)” in it is “\(text)”", "write one of \(words), or leave it out")
         }
         return word
     }

@@ -24,18 +24,18 @@ public enum CleanupPath {
     /// A path in a file or on a command line: as ``checked(_:home:keeping:)``, and without a pattern. Patterns are
     /// never expanded: the path would name a file that does not exist, so that the receipt would be given although
     /// nothing was deleted.
-    public static func written(_ text: String, home: String?) throws(CleanupFlaw) -> String {
+    public static func written(_ text: String, home: String?) throws(ValueFlaw) -> String {
         try refusePattern(in: text)
         return try checked(text, home: home)
     }
 
-    /// - Throws: ``CleanupFlaw`` for a text that a shell would expand.
-    public static func refusePattern(in text: String) throws(CleanupFlaw) {
+    /// - Throws: ``ValueFlaw`` for a text that a shell would expand.
+    public static func refusePattern(in text: String) throws(ValueFlaw) {
         guard !text.utf8.contains(UInt8(ascii: "$")) else {
-            throw CleanupFlaw("“\(text)” has a variable in it", "write the whole path; ~/ is the user's home directory")
+            throw ValueFlaw("“\(text)” has a variable in it", "write the whole path; ~/ is the user's home directory")
         }
         guard !text.utf8.contains(where: { "*?[".utf8.contains($0) }) else {
-            throw CleanupFlaw(
+            throw ValueFlaw(
                 "“\(text)” has a pattern in it",
                 "write the directory itself: all that is in it is deleted"
             )
@@ -47,16 +47,16 @@ public enum CleanupPath {
     /// - Parameters:
     ///   - home: The user's home directory; `nil` if there is none.
     ///   - kept: Further directories that must survive the deletion.
-    /// - Throws: ``CleanupFlaw`` with the reason for the refusal.
+    /// - Throws: ``ValueFlaw`` with the reason for the refusal.
     public static func checked(
         _ text: String,
         home: String?,
         keeping kept: [String] = []
-    ) throws(CleanupFlaw) -> String {
+    ) throws(ValueFlaw) -> String {
         var path = text
         if text == "~" || text.hasPrefix("~/") {
             guard let home else {
-                throw CleanupFlaw(
+                throw ValueFlaw(
                     "“\(text)” is below the home directory, and the user has none",
                     "write the whole path"
                 )
@@ -65,7 +65,7 @@ public enum CleanupPath {
         }
         if path.count > 1, path.hasSuffix("/") { path.removeLast() }
         let components = try components(of: path, text)
-        func refuse(_ reason: String, _ remedy: String) -> CleanupFlaw { CleanupFlaw("“\(text)” \(reason)", remedy) }
+        func refuse(_ reason: String, _ remedy: String) -> ValueFlaw { ValueFlaw("“\(text)” \(reason)", remedy) }
         let ownDirectory = "name a directory that only this app uses"
         guard !components.isEmpty else { throw refuse("is the whole file system", ownDirectory) }
         if let home, isSame(home, orBelow: path) {
@@ -84,23 +84,23 @@ public enum CleanupPath {
 
     /// A person's whole home directory, which is deleted only for that person, never because a manifest names it.
     ///
-    /// - Throws: ``CleanupFlaw`` if it is no absolute path, or a directory that others need, or above or in such a one.
-    public static func wholeHome(_ path: String) throws(CleanupFlaw) -> String {
+    /// - Throws: ``ValueFlaw`` if it is no absolute path, or a directory that others need, or above or in such a one.
+    public static func wholeHome(_ path: String) throws(ValueFlaw) -> String {
         guard try !components(of: path, path).isEmpty else {
-            throw CleanupFlaw("“\(path)” is the whole file system", "give the user a home directory")
+            throw ValueFlaw("“\(path)” is the whole file system", "give the user a home directory")
         }
         try refuseCommon(path, path, keeping: [])
         return path
     }
 
     /// Refuses directories that the system or several programs need.
-    private static func refuseCommon(_ path: String, _ text: String, keeping kept: [String]) throws(CleanupFlaw) {
+    private static func refuseCommon(_ path: String, _ text: String, keeping kept: [String]) throws(ValueFlaw) {
         let ownDirectory = "name a directory that only this app uses"
         if let place = (closed + kept).first(where: { isSame(path, orBelow: $0) || isSame($0, orBelow: path) }) {
-            throw CleanupFlaw("“\(text)” would delete from \(place), which is not the app's", ownDirectory)
+            throw ValueFlaw("“\(text)” would delete from \(place), which is not the app's", ownDirectory)
         }
         if let place = shared.first(where: { isSame($0, orBelow: path) }) {
-            throw CleanupFlaw("“\(text)” is \(place), or above it, and other programs use that", ownDirectory)
+            throw ValueFlaw("“\(text)” is \(place), or above it, and other programs use that", ownDirectory)
         }
     }
 
@@ -111,18 +111,18 @@ public enum CleanupPath {
             || path.utf8.starts(with: (directory == "/" ? "/" : directory + "/").utf8)
     }
 
-    private static func components(of path: String, _ text: String) throws(CleanupFlaw) -> [String] {
+    private static func components(of path: String, _ text: String) throws(ValueFlaw) -> [String] {
         guard path.utf8.first == UInt8(ascii: "/") else {
-            throw CleanupFlaw("“\(text)” is no absolute path", "write the whole path")
+            throw ValueFlaw("“\(text)” is no absolute path", "write the whole path")
         }
         guard path.utf8.count <= longest, !path.utf8.contains(0) else {
-            throw CleanupFlaw("a path is longer than \(longest) bytes, or has a zero in it", "write another one")
+            throw ValueFlaw("a path is longer than \(longest) bytes, or has a zero in it", "write another one")
         }
         let components = path.utf8.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             .map { String(decoding: $0, as: UTF8.self) }
         if components == [""] { return [] }
         guard !components.contains(where: { ["", ".", ".."].contains($0) }) else {
-            throw CleanupFlaw("“\(text)” has an empty part, “.” or “..” in it", "write the path that it leads to")
+            throw ValueFlaw("“\(text)” has an empty part, “.” or “..” in it", "write the path that it leads to")
         }
         return components
     }
@@ -137,8 +137,8 @@ public enum CleanupPath {
     }
 }
 
-/// The problem with a manifest's `cleanup`, and the remedy.
-public struct CleanupFlaw: Error, Sendable, Hashable, CustomStringConvertible {
+/// The problem with a value that an administrator writes, and the remedy.
+public struct ValueFlaw: Error, Sendable, Hashable, CustomStringConvertible {
     public let message: String
     public let remedy: String
 

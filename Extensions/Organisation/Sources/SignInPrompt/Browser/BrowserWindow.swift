@@ -58,7 +58,7 @@ package struct BrowserChoice: Sendable, Hashable {
     }
 
     func settings(showing page: String, in data: String) throws(SharedDeviceError) -> OwnedCommand.Settings {
-        do throws(CleanupFlaw) {
+        do throws(ValueFlaw) {
             try preset.check(data: data)
         } catch {
             throw SharedDeviceError(
