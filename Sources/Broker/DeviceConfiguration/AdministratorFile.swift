@@ -14,8 +14,6 @@ struct AdministratorFile {
     var mustBeRoots = false
 
     /// The content of the file; `nil` if the file or its directory is missing. Blocks the thread on the file system.
-    ///
-    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
     func read() throws(ManagedConfigurationError) -> Data? {
         let info: stat
         let content: [UInt8]
@@ -25,44 +23,40 @@ struct AdministratorFile {
             content = info.st_mode & S_IFMT == S_IFREG ? try file.content(atMost: maximumSize) : []
         } catch {
             switch error {
-            case .system:
-                if error.isMissing { return nil }
-                throw unreadable(error.reason)
-            case .tooLarge:
-                throw ManagedConfigurationError(
-                    .tooLarge,
-                    file: path,
-                    message: error.reason,
-                    remedy: "see that it is the right file"
-                )
+            case .system where error.isMissing: return nil
+            case .system: throw unreadable(error.reason)
+            case .tooLarge: throw .init(.tooLarge, path, error.reason, remedy: "see that it is the right file")
             }
         }
         guard info.st_mode & S_IFMT == S_IFREG else { throw unreadable("it is not a regular file") }
-        guard info.st_mode & S_IWOTH == 0 else { throw .writableByAnyone(path, decides: decides) }
-        if mustBeRoots, !info.isRootsAlone { throw .notRoots(path, info, decides: decides) }
+        try info.checkWriters(path, decides: decides, mustBeRoots: mustBeRoots)
         return Data(content)
     }
 
     private func unreadable(_ message: String) -> ManagedConfigurationError {
-        ManagedConfigurationError(
-            .unreadable,
-            file: path,
-            message: message,
-            remedy: "make it a regular file that the broker's user may read"
-        )
+        let remedy = "make it a regular file that the broker's user may read"
+        return ManagedConfigurationError(.unreadable, path, message, remedy: remedy)
     }
 }
 
 extension stat {
-    /// Whether only root may write to the file.
-    var isRootsAlone: Bool { st_uid == 0 && st_mode & S_IWOTH == 0 && (st_mode & S_IWGRP == 0 || st_gid == 0) }
+    /// Refuses a file or a directory that untrusted users may write to.
+    func checkWriters(_ path: String, decides: String, mustBeRoots: Bool) throws(ManagedConfigurationError) {
+        guard st_mode & S_IWOTH == 0 else {
+            let message = "every user may write to it, and so decide \(decides)"
+            throw .init(.insecure, path, message, remedy: "run: chmod o-w \(path)")
+        }
+        guard mustBeRoots, st_uid != 0 || st_mode & S_IWGRP != 0 && st_gid != 0 else { return }
+        let writer = st_uid == 0 ? "the group \(st_gid) may write to it" : "it belongs to user \(st_uid)"
+        let message = "\(writer), who could so decide what root does: \(decides)"
+        throw .init(.insecure, path, message, remedy: "run: chown root:root \(path) && chmod go-w \(path)")
+    }
 }
 
 extension AdministratorFile {
     /// Decodes the value of a JSON object.
     ///
     /// - Parameter example: The beginning of such an object, for the remedy.
-    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
     static func decode<Value: Decodable>(
         _ type: Value.Type,
         from json: Data,
@@ -73,12 +67,9 @@ extension AdministratorFile {
         let json = json.starts(with: [0xEF, 0xBB, 0xBF]) ? Data(json.dropFirst(3)) : json
         // Before the decoder, which accepts repeated keys and trailing commas.
         if let flaw = JSONFlaw.find(in: [UInt8](json)) {
-            throw ManagedConfigurationError(
-                flaw.isRepeatedKey ? .contradiction : .invalidJSON,
-                file: file,
-                message: flaw.text,
-                remedy: flaw.isRepeatedKey ? "leave one" : oneObject(example)
-            )
+            throw flaw.isRepeatedKey
+                ? .init(.contradiction, file, flaw.text, remedy: "leave one")
+                : .init(.invalidJSON, file, flaw.text, remedy: oneObject(example))
         }
         do {
             return try JSONDecoder().decode(type, from: json)
@@ -97,8 +88,7 @@ extension AdministratorFile {
         after first: ManagedConfigurationError,
         example: String
     ) -> [ManagedConfigurationError] {
-        let content = try? JSONValue(parsing: Array(json), limits: JSONLimits(size: json.count))
-        guard var members = content?.object else { return [] }
+        guard var members = JSONValue(file: json)?.object else { return [] }
         var errors: [ManagedConfigurationError] = []
         var last = first
         while errors.count < mostFurtherErrors, let key = last.key, members.removeValue(forKey: key) != nil {
@@ -122,6 +112,16 @@ extension AdministratorFile {
     fileprivate static func oneObject(_ example: String) -> String { "write one JSON object, such as \(example)" }
 }
 
+extension JSONValue {
+    /// The value of a file that was read with a maximum size; `nil` if it is not JSON.
+    init?(file content: Data) {
+        guard let value = try? JSONValue(parsing: Array(content), limits: JSONLimits(size: content.count)) else {
+            return nil
+        }
+        self = value
+    }
+}
+
 /// A type of JSON value, as remedies name it.
 protocol WrittenForm {
     static var form: String { get }
@@ -143,61 +143,44 @@ extension ManagedConfigurationError {
             default: (DecodingError.Context(codingPath: [], debugDescription: "\(error)"), nil)
             }
         guard let key = context.codingPath.first?.stringValue else {
-            self.init(
-                .invalidJSON,
-                file: file,
-                message: type == nil ? JSONFlaw.text(of: [UInt8](json)) : "it is JSON, but not an object",
-                remedy: AdministratorFile.oneObject(example)
-            )
+            let message = type == nil ? JSONFlaw.text(of: [UInt8](json)) : "it is JSON, but not an object"
+            self.init(.invalidJSON, file, message, remedy: AdministratorFile.oneObject(example))
             return
         }
-        if let type {
-            let isElement = context.codingPath.count > 1
-            let form = isElement ? nil : (type as? any WrittenForm.Type)?.form
-            let found = Self.value(at: context.codingPath, in: json)
-            // Numbers and Booleans are often written as strings by mistake.
-            let isQuoted =
-                found?.string != nil && ([Bool.self, Double.self, Switch.self] as [Any.Type]).contains { $0 == type }
-            self.init(
-                .wrongType,
-                file: file,
-                key: key,
-                message: isElement
-                    ? "there is \(found?.kind ?? "something else") in the value"
-                    : "the value is \(found?.kind ?? "of the wrong type")",
-                remedy:
-                    "write \(form ?? "an array of strings")\(isQuoted ? ", without quotation marks" : ""), or leave the key out"
-            )
-        } else {
-            let remedy =
-                (context.underlyingError as? InvalidValue)?.remedy ?? "write another value, or leave the key out"
-            self.init(.invalidValue, file: file, key: key, message: context.debugDescription, remedy: remedy)
+        guard let type else {
+            let remedy = (context.underlyingError as? ValueFlaw)?.remedy
+            let usual = "write another value, or leave the key out"
+            self.init(.invalidValue, file, key: key, context.debugDescription, remedy: remedy ?? usual)
+            return
         }
-    }
-}
-
-extension ManagedConfigurationError {
-    fileprivate static func value(at path: [any CodingKey], in json: Data) -> JSONValue? {
-        let content = try? JSONValue(parsing: Array(json), limits: JSONLimits(size: json.count))
-        return path.reduce(content) { value, key in
+        let isElement = context.codingPath.count > 1
+        let form = isElement ? nil : (type as? any WrittenForm.Type)?.form
+        let found = context.codingPath.reduce(JSONValue(file: json)) { value, key in
             guard let index = key.intValue else { return value?[key.stringValue] }
             guard let elements = value?.array, elements.indices.contains(index) else { return nil }
             return elements[index]
         }
+        // Numbers and Booleans are often written as strings by mistake.
+        let isQuoted =
+            found?.string != nil && ([Bool.self, Double.self, Switch.self] as [Any.Type]).contains { $0 == type }
+        self.init(
+            .wrongType,
+            file,
+            key: key,
+            isElement
+                ? "there is \(found?.kind ?? "something else") in the value"
+                : "the value is \(found?.kind ?? "of the wrong type")",
+            remedy: "write \(form ?? "an array of strings")\(isQuoted ? ", without quotation marks" : ""), "
+                + "or leave the key out"
+        )
     }
 }
 
-/// The remedy for an invalid value. It travels inside the decoder's error.
-private struct InvalidValue: Error {
-    let remedy: String
-}
-
 extension DecodingError {
-    /// A value of the right type that is not valid.
+    /// A value of the right type that is not valid. The remedy travels inside the decoder's error.
     static func invalid(_ message: String, remedy: String, at path: [any CodingKey]) -> DecodingError {
-        .dataCorrupted(
-            Context(codingPath: path, debugDescription: message, underlyingError: InvalidValue(remedy: remedy))
-        )
+        let flaw = ValueFlaw(message, remedy)
+        return .dataCorrupted(Context(codingPath: path, debugDescription: message, underlyingError: flaw))
     }
 }
 
@@ -221,8 +204,7 @@ extension Decoder {
         .invalid(message, remedy: remedy, at: codingPath)
     }
 
-    /// The error for a value that does not have the form of this type. Details are omitted, because the form explains
-    /// the mistake.
+    /// The error for a value that does not have the form of this type, which explains the mistake.
     func otherForm(_ type: any WrittenForm.Type) -> DecodingError {
         .typeMismatch(type, DecodingError.Context(codingPath: codingPath, debugDescription: ""))
     }
@@ -236,8 +218,10 @@ extension Decoder {
         }
     }
 
-    /// The keys that are not in `Key`, in alphabetical order.
-    func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] { try keys { Key(stringValue: $0) == nil } }
+    /// The first key, in alphabetical order, that is not in `Key`.
+    func unknownKey<Key: CodingKey>(beside: Key.Type) throws -> String? {
+        try keys { Key(stringValue: $0) == nil }.first
+    }
 
     /// The keys that fulfil the condition, in alphabetical order, except the name of a schema, which an editor reads.
     func keys(where isWanted: (String) -> Bool) throws -> [String] {

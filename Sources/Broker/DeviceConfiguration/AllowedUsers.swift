@@ -36,7 +36,7 @@ extension AllowedUsers: Codable, WrittenForm {
 
     private init(members decoder: any Decoder) throws {
         // A misspelt key would change who is let in.
-        if let name = try decoder.keys(where: { Key(rawValue: $0) == nil }).first {
+        if let name = try decoder.unknownKey(beside: Key.self) {
             throw decoder.invalid("“\(name.printable(64))” means nothing here", remedy: "write users and groups")
         }
         let values = try decoder.container(keyedBy: Key.self)
@@ -46,20 +46,17 @@ extension AllowedUsers: Codable, WrittenForm {
                 throw decoder.invalid("it has \(names.count) \(key.rawValue)", remedy: "write \(Self.most) at most")
             }
             for name in names where !Self.isName(name, longest) {
-                throw decoder.invalid(
-                    "“\(name.printable(64))” in its \(key.rawValue) is no name",
-                    remedy: "write 1 to \(longest) bytes, without invisible characters and blanks around them"
-                )
+                let message = "“\(name.printable(64))” in its \(key.rawValue) is no name"
+                let remedy = "write 1 to \(longest) bytes, without invisible characters and blanks around them"
+                throw decoder.invalid(message, remedy: remedy)
             }
             return names
         }
         users = try names(.users, longestUsername)
         groups = try names(.groups, PersonGroups.longestName)
         guard !users.isEmpty || !groups.isEmpty else {
-            throw decoder.invalid(
-                "it names neither a user nor a group",
-                remedy: "name those who are allowed, or leave the key out to allow all"
-            )
+            let remedy = "name those who are allowed, or leave the key out to allow all"
+            throw decoder.invalid("it names neither a user nor a group", remedy: remedy)
         }
     }
 

@@ -31,11 +31,8 @@ public struct AppManifest: Sendable, Equatable {
             appArmor: String? = nil,
             flatpak: String? = nil
         ) {
-            self.executable = executable
-            self.user = user
-            self.unit = unit
-            self.appArmor = appArmor
-            self.flatpak = flatpak
+            (self.executable, self.user, self.unit) = (executable, user, unit)
+            (self.appArmor, self.flatpak) = (appArmor, flatpak)
         }
 
         /// For people: the criteria, and whether each is proof or a hint.
@@ -84,15 +81,9 @@ public struct AppManifest: Sendable, Equatable {
         allowedUsers: AllowedUsers? = nil,
         unknownKeys: [String] = []
     ) {
-        self.identifier = identifier
-        self.identity = identity
-        self.busName = busName
-        self.stores = stores
-        self.supportsSharedDeviceMode = supportsSharedDeviceMode
-        self.cleanup = cleanup
-        self.tokens = tokens
-        self.allowedUsers = allowedUsers
-        self.unknownKeys = unknownKeys
+        (self.identifier, self.identity, self.busName, self.stores) = (identifier, identity, busName, stores)
+        (self.supportsSharedDeviceMode, self.cleanup) = (supportsSharedDeviceMode, cleanup)
+        (self.tokens, self.allowedUsers, self.unknownKeys) = (tokens, allowedUsers, unknownKeys)
     }
 
     /// The cleanup by an adapter, for a program that does not know shared device mode; `nil` for an app that cleans up
@@ -104,9 +95,8 @@ public struct AppManifest: Sendable, Equatable {
 
 extension AppManifest: Decodable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
-        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported,
-            allowedUsers
-        case cleanup
+        case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported
+        case allowedUsers, cleanup
     }
 
     /// The names of all keys.
@@ -115,14 +105,9 @@ extension AppManifest: Decodable {
     /// Reads a manifest. May block, because it asks the system for the user and the executable's path.
     ///
     /// - Parameter file: The path, for the error.
-    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
     public init(json: Data, file: String) throws(ManagedConfigurationError) {
-        self = try AdministratorFile.decode(
-            Self.self,
-            from: json,
-            file: file,
-            example: #"{"id": "org.example.orders", …} in a manifest"#
-        )
+        let example = #"{"id": "org.example.orders", …} in a manifest"#
+        self = try AdministratorFile.decode(Self.self, from: json, file: file, example: example)
     }
 
     public init(from decoder: any Decoder) throws {
@@ -147,11 +132,8 @@ extension AppManifest: Decodable {
         let profile = try values.name(.appArmor)
         let snap = try values.name(.snap).map { "snap.\($0)" }
         guard profile == nil || snap == nil || profile == snap else {
-            throw DecodingError.invalid(
-                "it is not the profile of the snap that the manifest names",
-                remedy: "leave out one of the two keys",
-                at: [Key.appArmor]
-            )
+            let message = "it is not the profile of the snap that the manifest names"
+            throw DecodingError.invalid(message, remedy: "leave out one of the two keys", at: [Key.appArmor])
         }
         let user: SystemUser? = try values.optional(.user)
         var identity = Identity(
@@ -161,7 +143,14 @@ extension AppManifest: Decodable {
             appArmor: snap ?? profile,
             flatpak: try values.name(.flatpak)
         )
-        cleanup = try Self.cleanup(try values.optional(.cleanup), identity, user)
+        let written: WrittenCleanup? = try values.optional(.cleanup)
+        do throws(ValueFlaw) {
+            cleanup = try written.map { written throws(ValueFlaw) in
+                try AppCleanup(written, identity: identity, user: user)
+            }
+        } catch {
+            throw DecodingError.invalid(error.message, remedy: error.remedy, at: [Key.cleanup])
+        }
         if cleanup?.cleaner == .adapter, identity.program == nil { identity.unit = AppCleanup.unit(of: identifier) }
         self.identity = identity
         _ = try values.required(.executable, identity.program, "the absolute path of the app's program")
@@ -172,7 +161,7 @@ extension AppManifest: Decodable {
             where: BusName.isWellKnown
         )
         stores = try values.optional(.stores) ?? []
-        guard !stores.contains(where: { $0.allSatisfy(\.isWhitespace) }) else {
+        if stores.contains(where: { $0.allSatisfy(\.isWhitespace) }) {
             let remedy = "write what the app keeps there, such as orders database"
             throw DecodingError.invalid("a name is empty", remedy: remedy, at: [Key.stores])
         }
@@ -183,19 +172,6 @@ extension AppManifest: Decodable {
         tokens = try TokenRights(from: decoder)
         allowedUsers = try values.optional(.allowedUsers)
         unknownKeys = try decoder.keys { !Self.keyNames.contains($0) }
-    }
-
-    private static func cleanup(
-        _ written: WrittenCleanup?,
-        _ identity: Identity,
-        _ user: SystemUser?
-    ) throws -> AppCleanup? {
-        guard let written else { return nil }
-        do throws(ValueFlaw) {
-            return try AppCleanup(written, identity: identity, user: user)
-        } catch {
-            throw DecodingError.invalid(error.message, remedy: error.remedy, at: [Key.cleanup])
-        }
     }
 }
 
@@ -209,21 +185,14 @@ public func pathWithoutLinks(_ path: String) -> String {
 extension KeyedDecodingContainer {
     /// A unit, a profile or a Flatpak's id: one word.
     fileprivate func name(_ key: Key) throws -> String? {
-        try text(
-            key,
-            "is no name",
-            remedy: "write one word of printable ASCII, or leave the key out",
-            where: AppIdentifier.isPlausible
-        )
+        let remedy = "write one word of printable ASCII, or leave the key out"
+        return try text(key, "is no name", remedy: remedy, where: AppIdentifier.isPlausible)
     }
 
     fileprivate func required(_ key: Key, _ value: String?, _ wanted: String) throws -> String {
         guard let value else {
-            throw DecodingError.invalid(
-                "the key is absent, and a manifest needs it",
-                remedy: "write a string: \(wanted)",
-                at: [key]
-            )
+            let message = "the key is absent, and a manifest needs it"
+            throw DecodingError.invalid(message, remedy: "write a string: \(wanted)", at: [key])
         }
         return value
     }
@@ -237,21 +206,20 @@ public enum AppIdentifier {
     public static func isReverseDNS(_ identifier: String) -> Bool {
         let parts = identifier.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         return identifier.utf8.count <= maximumLength && parts.count >= 2
-            && parts.allSatisfy { part in !part.isEmpty && part.allSatisfy(isPartOfName) }
+            && parts.allSatisfy { part in
+                !part.isEmpty
+                    && part.map(UnicodeScalar.init).allSatisfy { scalar in
+                        switch scalar {
+                        case "a"..."z", "A"..."Z", "0"..."9", "-", "_": true
+                        default: false
+                        }
+                    }
+            }
     }
 
     /// Whether a program may claim this identifier: printable ASCII without blanks, so that it is one word in every
     /// log.
     public static func isPlausible(_ identifier: String) -> Bool {
         (1...maximumLength).contains(identifier.utf8.count) && identifier.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
-    }
-
-    private static func isPartOfName(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
-            true
-        default: false
-        }
     }
 }

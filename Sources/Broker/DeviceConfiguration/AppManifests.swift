@@ -40,11 +40,8 @@ public struct AppManifests: Sendable, Equatable {
 /// A file that becomes invalid keeps its last valid manifest in force, as the configuration does, because the app still
 /// holds data. A directory that can no longer be used keeps its last reading in force.
 struct AppManifestMonitor: Sendable {
-    struct Reading: Sendable {
-        let name: String
-        /// The manifest. It is `nil` in a mask: the package's file of the same name does not count.
-        let content: Result<Valid?, ManagedConfigurationError>
-    }
+    /// The content of a file. It is `nil` in a mask: the package's file of the same name does not count.
+    typealias File = Result<Valid?, ManagedConfigurationError>
 
     struct Valid: Sendable {
         let manifest: AppManifest
@@ -71,10 +68,10 @@ struct AppManifestMonitor: Sendable {
         }
     }
 
-    /// A reading of a directory: the result for each file in it, or the error if the directory cannot be used.
-    struct FolderReading: Sendable {
+    /// A reading of a directory: its files by name, or the error if the directory cannot be used.
+    struct Reading: Sendable {
         let folder: Folder
-        let readings: Result<[Reading], ManagedConfigurationError>
+        let files: Result<[String: File], ManagedConfigurationError>
     }
 
     private var valid: [String: Valid] = [:]
@@ -85,7 +82,7 @@ struct AppManifestMonitor: Sendable {
     /// in between counts as new.
     private var lasting: [String: Set<String>] = [:]
     /// The last reading of each directory that could be used, by path.
-    private var usable: [String: [Reading]] = [:]
+    private var usable: [String: [String: File]] = [:]
 
     init(kept: [String: Data] = [:]) { self.kept = kept }
 
@@ -100,26 +97,26 @@ struct AppManifestMonitor: Sendable {
     ///     same identifier, in a later directory.
     ///   - last: The manifests that were valid before this program started, by key. Only needed if something is
     ///     invalid now.
-    mutating func directoriesWereRead(_ readings: [FolderReading], last: [String: Valid] = [:]) -> AppManifests? {
+    mutating func directoriesWereRead(_ readings: [Reading], last: [String: Valid] = [:]) -> AppManifests? {
         let next = merge(readings, last)
         guard next != latest else { return nil }
         latest = next
         return next
     }
 
-    private mutating func merge(_ directories: [FolderReading], _ last: [String: Valid]) -> AppManifests {
+    private mutating func merge(_ directories: [Reading], _ last: [String: Valid]) -> AppManifests {
         var next = AppManifests()
         var inForce: [String: Valid] = [:]
         var counted: [(name: String, manifest: AppManifest)] = []
         var replaced: Set<String> = []
         for directory in directories {
             let folder = directory.folder
-            let readings = current(directory, last, &next)
-            let isUsable = if case .success = directory.readings { true } else { false }
-            for reading in readings.sorted(by: { $0.name < $1.name }) where !replaced.contains(reading.name) {
-                let (key, path) = (folder.key(reading.name), folder.file(reading.name))
+            let files = current(directory, last, &next)
+            let isUsable = if case .success = directory.files { true } else { false }
+            for (name, file) in files.sorted(by: { $0.key < $1.key }) where !replaced.contains(name) {
+                let (key, path) = (folder.key(name), folder.file(name))
                 let manifest: Valid
-                switch reading.content {
+                switch file {
                 case .success(nil):
                     next.masks.append(path)
                     continue
@@ -127,7 +124,7 @@ struct AppManifestMonitor: Sendable {
                 case .failure(let problem):
                     // The problem of a directory that cannot be used stands for those of its files.
                     if isUsable { next.problems.append(problem) }
-                    let isLasting = lasting[folder.path]?.contains(reading.name) == true
+                    let isLasting = lasting[folder.path]?.contains(name) == true
                     guard let former = valid[key] ?? (isLasting ? last[key] : nil) else {
                         next.unknown.append(path)
                         // It stays stored, because the system may not know a user for a moment.
@@ -138,62 +135,52 @@ struct AppManifestMonitor: Sendable {
                 }
                 let identifier = manifest.manifest.identifier
                 if let owner = next.files[identifier] {
-                    next.problems.append(.duplicate(identifier, in: path, and: owner))
+                    var problem = ManagedConfigurationError(
+                        .contradiction,
+                        path,
+                        key: "id",
+                        "\(owner) is the manifest of \(identifier), and this one does not count",
+                        remedy: "remove one of the two; an administrator's file of the same name replaces or masks a "
+                            + "package's"
+                    )
+                    problem.app = identifier
+                    next.problems.append(problem)
                     continue
                 }
                 next.files[identifier] = path
                 next.contents[key] = manifest.content
                 inForce[key] = manifest
-                counted.append((reading.name, manifest.manifest))
+                counted.append((name, manifest.manifest))
             }
-            replaced.formUnion(readings.map(\.name))
+            replaced.formUnion(files.keys)
         }
         valid = inForce
         next.manifests = counted.sorted { $0.name < $1.name }.map { $0.manifest }
         return next
     }
 
-    /// The readings of a directory that count: the last ones while the directory cannot be used, and at the start
-    /// those that an earlier run has stored.
+    /// The files of a directory that count: those of the last reading while the directory cannot be used, and at the
+    /// start those that an earlier run has stored.
     private mutating func current(
-        _ directory: FolderReading,
+        _ directory: Reading,
         _ last: [String: Valid],
         _ next: inout AppManifests
-    ) -> [Reading] {
+    ) -> [String: File] {
         let folder = directory.folder
-        switch directory.readings {
-        case .success(let readings):
-            let names = Set(readings.map(\.name))
+        switch directory.files {
+        case .success(let files):
+            let names = Set(files.keys)
             lasting[folder.path] = lasting[folder.path].map { $0.intersection(names) } ?? names
-            usable[folder.path] = readings
-            return readings
+            usable[folder.path] = files
+            return files
         case .failure(let problem):
             next.problems.append(problem)
             if let former = usable[folder.path] { return former }
             next.unknown.append(problem.file)
             for (key, content) in kept where folder.name(of: key) != nil { next.contents[key] = content }
-            return last.compactMap { key, valid in
-                folder.name(of: key).map { Reading(name: $0, content: .success(valid)) }
-            }
+            let stored = last.compactMap { key, valid in folder.name(of: key).map { ($0, File.success(valid)) } }
+            return Dictionary(uniqueKeysWithValues: stored)
         }
-    }
-}
-
-extension ManagedConfigurationError {
-    fileprivate static func duplicate(
-        _ identifier: String,
-        in file: String,
-        and other: String
-    ) -> ManagedConfigurationError {
-        var error = ManagedConfigurationError(
-            .contradiction,
-            file: file,
-            key: "id",
-            message: "\(other) is the manifest of \(identifier), and this one does not count",
-            remedy: "remove one of the two; an administrator's file of the same name replaces or masks a package's"
-        )
-        error.app = identifier
-        return error
     }
 }
 
@@ -229,7 +216,7 @@ public struct AppManifestDirectory: Sendable {
     /// The directories. A file replaces one of the same name in a later directory.
     private var folders: [AppManifestMonitor.Folder] {
         let ofPackages = packages.map { AppManifestMonitor.Folder(path: $0, isOfPackages: true) }
-        return [AppManifestMonitor.Folder(path: path, isOfPackages: false)] + (ofPackages.map { [$0] } ?? [])
+        return [.init(path: path, isOfPackages: false)] + [ofPackages].compactMap(\.self)
     }
 
     /// Reads all manifests. An invalid manifest becomes a problem, and does not hide the valid manifests. Blocks its
@@ -272,10 +259,10 @@ public struct AppManifestDirectory: Sendable {
 
     private static let pauseAfterProblem = Duration.seconds(10)
 
-    private static func isSound(_ directories: [AppManifestMonitor.FolderReading]) -> Bool {
+    private static func isSound(_ directories: [AppManifestMonitor.Reading]) -> Bool {
         directories.allSatisfy { directory in
-            guard case .success(let readings) = directory.readings else { return false }
-            return readings.allSatisfy { if case .success = $0.content { true } else { false } }
+            guard let files = try? directory.files.get() else { return false }
+            return files.values.allSatisfy { if case .success = $0 { true } else { false } }
         }
     }
 
@@ -287,52 +274,38 @@ public struct AppManifestDirectory: Sendable {
         }
     }
 
-    private func readings() -> [AppManifestMonitor.FolderReading] {
+    private func readings() -> [AppManifestMonitor.Reading] {
         folders.map { folder in
-            let readings = Result { () throws(ManagedConfigurationError) in
-                try names(in: folder.path).compactMap { reading($0, in: folder) }
+            let files = Result { () throws(ManagedConfigurationError) in
+                let files = try names(in: folder.path).compactMap { name in file(name, in: folder).map { (name, $0) } }
+                return Dictionary(uniqueKeysWithValues: files)
             }
-            return AppManifestMonitor.FolderReading(folder: folder, readings: readings)
+            return AppManifestMonitor.Reading(folder: folder, files: files)
         }
     }
 
     /// - Returns: `nil` if the file has been removed since.
-    private func reading(_ name: String, in folder: AppManifestMonitor.Folder) -> AppManifestMonitor.Reading? {
+    private func file(_ name: String, in folder: AppManifestMonitor.Folder) -> AppManifestMonitor.File? {
         let path = folder.file(name)
-        let file = AdministratorFile(
-            path: path,
-            maximumSize: 65_536,
-            decides: "which program is the app",
-            mustBeRoots: mustBeRoots
-        )
+        let decides = "which program is the app"
+        let file = AdministratorFile(path: path, maximumSize: 65_536, decides: decides, mustBeRoots: mustBeRoots)
         var content: Data?
         do throws(ManagedConfigurationError) {
             content = try file.read()
             guard let content else { return nil }
-            if !folder.isOfPackages, Self.isMask(content) {
-                return AppManifestMonitor.Reading(name: name, content: .success(nil))
-            }
-            let manifest = try AppManifest(json: content, file: path)
-            let valid = AppManifestMonitor.Valid(manifest: manifest, content: content)
-            return AppManifestMonitor.Reading(name: name, content: .success(valid))
+            if !folder.isOfPackages, Self.isMask(content) { return .success(nil) }
+            return .success(.init(manifest: try AppManifest(json: content, file: path), content: content))
         } catch {
             var problem = error
-            problem.app = content.flatMap { Self.identifier(in: $0) }
-            return AppManifestMonitor.Reading(name: name, content: .failure(problem))
+            problem.app = content.flatMap(JSONValue.init(file:))?["id"]?.string
+            return .failure(problem)
         }
     }
 
     /// Whether the content is exactly the object that masks a package's manifest. An empty file is no mask, because a
     /// write that failed leaves one.
     private static func isMask(_ json: Data) -> Bool {
-        guard JSONFlaw.find(in: [UInt8](json)) == nil else { return false }
-        let value = try? JSONValue(parsing: [UInt8](json), limits: JSONLimits(size: json.count))
-        return value == .object(["masked": .boolean(true)])
-    }
-
-    /// The app of an invalid manifest, if the manifest names it.
-    private static func identifier(in json: Data) -> String? {
-        (try? JSONValue(parsing: [UInt8](json), limits: JSONLimits(size: json.count)))?["id"]?.string
+        JSONFlaw.find(in: [UInt8](json)) == nil && JSONValue(file: json) == .object(["masked": .boolean(true)])
     }
 
     private func names(in path: String) throws(ManagedConfigurationError) -> [String] {
@@ -342,8 +315,7 @@ public struct AppManifestDirectory: Sendable {
             if code == ENOENT || code == ENOTDIR { return [] }
             throw unreadable(path, String(cString: strerror(code)))
         }
-        guard info.st_mode & S_IWOTH == 0 else { throw .writableByAnyone(path, decides: "which apps are enrolled") }
-        if mustBeRoots, !info.isRootsAlone { throw .notRoots(path, info, decides: "which apps are enrolled") }
+        try info.checkWriters(path, decides: "which apps are enrolled", mustBeRoots: mustBeRoots)
         do {
             return try FileManager.default.contentsOfDirectory(atPath: path)
                 .filter { $0.hasSuffix(".json") && !$0.hasPrefix(".") }
@@ -355,11 +327,6 @@ public struct AppManifestDirectory: Sendable {
     }
 
     private func unreadable(_ path: String, _ message: String) -> ManagedConfigurationError {
-        ManagedConfigurationError(
-            .unreadable,
-            file: path,
-            message: message,
-            remedy: "make it a directory that the broker's user may read"
-        )
+        .init(.unreadable, path, message, remedy: "make it a directory that the broker's user may read")
     }
 }

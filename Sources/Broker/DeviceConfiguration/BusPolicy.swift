@@ -30,7 +30,7 @@ public enum BusPolicy: Sendable, Equatable {
         public static let system = Names(
             name: { number throws(SystemUser.LookupFailure) in try SystemUser(number: number).name },
             isUser: { name throws(SystemUser.LookupFailure) in try SystemUser(name: name) != nil },
-            isGroup: { name throws(SystemUser.LookupFailure) in try SystemDatabase.hasGroup(name) }
+            isGroup: { name throws(SystemUser.LookupFailure) in try SystemDatabase.lookUpGroup(name) { _ in } != nil }
         )
     }
 

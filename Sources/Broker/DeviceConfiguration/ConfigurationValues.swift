@@ -47,10 +47,8 @@ public struct Seconds: Sendable, Equatable, Codable {
         value = try decoder.singleValueContainer().decode(Double.self)
         // A comparison with NaN is false.
         guard value >= 0, value <= 366 * 86_400 else {
-            throw decoder.invalid(
-                "it is \(text)",
-                remedy: "write a number of seconds, 0 or more and at most a year, or leave the key out"
-            )
+            let remedy = "write a number of seconds, 0 or more and at most a year, or leave the key out"
+            throw decoder.invalid("it is \(text)", remedy: remedy)
         }
     }
 
@@ -109,27 +107,22 @@ public struct AppList: Sendable, Equatable, Codable {
 
     public init(_ identifiers: [String]) { self.identifiers = identifiers }
 
-    private static func trimmed(_ text: Substring) -> String {
-        let rest = text.drop(while: \.isWhitespace)
-        return rest.lastIndex { !$0.isWhitespace }.map { String(rest[...$0]) } ?? ""
-    }
-
     public init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
-        identifiers = text.split(separator: ",", omittingEmptySubsequences: false).map(Self.trimmed)
+        identifiers = text.split(separator: ",", omittingEmptySubsequences: false).map { part in
+            let rest = part.drop(while: \.isWhitespace)
+            return rest.lastIndex { !$0.isWhitespace }.map { String(rest[...$0]) } ?? ""
+        }
         for identifier in identifiers {
             // An empty prefix would match every identifier.
             guard !identifier.isEmpty else {
-                throw decoder.invalid(
-                    identifiers.count == 1 ? "it is empty" : "it has an empty element",
-                    remedy: "write identifiers with one comma between each two, or leave the key out"
-                )
+                let message = identifiers.count == 1 ? "it is empty" : "it has an empty element"
+                let remedy = "write identifiers with one comma between each two, or leave the key out"
+                throw decoder.invalid(message, remedy: remedy)
             }
             guard identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-                throw decoder.invalid(
-                    "“\(identifier)” is no identifier",
-                    remedy: "write identifiers such as com.example.app, with commas between"
-                )
+                let remedy = "write identifiers such as com.example.app, with commas between"
+                throw decoder.invalid("“\(identifier)” is no identifier", remedy: remedy)
             }
         }
     }
@@ -147,14 +140,12 @@ public struct Switch: Sendable, Equatable, Codable, WrittenForm {
 
     public init(from decoder: any Decoder) throws {
         let value = try decoder.singleValueContainer()
-        if let isOn = try? value.decode(Bool.self) {
-            self.isOn = isOn
-            return
+        let isTrue = try? value.decode(Bool.self)
+        guard let number = isTrue.map({ $0 ? 1 : 0 }) ?? (try? value.decode(Int.self)) else {
+            throw decoder.otherForm(Self.self)
         }
-        guard let number = try? value.decode(Int.self) else { throw decoder.otherForm(Switch.self) }
         guard number == 0 || number == 1 else {
-            let remedy = "write \(Self.form), or leave the key out"
-            throw decoder.invalid("it is \(number)", remedy: remedy)
+            throw decoder.invalid("it is \(number)", remedy: "write \(Self.form), or leave the key out")
         }
         isOn = number == 1
     }

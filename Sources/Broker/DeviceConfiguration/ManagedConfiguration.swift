@@ -91,22 +91,20 @@ public struct ManagedConfiguration: Sendable, Equatable {
         if passwordSignIn == true, identity != .embedded {
             warn(.passwordSignIn, "has no effect: under \"identity\": \"\(identity.rawValue)\" there are no passwords")
         }
-        if inactivityAction == .lock, identity != .embedded || inactivityTimeout == nil {
-            warn(
-                .inactivityAction,
-                identity == .embedded
-                    ? "is lock, and a session is locked only when the broker starts: inactivityTimeout is absent"
-                    : "is lock, and the user is signed out: only under \"identity\": \"embedded\" people come back at a lock"
-            )
+        if inactivityAction == .lock, identity != .embedded {
+            let reason = "only under \"identity\": \"embedded\" people come back at a lock"
+            warn(.inactivityAction, "is lock, and the user is signed out: \(reason)")
+        } else if inactivityAction == .lock, inactivityTimeout == nil {
+            let reason = "inactivityTimeout is absent"
+            warn(.inactivityAction, "is lock, and a session is locked only when the broker starts: \(reason)")
         }
         if !locksSessions, lockedTime != Self.usualLockedTime {
             warn(.lockedTime, "has no effect: no session is locked")
         }
-        if let inactivityTimeout, inactivityTimeout.value <= 10 {
-            let text = inactivityTimeout.text
+        if let text = inactivityTimeout?.text, inactivityTimeout?.value ?? 0 <= 10 {
             warn(.inactivityTimeout, "is \(text), and reports of input are seconds apart; write well above 10")
         }
-        if let warning = allowedUsers?.warning(identity) { warnings.append(warning) }
+        warnings += [allowedUsers?.warning(identity)].compactMap(\.self)
         if microsoftBroker, identity != .oidc {
             warn(.microsoftBroker, "is true, and Microsoft's clients get no token: they need those of a provider")
         }
@@ -128,9 +126,8 @@ extension ManagedConfiguration: Codable {
     public enum Key: String, CodingKey, CaseIterable, Sendable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
         case tenantIdentifier, allowedUsers, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
-        case inactivityTimeout, inactivityAction, lockedTime, shiftEnds, longestSession, signOutWarning,
-            signOutOnScreenLock, signOutOnLogout
-        case endSessionURL
+        case inactivityTimeout, inactivityAction, lockedTime, shiftEnds, longestSession, signOutWarning
+        case signOutOnScreenLock, signOutOnLogout, endSessionURL
         case enableSSOOnAllManagedApps = "Enable_SSO_On_All_ManagedApps"
         case appAllowList = "AppAllowList"
         case appBlockList = "AppBlockList"
@@ -144,12 +141,9 @@ extension ManagedConfiguration: Codable {
         let values = try decoder.container(keyedBy: Key.self)
         sharedDeviceMode = try values.optional(.sharedDeviceMode)
         organization = try values.optional(.organization)
-        tenantIdentifier = try values.text(
-            .tenantIdentifier,
-            "is empty",
-            remedy: "leave the key out",
-            where: { !$0.allSatisfy(\.isWhitespace) }
-        )
+        tenantIdentifier = try values.text(.tenantIdentifier, "is empty", remedy: "leave the key out") {
+            !$0.allSatisfy(\.isWhitespace)
+        }
         allowedUsers = try values.optional(.allowedUsers)
         identity = try values.word(.identity) ?? .embedded
         passwordSignIn = try values.optional(.passwordSignIn)
@@ -174,7 +168,15 @@ extension ManagedConfiguration: Codable {
         appPrefixAllowList = try values.optional(.appPrefixAllowList)
         operators = try values.optional(.operators) ?? Operators()
         unknownKeys = try decoder.keys { !Self.keyNames.contains($0) }
-        try Self.refuseSecrets(unknownKeys)
+        // Everyone on the device may read the file.
+        if let key = unknownKeys.first(where: { $0.lowercased().hasSuffix("secret") }) {
+            throw DecodingError.invalid(
+                "a secret must not be in a file that users may read",
+                remedy:
+                    "remove the key, and give the secret to the service as the systemd credential oidc-client-secret",
+                at: [AnyKey(key)]
+            )
+        }
         if identity == .oidc {
             organisation = try OrganisationSettings(from: decoder)
         } else {
@@ -189,16 +191,6 @@ extension ManagedConfiguration: Codable {
             throw DecodingError.invalid("it is 0 seconds", remedy: "write more than 0, or leave the key out", at: [key])
         }
         return limit
-    }
-
-    /// Refuses secrets, because everyone on the device may read the file.
-    private static func refuseSecrets(_ keys: [String]) throws {
-        guard let key = keys.first(where: { $0.lowercased().hasSuffix("secret") }) else { return }
-        throw DecodingError.invalid(
-            "a secret must not be in a file that users may read",
-            remedy: "remove the key, and give the secret to the service as the systemd credential oidc-client-secret",
-            at: [AnyKey(key)]
-        )
     }
 
     public func encode(to encoder: any Encoder) throws {
@@ -235,38 +227,20 @@ extension ManagedConfiguration: Codable {
     /// Reads a file's content.
     ///
     /// - Parameter file: The path, for the error.
-    /// - Throws: ``ManagedConfigurationError``: `invalidJSON`, `contradiction`, `profile`, `wrongType`, `invalidValue`.
     public init(json: Data, file: String) throws(ManagedConfigurationError) {
-        if Self.isProfile(json) {
-            throw .profile(file, "it is an Apple profile or property list", remedy: "run: \(Self.converter) \(file)")
+        if ProfileForm(json) != nil {
+            let remedy = "run: shared-device configuration convert \(file)"
+            throw .init(.profile, file, "it is an Apple profile or property list", remedy: remedy)
         }
-        self = try AdministratorFile.decode(
-            Self.self,
-            from: json,
-            file: file,
-            example: #"{"sharedDeviceMode": true} in a configuration"#
-        )
+        let example = #"{"sharedDeviceMode": true} in a configuration"#
+        self = try AdministratorFile.decode(Self.self, from: json, file: file, example: example)
         // Otherwise the device would be personal although a nested key may say otherwise.
         for key in unknownKeys where key == "ExtensionData" || key == "PayloadContent" {
-            throw .profile(
-                file,
-                key: key,
-                "keys are not read inside it",
-                remedy: "write them at the same level as the other keys"
-            )
+            let remedy = "write them at the same level as the other keys"
+            throw .init(.profile, file, key: key, "keys are not read inside it", remedy: remedy)
         }
     }
 
-    private static let converter = "shared-device configuration convert"
-
-    /// Whether the content looks like a property list in XML or binary form, or like a signature around one (CMS).
-    private static func isProfile(_ content: Data) -> Bool {
-        var bytes = content[...]
-        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes = bytes.dropFirst(3) }
-        bytes = bytes.drop { [0x20, 0x09, 0x0A, 0x0D].contains($0) }
-        return ["<", "bplist", "-----BEGIN "].contains { bytes.starts(with: $0.utf8) }
-            || bytes.starts(with: [0x30]) && bytes.dropFirst().first.map { $0 >= 0x80 } == true
-    }
 }
 
 /// What happens after a time of inactivity. The raw values are in files.
@@ -303,10 +277,7 @@ public struct CleanupPolicy: Sendable, Equatable {
     /// The deadline of an enforced policy without a timeout.
     public static let usualDeadline = Duration.seconds(60)
 
-    public init(_ kind: Kind = .advisory, timeout: Duration? = nil) {
-        self.kind = kind
-        self.timeout = timeout
-    }
+    public init(_ kind: Kind = .advisory, timeout: Duration? = nil) { (self.kind, self.timeout) = (kind, timeout) }
 
     /// Whether an app that owes a cleanup receives neither account nor token.
     public var isStrict: Bool { kind != .advisory }
@@ -347,10 +318,8 @@ public struct AppLists: Sendable, Equatable {
         allowedPrefixes: [String]? = nil,
         allowsAllManagedApps: Bool = false
     ) {
-        self.allowed = allowed
-        self.blocked = blocked
-        self.allowedPrefixes = allowedPrefixes
-        self.allowsAllManagedApps = allowsAllManagedApps
+        (self.allowed, self.blocked) = (allowed, blocked)
+        (self.allowedPrefixes, self.allowsAllManagedApps) = (allowedPrefixes, allowsAllManagedApps)
     }
 
     /// Whether a list of admitted apps excludes all other apps.
@@ -475,10 +444,9 @@ extension ManagedConfiguration {
     /// The warnings that a limit shortens to half of it, in brackets.
     private var shorterWarnings: String {
         let limits: [(Key, Seconds?)] = [(.inactivityTimeout, inactivityTimeout), (.longestSession, longestSession)]
-        let times = limits.compactMap { key, limit in
-            limit.map { $0.value / 2 }.flatMap { half in
-                half < signOutWarning.value ? "\(Seconds(half).text) by \(key.rawValue)" : nil
-            }
+        let times = limits.compactMap { key, limit -> String? in
+            guard let half = limit.map({ $0.value / 2 }), half < signOutWarning.value else { return nil }
+            return "\(Seconds(half).text) by \(key.rawValue)"
         }
         return times.isEmpty ? "" : " (\(Self.list(times)))"
     }

@@ -1,5 +1,4 @@
 import Basics
-import Glibc
 
 /// Why a managed configuration or an app's manifest cannot be read or watched: the file, the key and the remedy.
 public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible, Encodable {
@@ -39,13 +38,12 @@ public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomString
         case code, file, key, message, remedy
     }
 
-    public init(_ code: Code, file: String, key: String? = nil, message: String, remedy: String) {
-        self.code = code
-        self.file = file
-        self.key = key
-        self.message = message
-        self.remedy = remedy
+    public init(_ code: Code, _ file: String, key: String? = nil, _ message: String, remedy: String) {
+        (self.code, self.file, self.key, self.message, self.remedy) = (code, file, key, message, remedy)
     }
+
+    /// This mistake, and those in the values of other keys.
+    public var all: [ManagedConfigurationError] { [self] + further }
 
     /// One line: the file, the key, the problem, and the remedy.
     public var description: String {
@@ -55,43 +53,14 @@ public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomString
 }
 
 extension ManagedConfigurationError {
-    static func writableByAnyone(_ path: String, decides: String) -> ManagedConfigurationError {
-        ManagedConfigurationError(
-            .insecure,
-            file: path,
-            message: "every user may write to it, and so decide \(decides)",
-            remedy: "run: chmod o-w \(path)"
-        )
-    }
-
-    static func notRoots(_ path: String, _ status: stat, decides: String) -> ManagedConfigurationError {
-        let writer =
-            status.st_uid == 0 ? "the group \(status.st_gid) may write to it" : "it belongs to user \(status.st_uid)"
-        return ManagedConfigurationError(
-            .insecure,
-            file: path,
-            message: "\(writer), who could so decide what root does: \(decides)",
-            remedy: "run: chown root:root \(path) && chmod go-w \(path)"
-        )
-    }
-
-    static func cannotWatch(_ path: String, _ error: Problem) -> ManagedConfigurationError {
-        ManagedConfigurationError(
+    static func cannotWatch(_ path: String, _ error: Problem) -> Self {
+        Self(
             .cannotWatch,
-            file: path,
-            message: "the system cannot tell of changes to it: \(error)",
+            path,
+            "the system cannot tell of changes to it: \(error)",
             remedy: "raise fs.inotify.max_user_instances or max_user_watches, see that the directory may be read, and "
                 + "start the broker again"
         )
-    }
-
-    public static func profile(
-        _ path: String,
-        key: String? = nil,
-        _ message: String,
-        remedy: String
-    ) -> ManagedConfigurationError {
-        ManagedConfigurationError(.profile, file: path, key: key, message: message, remedy: remedy)
     }
 }
 
@@ -112,7 +81,6 @@ public struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Finds the known key that a misspelt key stands for.
 private enum KeySuggestion {
     /// The key that is closest to `word`: it differs in case and separators only, or by at most two letters and a
     /// quarter of its length. `nil` if no key is that close.
@@ -134,11 +102,8 @@ private enum KeySuggestion {
         for (row, letter) in left.enumerated() {
             var next = [row + 1]
             for (column, other) in right.enumerated() {
-                var best = min(
-                    rows[row][column + 1] + 1,
-                    next[column] + 1,
-                    rows[row][column] + (letter == other ? 0 : 1)
-                )
+                let replaced = rows[row][column] + (letter == other ? 0 : 1)
+                var best = min(rows[row][column + 1] + 1, next[column] + 1, replaced)
                 if row > 0, column > 0, letter == right[column - 1], left[row - 1] == other {
                     best = min(best, rows[row - 1][column - 1] + 1)
                 }

@@ -22,12 +22,9 @@ public struct Operators: Sendable, Equatable {
     /// Looks up the names in the system's databases, and so may block.
     public init(_ names: [String]) {
         self.names = names
-        var users: Set<uid_t> = []
-        var unknown: [String] = []
-        for name in names {
-            if let found = Self.users(of: name) { users.formUnion(found) } else { unknown.append(name) }
-        }
-        (self.users, self.unknown) = (users, unknown)
+        let found = names.map(Self.users)
+        users = Set(found.compactMap(\.self).joined())
+        unknown = zip(names, found).filter { $1 == nil }.map(\.0)
     }
 
     /// - Returns: `nil` if there is no such user or group.
@@ -39,19 +36,15 @@ public struct Operators: Sendable, Equatable {
     private static func user(_ name: String) -> uid_t? { try? SystemUser(name: name)?.number }
 
     private static func members(of name: String) -> [String]? {
-        guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
-        let read = { (group: group) in texts(group.gr_mem) }
-        return try? SystemDatabase.lookUp(name, group(), { getgrnam_r(name, $0, $1, $2, $3) }, read: read)
-    }
-
-    private static func texts(_ list: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?) -> [String] {
-        guard var next = list else { return [] }
-        var texts: [String] = []
-        while let text = next.pointee {
-            texts.append(String(cString: text))
-            next += 1
+        try? SystemDatabase.lookUpGroup(name) { group in
+            var texts: [String] = []
+            var next = group.gr_mem
+            while let text = next?.pointee {
+                texts.append(String(cString: text))
+                next? += 1
+            }
+            return texts
         }
-        return texts
     }
 }
 
@@ -59,10 +52,8 @@ extension Operators: Codable {
     public init(from decoder: any Decoder) throws {
         let names = try decoder.singleValueContainer().decode([String].self)
         if names.contains("") || names.contains("%") {
-            throw decoder.invalid(
-                "it has a name without letters",
-                remedy: "write users' names, and groups' after a %, such as \"ada\" and \"%helpdesk\""
-            )
+            let remedy = #"write users' names, and groups' after a %, such as "ada" and "%helpdesk""#
+            throw decoder.invalid("it has a name without letters", remedy: remedy)
         }
         self.init(names)
     }

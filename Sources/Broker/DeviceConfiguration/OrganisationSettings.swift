@@ -32,8 +32,7 @@ public struct OrganisationSettings: Sendable, Equatable {
     public var sharedSignals: SignalStreamSettings?
 
     public init(issuer: IssuerAddress, clientIdentifier: String) {
-        self.issuer = issuer
-        self.clientIdentifier = clientIdentifier
+        (self.issuer, self.clientIdentifier) = (issuer, clientIdentifier)
     }
 }
 
@@ -56,15 +55,15 @@ extension OrganisationSettings: Codable {
 
     public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
-        issuer = try values.needed(
-            .issuer,
-            "write what the provider calls itself, such as https://login.example.com/realm"
-        )
+        let provider = "write what the provider calls itself, such as https://login.example.com/realm"
+        issuer = try values.needed(.issuer, provider)
         clientIdentifier = try values.needed(
             .clientIdentifier,
             "write the name by which the provider knows this device"
         )
-        guard Self.isClientIdentifier(clientIdentifier) else {
+        guard (1...255).contains(clientIdentifier.utf8.count),
+            clientIdentifier.utf8.allSatisfy({ (0x20...0x7E).contains($0) })
+        else {
             throw DecodingError.invalid(
                 "“\(clientIdentifier.printable(64))” is no client ID",
                 remedy: "write it as the provider shows it: printable ASCII, 255 characters at most",
@@ -76,7 +75,16 @@ extension OrganisationSettings: Codable {
             throw DecodingError.invalid("“openid” is missing", remedy: "add openid to the list", at: [Key.scopes])
         }
         offlineAccess = try values.word(.offlineAccess) ?? offlineAccess
-        if let methods: [String] = try values.optional(.signInMethods) { signInMethods = try Self.methods(methods) }
+        if let names: [String] = try values.optional(.signInMethods) {
+            signInMethods = names.compactMap(SignInStart.Method.init)
+            guard !names.isEmpty, signInMethods.count == names.count, Set(names).count == names.count else {
+                throw DecodingError.invalid(
+                    "it is no list of ways to sign in",
+                    remedy: "write browser, deviceCode or both, each once, or leave the key out",
+                    at: [Key.signInMethods]
+                )
+            }
+        }
         loopbackPorts = try values.optional(.loopbackPorts) ?? loopbackPorts
         trustAnchors = try values.text(
             .trustAnchors,
@@ -92,54 +100,27 @@ extension OrganisationSettings: Codable {
                 where: AppIdentifier.isPlausible
             ) ?? tenantClaim
         endpoints = try values.optional(.endpoints) ?? endpoints
-        remoteCheckInterval = try values.seconds(.remoteCheckInterval, 60...86_400) ?? remoteCheckInterval
+        remoteCheckInterval = try values.optional(.remoteCheckInterval) ?? remoteCheckInterval
+        guard (60...86_400).contains(remoteCheckInterval.value) else {
+            throw DecodingError.invalid(
+                "it is \(remoteCheckInterval.text)",
+                remedy: "write a number from 60 to 86400, or leave the key out",
+                at: [Key.remoteCheckInterval]
+            )
+        }
         offlineGrace = try values.optional(.offlineGrace) ?? offlineGrace
         onProviderSessionEnd = try values.word(.onProviderSessionEnd) ?? onProviderSessionEnd
         backChannelLogout = try values.optional(.backChannelLogout)
         sharedSignals = try values.optional(.sharedSignals)
-    }
-
-    private static func isClientIdentifier(_ text: String) -> Bool {
-        (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
-    }
-
-    private static func methods(_ names: [String]) throws -> [SignInStart.Method] {
-        let methods = names.compactMap(SignInStart.Method.init)
-        guard !names.isEmpty, methods.count == names.count, Set(methods).count == names.count else {
-            throw DecodingError.invalid(
-                "it is no list of ways to sign in",
-                remedy: "write browser, deviceCode or both, each once, or leave the key out",
-                at: [Key.signInMethods]
-            )
-        }
-        return methods
     }
 }
 
 extension KeyedDecodingContainer<OrganisationSettings.Key> {
     /// A value that is required for a provider.
     fileprivate func needed<Value: Decodable>(_ key: Key, _ remedy: String) throws -> Value {
-        guard let value: Value = try optional(key) else {
-            throw DecodingError.invalid(
-                "the key is absent, and \"identity\": \"oidc\" needs it",
-                remedy: remedy,
-                at: [key]
-            )
-        }
-        return value
-    }
-
-    fileprivate func seconds(_ key: Key, _ range: ClosedRange<Double>) throws -> Seconds? {
-        guard let seconds: Seconds = try optional(key) else { return nil }
-        guard range.contains(seconds.value) else {
-            let (least, most) = (Int(range.lowerBound), Int(range.upperBound))
-            throw DecodingError.invalid(
-                "it is \(seconds.text)",
-                remedy: "write a number from \(least) to \(most), or leave the key out",
-                at: [key]
-            )
-        }
-        return seconds
+        if let value: Value = try optional(key) { return value }
+        let message = "the key is absent, and \"identity\": \"oidc\" needs it"
+        throw DecodingError.invalid(message, remedy: remedy, at: [key])
     }
 }
 
@@ -149,8 +130,7 @@ extension KeyedDecodingContainer {
         guard let word = Word(rawValue: text) else {
             let words = Word.allCases.map(\.rawValue)
             let choice = words.dropLast().joined(separator: ", ") + " or " + (words.last ?? "")
-            let remedy = "write \(choice), or leave the key out"
-            throw DecodingError.invalid("it is “\(text)”", remedy: remedy, at: [key])
+            throw DecodingError.invalid("it is “\(text)”", remedy: "write \(choice), or leave the key out", at: [key])
         }
         return word
     }

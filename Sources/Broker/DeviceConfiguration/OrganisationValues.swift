@@ -3,8 +3,7 @@ import FoundationEssentials
 import Glibc
 import Identity
 
-// The values of the keys about the organisation's provider. Each is validated when it is decoded, and encoded as it was
-// read.
+// The values of the keys about the organisation's provider.
 
 /// Whether to request tokens that outlive the provider's own session (`offline_access`). The raw values are in files.
 public enum OfflineAccess: String, Sendable, Codable, CaseIterable {
@@ -31,18 +30,15 @@ public struct IssuerAddress: Sendable, Equatable, Codable {
         guard let address = HTTPAddress(text + "/.well-known/oauth-authorization-server"), !address.hasQuery else {
             throw decoder.invalid(
                 "“\(text)” is no name of a provider",
-                remedy:
-                    "write the address without what follows ? and #, and at most 4000 bytes, as the provider's own description has it"
+                remedy: "write the address without what follows ? and #, and at most 4000 bytes, as the provider's own "
+                    + "description has it"
             )
         }
-        for description in ["/openid-configuration", "/oauth-authorization-server"] {
-            let ending = "/.well-known" + description
-            guard !text.hasSuffix(ending) else {
-                throw decoder.invalid(
-                    "“\(text)” is the address of the provider's description, and not the provider's name",
-                    remedy: "leave \(ending) out"
-                )
-            }
+        for description in ["openid-configuration", "oauth-authorization-server"] {
+            let ending = "/.well-known/" + description
+            guard text.hasSuffix(ending) else { continue }
+            let message = "“\(text)” is the address of the provider's description, and not the provider's name"
+            throw decoder.invalid(message, remedy: "leave \(ending) out")
         }
     }
 
@@ -72,10 +68,8 @@ public struct PortList: Sendable, Equatable, Codable, WrittenForm {
         }
         ports = numbers.compactMap(UInt16.init(exactly:)).filter { $0 >= 1024 }
         guard ports.count == numbers.count, Set(ports).count == ports.count, ports.count <= Self.most else {
-            throw decoder.invalid(
-                "it is no list of \(Self.most) ports at most",
-                remedy: "write \(Self.form), or leave the key out"
-            )
+            let remedy = "write \(Self.form), or leave the key out"
+            throw decoder.invalid("it is no list of \(Self.most) ports at most", remedy: remedy)
         }
     }
 
@@ -107,10 +101,8 @@ public struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
         }
         addresses = members.mapValues(\.text)
         if let text = addresses.values.sorted().first(where: { HTTPAddress($0) == nil }) {
-            throw decoder.invalid(
-                "“\(text.printable(64))” has a fragment, which no server is sent",
-                remedy: "write the address without what follows #"
-            )
+            let message = "“\(text.printable(64))” has a fragment, which no server is sent"
+            throw decoder.invalid(message, remedy: "write the address without what follows #")
         }
     }
 
@@ -135,16 +127,12 @@ public enum ListeningAddress: Sendable, Equatable, WrittenText {
             self = .socket(path: text)
             return
         }
-        guard let match = text.wholeMatch(of: /(?:\[([0-9a-fA-F:]+)\]|([0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)):([0-9]{1,5})/),
-            let port = UInt16(match.3), port > 0, let address = match.1 ?? match.2
-        else { return nil }
-        guard Self.isNumeric(String(address), family: match.1 == nil ? AF_INET : AF_INET6) else { return nil }
-        self = .network(address: String(address), port: port)
-    }
-
-    private static func isNumeric(_ address: String, family: CInt) -> Bool {
         var bytes = in6_addr()
-        return inet_pton(family, address, &bytes) == 1
+        guard let match = text.wholeMatch(of: /(?:\[([0-9a-fA-F:]+)\]|([0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)):([0-9]{1,5})/),
+            let port = UInt16(match.3), port > 0, let address = (match.1 ?? match.2).map(String.init),
+            inet_pton(match.1 == nil ? AF_INET : AF_INET6, address, &bytes) == 1
+        else { return nil }
+        self = .network(address: address, port: port)
     }
 
     public var text: String {

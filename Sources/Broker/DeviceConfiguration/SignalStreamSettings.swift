@@ -30,44 +30,37 @@ extension SignalStreamSettings: Codable, WrittenForm {
     }
 
     private init(members decoder: any Decoder) throws {
-        func invalid(_ message: String, _ remedy: String) -> DecodingError {
-            .invalid(message, remedy: remedy, at: decoder.codingPath)
-        }
-        if let name = try decoder.keys(where: { CodingKeys(rawValue: $0) == nil }).first {
-            let names = CodingKeys.allCases.map(\.rawValue).joined(separator: ", ")
-            let isSecret = ["secret", "token"].contains { name.lowercased().hasSuffix($0) }
-            throw isSecret
-                ? invalid(
-                    "a secret must not be in a file that users may read",
-                    "remove it, and give it to the service as the systemd credential shared-signals-token"
-                ) : invalid("“\(name.printable(64))” means nothing here", "write \(names), or leave the key out")
+        func invalid(_ message: String, _ remedy: String) -> DecodingError { decoder.invalid(message, remedy: remedy) }
+        if let name = try decoder.unknownKey(beside: CodingKeys.self) {
+            guard name.lowercased().hasSuffix("secret") || name.lowercased().hasSuffix("token") else {
+                let names = CodingKeys.allCases.map(\.rawValue).joined(separator: ", ")
+                throw invalid("“\(name.printable(64))” means nothing here", "write \(names), or leave the key out")
+            }
+            throw invalid(
+                "a secret must not be in a file that users may read",
+                "remove it, and give it to the service as the systemd credential shared-signals-token"
+            )
         }
         let values = try decoder.container(keyedBy: CodingKeys.self)
         func name(_ key: CodingKeys) throws -> String? {
             guard let text: String = try values.optional(key) else { return nil }
             guard (1...255).contains(text.utf8.count), text.unicodeScalars.allSatisfy({ !$0.isInvisible }) else {
-                throw invalid(
-                    "its “\(key.rawValue)” is no name",
-                    "write it as the provider shows it, in 255 bytes at most, or leave it out"
-                )
+                let remedy = "write it as the provider shows it, in 255 bytes at most, or leave it out"
+                throw invalid("its “\(key.rawValue)” is no name", remedy)
             }
             return text
         }
         guard let address: WebAddress = try values.optional(.endpoint), HTTPAddress(address.text) != nil else {
-            throw invalid(
-                "it names no “endpoint”",
-                "write the address at which the provider has the stream, without what follows #"
-            )
+            let remedy = "write the address at which the provider has the stream, without what follows #"
+            throw invalid("it names no “endpoint”", remedy)
         }
         endpoint = address.text
         audience = try name(.audience)
         device = try name(.device)
         scopes = try values.optional(.scopes) ?? scopes
         guard Set(scopes).count == scopes.count, scopes.allSatisfy(AccessToken.isScope) else {
-            throw invalid(
-                "its “scopes” is no list of scopes",
-                "write each as one word of visible ASCII, and once, or leave it out"
-            )
+            let remedy = "write each as one word of visible ASCII, and once, or leave it out"
+            throw invalid("its “scopes” is no list of scopes", remedy)
         }
     }
 }

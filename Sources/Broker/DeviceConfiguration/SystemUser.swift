@@ -39,10 +39,13 @@ enum SystemDatabase {
         }
     }
 
-    /// Whether there is a group of this name. May block.
-    static func hasGroup(_ name: String) throws(SystemUser.LookupFailure) -> Bool {
-        guard !name.isEmpty, !name.utf8.contains(0) else { return false }
-        return try lookUp(name, group(), { getgrnam_r(name, $0, $1, $2, $3) }, read: { _ in true }) ?? false
+    /// Looks up the group of this name. May block.
+    static func lookUpGroup<Value>(
+        _ name: String,
+        read: (group) -> Value
+    ) throws(SystemUser.LookupFailure) -> Value? {
+        guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
+        return try lookUp(name, group(), { getgrnam_r(name, $0, $1, $2, $3) }, read: read)
     }
 }
 
@@ -56,10 +59,7 @@ public struct SystemUser: Sendable, Equatable {
     public let home: String?
 
     public init(number: uid_t, group: gid_t, name: String?, home: String?) {
-        self.number = number
-        self.group = group
-        self.name = name
-        self.home = home
+        (self.number, self.group, self.name, self.home) = (number, group, name, home)
     }
 
     /// The system's user databases do not respond, so that it is unknown whether the user exists.
@@ -72,30 +72,24 @@ public struct SystemUser: Sendable, Equatable {
         }
     }
 
-    /// The group `nogroup` for a user that the system does not know. The user's number must not serve as the group's,
-    /// because that group may have rights.
-    static let unknownGroup: gid_t = 65534
-
     /// The user with this name; `nil` if there is none. Asks the system's databases, and so may block.
     public init?(name: String) throws(LookupFailure) {
         guard !name.isEmpty, !name.utf8.contains(0),
-            let user = try Self.lookUp(name, { getpwnam_r(name, $0, $1, $2, $3) })
+            let user = try SystemDatabase.lookUp(name, passwd(), { getpwnam_r(name, $0, $1, $2, $3) }, read: Self.init)
         else { return nil }
         self = user
     }
 
     /// The user with this number, whether or not the system knows it. Asks the system's databases, and so may block.
     public init(number: uid_t) throws(LookupFailure) {
-        self =
-            try Self.lookUp("\(number)") { getpwuid_r(number, $0, $1, $2, $3) }
-            ?? SystemUser(number: number, group: Self.unknownGroup, name: nil, home: nil)
-    }
-
-    private static func lookUp(
-        _ user: String,
-        _ ask: SystemDatabase.Question<passwd>
-    ) throws(LookupFailure) -> SystemUser? {
-        try SystemDatabase.lookUp(user, passwd(), ask) { SystemUser($0) }
+        let known = try SystemDatabase.lookUp(
+            "\(number)",
+            passwd(),
+            { getpwuid_r(number, $0, $1, $2, $3) },
+            read: Self.init(_:)
+        )
+        // An unknown user gets the group `nogroup`: a group of the user's number may have rights.
+        self = known ?? SystemUser(number: number, group: 65534, name: nil, home: nil)
     }
 
     private init(_ entry: passwd) {
@@ -117,31 +111,27 @@ extension SystemUser: Decodable, WrittenForm {
         if let number = try? value.decode(Int.self) {
             // The greatest number means “no user”.
             guard let user = uid_t(exactly: number), user != uid_t.max else {
-                let message = "\(number) is no user's number"
-                throw decoder.invalid(message, remedy: "write the user's name")
+                throw decoder.invalid("\(number) is no user's number", remedy: "write the user's name")
             }
-            self = try Self.known(at: decoder.codingPath) { () throws(LookupFailure) in try SystemUser(number: user) }
+            self = try Self.known(decoder) { () throws(LookupFailure) in try SystemUser(number: user) }
         } else if let name = try? value.decode(String.self) {
-            let user = try Self.known(at: decoder.codingPath) { () throws(LookupFailure) in try SystemUser(name: name) }
+            let user = try Self.known(decoder) { () throws(LookupFailure) in try SystemUser(name: name) }
             guard let user else {
-                throw decoder.invalid(
-                    "this system has no user “\(name)”",
-                    remedy: "make the user and then write the manifest again, or leave the key out for any user"
-                )
+                let remedy = "make the user and then write the manifest again, or leave the key out for any user"
+                throw decoder.invalid("this system has no user “\(name)”", remedy: remedy)
             }
             self = user
         } else {
-            let context = DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "")
-            throw DecodingError.typeMismatch(SystemUser.self, context)
+            throw decoder.otherForm(Self.self)
         }
     }
 
-    private static func known<User>(at path: [any CodingKey], _ look: () throws(LookupFailure) -> User) throws -> User {
+    private static func known<User>(_ decoder: any Decoder, _ look: () throws(LookupFailure) -> User) throws -> User {
         do throws(LookupFailure) {
             return try look()
         } catch {
             let remedy = "see getent passwd \(error.user), and then write the manifest again"
-            throw DecodingError.invalid(error.description, remedy: remedy, at: path)
+            throw decoder.invalid(error.description, remedy: remedy)
         }
     }
 }

@@ -36,8 +36,7 @@ extension TokenRights: Decodable {
                 at: [Key.microsoftClientIDs]
             )
         }
-        let map: ScopeMap? = try values.optional(.microsoftScopes)
-        microsoftScopes = map?.scopes ?? [:]
+        microsoftScopes = (try values.optional(.microsoftScopes) as ScopeMap?)?.scopes ?? [:]
         if let scope = refused(of: Set(microsoftScopes.values.joined())).first {
             throw DecodingError.invalid(
                 "it leads to “\(scope.printable(64))”, which the app may not ask for",
@@ -50,8 +49,7 @@ extension TokenRights: Decodable {
 
 /// Scopes with their replacements.
 private struct ScopeMap: Decodable, WrittenForm {
-    static let form =
-        "an object of arrays, such as {\"https://graph.microsoft.com/.default\": [\"openid\", \"profile\"]}"
+    static let form = #"an object of arrays, such as {"https://graph.microsoft.com/.default": ["openid", "profile"]}"#
 
     let scopes: [String: Set<String>]
 
@@ -61,10 +59,8 @@ private struct ScopeMap: Decodable, WrittenForm {
         }
         guard members.keys.allSatisfy(AccessToken.isScope), members.values.joined().allSatisfy(AccessToken.isScope)
         else {
-            throw decoder.invalid(
-                "it has a text that is no scope",
-                remedy: "write each as one word of visible ASCII, or leave the key out"
-            )
+            let remedy = "write each as one word of visible ASCII, or leave the key out"
+            throw decoder.invalid("it has a text that is no scope", remedy: remedy)
         }
         scopes = members.mapValues(Set.init)
     }

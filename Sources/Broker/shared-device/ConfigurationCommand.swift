@@ -52,7 +52,7 @@ struct ConfigurationCheckCommand: ReportingCommand {
         guard let configuration = try configuration(source, directory) else { throw CommandFailure.noFile(file) }
         let report = ConfigurationReport(configuration: configuration, manifests: directory.load())
         print(json ? try report.json() : try report.text())
-        for problem in report.problems.flatMap({ [$0] + $0.further }) { warn("\(problem)") }
+        for problem in report.problems.flatMap(\.all) { warn("\(problem)") }
         if !report.problems.isEmpty || strict && report.hasWarnings { throw ExitCode(EX_DATAERR) }
     }
 
@@ -65,7 +65,7 @@ struct ConfigurationCheckCommand: ReportingCommand {
             guard case .present(let configuration) = try source.load() else { return nil }
             return configuration
         } catch {
-            let problems = ([error] + directory.load().problems).flatMap { [$0] + $0.further }
+            let problems = ([error] + directory.load().problems).flatMap(\.all)
             if json { print(try Form.json(InvalidConfiguration(problems: problems))) }
             for problem in problems { warn("\(problem)") }
             throw ExitCode(error.exitStatus)

@@ -80,8 +80,7 @@ public struct AppCleanup: Sendable, Equatable {
 }
 
 struct WrittenCleanup: Decodable, WrittenForm {
-    static let form =
-        "an object such as {\"unit\": \"kiosk-browser.service\", \"delete\": [\"/var/lib/kiosk/profile\"]}"
+    static let form = #"an object such as {"unit": "kiosk-browser.service", "delete": ["/var/lib/kiosk/profile"]}"#
 
     enum Key: String, CodingKey, CaseIterable {
         case by, unit, flatpak, command, delete, start, preset, data
@@ -99,7 +98,7 @@ struct WrittenCleanup: Decodable, WrittenForm {
     init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         // An ignored key would leave data that the administrator wants deleted.
-        if let unknown = try decoder.unknownKeys(beside: Key.self).first {
+        if let unknown = try decoder.unknownKey(beside: Key.self) {
             let known = Key.allCases.map(\.rawValue).joined(separator: ", ")
             throw decoder.invalid("“\(unknown)” in it means nothing", remedy: "the keys are \(known)")
         }
@@ -107,10 +106,8 @@ struct WrittenCleanup: Decodable, WrittenForm {
             do {
                 return try values.optional(key)
             } catch {
-                throw decoder.invalid(
-                    "“\(key.rawValue)” in it is of the wrong type",
-                    remedy: "write \(form), or leave it out"
-                )
+                let message = "“\(key.rawValue)” in it is of the wrong type"
+                throw decoder.invalid(message, remedy: "write \(form), or leave it out")
             }
         }
         by = try value(.by, "a string")
@@ -247,10 +244,7 @@ extension AppCleanup {
             guard AppIdentifier.isPlausible(name), !name.hasPrefix("-"), !name.contains("/"),
                 kinds.contains(where: name.hasSuffix)
             else {
-                throw ValueFlaw(
-                    "“\(name)” is no service",
-                    "write the unit's whole name, such as kiosk-browser.service"
-                )
+                throw ValueFlaw("“\(name)” is no service", "write the unit's whole name, such as kiosk-browser.service")
             }
         case .flatpak(let name):
             guard AppIdentifier.isReverseDNS(name) else {
@@ -264,9 +258,10 @@ extension AppCleanup {
                 )
             }
             guard first.hasPrefix("/") else {
+                let remedy = usualPath(of: first).map { "write \($0)" }
                 throw ValueFlaw(
                     "“\(first)” is no absolute path",
-                    usualPath(of: first).map { "write \($0)" } ?? "write the whole path, as command -v shows it"
+                    remedy ?? "write the whole path, as command -v shows it"
                 )
             }
         }

@@ -11,15 +11,15 @@ public enum CleanupPath {
     /// Directories that a path must neither be nor be above.
     private static let shared = [
         "/home", "/root", "/var/lib", "/var/cache", "/var/log", "/var/tmp", "/var/spool", "/var/mail", "/opt", "/srv",
-        "/tmp", "/run/user",
-        "/mnt", "/media",
+        "/tmp", "/run/user", "/mnt", "/media",
     ]
     /// Directories that a path must neither be, nor be above, nor lead into.
     private static let closed = [
         "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr", "/run/systemd",
-        "/run/dbus",
-        "/var/lib/shared-device", "/var/lib/shared-device-cleanup", "/var/lib/systemd", "/var/lib/dpkg",
+        "/run/dbus", "/var/lib/shared-device", "/var/lib/shared-device-cleanup", "/var/lib/systemd", "/var/lib/dpkg",
     ]
+
+    private static let ownDirectory = "name a directory that only this app uses"
 
     /// A path in a file or on a command line: as ``checked(_:home:keeping:)``, and without a pattern. Patterns are
     /// never expanded: the path would name a file that does not exist, so that the receipt would be given although
@@ -35,10 +35,7 @@ public enum CleanupPath {
             throw ValueFlaw("“\(text)” has a variable in it", "write the whole path; ~/ is the user's home directory")
         }
         guard !text.utf8.contains(where: { "*?[".utf8.contains($0) }) else {
-            throw ValueFlaw(
-                "“\(text)” has a pattern in it",
-                "write the directory itself: all that is in it is deleted"
-            )
+            throw ValueFlaw("“\(text)” has a pattern in it", "write the directory itself: all that is in it is deleted")
         }
     }
 
@@ -56,18 +53,14 @@ public enum CleanupPath {
         var path = text
         if text == "~" || text.hasPrefix("~/") {
             guard let home else {
-                throw ValueFlaw(
-                    "“\(text)” is below the home directory, and the user has none",
-                    "write the whole path"
-                )
+                throw ValueFlaw("“\(text)” is below the home directory, and the user has none", "write the whole path")
             }
             path = home + text.dropFirst()
         }
         if path.count > 1, path.hasSuffix("/") { path.removeLast() }
         let components = try components(of: path, text)
         func refuse(_ reason: String, _ remedy: String) -> ValueFlaw { ValueFlaw("“\(text)” \(reason)", remedy) }
-        let ownDirectory = "name a directory that only this app uses"
-        guard !components.isEmpty else { throw refuse("is the whole file system", ownDirectory) }
+        guard !components.isEmpty else { throw refuse("is the whole file system", Self.ownDirectory) }
         if let home, isSame(home, orBelow: path) {
             throw refuse(
                 "is the home directory as a whole, or above it",
@@ -95,7 +88,6 @@ public enum CleanupPath {
 
     /// Refuses directories that the system or several programs need.
     private static func refuseCommon(_ path: String, _ text: String, keeping kept: [String]) throws(ValueFlaw) {
-        let ownDirectory = "name a directory that only this app uses"
         if let place = (closed + kept).first(where: { isSame(path, orBelow: $0) || isSame($0, orBelow: path) }) {
             throw ValueFlaw("“\(text)” would delete from \(place), which is not the app's", ownDirectory)
         }
@@ -143,8 +135,7 @@ public struct ValueFlaw: Error, Sendable, Hashable, CustomStringConvertible {
     public let remedy: String
 
     public init(_ message: String, _ remedy: String) {
-        self.message = message
-        self.remedy = remedy
+        (self.message, self.remedy) = (message, remedy)
     }
 
     public var description: String { "\(message); \(remedy)" }

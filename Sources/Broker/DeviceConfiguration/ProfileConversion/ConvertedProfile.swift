@@ -1,3 +1,4 @@
+import Basics
 public import FoundationEssentials
 
 /// A profile for iOS, converted to the broker's configuration.
@@ -15,10 +16,9 @@ public struct ConvertedProfile: Sendable {
     /// Each is a property list in XML or binary form.
     ///
     /// - Parameter file: The path, for the error.
-    /// - Throws: `ManagedConfigurationError`: `profile`, `wrongType`, `invalidValue`, `contradiction`.
     public init(_ content: Data, file: String) throws(ManagedConfigurationError) {
-        let payloads = try ProfilePayloads(PropertyList.dictionary(content, file: file), file: file)
-        var settings: [String: ProfileValue] = [:]
+        let payloads = try ProfilePayloads(ProfileValue.members(of: content, file: file), file: file)
+        var settings: [String: JSONValue] = [:]
         var omissions = payloads.ignored.map { "the payload \($0) is about something else" }
         var unknown: [String] = []
         for (key, value) in payloads.values.sorted(by: { $0.key < $1.key }) {
@@ -38,75 +38,149 @@ public struct ConvertedProfile: Sendable {
             json = try encoder.encode(settings)
         } catch {
             // JSON has no infinite numbers.
-            throw .profile(file, "it cannot be written as JSON: \(error)", remedy: "correct the value in the profile")
+            let message = "it cannot be written as JSON: \(error)"
+            throw .init(.profile, file, message, remedy: "correct the value in the profile")
         }
         configuration = try ManagedConfiguration(json: json, file: file)
     }
 
-    /// Keys of the SSO extension's profile that affect apps, browsers and the network of iOS. Linux has no such
-    /// extension.
+    /// Keys of the SSO extension's profile that affect apps, browsers and the network of iOS.
     private static let keysOfIOS: Set<String> = [
         "AppCookieSSOAllowList", "Type", "ExtensionIdentifier", "TeamIdentifier", "URLs",
-        "browser_sso_interaction_enabled",
-        "disable_explicit_app_prompt", "disable_explicit_app_prompt_and_autologin",
-        "disable_explicit_native_app_prompt",
-        "disable_explicit_native_app_prompt_and_autologin", "disable_inapp_sso_signin", "admin_debug_mode_enabled",
-        "device_registration",
+        "browser_sso_interaction_enabled", "disable_explicit_app_prompt", "disable_explicit_app_prompt_and_autologin",
+        "disable_explicit_native_app_prompt", "disable_explicit_native_app_prompt_and_autologin",
+        "disable_inapp_sso_signin", "admin_debug_mode_enabled", "device_registration",
     ]
 }
 
-/// Parses untrusted property lists.
-private enum PropertyList {
-    static func dictionary(_ content: Data, file: String) throws(ManagedConfigurationError) -> [String: ProfileValue] {
-        if let encoding = signature(of: content) {
-            throw .profile(
+/// The keys of a profile's payloads that configure the device.
+private struct ProfilePayloads {
+    private static let extensionType = "com.apple.extensiblesso"
+    /// Payloads and declarations that configure an app.
+    private static let appTypes: Set<String> = ["com.apple.app.managed", "com.apple.configuration.app.managed"]
+    private static let extensionData = "ExtensionData"
+    /// The possible names of a separate dictionary with the app's own keys.
+    private static let appData = ["Configuration", "AppConfig"]
+    /// The keys that describe a payload itself.
+    private static let keysOfPayload = Set(
+        [
+            "Content", "Description", "DisplayName", "Enabled", "ExpirationDate", "Identifier", "Organization",
+            "RemovalDisallowed", "Scope", "Type", "UUID", "Version",
+        ].map { "Payload\($0)" }
+    )
+
+    private let file: String
+    /// The values, with the places where they were found; `nil` is the outermost dictionary.
+    private var found: [String: (value: JSONValue, place: String?)] = [:]
+    private var extensionPlace: String?
+
+    private(set) var ignored: [String] = []
+
+    init(_ members: [String: JSONValue], file: String) throws(ManagedConfigurationError) {
+        self.file = file
+        if let payloads = members["PayloadContent"] {
+            try addPayloads(payloads)
+        } else if members["EncryptedPayloadContent"] != nil {
+            throw encrypted("EncryptedPayloadContent")
+        } else if members["PayloadType"] != nil {
+            try addPayloads(.array([.object(members)]))
+        } else {
+            try add(members, place: nil)
+        }
+    }
+
+    /// The values of all keys, except the keys that every payload has.
+    var values: [String: JSONValue] { found.mapValues(\.value) }
+
+    private mutating func addPayloads(_ payloads: JSONValue) throws(ManagedConfigurationError) {
+        // In an encrypted profile, the value is data.
+        guard let payloads = payloads.array else { throw encrypted("PayloadContent") }
+        for (number, payload) in payloads.enumerated() {
+            let place = "PayloadContent[\(number)]"
+            guard let members = payload.object else { throw noDictionary(place) }
+            let type = members["PayloadType"]?.string ?? ""
+            if type == Self.extensionType, isOfAuthenticator(members) {
+                if let other = extensionPlace {
+                    let message = "\(other) is about the same SSO extension"
+                    throw .init(.contradiction, file, key: place, message, remedy: "keep one of the two payloads")
+                }
+                extensionPlace = place
+                try add(members, place: place)
+            } else if type != Self.extensionType, let settings = try appConfiguration(members, type: type, place) {
+                try add(settings.members, place: settings.place)
+            } else {
+                ignored.append(type.isEmpty ? place : "\(place) (\(type))")
+            }
+        }
+        guard ignored.count < payloads.count else {
+            throw .init(
+                .invalidValue,
                 file,
-                "the profile is inside a signature, which is not taken off here",
-                remedy: "unwrap it with: openssl smime -verify -noverify -inform \(encoding) -in \(file) "
-                    + "-out unsigned.mobileconfig"
+                key: "PayloadContent",
+                "the profile has no payload of the type \(Self.extensionType) with sharedDeviceMode, and none that "
+                    + "configures the Authenticator",
+                remedy: "add one of them, or see that it is the right profile"
             )
         }
-        // Only these two forms: the parsers of other forms recurse with each level, and deep nesting would exhaust the
-        // stack.
-        guard content.starts(with: "bplist".utf8) || beginsLikeXML(content) else {
-            throw unusable(file, "it begins like neither XML nor a binary one")
-        }
-        guard content.starts(with: "bplist".utf8) || XMLNesting.isWithin(ProfileValue.maximumDepth, content) else {
-            throw unusable(file, "it is nested too deeply")
-        }
-        let decoder = PropertyListDecoder()
-        if let key = ProfileValue.Count.key { decoder.userInfo[key] = ProfileValue.Count() }
-        let value: ProfileValue
-        do {
-            value = try decoder.decode(ProfileValue.self, from: content)
-        } catch {
-            guard case DecodingError.dataCorrupted(let context) = error else { throw unusable(file, "\(error)") }
-            let place = (context.underlyingError as? CocoaError)?.userInfo["NSDebugDescription"] as? String
-            throw unusable(file, place ?? context.debugDescription)
-        }
-        guard case .dictionary(let members) = value else {
-            throw unusable(file, "its outermost element is not a <dict>")
-        }
-        return members
     }
 
-    private static func beginsLikeXML(_ content: Data) -> Bool {
-        let text = content.starts(with: [0xEF, 0xBB, 0xBF]) ? content.dropFirst(3) : content
-        return text.first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) } == UInt8(ascii: "<")
+    /// Whether a payload configures the extension for signing in to devices, and not, for instance, Kerberos.
+    private func isOfAuthenticator(_ members: [String: JSONValue]) -> Bool {
+        members["ExtensionIdentifier"]?.string == "com.microsoft.azureauthenticator.ssoextension"
+            || members[Self.extensionData]?.object.map(Self.isOfUse) == true
     }
 
-    /// OpenSSL's name for the form of the signature (CMS) around a profile; `nil` without a signature.
-    private static func signature(of content: Data) -> String? {
-        if content.starts(with: "-----BEGIN ".utf8) { return "pem" }
-        // A DER sequence whose length takes more than one byte, or is indefinite.
-        return content.first == 0x30 && content.dropFirst().first.map { $0 >= 0x80 } == true ? "der" : nil
+    /// The app configuration for the Authenticator in a payload other than the extension's; `nil` if there is none.
+    private func appConfiguration(
+        _ members: [String: JSONValue],
+        type: String,
+        _ place: String
+    ) throws(ManagedConfigurationError) -> (members: [String: JSONValue], place: String)? {
+        let isOfApp = Self.appTypes.contains(type)
+        guard let name = Self.appData.first(where: { members[$0] != nil }) else {
+            return isOfApp || Self.isOfUse(members) ? (members, place) : nil
+        }
+        guard let settings = members[name]?.object else {
+            guard isOfApp else { return nil }
+            throw noDictionary("\(place).\(name)")
+        }
+        return isOfApp || Self.isOfUse(settings) ? (settings, "\(place).\(name)") : nil
     }
 
-    private static func unusable(_ file: String, _ message: String) -> ManagedConfigurationError {
-        .profile(
-            file,
-            "not a property list: \(message)",
-            remedy: "export the profile again, or check it with: plutil -lint \(file)"
-        )
+    private static func isOfUse(_ members: [String: JSONValue]) -> Bool {
+        members[ManagedConfiguration.Key.sharedDeviceMode.rawValue] != nil
+    }
+
+    private mutating func add(_ members: [String: JSONValue], place: String?) throws(ManagedConfigurationError) {
+        // Sorted, so that the same one of two mistakes is always reported.
+        for (key, value) in members.sorted(by: { $0.key < $1.key }) where !Self.keysOfPayload.contains(key) {
+            if key == Self.extensionData {
+                let inner = (place.map { $0 + "." } ?? "") + key
+                guard let data = value.object else { throw noDictionary(inner) }
+                try add(data, place: inner)
+            } else if let old = found.updateValue((value, place), forKey: key), old.value != value {
+                let say = [old, (value, place)].map { "\($1 ?? "the outermost dictionary") says \(Self.shortText($0))" }
+                let message = "two places disagree: \(say.joined(separator: ", "))"
+                let remedy = "give the key the same value in both, or keep one"
+                throw .init(.contradiction, file, key: key, message, remedy: remedy)
+            }
+        }
+    }
+
+    private static func shortText(_ value: JSONValue) -> String {
+        switch value {
+        case .boolean, .number: value.text
+        case .string(let text): "“\(text)”"
+        case .array, .object, .null: "something else"
+        }
+    }
+
+    private func noDictionary(_ key: String) -> ManagedConfigurationError {
+        .init(.wrongType, file, key: key, "the value is of the wrong type", remedy: "write <dict>…</dict>")
+    }
+
+    private func encrypted(_ key: String) -> ManagedConfigurationError {
+        let message = "it is not an array of payloads; the profile may be encrypted"
+        return .init(.profile, file, key: key, message, remedy: "export the profile without encryption")
     }
 }

@@ -18,7 +18,7 @@ extension ManagedConfigurationFile.Content {
 @Suite("Updates of the managed configuration")
 struct ManagedConfigurationMonitorTests {
     private let shared = ManagedConfigurationFile.Content.present(mode: true)
-    private let problem = ManagedConfigurationError(.invalidJSON, file: "f", message: "m", remedy: "r")
+    private let problem = ManagedConfigurationError(.invalidJSON, "f", "m", remedy: "r")
 
     private func updates(
         _ readings: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>...
