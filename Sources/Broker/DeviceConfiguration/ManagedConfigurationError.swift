@@ -64,13 +64,16 @@ extension ManagedConfigurationError {
     }
 }
 
-/// A probable mistake about a key.
-public struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
-    public let key: String
-    /// A sentence without its subject, which is the key.
+/// A probable mistake. The properties' names are the keys of JSON that programs rely on.
+public struct KeyWarning: Sendable, Hashable, CustomStringConvertible, Encodable {
+    /// The key that the warning is about, if it is about one.
+    public let key: String?
+    /// A sentence. Its subject is the key, if there is one.
     public let message: String
 
-    public var description: String { "\"\(key)\" \(message)" }
+    public init(key: String?, message: String) { (self.key, self.message) = (key, message) }
+
+    public var description: String { (key.map { "\"\($0)\" " } ?? "") + message }
 
     /// Warnings about unknown keys, each with the known key that was probably meant.
     public static func unknown(_ keys: [String], among known: [String]) -> [KeyWarning] {

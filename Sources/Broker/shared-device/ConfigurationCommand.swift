@@ -96,19 +96,13 @@ struct ConfigurationConvertCommand: ReportingCommand {
         do throws(ManagedConfigurationError) {
             converted = try ConvertedProfile(content, file: file)
         } catch {
-            throw warnOfFurther(error)
+            for problem in error.all { warn("\(problem)") }
+            throw ExitCode(error.exitStatus)
         }
         try emit(String(decoding: converted.json, as: UTF8.self))
         for omission in converted.omissions { warn("\(file): \(omission)") }
         for warning in converted.configuration.warnings { warn("\(file): \(warning)") }
     }
-}
-
-/// Warns of all mistakes in a file but the last. Returns the last mistake, for the caller to report.
-private func warnOfFurther(_ error: ManagedConfigurationError) -> ManagedConfigurationError {
-    let errors = [error] + error.further
-    for error in errors.dropLast() { warn("\(error)") }
-    return errors.last ?? error
 }
 
 extension CommandFailure {
@@ -126,10 +120,10 @@ struct ConfigurationReport {
 
     var hasWarnings: Bool { !warnings.isEmpty }
 
-    private var warnings: [ReportedWarning] {
+    private var warnings: [KeyWarning] {
         let ofManifests = manifests.manifests.flatMap { manifest in
             (manifest.warnings + [manifest.allowedUsers?.warning(configuration.identity)].compactMap(\.self)).map {
-                ReportedWarning(key: $0.key, message: "\($0.message) in the manifest of \(manifest.identifier)")
+                KeyWarning(key: $0.key, message: "\($0.message) in the manifest of \(manifest.identifier)")
             }
         }
         let ofLists = AppEligibility(
@@ -139,12 +133,12 @@ struct ConfigurationReport {
             manifests: manifests.manifests,
             requiresCleanup: configuration.cleanup.deadline != nil
         ).warnings
-        return configuration.warnings.map { ReportedWarning(key: $0.key, message: $0.message) } + ofManifests
-            + [ofScreen].compactMap(\.self) + ofScopes + ofLists.map { ReportedWarning(key: nil, message: $0) }
+        return configuration.warnings + ofManifests + [ofScreen].compactMap(\.self) + ofScopes
+            + ofLists.map { KeyWarning(key: nil, message: $0) }
     }
 
     /// The warning that no program can show the lock. Inactivity then signs the user out.
-    private var ofScreen: ReportedWarning? {
+    private var ofScreen: KeyWarning? {
         let identifier = BrokerProtocol.screenIdentifier
         guard configuration.locksSessions else { return nil }
         let cause: String
@@ -154,7 +148,7 @@ struct ConfigurationReport {
             cause = "on the system bus the manifest of \(identifier) does not count without \"user\""
         case _?: return nil
         }
-        return ReportedWarning(
+        return KeyWarning(
             key: ManagedConfiguration.Key.inactivityAction.rawValue,
             message: "is lock, and the user is signed out instead: \(cause); "
                 + "run: shared-device apps enrol shared-device-screen --force --id \(identifier) --user USER"
@@ -163,17 +157,16 @@ struct ConfigurationReport {
 
     /// Warnings about ID tokens: an app receives the provider's ID token only if its manifest contains each scope about
     /// the person that the sign-in was granted.
-    private var ofScopes: [ReportedWarning] {
+    private var ofScopes: [KeyWarning] {
         guard let organisation = configuration.organisation else { return [] }
         let aboutPerson = IdentityToken.scopesOfPersons.intersection(organisation.scopes)
         return manifests.manifests.filter { $0.tokens.scopes.contains("openid") }.compactMap { manifest in
             let missing = aboutPerson.subtracting(manifest.tokens.scopes).sorted().joined(separator: " ")
             guard !missing.isEmpty else { return nil }
-            return ReportedWarning(
+            return KeyWarning(
                 key: "scopes",
-                message:
-                    "lacks \(missing) of oidcScopes in the manifest of \(manifest.identifier): the app gets no ID token; "
-                    + "add \(missing) to the manifest, or take it out of oidcScopes"
+                message: "lacks \(missing) of oidcScopes in the manifest of \(manifest.identifier): the app gets no "
+                    + "ID token; add \(missing) to the manifest, or take it out of oidcScopes"
             )
         }
     }
@@ -188,7 +181,7 @@ struct ConfigurationReport {
     /// The report for people: warnings, every key with its value and meaning, and the apps.
     func text() throws -> String {
         var lines = ["The device is \(configuration.mode.rawValue). The file is valid."]
-        lines += warnings.map { "warning: \($0.key.map { "\"\($0)\" " } ?? "")\($0.message)" } + [""]
+        lines += warnings.map { "warning: \($0)" } + [""]
         let settings = try settings()
         let meanings = configuration.meanings
         let width = meanings.map(\.key.count).max() ?? 0
@@ -253,7 +246,7 @@ struct ConfigurationReport {
         let apps: [ReportedApp]
         let masks: [String]
         let problems: [ManagedConfigurationError]
-        let warnings: [ReportedWarning]
+        let warnings: [KeyWarning]
     }
 }
 
@@ -277,21 +270,11 @@ private struct ReportedApp: Encodable {
     let sharedDeviceModeSupported: Bool
 
     init(_ manifest: AppManifest, file: String?) {
-        id = manifest.identifier
-        self.file = file
-        executable = manifest.identity.executable
-        user = manifest.identity.user
-        unit = manifest.identity.unit
-        appArmor = manifest.identity.appArmor
-        flatpak = manifest.identity.flatpak
-        busName = manifest.busName
-        stores = manifest.stores
+        (id, self.file, busName, stores) = (manifest.identifier, file, manifest.busName, manifest.stores)
+        let identity = manifest.identity
+        (executable, user, unit) = (identity.executable, identity.user, identity.unit)
+        (appArmor, flatpak) = (identity.appArmor, identity.flatpak)
         deletes = manifest.cleanup?.delete ?? []
         sharedDeviceModeSupported = manifest.supportsSharedDeviceMode
     }
-}
-
-private struct ReportedWarning: Encodable {
-    let key: String?
-    let message: String
 }

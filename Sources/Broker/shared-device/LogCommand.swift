@@ -77,8 +77,7 @@ struct LogCommand: ReportingCommand {
             apps.formUnion(lines.compactMap(\.entry.app))
             let known = AppNames(ledger, and: apps)
             for line in lines {
-                let entry = LoggedEntry(line)
-                try emit(json ? entry.json() : entry.text { names.name($0, known) })
+                try emit(json ? Form.json(line, pretty: false) : line.text { names.name($0, known) })
             }
             guard follow else { return }
             newest = max(newest, lines.last?.sequence ?? 0)
@@ -89,47 +88,38 @@ struct LogCommand: ReportingCommand {
     }
 }
 
-/// An entry as it is shown. The properties' names are the JSON's keys, which programs rely on.
-private struct LoggedEntry: Encodable {
-    let sequence: Int64
-    let at: Date
-    let event: String
-    let session: UInt64?
-    let app: String?
-    let account: String?
-    let detail: String?
-
-    init(_ line: AuditLine) {
-        sequence = line.sequence
-        at = line.entry.at
-        event = line.entry.event.rawValue
-        session = line.entry.session
-        app = line.entry.app
-        account = line.account
-        detail = line.entry.detail
+extension AuditLine: Encodable {
+    /// The JSON's keys, which programs rely on.
+    private enum Key: CodingKey {
+        case sequence, at, event, session, app, account, detail
     }
 
-    func json() throws -> String { try Form.json(self, pretty: false) }
+    package func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: Key.self)
+        try values.encode(sequence, forKey: .sequence)
+        try values.encode(entry.at, forKey: .at)
+        try values.encode(entry.event.rawValue, forKey: .event)
+        try values.encodeIfPresent(entry.session, forKey: .session)
+        try values.encodeIfPresent(entry.app, forKey: .app)
+        try values.encodeIfPresent(account, forKey: .account)
+        try values.encodeIfPresent(entry.detail, forKey: .detail)
+    }
 
     /// - Parameter name: Returns the displayed name of an app.
-    func text(_ name: (String) -> String) -> String {
-        let width = 12
-        let padded = event + String(repeating: " ", count: max(0, width - event.count))
-        var parts = [Form.time(at), Terminal.coloured(padded, colour)]
-        if let session { parts.append("session \(session)") }
-        for text in [app.map(name), account, detail.map { "(\($0))" }] {
-            if let text { parts.append(text.printable) }
-        }
+    fileprivate func text(_ name: (String) -> String) -> String {
+        let colour: Terminal.Colour? =
+            switch entry.event {
+            case .failed, .notEnforced, .refused: .red
+            case .enforced, .expired, .interrupted, .waived: .yellow
+            case .completed: .green
+            default: nil
+            }
+        let event = entry.event.rawValue
+        let padded = event + String(repeating: " ", count: max(0, 12 - event.count))
+        let session = entry.session.map { "session \($0)" }
+        let further = [session, entry.app.map(name), account, entry.detail.map { "(\($0))" }]
+        let parts = [Form.time(entry.at), Terminal.coloured(padded, colour)] + further.compactMap { $0?.printable }
         return parts.joined(separator: "  ")
-    }
-
-    private var colour: Terminal.Colour? {
-        switch AuditEntry.Event(rawValue: event) {
-        case .failed, .notEnforced, .refused: .red
-        case .enforced, .expired, .interrupted, .waived: .yellow
-        case .completed: .green
-        default: nil
-        }
     }
 }
 

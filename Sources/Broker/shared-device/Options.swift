@@ -164,7 +164,7 @@ struct SignOutOptions: ParsableArguments {
             unstored = answer["stored"]?.booleanValue == false ? answer["epoch"]?.unsignedValue : nil
         } catch {
             // The user has signed out in between, or the broker on this bus serves another device.
-            guard try isSignedIn(user, database) else { return }
+            guard try DeviceStore.isSignedIn(user, database) else { return }
             guard [.noCurrentAccount, .currentAccountMismatch].contains(error.code) else { throw error }
             throw CommandFailure(
                 EX_UNAVAILABLE,
@@ -175,8 +175,10 @@ struct SignOutOptions: ParsableArguments {
         let deadline = ContinuousClock.now + Self.patienceWithDisk
         while let unstored, try DeviceStore.device(of: database).epoch < unstored, .now < deadline { usleep(50_000) }
     }
+}
 
-    private func isSignedIn(_ user: DirectoryUser, _ database: DeviceDatabase) throws -> Bool {
-        try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true
+extension DeviceStore {
+    static func isSignedIn(_ user: DirectoryUser, _ database: DeviceDatabase) throws -> Bool {
+        try device(of: database).account?.hasIdentifier(user.account.identifier) == true
     }
 }

@@ -30,20 +30,18 @@ struct PersonalOptions: ParsableArguments {
 }
 
 /// A source that a new password can be read from, once.
-enum PasswordInput: ~Copyable {
-    case standardInput
-    case terminal(TerminalPrompt)
+struct PasswordInput: ~Copyable {
+    /// `nil` for standard input.
+    private let prompt: TerminalPrompt?
+    /// The option of the command for standard input.
+    private let option: String
 
-    /// - Parameter option: The option of the command for standard input.
     init(_ isStandardInput: Bool, option: String) throws {
-        guard !isStandardInput else {
-            self = .standardInput
-            return
-        }
-        guard isatty(STDIN_FILENO) != 0 else {
+        guard isStandardInput || isatty(STDIN_FILENO) != 0 else {
             throw CommandFailure(EX_USAGE, "there is no terminal to ask at; give the secret with \(option)")
         }
-        self = .terminal(try TerminalPrompt(option: option))
+        prompt = isStandardInput ? nil : try Self.reported(option) { try TerminalPrompt() }
+        self.option = option
     }
 
     /// Asks once: a wrong password does no harm.
@@ -79,20 +77,25 @@ enum PasswordInput: ~Copyable {
         twiceFor kind: String? = nil,
         check: (Secret) throws -> Void = { _ in }
     ) throws -> Secret {
-        switch consume self {
-        case .standardInput:
-            guard let secret = try SecretLine.read(from: STDIN_FILENO, before: { true }) else {
-                throw CommandFailure(EX_NOINPUT, "there is nothing on standard input, and nothing was changed")
-            }
-            return secret
-        case .terminal(let prompt):
-            let secret = try prompt.ask(question)
-            guard let kind else { return secret }
-            try check(secret)
-            guard try prompt.ask("The same again: ").isEqual(to: secret) else {
-                throw CommandFailure(EX_DATAERR, "the two \(kind) differ, and nothing was changed; try again")
-            }
-            return secret
+        guard let prompt else {
+            if let secret = try SecretLine.read(from: STDIN_FILENO, before: { true }) { return secret }
+            throw CommandFailure(EX_NOINPUT, "there is nothing on standard input, and nothing was changed")
+        }
+        let secret = try Self.reported(option) { try prompt.ask(question) }
+        guard let kind else { return secret }
+        try check(secret)
+        guard try Self.reported(option, { try prompt.ask("The same again: ") }).isEqual(to: secret) else {
+            throw CommandFailure(EX_DATAERR, "the two \(kind) differ, and nothing was changed; try again")
+        }
+        return secret
+    }
+
+    /// Adds the remedy to a failure of the terminal.
+    private static func reported<Value>(_ option: String, _ body: () throws -> Value) throws -> Value {
+        do {
+            return try body()
+        } catch let error as TerminalFailure {
+            throw CommandFailure(EX_IOERR, "\(error); give the secret with \(option)")
         }
     }
 }
@@ -102,16 +105,13 @@ enum PasswordInput: ~Copyable {
 /// The terminal echoes again even if a signal ends the program: those signals are blocked, and polled while waiting for
 /// the response. The block applies to this thread and to threads started later, so create a prompt before anything
 /// starts threads.
-final class TerminalPrompt {
+private final class TerminalPrompt {
     private let terminal: QuietTerminal
-    private let option: String
     private var caught = sigset_t()
     private var blockedBefore = sigset_t()
 
-    /// - Parameter option: The option for standard input, which an error names.
-    init(option: String) throws {
-        self.option = option
-        terminal = try Self.reported(option) { () throws(TerminalFailure) in try QuietTerminal(STDIN_FILENO) }
+    init() throws(TerminalFailure) {
+        terminal = try QuietTerminal(STDIN_FILENO)
         sigemptyset(&caught)
         // SIGTSTP, too: after a stop, the shell's own prompt would not echo.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP] { sigaddset(&caught, signal) }
@@ -123,27 +123,19 @@ final class TerminalPrompt {
     /// Writes `question` to standard error and reads the response without echo.
     func ask(_ question: String) throws -> Secret {
         defer { terminal.restore() }
-        try Self.reported(option) { () throws(TerminalFailure) in
-            try terminal.silence()
-            try QuietTerminal.write(question, to: STDERR_FILENO)
-        }
-        guard let answer = try SecretLine.read(from: STDIN_FILENO, before: waitForInput) else {
-            throw CommandFailure(EX_NOINPUT, "nothing was typed, and nothing was changed")
-        }
-        return answer
+        try terminal.silence()
+        try QuietTerminal.write(question, to: STDERR_FILENO)
+        if let answer = try SecretLine.read(from: STDIN_FILENO, before: waitForInput) { return answer }
+        throw CommandFailure(EX_NOINPUT, "nothing was typed, and nothing was changed")
     }
 
     /// Waits for the terminal. A signal that arrives first ends the program as it would have without the prompt.
-    private func waitForInput() throws -> Bool {
+    private func waitForInput() throws(TerminalFailure) -> Bool {
         while true {
             var input = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
             // Signals are polled every 50 ms, a delay that a person does not notice.
             let ready = poll(&input, 1, 50)
-            guard ready >= 0 || errno == EINTR else {
-                return try Self.reported(option) { () throws(TerminalFailure) in
-                    throw TerminalFailure("wait for input")
-                }
-            }
+            guard ready >= 0 || errno == EINTR else { throw TerminalFailure("wait for input") }
             dieOfSignal()
             if ready > 0 { return true }
         }
@@ -154,20 +146,17 @@ final class TerminalPrompt {
         let signal = sigtimedwait(&caught, nil, &noTime)
         guard signal > 0, signal != SIGTSTP else { return }
         terminal.restore()
-        var fatal = sigset_t()
-        sigemptyset(&fatal)
-        sigaddset(&fatal, signal)
-        raise(signal)
-        pthread_sigmask(SIG_UNBLOCK, &fatal, nil)
-        // The process still runs, because its parent made it ignore the signal.
-        pthread_sigmask(SIG_BLOCK, &fatal, nil)
+        // The process still runs after this if its parent made it ignore the signal.
+        raiseBlocked(signal)
     }
+}
 
-    private static func reported<Value>(_ option: String, _ body: () throws(TerminalFailure) -> Value) throws -> Value {
-        do throws(TerminalFailure) {
-            return try body()
-        } catch {
-            throw CommandFailure(EX_IOERR, "\(error); give the secret with \(option)")
-        }
-    }
+/// Delivers to this thread a signal that the thread blocks.
+func raiseBlocked(_ signal: Int32) {
+    var one = sigset_t()
+    sigemptyset(&one)
+    sigaddset(&one, signal)
+    raise(signal)
+    pthread_sigmask(SIG_UNBLOCK, &one, nil)
+    pthread_sigmask(SIG_BLOCK, &one, nil)
 }

@@ -71,71 +71,60 @@ struct UserListCommand: ReportingCommand {
         let database = try state.openDatabase(.existing)
         let current = try DeviceStore.device(of: database).account
         let users = try UserDirectory(database: database).users().map { user in
-            ListedUser(user, isSignedIn: current?.hasIdentifier(user.account.identifier) == true)
+            ListedUser(user: user, isSignedIn: current?.hasIdentifier(user.account.identifier) == true)
         }
-        print(json ? try ListedUser.json(users) : ListedUser.table(users))
+        print(json ? try Form.json(users) : ListedUser.table(users))
     }
 }
 
-/// A user as the list shows it. The properties' names are the JSON's keys, which programs rely on.
+/// A user as the list shows it.
 private struct ListedUser: Encodable {
-    let identifier: String
-    let username: String
-    let displayName: String?
-    let role: String
-    let groups: [String]
-    let badge: Bool
-    let pin: Bool
-    let disabled: Bool
-    let signedIn: Bool
-    let createdAt: Date
+    let user: DirectoryUser
+    let isSignedIn: Bool
 
-    init(_ user: DirectoryUser, isSignedIn: Bool) {
-        identifier = user.account.identifier
-        username = user.account.username
-        displayName = user.account.displayName
-        role = user.role.rawValue
-        groups = user.groups
-        badge = user.hasBadge
-        pin = user.hasPIN
-        disabled = user.isDisabled
-        signedIn = isSignedIn
-        createdAt = user.createdAt
+    /// The JSON's keys, which programs rely on.
+    private enum Key: CodingKey {
+        case identifier, username, displayName, role, groups, badge, pin, disabled, signedIn, createdAt
     }
 
-    static func json(_ users: [ListedUser]) throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-        encoder.dateEncodingStrategy = .iso8601
-        return String(decoding: try encoder.encode(users), as: UTF8.self)
+    func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: Key.self)
+        try values.encode(user.account.identifier, forKey: .identifier)
+        try values.encode(user.account.username, forKey: .username)
+        try values.encodeIfPresent(user.account.displayName, forKey: .displayName)
+        try values.encode(user.role.rawValue, forKey: .role)
+        try values.encode(user.groups, forKey: .groups)
+        try values.encode(user.hasBadge, forKey: .badge)
+        try values.encode(user.hasPIN, forKey: .pin)
+        try values.encode(user.isDisabled, forKey: .disabled)
+        try values.encode(isSignedIn, forKey: .signedIn)
+        try values.encode(user.createdAt.formatted(Date.ISO8601FormatStyle()), forKey: .createdAt)
     }
 
     static func table(_ users: [ListedUser]) -> String {
         var table = Table("USER", "NAME", "STATUS", "ROLE", "GROUPS", "BADGE", "IDENTIFIER")
-        for user in users {
-            let groups = user.groups.isEmpty ? "-" : user.groups.joined(separator: ", ")
-            let values = [user.username, user.displayName ?? "-", user.status, user.role, groups, user.credentials]
-            table.add(values + [user.identifier])
+        for listed in users {
+            let user = listed.user
+            let credentials = [user.hasBadge ? "badge" : nil, user.hasPIN ? "PIN" : nil].compactMap(\.self)
+            let status = (user.isDisabled ? "disabled" : "enabled") + (listed.isSignedIn ? ", signed in" : "")
+            let lists = [user.groups, credentials].map { $0.isEmpty ? "-" : $0.joined(separator: ", ") }
+            let names = [user.account.username, user.account.displayName ?? "-"]
+            table.add(names + [status, user.role.rawValue] + lists + [user.account.identifier])
         }
         return table.lines.joined(separator: "\n")
     }
+}
 
-    private var credentials: String {
-        switch (badge, pin) {
-        case (false, false): "-"
-        case (true, false): "badge"
-        case (false, true): "PIN"
-        case (true, true): "badge, PIN"
-        }
-    }
+/// The user that a command is about.
+struct UserOptions: ParsableArguments {
+    @Argument(help: "The user's name.")
+    var name: String
 
-    private var status: String {
-        switch (disabled, signedIn) {
-        case (false, false): "enabled"
-        case (false, true): "enabled, signed in"
-        case (true, false): "disabled"
-        case (true, true): "disabled, signed in"
-        }
+    @OptionGroup var state: StateOptions
+
+    func open() throws -> (UserDirectory, DirectoryUser) {
+        let directory = UserDirectory(database: try state.openDatabase(.existing))
+        return (directory, try directory.existingUser(named: name))
     }
 }
 
@@ -145,22 +134,18 @@ struct UserRemoveCommand: ReportingCommand {
         abstract: "Removes a user. A user who is signed in has to be signed out first, for instance with --sign-out."
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
-
+    @OptionGroup var user: UserOptions
     @OptionGroup var signOut: SignOutOptions
-    @OptionGroup var state: StateOptions
 
     func execute() throws {
         // Before root drops its rights, because the default path depends on the user.
-        let path = state.path
-        let database = try state.openDatabase(.existing)
-        let directory = UserDirectory(database: database)
-        try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's removal")
-        let user = try directory.remove(username: name)
-        print("removed \(user.account.username)")
-        if let remnants = database.remnants { warn("\(remnants)") }
-        tellBroker(of: user, stateDirectory: path)
+        let path = user.state.path
+        let (directory, found) = try user.open()
+        try signOut.signOut(found, of: directory.database, reason: "the user's removal")
+        let removed = try directory.remove(username: user.name)
+        print("removed \(removed.account.username)")
+        if let remnants = directory.database.remnants { warn("\(remnants)") }
+        tellBroker(of: removed, stateDirectory: path)
     }
 
     /// Makes a running broker forget the name: it tells apps from its memory whose data they still have to delete.
@@ -184,18 +169,14 @@ struct UserPasswordCommand: ReportingCommand {
         abstract: "Gives a user another password. Asks for it twice."
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
-
+    @OptionGroup var user: UserOptions
     @OptionGroup var password: PasswordOptions
-    @OptionGroup var state: StateOptions
 
     func execute() throws {
         let input = try password.open()
-        let directory = UserDirectory(database: try state.openDatabase(.existing))
-        let user = try directory.existingUser(named: name)
-        try directory.setPassword(try input.readNewPassword(of: name), ofUserNamed: name)
-        print("changed the password of \(user.account.username)")
+        let (directory, found) = try user.open()
+        try directory.setPassword(try input.readNewPassword(of: user.name), ofUserNamed: user.name)
+        print("changed the password of \(found.account.username)")
     }
 }
 
@@ -209,21 +190,17 @@ struct UserBadgeCommand: ReportingCommand {
             """
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
-
+    @OptionGroup var user: UserOptions
     @OptionGroup var badge: PersonalOptions
-    @OptionGroup var state: StateOptions
 
     func execute() throws {
         var input = try badge.open()
-        let directory = UserDirectory(database: try state.openDatabase(.existing))
-        let user = try directory.existingUser(named: name)
-        let username = user.account.username
+        let (directory, found) = try user.open()
+        let username = found.account.username
         let number = try input.take()?.readBadge(of: username)
-        try directory.setBadge(number, ofUserNamed: name)
+        try directory.setBadge(number, ofUserNamed: user.name)
         print(number == nil ? "\(username) has no badge now" : "set the badge of \(username)")
-        if number != nil, !user.hasPIN {
+        if number != nil, !found.hasPIN {
             warn("\(username) cannot sign in with it without a PIN; set one: shared-device user pin \(username)")
         }
     }
@@ -235,18 +212,15 @@ struct UserPINCommand: ReportingCommand {
         abstract: "Gives a user another PIN of 4 to 12 digits, or takes it away. Asks for it twice."
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
-
+    @OptionGroup var user: UserOptions
     @OptionGroup var pin: PersonalOptions
-    @OptionGroup var state: StateOptions
 
     func execute() throws {
         var input = try pin.open()
-        let directory = UserDirectory(database: try state.openDatabase(.existing))
-        let username = try directory.existingUser(named: name).account.username
+        let (directory, found) = try user.open()
+        let username = found.account.username
         let secret = try input.take()?.readNewPIN(of: username)
-        try directory.setPIN(secret, ofUserNamed: name)
+        try directory.setPIN(secret, ofUserNamed: user.name)
         print(secret == nil ? "\(username) has no PIN now" : "set the PIN of \(username)")
     }
 }
@@ -257,27 +231,22 @@ struct UserDisableCommand: ReportingCommand {
         abstract: "Disables a user, who then cannot sign in until enabled again."
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
-
+    @OptionGroup var user: UserOptions
     @OptionGroup var signOut: SignOutOptions
-    @OptionGroup var state: StateOptions
 
     func execute() throws {
-        let database = try state.openDatabase(.existing)
-        let directory = UserDirectory(database: database)
-        let user = try directory.existingUser(named: name)
-        try signOut.signOut(user, of: database, reason: "the user is disabled")
-        try directory.setDisabled(true, forUserNamed: name)
+        let (directory, found) = try user.open()
+        try signOut.signOut(found, of: directory.database, reason: "the user is disabled")
+        try directory.setDisabled(true, forUserNamed: user.name)
         // Signs out a user who signed in again in between. A disabled user cannot sign in after this.
-        try signOut.signOut(user, of: database, reason: "the user is disabled")
-        print("disabled \(user.account.username)")
-        if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
-            warn(
-                "\(user.account.username) is signed in on this device, stays so until signed out, and gets no new tokens; "
-                    + "next time use --sign-out"
-            )
-        }
+        try signOut.signOut(found, of: directory.database, reason: "the user is disabled")
+        let username = found.account.username
+        print("disabled \(username)")
+        guard try DeviceStore.isSignedIn(found, directory.database) else { return }
+        warn(
+            "\(username) is signed in on this device, stays so until signed out, and gets no new tokens; "
+                + "next time use --sign-out"
+        )
     }
 }
 
@@ -287,16 +256,12 @@ struct UserEnableCommand: ReportingCommand {
         abstract: "Lets a disabled user sign in again."
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
-
-    @OptionGroup var state: StateOptions
+    @OptionGroup var user: UserOptions
 
     func execute() throws {
-        let directory = UserDirectory(database: try state.openDatabase(.existing))
-        let user = try directory.existingUser(named: name)
-        try directory.setDisabled(false, forUserNamed: name)
-        print("enabled \(user.account.username)")
+        let (directory, found) = try user.open()
+        try directory.setDisabled(false, forUserNamed: user.name)
+        print("enabled \(found.account.username)")
     }
 }
 
@@ -307,19 +272,15 @@ struct UserRoleCommand: ReportingCommand {
         discussion: "Administrators join the device to their organisation, and have it leave."
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
+    @OptionGroup var user: UserOptions
 
     @Argument(help: "administrator or user.")
     var role: UserRole
 
-    @OptionGroup var state: StateOptions
-
     func execute() throws {
-        let directory = UserDirectory(database: try state.openDatabase(.existing))
-        let user = try directory.existingUser(named: name)
-        try directory.setRole(role, ofUserNamed: name)
-        print("\(user.account.username) has the role \(role.rawValue)")
+        let (directory, found) = try user.open()
+        try directory.setRole(role, ofUserNamed: user.name)
+        print("\(found.account.username) has the role \(role.rawValue)")
     }
 }
 
@@ -333,8 +294,7 @@ struct UserGroupsCommand: ReportingCommand {
             """
     )
 
-    @Argument(help: "The user's name.")
-    var name: String
+    @OptionGroup var user: UserOptions
 
     @Argument(help: ArgumentHelp("All groups of the user from now on.", valueName: "group"))
     var groups: [String] = []
@@ -343,29 +303,27 @@ struct UserGroupsCommand: ReportingCommand {
     var none = false
 
     @OptionGroup var signOut: SignOutOptions
-    @OptionGroup var state: StateOptions
 
     func validate() throws {
         if none, !groups.isEmpty { throw ValidationError("name groups, or use --none, and not both") }
     }
 
     func execute() throws {
-        let database = try state.openDatabase(.existing)
-        let directory = UserDirectory(database: database)
-        if none || !groups.isEmpty {
-            try directory.setGroups(groups, ofUserNamed: name)
-            try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's groups")
+        var (directory, found) = try user.open()
+        let isChange = none || !groups.isEmpty
+        if isChange {
+            try directory.setGroups(groups, ofUserNamed: user.name)
+            found = try directory.existingUser(named: user.name)
+            try signOut.signOut(found, of: directory.database, reason: "the user's groups")
         }
-        let user = try directory.existingUser(named: name)
-        let list = user.groups.isEmpty ? "no group" : "the groups " + user.groups.joined(separator: ", ")
-        print("\(user.account.username) is in \(list)")
-        guard none || !groups.isEmpty else { return }
-        if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {
-            warn(
-                "\(user.account.username) is signed in on this device, and the groups count from the next sign-in on; "
-                    + "next time use --sign-out"
-            )
-        }
+        let username = found.account.username
+        let list = found.groups.isEmpty ? "no group" : "the groups " + found.groups.joined(separator: ", ")
+        print("\(username) is in \(list)")
+        guard isChange, try DeviceStore.isSignedIn(found, directory.database) else { return }
+        warn(
+            "\(username) is signed in on this device, and the groups count from the next sign-in on; "
+                + "next time use --sign-out"
+        )
     }
 }
 

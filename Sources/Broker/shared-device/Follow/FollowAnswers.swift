@@ -8,9 +8,9 @@ import SharedDevice
 import Synchronization
 
 /// A line on standard input.
-enum FollowInput: Equatable {
-    /// A step of a cleanup is done, or has failed.
-    case answer(FollowAnswer)
+private enum FollowInput {
+    /// A step of a cleanup is done, with its result for people, or it has failed.
+    case answer(number: Int, Result<String?, Problem>)
     /// A person uses the app.
     case activity
 
@@ -31,24 +31,17 @@ enum FollowInput: Equatable {
             throw Problem("it is no JSON object with “done” or “failed” and the number of the cleanup, or “activity”")
         }
         switch (fields.done, fields.failed, fields.activity) {
-        case (let number?, nil, nil): self = .answer(FollowAnswer(number: number, words: fields.detail, isDone: true))
-        case (nil, let number?, nil): self = .answer(FollowAnswer(number: number, words: fields.reason, isDone: false))
+        case (let number?, nil, nil): self = .answer(number: number, .success(fields.detail))
+        case (nil, let number?, nil):
+            self = .answer(number: number, .failure(Problem(fields.reason ?? "it failed")))
         case (nil, nil, true): self = .activity
         default: throw Problem("it needs one of “done”, “failed” and “activity”")
         }
     }
 }
 
-/// The result of a step of a cleanup.
-struct FollowAnswer: Equatable {
-    let number: Int
-    /// The result for people, or the reason for the failure.
-    let words: String?
-    let isDone: Bool
-}
-
 /// Splits input into lines. A line that is too long is skipped but counted, so that the next line is read. Pure.
-struct BoundedLines {
+private struct BoundedLines {
     /// In bytes.
     static let longest = 65_536
 
@@ -131,7 +124,8 @@ final class FollowAnswers: Sendable {
                 _ = self?.settle(number, .failure(late))
             }
             Task { [output] in
-                await output.write(FollowLine(cleanup: number, step: step, accounts: accounts))
+                let people = accounts.map(FollowLine.Person.init)
+                await output.write(FollowLine(state: "cleanup", number: number, step: step, accounts: people))
                 if let failure = output.failure { settle(number, .failure(Problem(failure.description))) }
             }
         }.get()
@@ -163,13 +157,12 @@ final class FollowAnswers: Sendable {
     private func take(_ line: [UInt8]?) -> String? {
         guard let line else { return "it has more than \(BoundedLines.longest) bytes, and is left out" }
         do throws(Problem) {
-            guard case .answer(let answer) = try FollowInput(line) else {
-                onActivity()
-                return nil
+            switch try FollowInput(line) {
+            case .activity: onActivity()
+            case .answer(let number, let result):
+                if !settle(number, result) { return "nothing waits for a response to number \(number)" }
             }
-            let result: Result<String?, Problem> =
-                answer.isDone ? .success(answer.words) : .failure(Problem(answer.words ?? "it failed"))
-            return settle(answer.number, result) ? nil : "nothing waits for a response to number \(answer.number)"
+            return nil
         } catch {
             return "\(error)"
         }

@@ -7,6 +7,7 @@ import Glibc
 @_spi(Extensions) import SharedDevice
 import Synchronization
 
+/// A line of the output. The properties' names are the JSON's keys, which programs rely on.
 struct FollowLine: Encodable {
     struct Person: Encodable {
         let identifier: String
@@ -15,9 +16,7 @@ struct FollowLine: Encodable {
         let folder: String?
 
         init(_ account: Account) {
-            identifier = account.identifier
-            username = account.username
-            displayName = account.displayName
+            (identifier, username, displayName) = (account.identifier, account.username, account.displayName)
             folder = account.directoryName
         }
     }
@@ -32,25 +31,15 @@ struct FollowLine: Encodable {
     var number: Int?
     var step: String?
     var accounts: [Person]?
+}
 
+extension FollowLine {
     init(_ state: AccountState) {
         switch state {
-        case .nobody: self.state = "nobody"
-        case .open(let account):
-            self.state = "open"
-            self.account = Person(account)
-        case .hidden(let reason):
-            self.state = "hidden"
-            self.reason = reason.word
-            message = reason.description
+        case .nobody: self.init(state: "nobody")
+        case .open(let account): self.init(state: "open", account: Person(account))
+        case .hidden(let reason): self.init(state: "hidden", reason: reason.word, message: reason.description)
         }
-    }
-
-    init(cleanup number: Int, step: String, accounts: [Account]) {
-        state = "cleanup"
-        self.number = number
-        self.step = step
-        self.accounts = accounts.map(Person.init)
     }
 }
 
@@ -70,9 +59,10 @@ extension AccountState.HiddenReason {
 /// Standard output, with a JSON object on each line. The command ends if the reader has gone, or reads nothing for a
 /// while.
 final class FollowOutput: Sendable {
-    private enum Trouble: Sendable {
-        case gone
-        case hanging(String)
+    private struct Trouble: Sendable {
+        let reason: String
+        /// Whether the reader shows no state any more.
+        let isReaderGone: Bool
     }
 
     /// How long the reader may read nothing while its pipe is full, in milliseconds.
@@ -88,20 +78,14 @@ final class FollowOutput: Sendable {
     init(onFailure: @escaping @Sendable () -> Void) { self.onFailure = onFailure }
 
     /// Why the command has to end; `nil` while its output is read.
-    var failure: CommandFailure? {
-        switch trouble.withLock({ $0 }) {
-        case nil: nil
-        case .gone: CommandFailure(EX_IOERR, "the reader of standard output has closed it")
-        case .hanging(let reason): CommandFailure(EX_IOERR, reason)
-        }
-    }
+    var failure: CommandFailure? { trouble.withLock { $0 }.map { CommandFailure(EX_IOERR, $0.reason) } }
 
     /// Writes a state. Returns normally if the reader has gone: then no state is shown any more, and the command ends.
     ///
-    /// - Throws: ``Hanging`` if the reader may show something other than this state.
+    /// - Throws: A `Problem` if the reader may show something other than this state.
     func show(_ state: AccountState) async throws {
         await write(FollowLine(state))
-        if case .hanging(let reason) = trouble.withLock({ $0 }) { throw Problem(reason) }
+        if let trouble = trouble.withLock({ $0 }), !trouble.isReaderGone { throw Problem(trouble.reason) }
     }
 
     /// Writes a line. Returns when the kernel has it, or when the output is not read.
@@ -121,27 +105,27 @@ final class FollowOutput: Sendable {
             // With no events requested, the kernel reports only hang-ups and errors.
             var ends = [STDOUT_FILENO, input ?? -1].map { pollfd(fd: $0, events: 0, revents: 0) }
             while poll(&ends, nfds_t(ends.count), -1) >= 0 || errno == EINTR {
-                if ends[0].revents != 0 { return fail(.gone) }
+                if ends[0].revents != 0 { return readerIsGone() }
                 if ends[1].revents != 0 {
                     onEnd()
                     ends[1].fd = -1
                 }
             }
         }
-        if watcher == nil { fail(.hanging("no thread is left to watch standard output")) }
+        if watcher == nil { fail("no thread is left to watch standard output") }
     }
 
     private func writeHere(_ line: FollowLine) {
         guard trouble.withLock({ $0 == nil }) else { return }
         // A line consists of texts and numbers, which JSON can always represent.
-        guard let text = try? Form.json(line, pretty: false) else { return fail(.hanging("a state has no JSON")) }
+        guard let text = try? Form.json(line, pretty: false) else { return fail("a state has no JSON") }
         var rest = Array("\(text)\n".utf8)[...]
         while !rest.isEmpty {
             var end = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
             let ready = poll(&end, 1, Self.patience)
             if ready < 0, errno == EINTR { continue }
             guard ready != 0 else {
-                return fail(.hanging("the reader of standard output has read nothing for \(Self.patience / 1000) s"))
+                return fail("the reader of standard output has read nothing for \(Self.patience / 1000) s")
             }
             let written = rest.prefix(Self.piece).withUnsafeBytes {
                 Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count)
@@ -149,15 +133,17 @@ final class FollowOutput: Sendable {
             if written > 0 {
                 rest = rest.dropFirst(written)
             } else if errno == EPIPE {
-                return fail(.gone)
+                return readerIsGone()
             } else if errno != EINTR {
-                return fail(.hanging("could not write the output: \(String(cString: strerror(errno)))"))
+                return fail("could not write the output: \(String(cString: strerror(errno)))")
             }
         }
     }
 
-    private func fail(_ found: Trouble) {
-        trouble.withLock { trouble in if trouble == nil { trouble = found } }
+    private func readerIsGone() { fail("the reader of standard output has closed it", isReaderGone: true) }
+
+    private func fail(_ reason: String, isReaderGone: Bool = false) {
+        trouble.withLock { $0 = $0 ?? Trouble(reason: reason, isReaderGone: isReaderGone) }
         onFailure()
     }
 }

@@ -76,11 +76,6 @@ final class WatchEvents: Sendable {
     static func obey(_ signal: Int32) {
         // Swift's runtime treats SIGQUIT as a crash, and starts a dialogue on the terminal.
         Glibc.signal(signal, SIG_DFL)
-        var one = sigset_t()
-        sigemptyset(&one)
-        sigaddset(&one, signal)
-        raise(signal)
-        pthread_sigmask(SIG_UNBLOCK, &one, nil)
-        pthread_sigmask(SIG_BLOCK, &one, nil)
+        raiseBlocked(signal)
     }
 }
