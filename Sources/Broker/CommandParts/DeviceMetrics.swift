@@ -2,13 +2,11 @@ import DeviceConfiguration
 import FoundationEssentials
 package import SharedDevice
 
-/// The metrics of a device. Pure. No metric names a person or an app: names come from other processes and would be
-/// labels without a bound.
+/// The metrics of a device. Pure. No metric names a person or an app, whose names would be labels without a bound.
 package struct DeviceMetrics {
     private var metrics = MetricsText("shared_device")
 
-    /// - Parameter device: `nil` if the broker does not respond. Then there is no metric of the session: unknown does
-    ///   not mean “no user signed in”.
+    /// Without a response of the broker there is only `up`: unknown does not mean “no user signed in”.
     package static func text(_ device: ObservedDevice?, _ round: CleanupReport?) -> String {
         var view = DeviceMetrics()
         view.metrics.add("up", "Whether the broker responds.", device == nil ? 0 : 1)

@@ -19,10 +19,8 @@ package struct DeviceScreen {
     let names: AppNames
 
     /// - Parameters:
-    ///   - now: The time by the device's clock.
-    ///   - columns: The width of the screen, which no line exceeds.
-    ///   - rows: The maximum number of lines; `nil` means no limit.
-    ///   - clock: Formats a time by the local clock.
+    /// - now: The time by the device's clock.
+    /// - clock: Formats a time by the local clock.
     package static func lines(
         _ view: DeviceView,
         at now: Date,
@@ -52,8 +50,7 @@ package struct DeviceScreen {
         var lines = head
         for (index, section) in sections.enumerated() {
             let left = rows - lines.count - 1
-            // Each section leaves half of the remaining rows to later sections, and takes the rows that those do not
-            // need.
+            // Leaves half of the remaining rows to later sections, and takes the rows that those do not need.
             let others = sections[(index + 1)...].reduce(0) { $0 + $1.count + 1 }
             lines += Self.shortened(section, to: min(left, max(left / 2, left - others)))
         }

@@ -4,9 +4,7 @@ package import DeviceConfiguration
 package import FoundationEssentials
 @_spi(Extensions) package import SharedDevice
 
-/// The broker's response to `GetStatus`. It comes from another process: a field that is missing or has another type
-/// becomes a default, never an error.
-///
+/// The broker's response to `GetStatus`. A field that is missing or has another type becomes a default, never an error.
 /// The properties' names are the keys of JSON that programs rely on.
 package struct ObservedDevice: Sendable, Equatable, Encodable {
     /// An app that has a manifest, runs, holds data or owes a cleanup.
@@ -94,9 +92,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
     }
 }
 
-/// A certificate whose end would stop a function of the device.
-///
-/// The properties' names are the keys of JSON that programs rely on.
+/// A certificate whose end would stop a function of the device. The names are keys of JSON that programs rely on.
 package struct ObservedCertificate: Sendable, Equatable, Encodable {
     package let use: DeviceCertificate.Use
     package let file: String
@@ -156,8 +152,7 @@ package struct ObservedEntry: Sendable, Equatable {
     package let app: String?
     package let detail: String?
 
-    /// The entries of a response, oldest first. An entry without a number is skipped, because the next request could
-    /// not refer to it.
+    /// The entries of a response, oldest first. The next request could not refer to an entry without a number.
     package static func all(_ answer: BrokerProtocol.Fields) -> [ObservedEntry] {
         (answer["entries"]?.elementsValue ?? []).compactMap(\.fieldsValue).compactMap { fields in
             guard let sequence = fields["sequence"]?.unsignedValue else { return nil }

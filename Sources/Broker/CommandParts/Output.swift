@@ -93,9 +93,7 @@ public enum Form {
 }
 
 /// An error that has the exit status of the command that it ends (`<sysexits.h>`).
-public protocol HasExitStatus: Error {
-    var exitStatus: CInt { get }
-}
+public protocol HasExitStatus: Error { var exitStatus: CInt { get } }
 
 public struct CommandFailure: HasExitStatus, CustomStringConvertible {
     public let exitStatus: CInt
@@ -104,8 +102,7 @@ public struct CommandFailure: HasExitStatus, CustomStringConvertible {
     public init(_ status: CInt, _ description: String) { (exitStatus, self.description) = (status, description) }
 }
 
-/// Runs a command. An error is written to standard error in one line, and its kind becomes the exit status
-/// (`<sysexits.h>`).
+/// Runs a command. An error is written to standard error in one line, and becomes the exit status (`<sysexits.h>`).
 public func reportingFailure(_ body: () throws -> Void) throws {
     do {
         try body()
@@ -118,17 +115,13 @@ public func reportingFailure(_ body: () throws -> Void) throws {
 }
 
 /// A command whose errors end it as ``reportingFailure(_:)`` describes.
-public protocol ReportingCommand: ParsableCommand {
-    func execute() throws
-}
+public protocol ReportingCommand: ParsableCommand { func execute() throws }
 
 extension ReportingCommand {
     public func run() throws { try reportingFailure(execute) }
 }
 
-/// Replaces a file in one step. Only the owner may write the new file, and everyone may read it.
-///
-/// - Parameter remedy: The end of the message, after a semicolon.
+/// Replaces a file in one step. Everyone may read it. The message of an error ends with the remedy.
 public func replaceFile(_ path: String, by content: String, remedy: String? = nil) throws(CommandFailure) {
     do throws(AtomicFile.Failure) {
         try AtomicFile(path: path, readers: .everyone, isOwnDirectory: false).write(content.utf8)

@@ -1,7 +1,6 @@
 import Basics
 
-/// A line of a terminal's screen: texts with styles. Text from other processes is escaped, so that no name moves the
-/// cursor or changes colours.
+/// A line of a terminal's screen: texts with styles. Text is escaped, so that no name moves the cursor.
 public struct ScreenLine: Sendable, Equatable {
     public enum Style: Sendable, Equatable {
         case plain, strong, dim, good, waits, bad

@@ -8,10 +8,7 @@ public enum SecretLine {
     private static let maximumLength = 4096
 
     /// Reads the bytes up to the end of the line, a line feed with or without a carriage return, and without this end;
-    /// `nil` if the input ends before the first byte.
-    ///
-    /// - Parameter before: Called before each byte is waited for. If it returns `false`, reading ends with `nil`.
-    /// - Throws: ``TerminalFailure``, and the errors of `before`.
+    /// `nil` if the input ends before the first byte, or if `before`, which is called before each byte, returns false.
     public static func read(from descriptor: CInt, before: () throws -> Bool) throws -> Secret? {
         let line = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: maximumLength)
         line.initialize(repeating: 0)
@@ -47,8 +44,6 @@ public struct QuietTerminal: Sendable {
     private let attributes: termios
 
     /// Saves the terminal's current settings for ``restore()``.
-    ///
-    /// - Throws: ``TerminalFailure`` if the descriptor is not a terminal.
     public init(_ descriptor: CInt) throws(TerminalFailure) {
         self.descriptor = descriptor
         var attributes = termios()

@@ -2,10 +2,8 @@ import Basics
 import FoundationEssentials
 import Glibc
 
-/// Takes over the whole screen of a terminal, and restores it afterwards.
-///
-/// Uses ECMA-48, and three modes that every current terminal knows: the alternate screen, the cursor and the wrap of
-/// lines. The libraries for terminals bring Foundation and a model of views, or are no longer maintained.
+/// Takes over the whole screen of a terminal, and restores it afterwards. Uses ECMA-48, and three modes that every
+/// current terminal knows: the alternate screen, the cursor and the wrap of lines.
 public struct TerminalScreen: Sendable {
     public struct Size: Equatable, Sendable {
         public let columns: Int
@@ -54,9 +52,7 @@ public struct TerminalScreen: Sendable {
         return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
     }
 
-    /// Writes the lines that differ from those on the screen.
-    ///
-    /// - Throws: `POSIXError` if the terminal is gone.
+    /// Writes the lines that differ from those on the screen. Throws `POSIXError` if the terminal is gone.
     public mutating func draw(_ lines: [ScreenLine], size: Size) throws {
         var output = ""
         if size != self.size {

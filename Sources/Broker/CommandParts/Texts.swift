@@ -43,7 +43,6 @@ public struct Texts: Sendable, Hashable {
     public func markup(_ key: String, _ values: [String: String]) -> String { Self.filled(self[key].markup, values) }
 
     /// The sentence that warns the person of the session's end, or of the screen's lock.
-    /// - Parameter time: The time of the end, for the person.
     package func notice(of end: SessionEnd, at time: String) -> String {
         self[end.locks ? "ending.screenLock" : "ending.\(end.reason.rawValue)", ["time": time]]
     }
@@ -84,8 +83,7 @@ extension Language {
         self = best.language
     }
 
-    /// - Parameter tag: A locale's name such as `de_AT.UTF-8`, or a language tag such as `zh-Hant`. Simplified Chinese
-    ///   is another language.
+    /// The language of a locale such as `de_AT.UTF-8`, or of a tag such as `zh-Hant`. Simplified Chinese is another.
     private init?(tag: String) {
         let parts = Self.parts(tag)
         // The script wins over the region: zh-Hans-HK is simplified.

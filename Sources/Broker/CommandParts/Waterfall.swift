@@ -1,8 +1,8 @@
 import FoundationEssentials
 import SharedDevice
 
-/// A round of cleanups as rows on one time axis, from the sign-out to the last report, or until now while an app still
-/// owes its cleanup. It uses the console's signs. Pure.
+/// A round of cleanups as rows on one time axis, until the last report, or until now while an app owes its cleanup.
+/// Pure.
 struct Waterfall {
     struct Row {
         let name: String
@@ -16,9 +16,7 @@ struct Waterfall {
     /// The length of the axis in seconds.
     let length: Double
 
-    /// - Parameters:
-    ///   - now: The time by the device's clock.
-    ///   - name: Returns the displayed name of an app.
+    /// - Parameter name: Returns the displayed name of an app.
     init(_ round: CleanupReport, at now: Date, name: (String) -> String) {
         let elapsed = max(0, now.timeIntervalSince(round.endedAt))
         let named = round.apps.map { (name: name($0.identifier), app: $0) }
@@ -54,8 +52,7 @@ struct Waterfall {
         }
     }
 
-    /// Draws the progress of an app: `·` until it was told of the sign-out, `╌` until it began, `━` until it ended, and
-    /// a letter at each of these events.
+    /// `·` until the app was told of the sign-out, `╌` until it began, `━` until it ended, and a letter at each event.
     func bar(of row: Row, columns: Int) -> String {
         let app = row.app
         // Clamped before the conversion, because times from another process may be of any size.

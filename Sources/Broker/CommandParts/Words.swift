@@ -36,8 +36,6 @@ package enum Words {
     }
 
     /// When and why the session ends by itself, or is locked.
-    ///
-    /// - Parameter clock: Formats a time by the local clock.
     package static func end(_ end: SessionEnd, clock: (Date) -> String) -> String {
         switch end.reason {
         case .inactivity: "at \(clock(end.at)) if the device is not used"

@@ -7,8 +7,7 @@ struct AdministratorFile {
     let path: String
     /// The maximum size in bytes. A larger file is a mistake, or an attack on the broker's memory.
     let maximumSize: Int
-    /// The decision that the file makes, such as “whether this device is shared”. The error about a user who may write
-    /// to the file ends with it.
+    /// The decision that the file makes, such as “whether this device is shared”. An error ends with it.
     let decides: String
     /// Whether the file has to belong to root, because root acts on its content.
     var mustBeRoots = false
@@ -54,9 +53,7 @@ extension stat {
 }
 
 extension AdministratorFile {
-    /// Decodes the value of a JSON object.
-    ///
-    /// - Parameter example: The beginning of such an object, for the remedy.
+    /// Decodes the value of a JSON object. The remedy shows `example`, the beginning of such an object.
     static func decode<Value: Decodable>(
         _ type: Value.Type,
         from json: Data,
@@ -80,8 +77,7 @@ extension AdministratorFile {
         }
     }
 
-    /// The mistakes in the values of other keys. Each is found by decoding again without the keys of the earlier
-    /// mistakes.
+    /// The mistakes of other keys. Each is found by decoding again without the keys of the earlier mistakes.
     private static func furtherErrors<Value: Decodable>(
         _ type: Value.Type,
         in json: Data,
@@ -123,9 +119,7 @@ extension JSONValue {
 }
 
 /// A type of JSON value, as remedies name it.
-protocol WrittenForm {
-    static var form: String { get }
-}
+protocol WrittenForm { static var form: String { get } }
 
 extension Bool: WrittenForm { static var form: String { "true or false" } }
 extension String: WrittenForm { static var form: String { "a string" } }

@@ -14,8 +14,6 @@ public struct AllowedUsers: Sendable, Equatable {
     public init(users: [String] = [], groups: [String] = []) { (self.users, self.groups) = (users, groups) }
 
     /// The warning for groups on a device where people sign in by a login, and so have no groups.
-    ///
-    /// - Parameter source: How people sign in on this device.
     public func warning(_ source: IdentitySource) -> KeyWarning? {
         guard source == .loginSession, !groups.isEmpty else { return nil }
         let message = "has groups, and they let no user in: under \"identity\": \"login-session\" users have no groups"
@@ -26,9 +24,7 @@ public struct AllowedUsers: Sendable, Equatable {
 extension AllowedUsers: Codable, WrittenForm {
     static let form = #"an object of arrays, such as {"users": ["ada@contoso.example"], "groups": ["nurses"]}"#
 
-    private enum Key: String, CodingKey, CaseIterable {
-        case users, groups
-    }
+    private enum Key: String, CodingKey, CaseIterable { case users, groups }
 
     public init(from decoder: any Decoder) throws {
         self = try decoder.inForm(of: Self.self) { try Self(members: decoder) }

@@ -56,8 +56,7 @@ public struct AppManifest: Sendable, Equatable {
     public let identity: Identity
     /// The name on the bus that starts the app when it is called, if it has one.
     public let busName: String?
-    /// The places where the app keeps data of its users, described for people. In the manifest's order, without
-    /// duplicates.
+    /// The places where the app keeps data of its users, in the manifest's order, without duplicates.
     public let stores: [String]
     /// Whether the app was made for shared device mode.
     public let supportsSharedDeviceMode: Bool
@@ -86,8 +85,7 @@ public struct AppManifest: Sendable, Equatable {
         (self.tokens, self.allowedUsers, self.unknownKeys) = (tokens, allowedUsers, unknownKeys)
     }
 
-    /// The cleanup by an adapter, for a program that does not know shared device mode; `nil` for an app that cleans up
-    /// by itself.
+    /// The cleanup by an adapter; `nil` for an app that cleans up by itself.
     public var adapter: AppCleanup? { cleanup.flatMap { $0.cleaner == .adapter ? $0 : nil } }
 
     public var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Self.keyNames) }
@@ -102,9 +100,7 @@ extension AppManifest: Decodable {
     /// The names of all keys.
     public static let keyNames = Key.allCases.map(\.rawValue) + TokenRights.Key.allCases.map(\.rawValue)
 
-    /// Reads a manifest. May block, because it asks the system for the user and the executable's path.
-    ///
-    /// - Parameter file: The path, for the error.
+    /// Reads a manifest of this path. May block, because it asks the system for the user and the executable.
     public init(json: Data, file: String) throws(ManagedConfigurationError) {
         let example = #"{"id": "org.example.orders", …} in a manifest"#
         self = try AdministratorFile.decode(Self.self, from: json, file: file, example: example)
@@ -217,8 +213,7 @@ public enum AppIdentifier {
             }
     }
 
-    /// Whether a program may claim this identifier: printable ASCII without blanks, so that it is one word in every
-    /// log.
+    /// Whether a program may claim this identifier: printable ASCII without blanks, one word in every log.
     public static func isPlausible(_ identifier: String) -> Bool {
         (1...maximumLength).contains(identifier.utf8.count) && identifier.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
     }

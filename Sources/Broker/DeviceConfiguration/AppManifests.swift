@@ -55,8 +55,7 @@ struct AppManifestMonitor: Sendable {
 
         func file(_ name: String) -> String { path.hasSuffix("/") ? path + name : path + "/" + name }
 
-        /// The key of a file's content among the contents in force. An administrator's file and a package's file of
-        /// the same name have different keys.
+        /// The key of a file's content. Files of the same name in the two directories have different keys.
         func key(_ name: String) -> String { isOfPackages ? file(name) : name }
 
         /// The name of the file with this key; `nil` if the file is in another directory.
@@ -78,16 +77,14 @@ struct AppManifestMonitor: Sendable {
     private var latest: AppManifests?
     /// The stored contents, which stay stored while a directory cannot be read.
     private let kept: [String: Data]
-    /// The files that every reading so far of a directory has found, by the directory's path. A file that was absent
-    /// in between counts as new.
+    /// The files that every reading of a directory has found, by its path. A file that was absent counts as new.
     private var lasting: [String: Set<String>] = [:]
     /// The last reading of each directory that could be used, by path.
     private var usable: [String: [String: File]] = [:]
 
     init(kept: [String: Data] = [:]) { self.kept = kept }
 
-    /// Whether there are problems. A problem may disappear without a change in the directory, such as a user that the
-    /// system did not know for a moment.
+    /// A problem may disappear without a change in a directory: the system did not know a user for a moment.
     var hasProblems: Bool { latest?.problems.isEmpty == false }
 
     /// The manifests in force after this reading; `nil` if nothing has changed.
@@ -185,10 +182,9 @@ struct AppManifestMonitor: Sendable {
 }
 
 /// The administrator's directory of manifests, and that of the packages: the files whose names end in `.json` and do
-/// not begin with a dot.
+/// not begin with a dot. A missing directory has no files.
 ///
-/// A file of the administrator replaces the package's file of the same name. If its content is `{"masked": true}`,
-/// neither counts. A missing directory has no files. That is not an error.
+/// A file of the administrator replaces the package's file of the same name, or masks it with `{"masked": true}`.
 public struct AppManifestDirectory: Sendable {
     /// The default path of the administrator's manifests on a device.
     public static let defaultPath = ManagedConfigurationFile().appManifestDirectory
@@ -201,10 +197,8 @@ public struct AppManifestDirectory: Sendable {
     private let mustBeRoots: Bool
 
     /// - Parameters:
-    ///   - packages: The directory of the packages' manifests. The default belongs to ``defaultPath``; another `path`
-    ///     has none.
-    ///   - mustBeRoots: Whether the directories and the files have to belong to root, because root acts on their
-    ///     content.
+    /// - packages: The directory of the packages' manifests. The default belongs to ``defaultPath`` only.
+    /// - mustBeRoots: Whether everything has to belong to root, because root acts on the content.
     public init(path: String = Self.defaultPath, packages: String? = nil, mustBeRoots: Bool = false) {
         var path = path
         while path.count > 1, path.hasSuffix("/") { path.removeLast() }
@@ -219,8 +213,7 @@ public struct AppManifestDirectory: Sendable {
         return [.init(path: path, isOfPackages: false)] + [ofPackages].compactMap(\.self)
     }
 
-    /// Reads all manifests. An invalid manifest becomes a problem, and does not hide the valid manifests. Blocks its
-    /// thread for the file system.
+    /// Reads all manifests. An invalid one becomes a problem. Blocks its thread for the file system.
     public func load() -> AppManifests {
         var monitor = AppManifestMonitor()
         return monitor.directoriesWereRead(readings()) ?? AppManifests()
@@ -228,17 +221,12 @@ public struct AppManifestDirectory: Sendable {
 
     /// The manifests in force, followed by an update at each change of the manifests or of the problems.
     ///
-    /// The first update is the state at the time of the call; from then on no change is missed. A file that becomes
-    /// invalid keeps its last valid manifest in force until it is valid again or removed. Changes in quick succession
-    /// are merged into one. A slow reader only receives the latest update, which is complete.
-    ///
-    /// The watch ends when the iterating task is cancelled or the sequence is released. Only one task may iterate.
+    /// It follows files as ``ManagedConfigurationFile/updates(quietPeriod:)`` does. A file that becomes invalid keeps
+    /// its last valid manifest in force until it is valid again or removed.
     ///
     /// - Parameters:
-    ///   - kept: The ``AppManifests/contents`` of an earlier run. It replaces the content of files that have become
-    ///     invalid since.
-    ///   - quietPeriod: How long the directories have to be unchanged before they are read.
-    /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
+    /// - kept: The ``AppManifests/contents`` of an earlier run, for files that have become invalid since.
+    /// - quietPeriod: How long the directories have to be unchanged before they are read.
     public func updates(
         kept: [String: Data] = [:],
         quietPeriod: Duration = .milliseconds(250)
@@ -302,8 +290,7 @@ public struct AppManifestDirectory: Sendable {
         }
     }
 
-    /// Whether the content is exactly the object that masks a package's manifest. An empty file is no mask, because a
-    /// write that failed leaves one.
+    /// An empty file is no mask, because a write that failed leaves one.
     private static func isMask(_ json: Data) -> Bool {
         JSONFlaw.find(in: [UInt8](json)) == nil && JSONValue(file: json) == .object(["masked": .boolean(true)])
     }

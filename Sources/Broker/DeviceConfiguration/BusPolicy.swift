@@ -9,8 +9,7 @@ public import Glibc
 public enum BusPolicy: Sendable, Equatable {
     /// Every user, for this reason.
     case everyone(String)
-    /// These users, and the members of these groups. `unknown` contains operators without a rule, because the system
-    /// does not know them; groups have a “%” in front.
+    /// These users and groups. `unknown` are operators that the system does not know; groups have a “%” in front.
     case only(users: [String], groups: [String], unknown: [String] = [])
 
     public struct Names: Sendable {
@@ -22,9 +21,7 @@ public enum BusPolicy: Sendable, Equatable {
             name: @escaping @Sendable (uid_t) throws(SystemUser.LookupFailure) -> String?,
             isUser: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool,
             isGroup: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
-        ) {
-            (self.name, self.isUser, self.isGroup) = (name, isUser, isGroup)
-        }
+        ) { (self.name, self.isUser, self.isGroup) = (name, isUser, isGroup) }
 
         /// This machine's databases. They may block.
         public static let system = Names(
@@ -41,10 +38,7 @@ public enum BusPolicy: Sendable, Equatable {
     /// The maximum number of names. The bus checks every rule of a user for every message.
     static let mostNames = 1000
 
-    /// - Parameters:
-    ///   - configuration: The configuration in force.
-    ///   - manifests: The manifests of all apps on the device.
-    /// - Throws: ``SystemUser/LookupFailure`` if the system's databases do not respond.
+    /// - Parameter manifests: The manifests of all apps on the device.
     public init(
         _ configuration: ManagedConfigurationFile.Content,
         _ manifests: [AppManifest],
@@ -107,13 +101,9 @@ public enum BusPolicy: Sendable, Equatable {
     /// The file that the bus includes, in the bus's own XML.
     public var xml: String { xml(rules) }
 
-    /// The policy and its file while a manifest is invalid. The rules of the former file are kept, because the broker
-    /// still admits the app of a manifest that has become invalid. If the former file admits any user, the new one
-    /// does, too, because the app's user is not known.
-    ///
-    /// - Parameters:
-    ///   - manifest: The path of the invalid manifest.
-    ///   - former: The content of the former file; `nil` if there is none.
+    /// The policy and its file while the manifest at this path is invalid. The rules of the former file are kept,
+    /// because the broker still admits the app of a manifest that has become invalid. If the former file admits any
+    /// user, the new one does, too, because the app's user is not known.
     public func beside(badManifest manifest: String, former: String?) -> (policy: BusPolicy, xml: String) {
         let lines = former.map { $0.split(separator: "\n").map(String.init) } ?? []
         guard case .only = self, lines.contains(Self.refusal) else {
@@ -133,8 +123,7 @@ public enum BusPolicy: Sendable, Equatable {
         guard case .only(let users, let groups, _) = self else { return [] }
         let names = groups.map { ("group", $0) } + users.map { ("user", $0) }
         return [Self.refusal]
-            + names.map { kind, name in
-                #"  <policy \#(kind)="\#(name.markup)"><allow \#(Self.destination)/></policy>"#
+            + names.map { kind, name in #"  <policy \#(kind)="\#(name.markup)"><allow \#(Self.destination)/></policy>"#
             }
     }
 

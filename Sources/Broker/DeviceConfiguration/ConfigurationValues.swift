@@ -2,8 +2,7 @@ import Basics
 import FoundationEssentials
 import Identity
 
-// The values of the managed configuration that are more than a Boolean or a string. Each is validated when it is
-// decoded, and encoded as it was read.
+// The values of the managed configuration that are more than a Boolean or a string. Each is encoded as it was read.
 
 /// The source of identities. The raw values are in files.
 public enum IdentitySource: String, Sendable, Codable, CaseIterable {

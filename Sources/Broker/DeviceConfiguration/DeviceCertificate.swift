@@ -13,17 +13,14 @@ public struct DeviceCertificate: Sendable, Hashable {
     public let use: Use
     /// The path of the file.
     public let file: String
-    /// When the first certificate in the file ends, in seconds since 1970; or why that is unknown, for the
-    /// administrator.
+    /// When the first certificate in the file ends, in seconds since 1970; or why that is unknown.
     public let end: Result<Double, Problem>
 
     public init(_ use: Use, file: String, end: Result<Double, Problem>) {
         (self.use, self.file, self.end) = (use, file, end)
     }
 
-    /// When it ends, in a sentence.
-    ///
-    /// - Parameter now: The time, in seconds since 1970.
+    /// When it ends, in a sentence. The time is in seconds since 1970.
     public func words(now: Double) -> String {
         switch end {
         case .success(let end): "\(use.name) (\(file)) \(CertificateTerm.words(end, now: now))"
@@ -44,9 +41,7 @@ public struct DeviceCertificate: Sendable, Hashable {
 
     /// Reads the files that this device uses. Blocks the thread on the file system.
     ///
-    /// - Parameters:
-    ///   - trustAnchors: `oidcTrustAnchors`, if people sign in with the organisation's provider.
-    ///   - directory: The directory of the managed configuration, which also has the configuration of the fleet's agent.
+    /// - Parameter directory: The directory of the configurations of the device and of the fleet's agent.
     public static func all(trustAnchors: String?, directory: String) -> [DeviceCertificate] {
         (trustAnchors.map { [DeviceCertificate(reading: $0, for: .provider)] } ?? [])
             + ofFleet("\(directory)/fleet-agent.json")

@@ -22,8 +22,7 @@ public struct LocalTime: Sendable {
     /// The local clock's reading at `instant`, as a date that a clock in UTC would show.
     public func clock(at instant: Date) -> Date { instant.addingTimeInterval(Double(offset(instant))) }
 
-    /// The first instant at which the local clock shows `clock`. If the change to summer time skips that reading, it is
-    /// the first instant after the gap.
+    /// The first instant at which the local clock shows `clock`, or the first one after a gap that skips that reading.
     public func instant(ofClock clock: Date) -> Date {
         // Assumes that a zone changes its offset at most once within two days.
         let day = 86_400.0

@@ -16,8 +16,7 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var identity = IdentitySource.embedded
     /// The organisation's provider. Present if, and only if, ``identity`` is `oidc`.
     public var organisation: OrganisationSettings?
-    /// Whether apps may submit passwords that people typed into them; `nil` means no. Only the device's own directory
-    /// has passwords.
+    /// Whether apps may submit passwords that people typed into them; `nil` means no. Only for the own directory.
     public var passwordSignIn: Bool?
     /// Whether Microsoft's clients on Linux find the device's account.
     public var microsoftBroker = false
@@ -25,8 +24,8 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var endsLoginSession = false
     public var cleanupPolicy = CleanupPolicy.Kind.advisory
     public var cleanupTimeout: Seconds?
-    /// Whether only apps with a manifest take part. `nil` means yes in two cases: if sign-ins wait for cleanups, which
-    /// unknown apps must not delay, and if more than one user reaches the broker's bus.
+    /// Whether only apps with a manifest take part. `nil` means yes if sign-ins wait for cleanups, which unknown apps
+    /// must not delay, and if more than one user reaches the broker's bus.
     public var requiresEnrolment: Bool?
     /// Whether the device must have joined the organization before users may sign in.
     public var requiresJoin = false
@@ -224,9 +223,7 @@ extension ManagedConfiguration: Codable {
         try organisation?.encode(to: encoder)
     }
 
-    /// Reads a file's content.
-    ///
-    /// - Parameter file: The path, for the error.
+    /// Reads the content of the file at this path.
     public init(json: Data, file: String) throws(ManagedConfigurationError) {
         if ProfileForm(json) != nil {
             let remedy = "run: shared-device configuration convert \(file)"
@@ -291,8 +288,7 @@ public struct CleanupPolicy: Sendable, Equatable {
     }
     /// How long after a session its round expires and no longer delays a sign-in; `nil` means never.
     public var expiry: Duration? { kind == .enforced ? nil : timeout }
-    /// How long after a session an app without a receipt is stopped and its data deleted; `nil` if that is not
-    /// enforced.
+    /// How long after a session an app without a receipt is stopped and its data deleted; `nil` means never.
     public var deadline: Duration? { kind == .enforced ? timeout ?? Self.usualDeadline : nil }
 
     public static let advisory = CleanupPolicy()

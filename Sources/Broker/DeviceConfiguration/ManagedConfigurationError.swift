@@ -34,9 +34,7 @@ public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomString
     public internal(set) var further: [ManagedConfigurationError] = []
 
     /// The names are in JSON.
-    private enum CodingKeys: CodingKey {
-        case code, file, key, message, remedy
-    }
+    private enum CodingKeys: CodingKey { case code, file, key, message, remedy }
 
     public init(_ code: Code, _ file: String, key: String? = nil, _ message: String, remedy: String) {
         (self.code, self.file, self.key, self.message, self.remedy) = (code, file, key, message, remedy)
@@ -85,8 +83,7 @@ public struct KeyWarning: Sendable, Hashable, CustomStringConvertible, Encodable
 }
 
 private enum KeySuggestion {
-    /// The key that is closest to `word`: it differs in case and separators only, or by at most two letters and a
-    /// quarter of its length. `nil` if no key is that close.
+    /// The closest key: it differs in case and separators only, or by at most two letters and a quarter of its length.
     static func nearest(to word: String, among keys: [String]) -> String? {
         let letters = simplified(word)
         guard !letters.isEmpty, letters.count <= 100 else { return nil }

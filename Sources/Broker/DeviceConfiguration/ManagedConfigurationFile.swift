@@ -2,9 +2,7 @@ import Basics
 public import FoundationEssentials
 import Synchronization
 
-/// The file of the managed configuration.
-///
-/// Without the file the device is personal. That is not an error; `shared-device status` shows it.
+/// The file of the managed configuration. Without the file the device is personal. That is not an error.
 public struct ManagedConfigurationFile: Sendable {
     public enum Content: Sendable, Equatable {
         /// The file or its directory does not exist.
@@ -32,17 +30,12 @@ public struct ManagedConfigurationFile: Sendable {
     }
 
     /// Reads the file. Blocks its thread for the file system.
-    ///
-    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`, and as
-    ///   ``ManagedConfiguration/init(json:file:)``.
     public func load() throws(ManagedConfigurationError) -> Content {
         guard let content = try content() else { return .missing }
         return .present(try ManagedConfiguration(json: content, file: path))
     }
 
     /// The file's bytes; `nil` if there is no file. Blocks its thread for the file system.
-    ///
-    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
     public func content() throws(ManagedConfigurationError) -> Data? {
         try AdministratorFile(path: path, maximumSize: 1_048_576, decides: "whether this device is shared").read()
     }
@@ -73,11 +66,10 @@ public struct ManagedConfigurationFile: Sendable {
     }
 }
 
-/// The content in force, and the problem of the file, if it has one. Each update contains both, so a reader of the
-/// latest update has missed nothing.
+/// The content in force and the problem of the file. A reader of the latest update has missed nothing.
 public struct ManagedConfigurationUpdate: Sendable, Equatable {
-    /// The last valid content, which stays in force while the file is invalid. `nil` means that no content was valid
-    /// since the watch began; the mode in the store stays in force.
+    /// The last valid content. `nil` means that no content was valid since the watch began; the mode in the store stays
+    /// in force.
     public let inForce: ManagedConfigurationFile.Content?
     /// Why the current file is not in force; `nil` if it is.
     public let problem: ManagedConfigurationError?

@@ -3,12 +3,9 @@ public import Glibc
 /// The users, besides administrators, who may see the device and sign out: users by name, and groups by name after a
 /// `%`, as in sudoers.
 ///
-/// The names are looked up when the file is read. The broker looks them up again at a call, at most once a minute,
-/// because a group's members change without the file.
-///
-/// Only the members that the system's group database lists count, not the users whose primary group it is. A name that
-/// the system does not know, or cannot look up, gives no right. It does not make the file invalid, because a user may
-/// be removed after the file was written.
+/// The names are looked up when the file is read, and again at a call, at most once a minute. A group's members are
+/// those that the system's group database lists, not the users whose primary group it is. A name that the system does
+/// not know, or cannot look up, gives no right, and the file stays valid.
 public struct Operators: Sendable, Equatable {
     /// The names as they are written.
     public let names: [String]

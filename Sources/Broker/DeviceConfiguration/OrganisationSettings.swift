@@ -2,9 +2,7 @@ import Basics
 public import Identity
 
 /// The organisation's own identity provider (OpenID Connect), and how this device uses it: the keys of the managed
-/// configuration that apply if `identity` is `oidc`.
-///
-/// The client's secret is not among them, because everyone may read the file.
+/// configuration that apply if `identity` is `oidc`. Not the client's secret, because everyone may read the file.
 public struct OrganisationSettings: Sendable, Equatable {
     /// The provider's issuer identifier, compared exactly, including a trailing slash.
     public var issuer: IssuerAddress
@@ -150,8 +148,7 @@ extension KeyedDecodingContainer {
 }
 
 extension OrganisationSettings {
-    /// The settings that affect sign-ins in progress. Defaults replace the other settings: the interval of checks, the
-    /// reactions to their results, and the provider's ways of reporting events.
+    /// The settings that affect sign-ins in progress. Defaults replace checks of sessions and reports of events.
     public var signInPart: OrganisationSettings {
         let usual = OrganisationSettings(issuer: issuer, clientIdentifier: clientIdentifier)
         var part = self

@@ -19,8 +19,7 @@ public enum SessionEndAction: String, Sendable, Codable, CaseIterable {
     case reauthenticate
 }
 
-/// The issuer identifier of a provider, which is an address without a query (OpenID Connect Discovery 1.0, section
-/// 1.2).
+/// The issuer identifier of a provider: an address without a query (OpenID Connect Discovery 1.0, section 1.2).
 public struct IssuerAddress: Sendable, Equatable, Codable {
     public let text: String
 

@@ -4,15 +4,12 @@ import Identity
 
 /// The stream of events that the provider keeps for this device (OpenID Shared Signals Framework 1.0, poll delivery by
 /// RFC 8936). Each stream belongs to one device, because acknowledged events are not delivered again.
-///
-/// The token for the stream is not among the settings, because everyone may read the file.
 public struct SignalStreamSettings: Sendable, Equatable {
     /// The address of the events: the stream's `endpoint_url`.
     public var endpoint: String
     /// The stream's `aud`; `nil` means the client ID.
     public var audience: String?
-    /// The device's identifier in the provider's events, as a subject of format `opaque`; `nil` means that no event is
-    /// about the device.
+    /// The device's identifier in the provider's events, of format `opaque`; `nil` if no event is about the device.
     public var device: String?
     /// The scopes of the token for the stream, if the device obtains it with its client ID and secret.
     public var scopes = ["ssf.read"]
@@ -21,9 +18,7 @@ public struct SignalStreamSettings: Sendable, Equatable {
 extension SignalStreamSettings: Codable, WrittenForm {
     static let form = #"an object, such as {"endpoint": "https://login.example.com/streams/7/poll"}"#
 
-    private enum CodingKeys: String, CodingKey, CaseIterable {
-        case endpoint, audience, device, scopes
-    }
+    private enum CodingKeys: String, CodingKey, CaseIterable { case endpoint, audience, device, scopes }
 
     public init(from decoder: any Decoder) throws {
         self = try decoder.inForm(of: Self.self) { try Self(members: decoder) }

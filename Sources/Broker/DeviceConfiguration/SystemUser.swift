@@ -1,18 +1,15 @@
 public import Glibc
 
 enum SystemDatabase {
-    /// A function such as `getpwnam_r` for one name. Its parameters: entry, buffer, length of the buffer, and a pointer
-    /// to the found entry.
+    /// A function such as `getpwnam_r` for one name: entry, buffer, length of the buffer, and a pointer to the found entry.
     typealias Question<Entry> = (
         UnsafeMutablePointer<Entry>, UnsafeMutablePointer<CChar>, Int,
         UnsafeMutablePointer<UnsafeMutablePointer<Entry>?>
     ) -> CInt
 
-    /// Looks up an entry, with a larger buffer if the entry does not fit. May block.
+    /// Looks up an entry; `nil` if there is none. May block.
     ///
     /// - Parameter read: Copies the needed parts of the entry, whose texts are only valid during the call.
-    /// - Returns: `nil` if there is no such entry.
-    /// - Throws: ``SystemUser/LookupFailure`` if it is unknown whether there is an entry.
     static func lookUp<Entry, Value>(
         _ name: String,
         _ empty: Entry,
@@ -40,10 +37,7 @@ enum SystemDatabase {
     }
 
     /// Looks up the group of this name. May block.
-    static func lookUpGroup<Value>(
-        _ name: String,
-        read: (group) -> Value
-    ) throws(SystemUser.LookupFailure) -> Value? {
+    static func lookUpGroup<Value>(_ name: String, read: (group) -> Value) throws(SystemUser.LookupFailure) -> Value? {
         guard !name.isEmpty, !name.utf8.contains(0) else { return nil }
         return try lookUp(name, group(), { getgrnam_r(name, $0, $1, $2, $3) }, read: read)
     }

@@ -2,11 +2,9 @@ import Basics
 import FoundationEssentials
 import Identity
 
-/// The rights of an app to tokens: keys of its manifest. Every token is issued to one client, the device. The broker
-/// ensures that each app stays within its own rights.
+/// The rights of an app to tokens: keys of its manifest. Every token is issued to one client, the device.
 public struct TokenRights: Sendable, Equatable {
-    /// The scopes of the app's tokens. Without any, the app receives no token of an organisation's provider;
-    /// `BrokerState` decides what it receives from the device itself.
+    /// The scopes of the app's tokens. Without any, the app receives no token of an organisation's provider.
     public var scopes: Set<String> = []
     /// The client IDs, in lower case, of Microsoft's clients that this app serves.
     public var microsoftClientIdentifiers: Set<String> = []
@@ -20,9 +18,7 @@ public struct TokenRights: Sendable, Equatable {
 }
 
 extension TokenRights: Decodable {
-    public enum Key: String, CodingKey, CaseIterable, Sendable {
-        case scopes, microsoftClientIDs, microsoftScopes
-    }
+    public enum Key: String, CodingKey, CaseIterable, Sendable { case scopes, microsoftClientIDs, microsoftScopes }
 
     public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)

@@ -65,9 +65,7 @@ struct AppsWaiveCommand: ReportingCommand {
     @OptionGroup var state: StateOptions
     @OptionGroup var bus: BusOptions
 
-    func validate() throws {
-        if reason.isEmpty { throw ValidationError("--reason needs a text") }
-    }
+    func validate() throws { if reason.isEmpty { throw ValidationError("--reason needs a text") } }
 
     private struct Waived: Encodable {
         let app: String
@@ -75,17 +73,19 @@ struct AppsWaiveCommand: ReportingCommand {
     }
 
     func execute() throws {
-        let names = knownNames()
+        // Without the database, the broker interprets the typed name.
+        let database = try? state.openDatabase(.existing)
+        let names = database.flatMap { try? DeviceStore.read($0) }.map { AppNames($0.ledger) }
         let key = try names?.key(for: app)
         let shown = (key.flatMap { names?[$0] } ?? app).printable
         var request: BrokerProtocol.Fields = ["app": .string(key ?? app), "reason": .string(reason)]
         if let session { request["session"] = .uint64(session) }
         let answer = try bus.connect().callAndWait(.waive, request, attempted: "waive the cleanup of \(shown)")
         let sessions = (answer["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)
+        let list = sessions.map { "session \($0)" }.joined(separator: ", ")
         if json {
             try emit(Form.json(Waived(app: key ?? app, sessions: sessions)))
         } else if !sessions.isEmpty {
-            let list = sessions.map { "session \($0)" }.joined(separator: ", ")
             try emit("waived what \(shown) owed of \(list)")
         }
         guard sessions.isEmpty else { return }
@@ -97,14 +97,6 @@ struct AppsWaiveCommand: ReportingCommand {
                 ? "there is no app \(shown); “shared-device apps” lists all apps"
                 : "\(shown) owes nothing\(scope); see “shared-device apps”"
         )
-    }
-
-    /// The names of the device's apps; `nil` if its database cannot be read. The broker then interprets the typed name.
-    private func knownNames() -> AppNames? {
-        guard let database = try? state.openDatabase(.existing), let content = try? DeviceStore.read(database) else {
-            return nil
-        }
-        return AppNames(content.ledger)
     }
 }
 
@@ -138,8 +130,7 @@ struct KnownApp: Encodable {
     }
 
     private init(_ identifier: String, user: UInt32?, in ledger: CleanupLedger, running: Set<String>?) {
-        self.identifier = identifier
-        self.user = user
+        (self.identifier, self.user) = (identifier, user)
         self.running = running?.contains(identifier)
         let parts = ledger.parts.compactMap { number, participants in
             user.flatMap { participants[Participant(app: identifier, user: $0)] }.map { (number, $0) }

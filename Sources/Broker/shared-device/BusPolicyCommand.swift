@@ -35,9 +35,7 @@ struct BusPolicyCommand: ReportingCommand {
 
     @OptionGroup var bus: BusOptions
 
-    func validate() throws {
-        if output?.isEmpty == true { throw ValidationError("--output needs the name of a file") }
-    }
+    func validate() throws { if output?.isEmpty == true { throw ValidationError("--output needs the name of a file") } }
 
     func execute() throws {
         var (policy, problem) = try policy()

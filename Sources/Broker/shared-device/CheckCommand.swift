@@ -66,10 +66,7 @@ struct CheckCommand: ReportingCommand {
     private func readPlan() throws -> CheckPlan {
         let content: Data
         do {
-            content =
-                plan == "-"
-                ? Self.standardInput()
-                : try Data(contentsOf: URL(fileURLWithPath: plan))
+            content = plan == "-" ? Self.standardInput() : try Data(contentsOf: URL(fileURLWithPath: plan))
         } catch {
             throw CommandFailure(EX_NOINPUT, "cannot read the plan \(plan): \(systemReason(error))")
         }
@@ -96,10 +93,8 @@ struct CheckCommand: ReportingCommand {
                 attributes: [.posixPermissions: 0o700]
             )
         } catch {
-            throw CommandFailure(
-                EX_CANTCREAT,
-                "cannot make \(path): \(systemReason(error)); name another place in TMPDIR"
-            )
+            let reason = systemReason(error)
+            throw CommandFailure(EX_CANTCREAT, "cannot make \(path): \(reason); name another place in TMPDIR")
         }
         return path
     }
@@ -145,9 +140,8 @@ private struct ReportFile {
         }
         // The file is replaced by a rename, so its folder has to be writable.
         guard access(folder, W_OK | X_OK) == 0 else {
-            throw failure(
-                "\(folder): \(String(cString: strerror(errno))); name a file in a folder that you may write to"
-            )
+            let reason = String(cString: strerror(errno))
+            throw failure("\(folder): \(reason); name a file in a folder that you may write to")
         }
     }
 

@@ -57,10 +57,10 @@ struct AppsEnrolCommand: ReportingCommand {
         let directory = AppManifestDirectory(path: apps ?? AppManifestDirectory.defaultPath)
         guard let identifier = id ?? knownIdentifier(of: executable) else {
             let name = URL(fileURLWithPath: executable).lastPathComponent
+            let example = "--id org.example.\(name)"
             throw CommandFailure(
                 EX_USAGE,
-                "the identifier of \(executable) is not known; give the app's own, for instance: "
-                    + "--id org.example.\(name)"
+                "the identifier of \(executable) is not known; give the app's own, for instance: \(example)"
             )
         }
         let file = "\(directory.path)/\(identifier).json"
@@ -104,8 +104,8 @@ struct AppsEnrolCommand: ReportingCommand {
         )
     }
 
-    /// The identifier of this program in the device's ledger; `nil` if there is none, or more than one. Root reads only
-    /// its own database: to open another user's, it would drop the rights that it needs to write the manifest.
+    /// The identifier of this program in the device's ledger; `nil` if it is not clear. Root reads only its own
+    /// database: to open another user's, it would drop the rights that it needs to write the manifest.
     private func knownIdentifier(of executable: String) -> String? {
         var information = stat()
         guard stat(state.path, &information) == 0, information.st_uid == geteuid(),
@@ -122,17 +122,12 @@ struct AppsEnrolCommand: ReportingCommand {
     private func executable() throws(CommandFailure) -> String {
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
         let candidates = program.contains("/") ? [program] : folders.map { "\($0)/\(program)" }
-        let isProgram: (String) -> Bool = { path in
-            var information = stat()
-            return stat(path, &information) == 0 && information.st_mode & S_IFMT == S_IFREG && access(path, X_OK) == 0
-        }
-        guard let found = candidates.first(where: isProgram), let path = realpath(found, nil) else {
+        guard let found = candidates.first(where: { isFile($0) && access($0, X_OK) == 0 }) else {
             throw CommandFailure(
                 EX_NOINPUT,
                 "\(program) is no program that can be run; name its file, with the whole path"
             )
         }
-        defer { free(path) }
         guard !ProgramStart.isScript(found) else {
             throw CommandFailure(
                 EX_DATAERR,
@@ -140,7 +135,7 @@ struct AppsEnrolCommand: ReportingCommand {
                     + "with \"unit\", \"appArmor\" or \"flatpak\" for it"
             )
         }
-        return String(cString: path)
+        return pathWithoutLinks(found)
     }
 
     private func write(_ content: String, to file: String) throws(CommandFailure) {

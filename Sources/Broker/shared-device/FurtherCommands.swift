@@ -1,4 +1,6 @@
+import Basics
 import CommandParts
+import FoundationEssentials
 import Glibc
 
 /// Commands that other packages add: `shared-device NAME` runs the program `shared-device-NAME` beside this one, as git
@@ -11,27 +13,14 @@ enum FurtherCommands {
     ]
 
     /// The folder of this program; `nil` if the system does not tell it.
-    private static let folder: String? = {
-        var buffer = [UInt8](repeating: 0, count: Int(PATH_MAX))
-        let count = readlink("/proc/self/exe", &buffer, buffer.count)
-        guard count > 0, let end = buffer[..<count].lastIndex(of: UInt8(ascii: "/")) else { return nil }
-        return String(decoding: buffer[..<end], as: UTF8.self)
-    }()
+    private static let folder = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe"))
+        .map(parentDirectory)
 
     /// The names of the programs that can be run, in order.
     static var names: [String] {
-        guard let folder, let directory = opendir(folder) else { return [] }
-        defer { closedir(directory) }
-        var names: [String] = []
-        while let entry = readdir(directory) {
-            let file = withUnsafeBytes(of: &entry.pointee.d_name) { name in
-                String(decoding: name.prefix { $0 != 0 }, as: UTF8.self)
-            }
-            guard file.hasPrefix(prefix) else { continue }
-            let name = String(file.dropFirst(prefix.count))
-            if path(of: name) != nil { names.append(name) }
-        }
-        return names.sorted()
+        let files = folder.flatMap { try? FileManager.default.contentsOfDirectory(atPath: $0) } ?? []
+        return files.filter { $0.hasPrefix(prefix) }.map { String($0.dropFirst(prefix.count)) }
+            .filter { path(of: $0) != nil }.sorted()
     }
 
     /// For the help of this command; empty if there are none, or if the arguments ask for no help.
@@ -56,21 +45,10 @@ enum FurtherCommands {
     }
 
     private static func path(of name: String) -> String? {
-        guard let folder, !name.isEmpty, !name.hasPrefix("-"), name.utf8.allSatisfy(isPart), !services.contains(name)
-        else { return nil }
+        // A name contains no slash, so that it stays in the folder.
+        let isName = name.wholeMatch(of: /[a-z0-9][a-z0-9\-]*/) != nil
+        guard let folder, isName, !services.contains(name) else { return nil }
         let path = "\(folder)/\(prefix)\(name)"
-        var information = stat()
-        guard stat(path, &information) == 0, information.st_mode & S_IFMT == S_IFREG, access(path, X_OK) == 0 else {
-            return nil
-        }
-        return path
-    }
-
-    /// A name contains no slash, so that it stays in the folder.
-    private static func isPart(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"): true
-        default: false
-        }
+        return isFile(path) && access(path, X_OK) == 0 ? path : nil
     }
 }

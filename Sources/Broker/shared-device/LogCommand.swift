@@ -90,9 +90,7 @@ struct LogCommand: ReportingCommand {
 
 extension AuditLine: Encodable {
     /// The JSON's keys, which programs rely on.
-    private enum Key: CodingKey {
-        case sequence, at, event, session, app, account, detail
-    }
+    private enum Key: CodingKey { case sequence, at, event, session, app, account, detail }
 
     package func encode(to encoder: any Encoder) throws {
         var values = encoder.container(keyedBy: Key.self)

@@ -182,3 +182,9 @@ extension DeviceStore {
         try device(of: database).account?.hasIdentifier(user.account.identifier) == true
     }
 }
+
+/// Whether the path leads to a regular file.
+func isFile(_ path: String) -> Bool {
+    var information = stat()
+    return stat(path, &information) == 0 && information.st_mode & S_IFMT == S_IFREG
+}

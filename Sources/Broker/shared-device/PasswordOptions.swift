@@ -102,9 +102,8 @@ struct PasswordInput: ~Copyable {
 
 /// Asks at the terminal for a secret, without echo.
 ///
-/// The terminal echoes again even if a signal ends the program: those signals are blocked, and polled while waiting for
-/// the response. The block applies to this thread and to threads started later, so create a prompt before anything
-/// starts threads.
+/// The terminal echoes again even if a signal ends the program: signals are blocked, and polled while waiting. Create
+/// a prompt before anything starts threads, because the block applies to this thread and to later ones.
 private final class TerminalPrompt {
     private let terminal: QuietTerminal
     private var caught = sigset_t()

@@ -130,13 +130,11 @@ struct RunCommand: ParsableCommand {
             + "other arguments take effect after process \(process) has ended"
     }
 
-    /// The message for the program's end. A program that ends at once often failed to start, so the message has its
-    /// status.
+    /// A program that ends at once often failed to start, so the message has its status.
     private static func hasEnded(_ name: String, _ status: Int32, after time: Duration) -> String {
         let tenths = Int(time / .milliseconds(100))
         let runs = time < .seconds(10) ? " after \(tenths / 10).\(tenths % 10) s" : ""
-        return "\(name) has ended\(runs) with status \(status); "
-            + "its data is deleted when its user has signed out"
+        return "\(name) has ended\(runs) with status \(status); its data is deleted when its user has signed out"
     }
 
     static func say(_ line: String) { warn("run: \(line)") }

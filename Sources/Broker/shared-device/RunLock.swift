@@ -56,8 +56,7 @@ final class RunLock {
     }
 }
 
-/// The directories that `run` was given for an app, whose content belongs to the app. They are stored next to the app's
-/// record, where no deletion reaches.
+/// The directories whose content belongs to the app. They are stored next to its record, where no deletion reaches.
 struct RunDirectories {
     private let file: AtomicFile
 

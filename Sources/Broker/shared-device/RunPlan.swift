@@ -44,14 +44,9 @@ struct RunPlan {
             throw refuse("write the program after --, for instance: -- chromium https://example.org")
         }
         name = program
-        let preset: AdapterPreset?
-        if let text = options.preset {
-            guard let known = AdapterPreset(rawValue: text), known != .flatpak else {
-                throw refuse("--preset is one of \(AdapterPreset.names), and not “\(text)”")
-            }
-            preset = known
-        } else {
-            preset = nil
+        let preset = options.preset.flatMap(AdapterPreset.init)
+        if let text = options.preset, preset == nil || preset == .flatpak {
+            throw refuse("--preset is one of \(AdapterPreset.names), and not “\(text)”")
         }
         directories = RunDirectories(state: state)
         let path = URL(fileURLWithPath: options.data).standardizedFileURL.path
@@ -69,7 +64,7 @@ struct RunPlan {
         } catch let error as CommandFailure {
             throw error
         } catch {
-            throw CommandFailure(EX_USAGE, "--data: \(error)")
+            throw refuse("--data: \(error)")
         }
         if !options.adopt, !directories.contains(data) { try Self.refuseUnknown(data, options) }
         try Self.find(program)
@@ -120,10 +115,8 @@ struct RunPlan {
         )
     }
 
-    /// Looks for the program in the same way as its start does. Without this check, a missing program would be retried
-    /// endlessly.
-    ///
-    /// - Throws: `CommandFailure` with the status that shells use.
+    /// Looks for the program as its start does. Without this check, a missing program would be retried endlessly. The
+    /// errors have the status that shells use.
     private static func find(_ program: String) throws(CommandFailure) {
         let places = ProcessInfo.processInfo.environment["PATH"] ?? "/bin:/usr/bin"
         let paths =
@@ -132,10 +125,7 @@ struct RunPlan {
             : places.split(separator: ":", omittingEmptySubsequences: false).map {
                 $0.isEmpty ? program : "\($0)/\(program)"
             }
-        let files = paths.filter { path in
-            var status = stat()
-            return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
-        }
+        let files = paths.filter(isFile)
         guard let first = files.first else {
             throw CommandFailure(
                 127,

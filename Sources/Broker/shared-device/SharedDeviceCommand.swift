@@ -1,6 +1,11 @@
 import ArgumentParser
 import Basics
+public import CommandParts
+public import DeviceConfiguration
+public import DeviceStorage
 import Dispatch
+public import EmbeddedIdentity
+import Glibc
 import Synchronization
 
 @main
@@ -16,10 +21,9 @@ struct SharedDeviceCommand: ParsableCommand {
         version: ProjectVersion.line(of: "shared-device"),
         subcommands: [
             StatusCommand.self, WatchCommand.self, MetricsCommand.self, FollowCommand.self, RunCommand.self,
-            SessionTracesCommand.self,
-            SignOutCommand.self,
-            AppsCommand.self, LogCommand.self, UserCommand.self, JoinCommand.self, LeaveCommand.self,
-            ConfigurationCommand.self, BusPolicyCommand.self, ProviderCommand.self, CheckCommand.self,
+            SessionTracesCommand.self, SignOutCommand.self, AppsCommand.self, LogCommand.self, UserCommand.self,
+            JoinCommand.self, LeaveCommand.self, ConfigurationCommand.self, BusPolicyCommand.self, ProviderCommand.self,
+            CheckCommand.self,
         ]
     )
 
@@ -35,23 +39,40 @@ struct SharedDeviceCommand: ParsableCommand {
 enum OtherThreads {
     /// Runs `body` on other threads, and blocks this one until it ends.
     static func run<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
-        let outcome = Outcome<Value>()
+        let outcome = Locked<Result<Value, any Error>?>(nil)
         let done = DispatchSemaphore(value: 0)
         Task {
             do {
                 let value = try await body()
-                outcome.result.withLock { $0 = .success(value) }
+                outcome.withLock { $0 = .success(value) }
             } catch {
-                outcome.result.withLock { $0 = .failure(error) }
+                outcome.withLock { $0 = .failure(error) }
             }
             done.signal()
         }
         done.wait()
-        guard let result = outcome.result.withLock({ $0 }) else { throw CancellationError() }
+        guard let result = outcome.withLock({ $0 }) else { throw CancellationError() }
         return try result.get()
     }
+}
 
-    private final class Outcome<Value: Sendable>: Sendable {
-        let result = Mutex<Result<Value, any Error>?>(nil)
+extension StoreError: HasExitStatus {}
+
+extension UserDirectoryError: HasExitStatus {
+    public var exitStatus: CInt {
+        if let storeError { return storeError.exitStatus }
+        return switch code {
+        case .unknownUser: EX_NOUSER
+        case .usernameTaken, .badgeTaken: EX_CANTCREAT
+        case .signedIn: EX_TEMPFAIL
+        case .invalidUsername, .invalidDisplayName, .invalidTenant, .invalidGroups, .weakPassword, .unusablePassword,
+            .invalidPIN, .invalidBadge:
+            EX_DATAERR
+        default: EX_SOFTWARE
+        }
     }
+}
+
+extension ManagedConfigurationError: HasExitStatus {
+    public var exitStatus: CInt { code == .unreadable ? EX_NOINPUT : EX_DATAERR }
 }

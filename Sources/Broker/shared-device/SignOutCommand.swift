@@ -90,9 +90,7 @@ struct SignOutCommand: ReportingCommand {
 struct RoundWatch {
     let database: DeviceDatabase
 
-    /// Waits until the round is complete, or for `duration`.
-    ///
-    /// - Returns: The round at the end of the wait; `nil` if the database has no round of that session.
+    /// The round when it is complete, or after `duration`; `nil` if the database has no round of that session.
     func follow(
         _ session: UInt64,
         within duration: Duration,

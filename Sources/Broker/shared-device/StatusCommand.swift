@@ -35,14 +35,12 @@ struct StatusCommand: ReportingCommand {
     }
 }
 
-/// The device's state from its database, and from the broker if it responds. The properties' names are the JSON's keys,
-/// which programs rely on.
+/// The device's state. The properties' names are the JSON's keys, which programs rely on.
 struct DeviceStatus: Encodable {
     struct Broker: Encodable {
         let responds: Bool
         let version: String?
-        /// Why there is no response; otherwise the first problem of the configuration, the store, the keys, the
-        /// enforcement or the login.
+        /// Why there is no response, or else the first problem of the device.
         let problem: String?
     }
 
@@ -117,20 +115,14 @@ struct DeviceStatus: Encodable {
         let version = broker.version.map { " (\($0))" } ?? ""
         facts.append(("broker", broker.responds ? "responds\(version)" : "does not respond"))
         if let problem = broker.problem { facts.append(("problem", problem)) }
-        if let signInHeldFor {
-            facts.append(
-                (
-                    "sign-in",
-                    signInHeldFor.isEmpty ? "open" : "held for \(signInHeldFor.map(name).joined(separator: ", "))"
-                )
-            )
+        if let apps = signInHeldFor?.map(name) {
+            facts.append(("sign-in", apps.isEmpty ? "open" : "held for \(apps.joined(separator: ", "))"))
         }
         for problem in manifestProblems ?? [] { facts.append(("manifest", problem)) }
         for certificate in certificates ?? [] { facts.append(("certificate", certificate.text)) }
         for (fact, problems) in [("not started", startProblems), ("not enforced", enforcementProblems)] {
             for problem in problems ?? [] {
-                // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers
-                // contain no blank.
+                // An identifier and a sentence about it. The identifiers of manifests contain no blank.
                 let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
                 facts.append((fact, ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
             }
@@ -144,8 +136,7 @@ struct DeviceStatus: Encodable {
     }
 }
 
-/// A round of cleanups as commands show it. The properties' names are the JSON's keys, which programs rely on. Times
-/// are in seconds since the session ended.
+/// A round of cleanups. The properties' names are the JSON's keys. Times are in seconds since the session ended.
 struct Round: Encodable {
     struct App: Encodable {
         let identifier: String
@@ -166,9 +157,7 @@ struct Round: Encodable {
 
     /// - Parameter isRunning: Returns whether the app has a process on the bus; `nil` if no broker responds.
     init(_ report: CleanupReport, isRunning: (CleanupReport.App) -> Bool?) {
-        session = report.session
-        endedAt = report.endedAt
-        outcome = report.outcome
+        (session, endedAt, outcome) = (report.session, report.endedAt, report.outcome)
         apps = report.apps.map { app in
             App(
                 identifier: app.identifier,
@@ -192,12 +181,7 @@ struct Round: Encodable {
     func table(_ name: (String) -> String) -> Table {
         var table = Table("APP", "PROGRESS", "TOLD", "BEGUN", "FINISHED", "RUNNING", "DETAIL")
         for app in apps {
-            let colour: Terminal.Colour? =
-                switch app.progress {
-                case .finished, .waived, .enforced: .green
-                case .failed: .red
-                default: .yellow
-                }
+            let colour: Terminal.Colour = app.progress.isSettled ? .green : app.progress == .failed ? .red : .yellow
             let times = [app.toldAfter, app.begunAfter, app.finishedAfter].map(Form.after)
             let running = app.running.map { $0 ? "yes" : "no" } ?? "unknown"
             table.add([name(app.identifier), app.progress.rawValue] + times + [running, app.detail ?? "-"], colour)

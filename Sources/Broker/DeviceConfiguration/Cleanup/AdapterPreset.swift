@@ -29,8 +29,7 @@ public enum AdapterPreset: String, Sendable, CaseIterable {
         return place(data: data) + more
     }
 
-    /// The first of these arguments, which name the place. They also identify processes: a process with them among its
-    /// arguments works there.
+    /// The arguments that name the place. A process with them among its arguments works there.
     public func place(data: String) -> [String] {
         switch self {
         case .chromium, .electron: ["--user-data-dir=\(data)/profile"]
@@ -72,13 +71,9 @@ public enum AdapterEnvironment {
     public static func variables(data: String) -> [String: String] {
         let home = "\(data)/home"
         return [
-            "HOME": home,
-            "XDG_CONFIG_HOME": "\(home)/.config",
-            "XDG_CACHE_HOME": "\(home)/.cache",
-            "XDG_DATA_HOME": "\(home)/.local/share",
-            "XDG_STATE_HOME": "\(home)/.local/state",
-            "XDG_DOWNLOAD_DIR": "\(home)/Downloads",
-            "TMPDIR": "\(data)/tmp",
+            "HOME": home, "XDG_CONFIG_HOME": "\(home)/.config", "XDG_CACHE_HOME": "\(home)/.cache",
+            "XDG_DATA_HOME": "\(home)/.local/share", "XDG_STATE_HOME": "\(home)/.local/state",
+            "XDG_DOWNLOAD_DIR": "\(home)/Downloads", "TMPDIR": "\(data)/tmp",
         ]
     }
 

@@ -43,9 +43,7 @@ public struct AppCleanup: Sendable, Equatable {
         /// At both times, with a restart between two sessions.
         case always
 
-        /// Whether the program runs.
-        ///
-        /// - Parameter isSignedIn: Whether a user is signed in and no cleanup is pending.
+        /// Whether the program runs. A user counts as signed in if no cleanup is pending.
         public func runs(isSignedIn: Bool) -> Bool { self == .always || (self == .signedIn) == isSignedIn }
     }
 
@@ -57,8 +55,7 @@ public struct AppCleanup: Sendable, Equatable {
     public let delete: [String]
     /// `nil` means that neither the adapter nor the enforcement starts the program.
     public let start: Start?
-    /// The directory below which the program keeps its data. The variables of ``AdapterEnvironment`` name it to the
-    /// program, and so do the arguments of a preset.
+    /// The directory below which the program keeps its data, as ``AdapterEnvironment`` and the preset tell the program.
     public let data: String?
     public let preset: AdapterPreset?
 
@@ -82,9 +79,7 @@ public struct AppCleanup: Sendable, Equatable {
 struct WrittenCleanup: Decodable, WrittenForm {
     static let form = #"an object such as {"unit": "kiosk-browser.service", "delete": ["/var/lib/kiosk/profile"]}"#
 
-    enum Key: String, CodingKey, CaseIterable {
-        case by, unit, flatpak, command, delete, start, preset, data
-    }
+    enum Key: String, CodingKey, CaseIterable { case by, unit, flatpak, command, delete, start, preset, data }
 
     let by: String?
     let unit: String?
@@ -153,8 +148,7 @@ extension AppCleanup {
         switch (preset, written.data, program) {
         case (.flatpak?, nil, .flatpak(let name)):
             paths.append(try check("~/.var/app/\(name)"))
-            // Flatpak keeps the app's /tmp there until a later start of any Flatpak; in the cache if the user has no
-            // session.
+            // Flatpak keeps the app's /tmp there until a later start; in the cache if the user has no session.
             paths.append(try check("/run/user/\(user.number)/.flatpak/\(name)"))
             paths.append(try check("~/.cache/.flatpak/\(name)"))
         case (.flatpak?, _, _):
@@ -307,12 +301,9 @@ extension AppCleanup {
 extension AppCleanup.Start: Codable {}
 extension AdapterPreset: Codable {}
 
-/// The form of a cleanup in the adapter's own record, which outlives the manifest. It is complete, so that an unchanged
-/// manifest is recognised.
+/// The form in the adapter's own record, which outlives the manifest. It is complete, to recognise an unchanged one.
 extension AppCleanup: Codable {
-    private enum Key: String, CodingKey {
-        case user, unit, flatpak, command, processes, delete, start, data, preset
-    }
+    private enum Key: String, CodingKey { case user, unit, flatpak, command, processes, delete, start, data, preset }
 
     /// Asks the system for the user, and so may block.
     public init(from decoder: any Decoder) throws {

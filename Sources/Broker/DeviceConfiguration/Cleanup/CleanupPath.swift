@@ -21,9 +21,8 @@ public enum CleanupPath {
 
     private static let ownDirectory = "name a directory that only this app uses"
 
-    /// A path in a file or on a command line: as ``checked(_:home:keeping:)``, and without a pattern. Patterns are
-    /// never expanded: the path would name a file that does not exist, so that the receipt would be given although
-    /// nothing was deleted.
+    /// A path in a file or on a command line, without a pattern. Patterns are never expanded: the receipt would be given
+    /// although nothing was deleted.
     public static func written(_ text: String, home: String?) throws(ValueFlaw) -> String {
         try refusePattern(in: text)
         return try checked(text, home: home)
@@ -39,17 +38,9 @@ public enum CleanupPath {
         }
     }
 
-    /// The path as it is used. A leading `~/` stands for the user's home directory.
-    ///
-    /// - Parameters:
-    ///   - home: The user's home directory; `nil` if there is none.
-    ///   - kept: Further directories that must survive the deletion.
-    /// - Throws: ``ValueFlaw`` with the reason for the refusal.
-    public static func checked(
-        _ text: String,
-        home: String?,
-        keeping kept: [String] = []
-    ) throws(ValueFlaw) -> String {
+    /// The path as it is used. A leading `~/` stands for the user's home directory, if there is one. The directories
+    /// `kept`, too, must survive the deletion.
+    public static func checked(_ text: String, home: String?, keeping kept: [String] = []) throws(ValueFlaw) -> String {
         var path = text
         if text == "~" || text.hasPrefix("~/") {
             guard let home else {
@@ -76,8 +67,6 @@ public enum CleanupPath {
     }
 
     /// A person's whole home directory, which is deleted only for that person, never because a manifest names it.
-    ///
-    /// - Throws: ``ValueFlaw`` if it is no absolute path, or a directory that others need, or above or in such a one.
     public static func wholeHome(_ path: String) throws(ValueFlaw) -> String {
         guard try !components(of: path, path).isEmpty else {
             throw ValueFlaw("“\(path)” is the whole file system", "give the user a home directory")
@@ -134,9 +123,7 @@ public struct ValueFlaw: Error, Sendable, Hashable, CustomStringConvertible {
     public let message: String
     public let remedy: String
 
-    public init(_ message: String, _ remedy: String) {
-        (self.message, self.remedy) = (message, remedy)
-    }
+    public init(_ message: String, _ remedy: String) { (self.message, self.remedy) = (message, remedy) }
 
     public var description: String { "\(message); \(remedy)" }
 }

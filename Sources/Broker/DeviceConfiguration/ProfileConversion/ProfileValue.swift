@@ -11,9 +11,7 @@ struct ProfileValue: Decodable {
     private static let maximumCount = 4_000
     private static let countKey = CodingUserInfoKey(rawValue: "ProfileValue.Count")
 
-    private final class Count: Sendable {
-        let values = Locked(0)
-    }
+    private final class Count: Sendable { let values = Locked(0) }
 
     let json: JSONValue
 

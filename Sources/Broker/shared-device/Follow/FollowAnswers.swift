@@ -32,8 +32,7 @@ private enum FollowInput {
         }
         switch (fields.done, fields.failed, fields.activity) {
         case (let number?, nil, nil): self = .answer(number: number, .success(fields.detail))
-        case (nil, let number?, nil):
-            self = .answer(number: number, .failure(Problem(fields.reason ?? "it failed")))
+        case (nil, let number?, nil): self = .answer(number: number, .failure(Problem(fields.reason ?? "it failed")))
         case (nil, nil, true): self = .activity
         default: throw Problem("it needs one of “done”, “failed” and “activity”")
         }
@@ -71,8 +70,7 @@ private struct BoundedLines {
     }
 }
 
-/// Asks the reader of the output to delete data, and waits for its responses on standard input. The reader may also say
-/// there that a person uses the app.
+/// Asks the reader of the output to delete data, and reads its responses, and its activity, on standard input.
 final class FollowAnswers: Sendable {
     private typealias Waiting = CheckedContinuation<Result<String?, Problem>, Never>
 
@@ -90,23 +88,15 @@ final class FollowAnswers: Sendable {
     private let onActivity: @Sendable () -> Void
     private let onEnd: @Sendable () -> Void
 
-    /// - Parameters:
-    ///   - timeout: How long a response may take.
-    ///   - onActivity: Called on the reading thread when a person uses the app.
-    ///   - onEnd: Called on the reading thread when standard input ends.
+    /// - Parameter timeout: How long a response may take. The closures are called on the reading thread.
     init(
         output: FollowOutput,
         timeout: Duration,
         onActivity: @escaping @Sendable () -> Void,
         onEnd: @escaping @Sendable () -> Void
-    ) {
-        (self.output, self.timeout, self.onActivity, self.onEnd) = (output, timeout, onActivity, onEnd)
-    }
+    ) { (self.output, self.timeout, self.onActivity, self.onEnd) = (output, timeout, onActivity, onEnd) }
 
-    /// Asks for a deletion, and waits for the response.
-    ///
-    /// - Returns: The response's detail.
-    /// - Throws: ``Failed`` if the response says so, if none arrives in time, or if standard input ends.
+    /// Asks for a deletion, and waits for the response, whose detail it returns.
     func ask(_ step: String, _ accounts: [Account]) async throws(Problem) -> String? {
         let number = state.withLock { state in
             defer { state.next += 1 }
@@ -131,8 +121,7 @@ final class FollowAnswers: Sendable {
         }.get()
     }
 
-    /// Reads responses on its own thread until the descriptor ends. An invalid line is reported on standard error and
-    /// otherwise ignored.
+    /// Reads responses on its own thread until the descriptor ends. Standard error reports an invalid line.
     func read(_ descriptor: CInt) {
         let reader = QuietThread.start("follow-answers") { [self] in
             var (lines, count) = (BoundedLines(), 0)

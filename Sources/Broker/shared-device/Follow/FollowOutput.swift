@@ -56,8 +56,7 @@ extension AccountState.HiddenReason {
     }
 }
 
-/// Standard output, with a JSON object on each line. The command ends if the reader has gone, or reads nothing for a
-/// while.
+/// Standard output, with a JSON object on each line. The command ends if the reader has gone, or does not read.
 final class FollowOutput: Sendable {
     private struct Trouble: Sendable {
         let reason: String
@@ -80,9 +79,7 @@ final class FollowOutput: Sendable {
     /// Why the command has to end; `nil` while its output is read.
     var failure: CommandFailure? { trouble.withLock { $0 }.map { CommandFailure(EX_IOERR, $0.reason) } }
 
-    /// Writes a state. Returns normally if the reader has gone: then no state is shown any more, and the command ends.
-    ///
-    /// - Throws: A `Problem` if the reader may show something other than this state.
+    /// Writes a state. Throws if the reader may show another one. A reader that has gone shows no state any more.
     func show(_ state: AccountState) async throws {
         await write(FollowLine(state))
         if let trouble = trouble.withLock({ $0 }), !trouble.isReaderGone { throw Problem(trouble.reason) }
@@ -98,8 +95,7 @@ final class FollowOutput: Sendable {
         }
     }
 
-    /// Watches, on its own thread, for the end of the output's reader and of `input`'s writer. A file and `/dev/null`
-    /// have neither.
+    /// Watches for the end of the output's reader and of `input`'s writer. A file and `/dev/null` have neither.
     func watch(input: CInt?, onEnd: @escaping @Sendable () -> Void) {
         let watcher = QuietThread.start("follow-hangup") { [self] in
             // With no events requested, the kernel reports only hang-ups and errors.

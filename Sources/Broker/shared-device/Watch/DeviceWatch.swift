@@ -5,11 +5,9 @@ import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 import Synchronization
 
-/// Follows the broker with requests that wait for a change, so that a response arrives as soon as there is something to
-/// show.
+/// Follows the broker with requests that wait for a change.
 final class DeviceWatch: Sendable {
-    /// How long a request waits for a change, in seconds. Without a response shortly after that, the broker counts as
-    /// gone.
+    /// How long a request waits for a change, in seconds. Shortly after that, the broker counts as gone.
     private static let patience = 10.0
     /// The pause after a failed request to a running broker.
     fileprivate static let pause = Duration.seconds(1)
@@ -80,8 +78,7 @@ final class DeviceWatch: Sendable {
         }
     }
 
-    /// - Returns: `nil` if the broker no longer keeps the round, or if the round comes from a later version. The rest
-    ///   is shown anyway.
+    /// - Returns: `nil` if the broker no longer keeps the round, or if the round comes from a later version.
     private func round(_ session: UInt64?) async -> CleanupReport? {
         guard let session,
             let answer = try? await ask(.getRound, ["session": .uint64(session), "administration": .boolean(true)])
@@ -123,9 +120,8 @@ final class DeviceWatch: Sendable {
     func signOut(_ session: UInt64) {
         Task {
             do throws(SharedDeviceError) {
-                let question: BrokerProtocol.Fields = [
-                    "session": .uint64(session), "reason": .string("shared-device watch"),
-                ]
+                let reason = DBusValue.string("shared-device watch")
+                let question = ["session": .uint64(session), "reason": reason]
                 _ = try await broker.call(.signOutAnyone, question, attempted: "sign out")
             } catch {
                 // The session was ended by another request, which the screen shows.
@@ -136,8 +132,7 @@ final class DeviceWatch: Sendable {
     }
 }
 
-/// Whether the broker's name has an owner. While it has none, callers wait here until the bus announces one, without
-/// sending requests.
+/// Whether the broker's name has an owner. While it has none, callers wait here, without sending requests.
 private final class BrokerPresence: Sendable {
     private struct State {
         /// `nil` if the bus does not announce owners.
@@ -182,10 +177,8 @@ private final class BrokerPresence: Sendable {
         for continuation in woken { continuation.resume() }
     }
 
-    /// Waits after a failed request: for an owner, or for a pause if there is one, or if that is unknown.
-    ///
-    /// - Parameter generation: The generation before that request. If the owner has changed since, this returns at
-    ///   once. The next request may also start a broker that the bus can start.
+    /// Waits after a failed request: for an owner, or for a pause if there is one, or if that is unknown. If the owner
+    /// has changed since `generation`, this returns at once. The next request may start the broker.
     func wait(after generation: UInt64) async {
         guard state.withLock({ $0.isThere == false }) else {
             try? await Task.sleep(for: DeviceWatch.pause)

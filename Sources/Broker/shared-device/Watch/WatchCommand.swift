@@ -33,11 +33,7 @@ struct WatchCommand: ReportingCommand {
         let events = try WatchEvents(hasScreen: screen != nil)
         let watch = DeviceWatch(try bus.connect(), onChange: events.wake)
         watch.start(withLog: !json)
-        if var screen {
-            try show(watch, events, on: &screen)
-        } else {
-            try write(watch, events)
-        }
+        if var screen { try show(watch, events, on: &screen) } else { try write(watch, events) }
     }
 
     /// The time of day, with the date unless it is today.
@@ -123,8 +119,7 @@ struct WatchCommand: ReportingCommand {
         _ footer: DeviceScreen.Footer,
         _ watch: DeviceWatch
     ) -> DeviceScreen.Footer? {
-        // A function key sends several bytes, starting with ESC. Other groups of bytes were pasted and answer no
-        // question.
+        // A function key sends several bytes, starting with ESC. Other groups of bytes were pasted.
         guard keys.count == 1, let key = keys.first else { return .keys }
         switch (UnicodeScalar(key), footer) {
         case ("y", .question(let session)), ("Y", .question(let session)): watch.signOut(session)

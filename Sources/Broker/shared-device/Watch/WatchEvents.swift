@@ -2,8 +2,8 @@ import CLinux
 import CommandParts
 import Glibc
 
-/// The events that the command waits for: keys, signals and responses of the broker. It is created before the first
-/// thread starts, because every thread has to block the signals.
+/// Keys, signals and responses of the broker. It is created before the first thread, because every thread has to block
+/// the signals.
 final class WatchEvents: Sendable {
     enum Event {
         case changed
@@ -17,8 +17,7 @@ final class WatchEvents: Sendable {
     private let wakes: CInt
 
     /// - Parameter hasScreen: Whether a terminal has to be restored before the program ends. Otherwise signals have
-    ///   their usual effect, even while a write blocks.
-    /// - Throws: ``CommandFailure`` if the limit of descriptors is reached.
+    /// their usual effect, even while a write blocks.
     init(hasScreen: Bool) throws {
         var caught = sigset_t()
         sigemptyset(&caught)
@@ -36,8 +35,7 @@ final class WatchEvents: Sendable {
         }
     }
 
-    /// Whether the program was started with the signal ignored, as nohup does. The kernel would still queue a blocked
-    /// signal.
+    /// Whether the program was started with the signal ignored, as nohup does. A blocked signal would still queue.
     private static func isIgnored(_ signal: Int32) -> Bool {
         var action = sigaction()
         guard sigaction(signal, nil, &action) == 0 else { return false }
@@ -48,9 +46,7 @@ final class WatchEvents: Sendable {
     /// Requests a redraw, from any thread.
     @Sendable func wake() { eventfd_write(wakes, 1) }
 
-    /// Waits on this thread.
-    ///
-    /// - Parameter patience: The timeout in milliseconds; a negative number means no timeout.
+    /// Waits on this thread, for `patience` milliseconds; a negative number means no timeout.
     func next(withKeys: Bool, patience: Int32) -> Event {
         var watched = [signals, wakes, withKeys ? STDIN_FILENO : -1].map {
             pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
