@@ -1,7 +1,7 @@
 public import Glibc
 
 enum SystemDatabase {
-    /// A function such as `getpwnam_r` for one name: entry, buffer, length of the buffer, and a pointer to the found entry.
+    /// A function such as `getpwnam_r` for one name. The last parameter points to the found entry.
     typealias Question<Entry> = (
         UnsafeMutablePointer<Entry>, UnsafeMutablePointer<CChar>, Int,
         UnsafeMutablePointer<UnsafeMutablePointer<Entry>?>

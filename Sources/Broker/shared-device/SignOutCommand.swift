@@ -55,19 +55,19 @@ struct SignOutCommand: ReportingCommand {
 
     func execute() throws {
         // Opened first, so that a sign-out whose round cannot be followed does not start.
-        let rounds = try wait.map { _ in try RoundWatch(database: state.openDatabase(.existing)) }
+        let database = try wait.map { _ in try state.openDatabase(.existing) }
         let attempted = "sign out"
         let answer = try signOut(attempted)
         guard let session = answer["session"]?.unsignedValue else {
             throw SharedDeviceError(.brokerFailed, attempted: attempted, message: "its response lacks “session”")
         }
         if !json { try emit("signed out: session \(session) is over") }
-        let known = AppNames(try rounds.map { try DeviceStore.read($0.database).ledger } ?? CleanupLedger())
+        let known = AppNames(try database.map { try DeviceStore.read($0).ledger } ?? CleanupLedger())
         let name: (String) -> String = { names.name($0, known) }
         var report: CleanupReport?
-        if let rounds, let wait {
-            report = try rounds.follow(session, within: .seconds(wait)) { app in
-                if !json { try emit(RoundWatch.line(app, name(app.identifier))) }
+        if let database, let wait {
+            report = try Self.follow(session, in: database, within: .seconds(wait)) { app in
+                if !json { try emit(Self.line(app, name(app.identifier))) }
             }
         }
         let running = report != nil ? BrokerView(bus).running : nil
@@ -85,14 +85,11 @@ struct SignOutCommand: ReportingCommand {
                 ?? "\(state.path) knows nothing of session \(session); see that it is this broker's state directory"
         )
     }
-}
-
-struct RoundWatch {
-    let database: DeviceDatabase
 
     /// The round when it is complete, or after `duration`; `nil` if the database has no round of that session.
-    func follow(
+    private static func follow(
         _ session: UInt64,
+        in database: DeviceDatabase,
         within duration: Duration,
         progress: (CleanupReport.App) throws -> Void
     ) throws -> CleanupReport? {
@@ -110,7 +107,7 @@ struct RoundWatch {
         }
     }
 
-    static func line(_ app: CleanupReport.App, _ name: String) -> String {
+    private static func line(_ app: CleanupReport.App, _ name: String) -> String {
         let time: Double? =
             switch app.progress {
             case .owed: nil

@@ -17,6 +17,20 @@ public struct AppCleanup: Sendable, Equatable {
         /// The processes of the app's user that run this program, by absolute path. The adapter does not start them.
         case processes(String)
 
+        /// The programs that are written.
+        static func all(
+            _ unit: String?,
+            _ flatpak: String?,
+            _ command: [String]?,
+            _ processes: String?
+        ) -> [Program] {
+            let all: [Program?] = [
+                unit.map(Self.unit), flatpak.map(Self.flatpak), command.map(Self.command),
+                processes.map(Self.processes),
+            ]
+            return all.compactMap(\.self)
+        }
+
         public var description: String {
             switch self {
             case .unit(let name): name
@@ -188,9 +202,7 @@ extension AppCleanup {
     }
 
     private static func program(_ written: WrittenCleanup) throws(ValueFlaw) -> Program {
-        let all: [Program] = [
-            written.unit.map(Program.unit), written.flatpak.map(Program.flatpak), written.command.map(Program.command),
-        ].compactMap { $0 }
+        let all = Program.all(written.unit, written.flatpak, written.command, nil)
         guard all.count == 1, let program = all.first else {
             throw ValueFlaw(
                 all.isEmpty ? "it does not say what is stopped" : "it says in several ways what is stopped",
@@ -303,48 +315,48 @@ extension AdapterPreset: Codable {}
 
 /// The form in the adapter's own record, which outlives the manifest. It is complete, to recognise an unchanged one.
 extension AppCleanup: Codable {
-    private enum Key: String, CodingKey { case user, unit, flatpak, command, processes, delete, start, data, preset }
+    /// The properties' names are the record's keys.
+    private struct Record: Codable {
+        let user: UInt32
+        var unit: String?
+        var flatpak: String?
+        var command: [String]?
+        var processes: String?
+        let delete: [String]
+        let start: Start?
+        let data: String?
+        let preset: AdapterPreset?
+    }
 
     /// Asks the system for the user, and so may block.
     public init(from decoder: any Decoder) throws {
-        let values = try decoder.container(keyedBy: Key.self)
-        let number = try values.decode(UInt32.self, forKey: .user)
+        func corrupted(_ description: String) -> DecodingError {
+            .dataCorrupted(DecodingError.Context(codingPath: decoder.codingPath, debugDescription: description))
+        }
+        let record = try Record(from: decoder)
         // As in a manifest: root's files are never deleted, even if the record was altered.
-        guard number != 0 else {
-            throw DecodingError.dataCorruptedError(forKey: .user, in: values, debugDescription: "root takes no part")
-        }
-        let programs: [Program] = [
-            try values.decodeIfPresent(String.self, forKey: .unit).map(Program.unit),
-            try values.decodeIfPresent(String.self, forKey: .flatpak).map(Program.flatpak),
-            try values.decodeIfPresent([String].self, forKey: .command).map(Program.command),
-            try values.decodeIfPresent(String.self, forKey: .processes).map(Program.processes),
-        ].compactMap { $0 }
-        guard programs.count == 1, let program = programs.first else {
-            throw DecodingError.dataCorruptedError(forKey: .unit, in: values, debugDescription: "not one program")
-        }
+        guard record.user != 0 else { throw corrupted("root takes no part") }
+        let programs = Program.all(record.unit, record.flatpak, record.command, record.processes)
+        guard programs.count == 1 else { throw corrupted("not one program") }
         self.init(
             cleaner: .adapter,
-            program: program,
-            user: try SystemUser(number: number),
-            delete: try values.decode([String].self, forKey: .delete),
-            start: try values.decodeIfPresent(Start.self, forKey: .start),
-            data: try values.decodeIfPresent(String.self, forKey: .data),
-            preset: try values.decodeIfPresent(AdapterPreset.self, forKey: .preset)
+            program: programs[0],
+            user: try SystemUser(number: record.user),
+            delete: record.delete,
+            start: record.start,
+            data: record.data,
+            preset: record.preset
         )
     }
 
     public func encode(to encoder: any Encoder) throws {
-        var values = encoder.container(keyedBy: Key.self)
-        try values.encode(user.number, forKey: .user)
+        var record = Record(user: user.number, delete: delete, start: start, data: data, preset: preset)
         switch program {
-        case .unit(let name): try values.encode(name, forKey: .unit)
-        case .flatpak(let name): try values.encode(name, forKey: .flatpak)
-        case .command(let words): try values.encode(words, forKey: .command)
-        case .processes(let path): try values.encode(path, forKey: .processes)
+        case .unit(let name): record.unit = name
+        case .flatpak(let name): record.flatpak = name
+        case .command(let words): record.command = words
+        case .processes(let path): record.processes = path
         }
-        try values.encode(delete, forKey: .delete)
-        try values.encodeIfPresent(start, forKey: .start)
-        try values.encodeIfPresent(data, forKey: .data)
-        try values.encodeIfPresent(preset, forKey: .preset)
+        try record.encode(to: encoder)
     }
 }

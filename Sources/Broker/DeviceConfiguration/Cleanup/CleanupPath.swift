@@ -21,8 +21,8 @@ public enum CleanupPath {
 
     private static let ownDirectory = "name a directory that only this app uses"
 
-    /// A path in a file or on a command line, without a pattern. Patterns are never expanded: the receipt would be given
-    /// although nothing was deleted.
+    /// A path in a file or on a command line, without a pattern. Patterns are never expanded: the receipt would be
+    /// given although nothing was deleted.
     public static func written(_ text: String, home: String?) throws(ValueFlaw) -> String {
         try refusePattern(in: text)
         return try checked(text, home: home)

@@ -12,8 +12,8 @@ public struct ConvertedProfile: Sendable {
     /// The omitted parts, one per line.
     public let omissions: [String]
 
-    /// Converts a profile (`.mobileconfig`), one payload of a profile, or only the keys of the extension or the app. Each
-    /// is a property list in XML or binary form.
+    /// Converts a profile (`.mobileconfig`), one payload of a profile, or only the keys of the extension or the app.
+    /// Each is a property list in XML or binary form.
     public init(_ content: Data, file: String) throws(ManagedConfigurationError) {
         let payloads = try ProfilePayloads(ProfileValue.members(of: content, file: file), file: file)
         var settings: [String: JSONValue] = [:]
