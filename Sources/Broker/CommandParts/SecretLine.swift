@@ -1,3 +1,4 @@
+import Basics
 import Glibc
 public import Identity
 public import SharedDevice
@@ -67,12 +68,8 @@ public struct QuietTerminal: Sendable {
     }
 
     public static func write(_ text: String, to descriptor: CInt) throws(TerminalFailure) {
-        var rest = Array(text.utf8)[...]
-        while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            guard count >= 0 || errno == EINTR else { throw TerminalFailure("write to the terminal") }
-            rest = rest.dropFirst(max(0, count))
-        }
+        errno = writeAll(text, to: descriptor)
+        if errno != 0 { throw TerminalFailure("write to the terminal") }
     }
 }
 
@@ -85,13 +82,8 @@ public struct TerminalFailure: HasExitStatus, Sendable, CustomStringConvertible 
 }
 
 extension SharedDeviceError: HasExitStatus {
-    public var exitStatus: CInt { code.exitStatus }
-}
-
-extension SharedDeviceError.Code {
-    /// The exit status of a command that fails with this code (`<sysexits.h>`).
     public var exitStatus: CInt {
-        switch self {
+        switch code {
         case .brokerUnavailable, .providerUnavailable: EX_UNAVAILABLE
         case .providerMisconfigured: EX_CONFIG
         case .notPermitted, .authenticationFailed, .userNotAllowed, .interactionRequired: EX_NOPERM

@@ -25,31 +25,14 @@ struct Waterfall {
             let (one, other) = ($0.app.progress.isSettled, $1.app.progress.isSettled)
             return one != other ? other : $0.name < $1.name
         }
-        rows = sorted.map { Row(name: $0.name, state: Self.state($0.app), style: Self.style($0.app), app: $0.app) }
+        rows = sorted.map { name, app in
+            let time = app.progress == .finished ? app.finishedAfter.map { " after \(Words.span($0))" } : nil
+            let words = app.progress.sign.words + (time ?? "")
+            let state = app.progress.isSettled || app.isRunning ? words : "\(words), does not run"
+            return Row(name: name, state: state, style: app.progress.sign.style, app: app)
+        }
         let times = round.apps.flatMap { [$0.toldAfter, $0.begunAfter, $0.finishedAfter] }.compactMap(\.self)
         length = max(0.01, round.owing.isEmpty ? 0 : elapsed, times.max() ?? 0)
-    }
-
-    private static func state(_ app: CleanupReport.App) -> String {
-        let words =
-            switch app.progress {
-            case .owed: "○ has not heard of it"
-            case .told: "◔ was told"
-            case .begun: "◑ cleans up"
-            case .failed: "✗ failed"
-            case .finished: "✓ clean" + (app.finishedAfter.map { " after \(Words.span($0))" } ?? "")
-            case .waived: "W waived"
-            case .enforced: "E stopped, data deleted"
-            }
-        return app.progress.isSettled || app.isRunning ? words : "\(words), does not run"
-    }
-
-    private static func style(_ app: CleanupReport.App) -> ScreenLine.Style {
-        switch app.progress {
-        case .owed, .told, .begun: .waits
-        case .finished: .good
-        case .failed, .waived, .enforced: .bad
-        }
     }
 
     /// `·` until the app was told of the sign-out, `╌` until it began, `━` until it ended, and a letter at each event.
@@ -68,7 +51,7 @@ struct Waterfall {
         var marks: [(letter: Character, time: Double)] = []
         if let told = app.toldAfter { marks.append(("T", told)) }
         if let begun = app.begunAfter { marks.append(("B", begun)) }
-        if let ended = app.finishedAfter, let letter = Self.letter(app.progress) { marks.append((letter, ended)) }
+        if let ended = app.finishedAfter, let letter = app.progress.sign.letter { marks.append((letter, ended)) }
         // Letters for the same column are placed next to each other, in order.
         var places = marks.map { column($0.time) }
         for index in places.indices.dropFirst() { places[index] = max(places[index], places[index - 1] + 1) }
@@ -80,16 +63,6 @@ struct Waterfall {
             cells[place] = mark.letter
         }
         return String(cells)
-    }
-
-    private static func letter(_ progress: CleanupReport.Progress) -> Character? {
-        switch progress {
-        case .finished: "F"
-        case .failed: "!"
-        case .waived: "W"
-        case .enforced: "E"
-        case .owed, .told, .begun: nil
-        }
     }
 
     static func summary(of round: CleanupReport, at now: Date) -> (text: String, style: ScreenLine.Style) {
@@ -111,5 +84,20 @@ struct Waterfall {
         if waived > 0 { return ("W Closed after \(last): \(waived) of \(all) waived by an administrator.", .bad) }
         if enforced > 0 { return ("E Complete after \(last): \(enforced) of \(all) stopped, data deleted.", .bad) }
         return ("✓ Every app reported its data deleted, the last one after \(last).", .good)
+    }
+}
+
+extension CleanupReport.Progress {
+    /// How a waterfall shows it: words, their style, and the letter of the event that ended the cleanup.
+    fileprivate var sign: (words: String, style: ScreenLine.Style, letter: Character?) {
+        switch self {
+        case .owed: ("○ has not heard of it", .waits, nil)
+        case .told: ("◔ was told", .waits, nil)
+        case .begun: ("◑ cleans up", .waits, nil)
+        case .failed: ("✗ failed", .bad, "!")
+        case .finished: ("✓ clean", .good, "F")
+        case .waived: ("W waived", .bad, "W")
+        case .enforced: ("E stopped, data deleted", .bad, "E")
+        }
     }
 }

@@ -17,12 +17,6 @@ public enum BusPolicy: Sendable, Equatable {
         var isUser: @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
         var isGroup: @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
 
-        public init(
-            name: @escaping @Sendable (uid_t) throws(SystemUser.LookupFailure) -> String?,
-            isUser: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool,
-            isGroup: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
-        ) { (self.name, self.isUser, self.isGroup) = (name, isUser, isGroup) }
-
         /// This machine's databases. They may block.
         public static let system = Names(
             name: { number throws(SystemUser.LookupFailure) in try SystemUser(number: number).name },

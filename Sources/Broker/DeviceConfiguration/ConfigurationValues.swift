@@ -100,44 +100,35 @@ public struct WebAddress: Sendable, Equatable, WrittenText {
     }
 }
 
-/// A string of identifiers with commas between them. Blanks around the identifiers are ignored.
-public struct AppList: Sendable, Equatable, Codable {
-    public let identifiers: [String]
-
-    public init(_ identifiers: [String]) { self.identifiers = identifiers }
-
-    public init(from decoder: any Decoder) throws {
-        let text = try decoder.singleValueContainer().decode(String.self)
-        identifiers = text.split(separator: ",", omittingEmptySubsequences: false).map { part in
+extension KeyedDecodingContainer {
+    /// The identifiers of a string with commas between them. Blanks around the identifiers are ignored.
+    func identifiers(_ key: Key) throws -> [String]? {
+        guard let text: String = try optional(key) else { return nil }
+        let identifiers = text.split(separator: ",", omittingEmptySubsequences: false).map { part in
             let rest = part.drop(while: \.isWhitespace)
             return rest.lastIndex { !$0.isWhitespace }.map { String(rest[...$0]) } ?? ""
         }
-        for identifier in identifiers {
-            // An empty prefix would match every identifier.
-            guard !identifier.isEmpty else {
-                let message = identifiers.count == 1 ? "it is empty" : "it has an empty element"
-                let remedy = "write identifiers with one comma between each two, or leave the key out"
-                throw decoder.invalid(message, remedy: remedy)
-            }
-            guard identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-                let remedy = "write identifiers such as com.example.app, with commas between"
-                throw decoder.invalid("“\(identifier)” is no identifier", remedy: remedy)
-            }
+        // An empty prefix would match every identifier.
+        guard !identifiers.contains("") else {
+            let message = identifiers.count == 1 ? "it is empty" : "it has an empty element"
+            let remedy = "write identifiers with one comma between each two, or leave the key out"
+            throw DecodingError.invalid(message, remedy: remedy, at: [key])
         }
+        for identifier in identifiers where !identifier.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) {
+            let remedy = "write identifiers such as com.example.app, with commas between"
+            throw DecodingError.invalid("“\(identifier)” is no identifier", remedy: remedy, at: [key])
+        }
+        return identifiers
     }
-
-    public func encode(to encoder: any Encoder) throws { try identifiers.joined(separator: ", ").encode(to: encoder) }
 }
 
 /// A switch of the SSO plug-in: the integer 0 or 1, or a Boolean.
-public struct Switch: Sendable, Equatable, Codable, WrittenForm {
+struct Switch: Decodable, WrittenForm {
     static let form = "0 or 1"
 
-    public let isOn: Bool
+    let isOn: Bool
 
-    public init(isOn: Bool) { self.isOn = isOn }
-
-    public init(from decoder: any Decoder) throws {
+    init(from decoder: any Decoder) throws {
         let value = try decoder.singleValueContainer()
         let isTrue = try? value.decode(Bool.self)
         guard let number = isTrue.map({ $0 ? 1 : 0 }) ?? (try? value.decode(Int.self)) else {
@@ -148,6 +139,4 @@ public struct Switch: Sendable, Equatable, Codable, WrittenForm {
         }
         isOn = number == 1
     }
-
-    public func encode(to encoder: any Encoder) throws { try (isOn ? 1 : 0).encode(to: encoder) }
 }

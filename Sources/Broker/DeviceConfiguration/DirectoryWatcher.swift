@@ -7,9 +7,7 @@ import FoundationEssentials
 /// Unchecked: after `start`, only code on `queue` touches the mutable state.
 final class DirectoryWatcher: @unchecked Sendable {
     /// Called at the start and after each burst of changes.
-    typealias Look = @Sendable () -> Void
-
-    private let look: Look
+    private let look: @Sendable () -> Void
     private let again: @Sendable () -> Duration?
     private let queue = DispatchQueue(label: "SharedDeviceBroker.DirectoryWatcher")
     /// `nil` after the watcher was stopped.
@@ -33,14 +31,19 @@ final class DirectoryWatcher: @unchecked Sendable {
         again: @escaping @Sendable () -> Duration? = { nil }
     ) throws(Problem) -> AsyncStream<Update> {
         let (stream, continuation) = AsyncStream.makeStream(of: Update.self, bufferingPolicy: .bufferingNewest(1))
-        let look: Look = { if let update = read() { continuation.yield(update) } }
-        let watcher = DirectoryWatcher(quietPeriod: quietPeriod, look: look, again: again)
+        let watcher = DirectoryWatcher(quietPeriod: quietPeriod, again: again) {
+            if let update = read() { continuation.yield(update) }
+        }
         try watcher.start(directories)
         continuation.onTermination = { _ in watcher.stop() }
         return stream
     }
 
-    private init(quietPeriod: Duration, look: @escaping Look, again: @escaping @Sendable () -> Duration?) {
+    private init(
+        quietPeriod: Duration,
+        again: @escaping @Sendable () -> Duration?,
+        look: @escaping @Sendable () -> Void
+    ) {
         (self.look, self.again) = (look, again)
         settling = SettlingPeriod(quiet: quietPeriod)
     }
@@ -134,8 +137,7 @@ public struct SettlingPeriod: Sendable {
     /// Whether a burst has just ended. Returns `true` once for each burst.
     public mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
         guard let deadline, now >= deadline else { return false }
-        first = nil
-        last = nil
+        (first, last) = (nil, nil)
         return true
     }
 }

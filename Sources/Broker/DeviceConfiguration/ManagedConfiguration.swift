@@ -45,10 +45,7 @@ public struct ManagedConfiguration: Sendable, Equatable {
     public var signOutOnLogout = false
     /// The identity provider's page that ends its session in a browser.
     public var endSessionURL: WebAddress?
-    public var enableSSOOnAllManagedApps = Switch(isOn: false)
-    public var appAllowList: AppList?
-    public var appBlockList: AppList?
-    public var appPrefixAllowList: AppList?
+    public var appLists = AppLists()
     /// The users, besides administrators, who may see the device and sign out.
     public var operators = Operators()
 
@@ -72,14 +69,6 @@ public struct ManagedConfiguration: Sendable, Equatable {
     /// Whether sessions can be locked. Another identity has no credentials that a locked screen could take.
     public var locksSessions: Bool { inactivityAction == .lock && identity == .embedded }
     public var cleanup: CleanupPolicy { CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration) }
-    public var appLists: AppLists {
-        AppLists(
-            allowed: appAllowList?.identifiers,
-            blocked: appBlockList?.identifiers ?? [],
-            allowedPrefixes: appPrefixAllowList?.identifiers,
-            allowsAllManagedApps: enableSSOOnAllManagedApps.isOn
-        )
-    }
 
     /// Probable mistakes, one per line. The configuration is valid.
     public var warnings: [KeyWarning] {
@@ -161,10 +150,11 @@ extension ManagedConfiguration: Codable {
         signOutOnScreenLock = try values.optional(.signOutOnScreenLock) ?? false
         signOutOnLogout = try values.optional(.signOutOnLogout) ?? false
         endSessionURL = try values.optional(.endSessionURL)
-        enableSSOOnAllManagedApps = try values.optional(.enableSSOOnAllManagedApps) ?? Switch(isOn: false)
-        appAllowList = try values.optional(.appAllowList)
-        appBlockList = try values.optional(.appBlockList)
-        appPrefixAllowList = try values.optional(.appPrefixAllowList)
+        let isForAll: Switch? = try values.optional(.enableSSOOnAllManagedApps)
+        appLists.allowsAllManagedApps = isForAll?.isOn == true
+        appLists.allowed = try values.identifiers(.appAllowList)
+        appLists.blocked = try values.identifiers(.appBlockList) ?? []
+        appLists.allowedPrefixes = try values.identifiers(.appPrefixAllowList)
         operators = try values.optional(.operators) ?? Operators()
         unknownKeys = try decoder.keys { !Self.keyNames.contains($0) }
         // Everyone on the device may read the file.
@@ -215,10 +205,11 @@ extension ManagedConfiguration: Codable {
         try values.encode(signOutOnScreenLock, forKey: .signOutOnScreenLock)
         try values.encode(signOutOnLogout, forKey: .signOutOnLogout)
         try values.encodeIfPresent(endSessionURL, forKey: .endSessionURL)
-        try values.encode(enableSSOOnAllManagedApps, forKey: .enableSSOOnAllManagedApps)
-        try values.encodeIfPresent(appAllowList, forKey: .appAllowList)
-        try values.encodeIfPresent(appBlockList, forKey: .appBlockList)
-        try values.encodeIfPresent(appPrefixAllowList, forKey: .appPrefixAllowList)
+        try values.encode(appLists.allowsAllManagedApps ? 1 : 0, forKey: .enableSSOOnAllManagedApps)
+        try values.encodeIfPresent(appLists.allowed?.joined(separator: ", "), forKey: .appAllowList)
+        let blocked = appLists.blocked.isEmpty ? nil : appLists.blocked.joined(separator: ", ")
+        try values.encodeIfPresent(blocked, forKey: .appBlockList)
+        try values.encodeIfPresent(appLists.allowedPrefixes?.joined(separator: ", "), forKey: .appPrefixAllowList)
         try values.encode(operators, forKey: .operators)
         try organisation?.encode(to: encoder)
     }
@@ -415,19 +406,19 @@ extension ManagedConfiguration {
                 ? "A sign-out leaves sessions in a browser alone."
                 : "An app's sign-out opens this page, which ends the identity provider's session in the browser."
         case .enableSSOOnAllManagedApps:
-            enableSSOOnAllManagedApps.isOn
+            appLists.allowsAllManagedApps
                 ? "Each app with a manifest takes part, unless AppBlockList has it."
                 : "An app that was not made for shared device mode is not let in by its manifest alone."
         case .appAllowList:
-            appAllowList == nil
+            appLists.allowed == nil
                 ? "No app is let in by its identifier."
                 : "These apps take part although they were not made for shared device mode."
         case .appBlockList:
-            appBlockList == nil
+            appLists.blocked.isEmpty
                 ? "No app is kept out by its identifier."
                 : "These apps do not take part, unless a manifest says that they were made for shared device mode."
         case .appPrefixAllowList:
-            appPrefixAllowList == nil
+            appLists.allowedPrefixes == nil
                 ? "No app is let in by the beginning of its identifier."
                 : "Apps with these beginnings take part although they were not made for shared device mode."
         case .operators:

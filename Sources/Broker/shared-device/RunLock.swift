@@ -63,16 +63,13 @@ struct RunDirectories {
     /// - Parameter state: The directory of the app's record.
     init(state: String) { file = AtomicFile(path: "\(state)/run-directories.json") }
 
-    /// Empty if the file cannot be read: then `run` refuses a directory with content, and deletes nothing.
-    private var known: [String] {
+    /// The directories, without links. Empty if the file cannot be read: then `run` refuses a directory with content, and deletes nothing.
+    var known: [String] {
         guard let content = FileManager.default.contents(atPath: file.path) else { return [] }
         return (try? JSONDecoder().decode([String].self, from: content)) ?? []
     }
 
-    /// - Parameter path: Has no symbolic links.
-    func contains(_ path: String) -> Bool { known.contains(path) }
-
-    /// Records that the directory belongs to the app. On return the record is on the disk.
+    /// Records that the directory, a path without links, belongs to the app. On return the record is on the disk.
     func add(_ path: String) throws(CommandFailure) {
         let known = known
         guard !known.contains(path) else { return }

@@ -66,7 +66,7 @@ struct RunPlan {
         } catch {
             throw refuse("--data: \(error)")
         }
-        if !options.adopt, !directories.contains(data) { try Self.refuseUnknown(data, options) }
+        if !options.adopt, !directories.known.contains(data) { try Self.refuseUnknown(data, options) }
         try Self.find(program)
         var settings = OwnedCommand.Settings(
             mark: state,

@@ -102,9 +102,10 @@ struct FollowCommand: ReportingCommand {
     func execute() throws {
         // A closed pipe becomes an error of the write.
         signal(SIGPIPE, SIG_IGN)
-        let ending = Ending()
+        let (ends, continuation) = AsyncStream.makeStream(of: Void.self)
+        let end: @Sendable () -> Void = { continuation.yield() }
         let signals = try EndSignals([SIGTERM, SIGINT, SIGHUP])
-        let output = FollowOutput(onFailure: ending.end)
+        let output = FollowOutput(onFailure: end)
         let application = SharedDeviceApplication(
             identifier: app,
             bus: bus.bus,
@@ -124,55 +125,31 @@ struct FollowCommand: ReportingCommand {
                 output: output,
                 timeout: .seconds(timeout),
                 onActivity: { application.noteActivity() },
-                onEnd: ending.end
+                onEnd: end
             )
             for name in step.isEmpty ? ["data"] : step {
                 try coordinator.register(name) { try await answers.ask(name, $0.accounts) }
             }
             answers.read(STDIN_FILENO)
         }
-        output.watch(input: cleanup == nil ? nil : STDIN_FILENO, onEnd: ending.end)
+        output.watch(input: cleanup == nil ? nil : STDIN_FILENO, onEnd: end)
         Task {
             await signals.first()
-            ending.end()
+            end()
         }
-        let program = self.ending.map { EndingProgram(command: $0, application: application) }
-        try ending.wait(
-            for: Task {
-                async let warnings: Void? = program?.run()
-                await application.follow(coordinator) { try await output.show($0) }
-                await warnings
-            }
-        )
+        let program = ending.map { EndingProgram(command: $0, application: application) }
+        let following = Task {
+            defer { continuation.finish() }
+            async let warnings: Void? = program?.run()
+            await application.follow(coordinator) { try await output.show($0) }
+            await warnings
+        }
+        try OtherThreads.run {
+            _ = await ends.first { true }
+            // The loop first finishes a cleanup in progress.
+            following.cancel()
+            await following.value
+        }
         if let failure = output.failure { throw failure }
-    }
-}
-
-/// The end of the command: cancels the loop, which first finishes a cleanup in progress.
-private final class Ending: Sendable {
-    private struct State {
-        var isWanted = false
-        var task: Task<Void, Never>?
-    }
-
-    private let state = Locked(State())
-
-    /// Ends the loop, or makes it end as soon as it begins.
-    @Sendable func end() {
-        let task = state.withLock { state in
-            state.isWanted = true
-            return state.task
-        }
-        task?.cancel()
-    }
-
-    /// Blocks this thread until the loop has ended.
-    func wait(for task: Task<Void, Never>) throws {
-        let isWanted = state.withLock { state in
-            state.task = task
-            return state.isWanted
-        }
-        if isWanted { task.cancel() }
-        try OtherThreads.run { await task.value }
     }
 }
