@@ -84,9 +84,7 @@ public final class DBusConnection: Sendable {
     ///   ``DBusError/Code/timedOut`` after 30 seconds with a bus that does not read: the bus may still get the message
     ///   then; ``DBusError/Code/limitsExceeded`` if 64 MiB of responses and other threads' messages are already queued
     ///   for the bus; ``DBusError/Code/noResources``.
-    public func send(_ message: borrowing DBusMessage) throws(DBusError) {
-        try core.send(message)
-    }
+    public func send(_ message: borrowing DBusMessage) throws(DBusError) { try core.send(message) }
 
     /// Sends a copy of a message that other threads may send at the same time; otherwise as ``send(_:)``.
     public func send(copyOf message: borrowing DBusMessage) throws(DBusError) { try core.send(message, copies: true) }
@@ -104,12 +102,12 @@ public final class DBusConnection: Sendable {
     ///
     /// - Throws: as ``callAndWait(_:timeout:)``.
     public func flush(timeout: Duration = .seconds(25)) throws(DBusError) {
-        _ = try callAndWait(taking: try .busCall("GetId"), timeout: timeout)
+        _ = try callAndWait(try .busCall("GetId"), timeout: timeout)
     }
 
     /// Flushes as the blocking form does, without holding a thread.
     ///
-    /// - Throws: as ``call(_:timeout:)``.
+    /// - Throws: as ``call(_:timeout:isCancellable:)``.
     public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
         _ = try await call(try .busCall("GetId"), timeout: timeout)
     }
@@ -117,6 +115,7 @@ public final class DBusConnection: Sendable {
     /// Calls a method and waits for the response, without holding a thread. Connecting first may take 25 seconds more;
     /// both together end after 30 seconds, or after `timeout` if that is longer.
     ///
+    /// - Parameter isCancellable: whether a cancelled task stops waiting.
     /// - Throws: ``DBusError/Code/refused`` with the peer's error name, ``DBusError/Code/timedOut``,
     ///   ``DBusError/Code/cancelled`` if the task is cancelled, ``DBusError/Code/disconnected`` if the bus is lost
     ///   during the call, ``DBusError/Code/limitsExceeded`` if the bus or the peer reports it,
@@ -124,23 +123,8 @@ public final class DBusConnection: Sendable {
     ///   ``DBusError/Code/closed``, ``DBusError/Code/noResources``.
     public func call(
         _ message: consuming DBusMessage,
-        timeout: Duration = .seconds(25)
-    ) async throws(DBusError) -> [DBusValue] {
-        try await call(message, timeout: timeout, isCancellable: true)
-    }
-
-    /// Calls a method as ``call(_:timeout:)`` does, but a cancelled task keeps waiting.
-    public func callUncancelled(
-        _ message: consuming DBusMessage,
-        timeout: Duration = .seconds(25)
-    ) async throws(DBusError) -> [DBusValue] {
-        try await call(message, timeout: timeout, isCancellable: false)
-    }
-
-    private func call(
-        _ message: consuming DBusMessage,
-        timeout: Duration,
-        isCancellable: Bool
+        timeout: Duration = .seconds(25),
+        isCancellable: Bool = true
     ) async throws(DBusError) -> [DBusValue] {
         let began = ContinuousClock.now
         try await core.connectAside(ConnectionCore.attempt(message))
@@ -189,19 +173,10 @@ public final class DBusConnection: Sendable {
 
     /// Calls a method and blocks this thread until the response arrives.
     ///
-    /// - Throws: as ``call(_:timeout:)``, except for cancellation; ``DBusError/Code/wouldDeadlock`` on the reading
-    ///   thread, before anything is sent.
+    /// - Throws: as ``call(_:timeout:isCancellable:)``, except for cancellation; ``DBusError/Code/wouldDeadlock`` on the
+    ///   reading thread, before anything is sent.
     public func callAndWait(
-        _ message: borrowing DBusMessage,
-        timeout: Duration = .seconds(25)
-    ) throws(DBusError) -> [DBusValue] {
-        // A copy, because other threads may send the same message at the same time, and each call needs a new serial.
-        try callAndWait(taking: try message.copy(), timeout: timeout)
-    }
-
-    /// Calls a method as ``callAndWait(_:timeout:)`` does, and takes the message over instead of copying it.
-    public func callAndWait(
-        taking message: consuming DBusMessage,
+        _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) throws(DBusError) -> [DBusValue] {
         let core = core
@@ -215,11 +190,7 @@ public final class DBusConnection: Sendable {
                 return .failure(.noAnswer(ConnectionCore.attempt(held.message)))
             },
             start: { answered in
-                let call = PendingCall(
-                    held.message.sharedReference(),
-                    deadline: deadline,
-                    waiter: answered
-                )
+                let call = PendingCall(held.message.sharedReference(), deadline: deadline, waiter: answered)
                 core.startCall(call)
             }
         )
@@ -267,9 +238,7 @@ public final class DBusConnection: Sendable {
     ///
     /// - Throws: ``DBusError/Code/noResources`` if the reading thread cannot be started; ``DBusError/Code/closed`` in a
     ///   forked child.
-    public func onEvent(
-        _ handler: @escaping @Sendable (ConnectionEvent) -> Void
-    ) throws(DBusError) -> Observation {
+    public func onEvent(_ handler: @escaping @Sendable (ConnectionEvent) -> Void) throws(DBusError) -> Observation {
         try core.checkProcess("watch the connection")
         // Connects if needed. Otherwise the reading thread would connect later, and this thread's next call would fail.
         _ = try? core.socket("watch the connection")
@@ -279,9 +248,7 @@ public final class DBusConnection: Sendable {
             state.eventHandlers[id] = handler
             return id
         }
-        let observation = Observation { [weak core] in
-            core?.discard { $0.eventHandlers.removeValue(forKey: id) }
-        }
+        let observation = Observation { [weak core] in core?.discard { $0.eventHandlers.removeValue(forKey: id) } }
         // Started last, so that the handler learns of the first connection that the reading thread makes.
         try core.startReading()
         return observation
@@ -486,9 +453,7 @@ extension DBusConnection {
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
         settled: @escaping @Sendable (DBusError?) -> Void
-    ) -> MatchRuleLease {
-        MatchRuleLease(core.retain(rule, fallback: fallback, waiter: settled), core)
-    }
+    ) -> MatchRuleLease { MatchRuleLease(core.retain(rule, fallback: fallback, waiter: settled), core) }
 }
 
 /// The options of a request for a bus name.
@@ -514,7 +479,7 @@ extension DBusConnection {
     ///
     /// - Throws: ``DBusError/Code/nameTaken`` with `.doNotQueue` if another connection owns it;
     ///   ``DBusError/Code/refused`` if the bus's policy forbids it, or `name` is not a bus name; otherwise as
-    ///   ``call(_:timeout:)``. A cancelled task keeps waiting.
+    ///   ``call(_:timeout:isCancellable:)``. A cancelled task keeps waiting.
     public func requestName(_ name: String, options: BusNameOptions = [.doNotQueue]) async throws(DBusError) {
         let core = core
         try await core.connectAside("own the bus name \(name)")
@@ -527,7 +492,7 @@ extension DBusConnection {
 
     /// Releases a bus name.
     ///
-    /// - Throws: as ``call(_:timeout:)``; the name is released even then.
+    /// - Throws: as ``call(_:timeout:isCancellable:)``; the name is released even then.
     public func releaseName(_ name: String) async throws(DBusError) {
         try core.checkProcess("release the bus name \(name)")
         core.state.withLock { $0.names.release(name) }
@@ -536,7 +501,7 @@ extension DBusConnection {
 
     /// Returns the unique name of a bus name's owner; `nil` if it has none.
     ///
-    /// - Throws: as ``call(_:timeout:)``.
+    /// - Throws: as ``call(_:timeout:isCancellable:)``.
     public func owner(of name: String) async throws(DBusError) -> String? {
         do throws(DBusError) {
             return try await callBus("GetNameOwner", [.string(name)]).first?.stringValue
@@ -554,7 +519,7 @@ extension DBusConnection {
 
     /// Calls a method of the bus itself.
     ///
-    /// - Throws: as ``call(_:timeout:)``.
+    /// - Throws: as ``call(_:timeout:isCancellable:)``.
     public func callBus(_ member: StaticString, _ arguments: [DBusValue] = []) async throws(DBusError) -> [DBusValue] {
         try await call(try .busCall(member, arguments))
     }
@@ -599,7 +564,7 @@ extension DBusConnection {
     /// runs after the lookup, according to its descriptor. A bus without descriptors is asked a second time: while the
     /// connection exists, so does its process, unless it passed the connection on to a child.
     ///
-    /// - Throws: as ``call(_:timeout:)``; ``DBusError/Code/refused`` if the peer is gone.
+    /// - Throws: as ``call(_:timeout:isCancellable:)``; ``DBusError/Code/refused`` if the peer is gone.
     public func credentials(of name: String) async throws(DBusError) -> PeerCredentials {
         var credentials = try await rawCredentials(of: name)
         guard let processID = credentials.processID else { return credentials }
@@ -631,9 +596,7 @@ extension DBusConnection {
     ) {
         do throws(DBusError) {
             call(try .busCall("GetConnectionCredentials", [.string(name)])) { answer in
-                answered(
-                    Result { () throws(DBusError) in try PeerCredentials(of: name, answer: try answer.get()) }
-                )
+                answered(Result { () throws(DBusError) in try PeerCredentials(of: name, answer: try answer.get()) })
             }
         } catch {
             answered(.failure(error))
@@ -659,9 +622,7 @@ extension DBusConnection.PeerCredentials {
     init(of name: String, answer: [DBusValue]) throws(DBusError) {
         guard let fields = answer.first?.fieldsValue,
             let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
-        else {
-            throw DBusError(.malformed, message: "the bus did not report its user", attempted: "identify \(name)")
-        }
+        else { throw DBusError(.malformed, message: "the bus did not report its user", attempted: "identify \(name)") }
         var groups: [UInt32] = []
         if case .array(let elements, "u") = fields["UnixGroupIDs"] {
             groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }

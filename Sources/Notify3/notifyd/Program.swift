@@ -44,7 +44,7 @@ enum Program {
             let connection = try DBusConnection.open(invocation.bus(starter: nil))
             // This call starts no notifyd, because the status is that of a running one.
             let status = try NotifydProtocol.status(
-                { call throws(DBusError) in try connection.callAndWait(taking: call) },
+                { call throws(DBusError) in try connection.callAndWait(call) },
                 options: .noAutoStart
             )
             return print(status)

@@ -105,7 +105,7 @@ struct NotifyUtility {
         do throws(DBusError) {
             let connection = try BusConnections.connection(to: .fromEnvironment)
             return try NotifydProtocol.status { message throws(DBusError) in
-                try connection.callAndWait(taking: message)
+                try connection.callAndWait(message)
             }
         } catch {
             throw Failure(error)

@@ -168,7 +168,7 @@ struct DBusConnectionTests {
         let held = HeldMessage(try .busCall("GetId"))
         let answers = await withTaskGroup { group in
             for _ in 0..<20 {
-                group.addTask { [connection] in (try? connection.callAndWait(held.message))?.count ?? 0 }
+                group.addTask { [connection] in (try? connection.callAndWait(held.message.copy()))?.count ?? 0 }
             }
             return await group.reduce(0, +)
         }

@@ -177,10 +177,10 @@ struct CallAdmissionTests {
         served.client.call(try served.call("Forget"), timeout: .milliseconds(1)) { _ in }
         try await eventually("the forgotten call ends") { ended.all == ["Take", "TakeHere", "Forget"] }
         let headers = asked.all
-        #expect(headers.map { "\($0.member) \($0.signature)" } == ["Wait ", "Take av", "TakeHere av", "Forget "])
+        #expect(headers.map(\.member) == ["Wait", "Take", "TakeHere", "Forget"])
         let sender = served.client.uniqueName
-        #expect(headers.allSatisfy { $0.sender == sender && $0.interface == "org.example.Object" })
-        #expect(headers[0].bodyBytes == 0 && (8...64).contains(headers[1].bodyBytes))
+        #expect(headers.allSatisfy { $0.sender == sender })
+        #expect((8...64).contains(headers[1].bytes - headers[0].bytes))
         // Calls with a wrong signature or an unknown method are refused without asking the service.
         #expect(await refusal(try served.call("Take")) == "org.freedesktop.DBus.Error.InvalidArgs")
         #expect(await refusal(try served.call("Nothing")) == "org.freedesktop.DBus.Error.UnknownMethod")

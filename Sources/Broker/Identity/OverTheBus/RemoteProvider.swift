@@ -58,7 +58,7 @@ public final class RemoteProvider: OrganisationProvider {
 
     /// A response contains tokens, which would be lost if the caller stopped waiting. So a cancelled task waits, too.
     private func send(_ method: Method, _ fields: IdentityFields) async throws(DBusError) -> [DBusValue] {
-        try await connection.callUncancelled(
+        try await connection.call(
             .methodCall(
                 destination: IdentityProtocol.busName,
                 path: IdentityProtocol.path,
@@ -66,7 +66,8 @@ public final class RemoteProvider: OrganisationProvider {
                 member: method.rawValue,
                 arguments: [.fields(fields)]
             ),
-            timeout: IdentityProtocol.patience
+            timeout: IdentityProtocol.patience,
+            isCancellable: false
         )
     }
 }

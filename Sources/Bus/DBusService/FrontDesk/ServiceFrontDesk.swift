@@ -356,9 +356,7 @@ struct Heap<Element: Comparable> {
         while true {
             var least = index
             for child in [2 * index + 1, 2 * index + 2]
-            where child < elements.count && elements[child] < elements[least] {
-                least = child
-            }
+            where child < elements.count && elements[child] < elements[least] { least = child }
             guard least != index else { return first }
             elements.swapAt(index, least)
             index = least

@@ -87,16 +87,14 @@ final class ObjectServer: CallServer {
             }
             // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's
             // limit.
-            guard !call.hasDescriptors else {
-                throw .standard("InvalidArgs", "no method here takes file descriptors")
-            }
+            guard !call.hasDescriptors else { throw .standard("InvalidArgs", "no method here takes file descriptors") }
             if let values = try StandardInterfaces.answer(call, objects) {
                 answer(call, .success(values), path)
                 return nil
             }
             let object = try objects.object(of: call)
-            let (interface, method) = try object.method(call.interface, call.member ?? "")
-            let admitted = try object.admit(call, interface, method)
+            let method = try object.method(call.interface, call.member ?? "")
+            let admitted = try object.admit(call, method)
             return { message, path in
                 let call = HeldMessage(message.sharedReference())
                 method.handle(call.message, CallReply(call, admitted, path))
@@ -218,9 +216,7 @@ public final class PreparedAnswer: Sendable {
     fileprivate let message: DBusMessage
 
     /// - Throws: ``DBusError``, as for a response with these values.
-    public init(_ values: [DBusValue]) throws(DBusError) {
-        message = try .answerToNobody(values)
-    }
+    public init(_ values: [DBusValue]) throws(DBusError) { message = try .answerToNobody(values) }
 }
 
 /// The limits on the calls that an object serves at once.
@@ -251,14 +247,8 @@ public struct CallLimits: Sendable, Hashable {
 public struct CallHeader: Sendable, Hashable {
     /// The caller's unique bus name.
     public let sender: String
-    /// The interface that the method belongs to.
-    public let interface: String
     /// The method's name.
     public let member: String
-    /// The body's signature, which matches the method's.
-    public let signature: String
-    /// The size of the body in bytes.
-    public let bodyBytes: Int
     /// The size of the message in bytes.
     public let bytes: Int
 }
@@ -323,16 +313,11 @@ struct CallBudget {
         // Beyond the total limits a sender has its share of them. A sender without calls in progress always has room
         // for one small call.
         let count = senders.parties + (own.calls == 0 ? 1 : 0)
-        let share = CallAmount(
-            calls: max(1, limits.calls / count),
-            bytes: max(Self.smallCall, limits.bytes / count)
-        )
+        let share = CallAmount(calls: max(1, limits.calls / count), bytes: max(Self.smallCall, limits.bytes / count))
         guard
             senders.total.hasRoom(for: bytes, within: CallAmount(calls: limits.calls, bytes: limits.bytes))
                 || own.hasRoom(for: bytes, within: share)
-        else {
-            throw .standard("LimitsExceeded", "too many calls are in flight; try again later")
-        }
+        else { throw .standard("LimitsExceeded", "too many calls are in flight; try again later") }
         senders.begin(bytes, of: sender)
     }
 
@@ -385,25 +370,18 @@ final class ServedObject: Sendable {
     }
 
     /// Returns the method that a call names. A call may omit the interface (D-Bus specification, "Message Types").
-    func method(
-        _ interface: String?,
-        _ member: String
-    ) throws(MethodFailure) -> (interface: String, DBusInterface.Method) {
+    func method(_ interface: String?, _ member: String) throws(MethodFailure) -> DBusInterface.Method {
         let named = callable.filter { interface == nil || $0.name == interface }
         guard !named.isEmpty else {
             throw .standard("UnknownInterface", "the object has no interface \(interface ?? "at all")")
         }
         for candidate in named {
-            if let method = candidate.methods.first(where: { $0.name == member }) { return (candidate.name, method) }
+            if let method = candidate.methods.first(where: { $0.name == member }) { return method }
         }
         throw .standard("UnknownMethod", "\(interface ?? "the object") has no method \(member)")
     }
 
-    func admit(
-        _ call: borrowing MessageHeader,
-        _ interface: String,
-        _ method: DBusInterface.Method
-    ) throws(MethodFailure) -> AdmittedCall {
+    func admit(_ call: borrowing MessageHeader, _ method: DBusInterface.Method) throws(MethodFailure) -> AdmittedCall {
         try method.check(call.signature)
         let (sender, bytes, size) = (call.sender ?? "", call.bodyBytes, call.bytes)
         let limit = method.maximumBodyBytes ?? budget.withLock { $0.limits.bodyBytes }
@@ -412,15 +390,7 @@ final class ServedObject: Sendable {
         }
         try budget.withLock { budget throws(MethodFailure) in try budget.take(size, of: sender) }
         guard let decide else { return AdmittedCall(self, sender, size, nil) }
-        let header = CallHeader(
-            sender: sender,
-            interface: interface,
-            member: method.name,
-            signature: call.signature,
-            bodyBytes: bytes,
-            bytes: size
-        )
-        switch decide(header) {
+        switch decide(CallHeader(sender: sender, member: method.name, bytes: size)) {
         case .take(let ended): return AdmittedCall(self, sender, size, ended)
         case .refuse(let failure):
             budget.withLock { $0.giveBack(size, of: sender) }

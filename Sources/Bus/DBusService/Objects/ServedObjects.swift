@@ -340,9 +340,7 @@ extension DBusInterface.Method {
         in inputs: [DBusInterface.Argument] = [],
         out outputs: [DBusInterface.Argument] = [],
         reading handler: @escaping @Sendable (borrowing DBusMessage, CallReply) -> Void
-    ) {
-        self.init(name: name, inputs: inputs, outputs: outputs, maximumBodyBytes: nil, handle: handler)
-    }
+    ) { self.init(name: name, inputs: inputs, outputs: outputs, maximumBodyBytes: nil, handle: handler) }
 }
 
 /// A method call from another process. Only `sender` can be trusted: the bus vouches for it.

@@ -91,7 +91,7 @@ package final class BusCenter: Sendable {
             try ForkedPoster.check()
             _ = try ForkedPoster.call(NotifydProtocol.call(.post, [.string(name.rawValue)]), at: busAddress())
         } else {
-            _ = try connection().callAndWait(taking: NotifydProtocol.call(.post, [.string(name.rawValue)]))
+            _ = try connection().callAndWait(NotifydProtocol.call(.post, [.string(name.rawValue)]))
         }
     }
 

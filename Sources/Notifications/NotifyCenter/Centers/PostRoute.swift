@@ -149,8 +149,9 @@ final class PostRoute: Sendable {
         let use = use(interface, lease)
         do throws(DBusError) {
             let changes = changes
-            _ = try await connection.callUncancelled(Self.call([interface]), timeout: deadline - .now)
-            let owner = try await connection.callUncancelled(NotifydProtocol.ownerQuestion(), timeout: deadline - .now)
+            _ = try await connection.call(Self.call([interface]), timeout: deadline - .now, isCancellable: false)
+            let (question, left) = (NotifydProtocol.ownerQuestion(), deadline - .now)
+            let owner = try await connection.call(question, timeout: left, isCancellable: false)
             relays(owner, asOf: changes)
         } catch {
             throw explained(error)
@@ -212,10 +213,7 @@ final class PostRoute: Sendable {
         guard try isFiltered(connection, by: deadline) else { return }
         do throws(DBusError) {
             let changes = changes
-            relays(
-                try connection.callAndWait(taking: NotifydProtocol.ownerQuestion(), timeout: deadline - .now),
-                asOf: changes
-            )
+            relays(try connection.callAndWait(NotifydProtocol.ownerQuestion(), timeout: deadline - .now), asOf: changes)
         } catch {
             throw explained(error)
         }
@@ -264,7 +262,7 @@ final class PostRoute: Sendable {
         guard access("/.flatpak-info", F_OK) != 0, let name = connection.uniqueName else { return false }
         let question = try NotifydProtocol.busCall("GetConnectionUnixProcessID", [.string(name)])
         do throws(DBusError) {
-            let process = try connection.callAndWait(taking: question, timeout: deadline - .now).first?.unsignedValue
+            let process = try connection.callAndWait(question, timeout: deadline - .now).first?.unsignedValue
             return process == UInt64(getpid())
         } catch {
             // A bus over a network knows no processes.
@@ -314,11 +312,8 @@ final class PostRoute: Sendable {
     ) throws(DBusError) {
         do throws(DBusError) {
             let changes = changes
-            _ = try connection.callAndWait(taking: Self.call(interfaces), timeout: deadline - .now)
-            relays(
-                try connection.callAndWait(taking: NotifydProtocol.ownerQuestion(), timeout: deadline - .now),
-                asOf: changes
-            )
+            _ = try connection.callAndWait(Self.call(interfaces), timeout: deadline - .now)
+            relays(try connection.callAndWait(NotifydProtocol.ownerQuestion(), timeout: deadline - .now), asOf: changes)
         } catch {
             throw explained(error)
         }

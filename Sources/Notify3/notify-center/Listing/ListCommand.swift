@@ -68,7 +68,7 @@ enum Notifyd {
     static func list(startsIt: Bool, timeout: Duration = .seconds(25)) throws(DBusError) -> ListPage {
         let connection = try BusConnections.connection(to: .fromEnvironment)
         func call(_ message: consuming DBusMessage) throws(DBusError) -> [DBusValue] {
-            try connection.callAndWait(taking: message, timeout: timeout)
+            try connection.callAndWait(message, timeout: timeout)
         }
         do throws(DBusError) {
             return try NotifydProtocol.list(call, options: startsIt ? [] : .noAutoStart)

@@ -442,7 +442,7 @@ extension NotifyClient {
         _ call: consuming DBusMessage,
         timeout: Duration = NotifyClient.patience
     ) throws(DBusError) -> [DBusValue] {
-        try connection().callAndWait(taking: call, timeout: timeout)
+        try connection().callAndWait(call, timeout: timeout)
     }
 }
 

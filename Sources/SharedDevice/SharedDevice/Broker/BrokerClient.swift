@@ -64,10 +64,7 @@ final class BrokerClient: Sendable {
         let message = try message(method, request, attempted: attempted)
         do {
             let connection = try await connected()
-            let answer =
-                isCancellable
-                ? try await connection.call(message, timeout: timeout)
-                : try await connection.callUncancelled(message, timeout: timeout)
+            let answer = try await connection.call(message, timeout: timeout, isCancellable: isCancellable)
             guard let fields = answer.first?.fieldsValue else {
                 throw SharedDeviceError(
                     .brokerFailed,

@@ -67,7 +67,7 @@ struct CallersTests {
     }
 
     private func call(_ sender: String, bytes: Int = 100) -> CallHeader {
-        CallHeader(sender: sender, interface: "i.i", member: "M", signature: "a{sv}", bodyBytes: bytes, bytes: bytes)
+        CallHeader(sender: sender, member: "M", bytes: bytes)
     }
 
     /// Makes calls on the reading thread, as real calls are made.
