@@ -18,9 +18,7 @@ public struct EndSignals {
     public init(_ signals: [Int32] = [SIGTERM, SIGINT]) throws(OutOfDescriptors) {
         // Never closed, because the handlers stay.
         let event = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
-        guard event >= 0 else {
-            throw OutOfDescriptors("wait for signals", call: "eventfd", error: errno)
-        }
+        guard event >= 0 else { throw OutOfDescriptors("wait for signals", call: "eventfd", error: errno) }
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         self.stream = stream
         source = DispatchSource.makeReadSource(fileDescriptor: event, queue: .global())
@@ -35,9 +33,7 @@ public struct EndSignals {
     }
 
     /// Waits for the first signal. Returns at once if it came before this call.
-    public func first() async {
-        for await _ in stream { return }
-    }
+    public func first() async { for await _ in stream { return } }
 
     private static func handle(_ signal: Int32) {
         var action = sigaction()

@@ -117,9 +117,7 @@ public func writeAll(
     until deadline: ContinuousClock.Instant? = nil
 ) -> CInt {
     var text = text
-    return text.withUTF8 {
-        writeAll(UnsafeRawBufferPointer($0), to: descriptor, waits: waits, until: deadline)
-    }
+    return text.withUTF8 { writeAll(UnsafeRawBufferPointer($0), to: descriptor, waits: waits, until: deadline) }
 }
 
 /// Writes all of the bytes. The parameters and the result are those of the function for texts.

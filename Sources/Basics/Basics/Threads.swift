@@ -62,9 +62,7 @@ public final class PerProcess<Value: Sendable>: Sendable {
 
     public func withLock<Result, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
-    ) throws(Failure) -> sending Result {
-        try box().value.withLock(body)
-    }
+    ) throws(Failure) -> sending Result { try box().value.withLock(body) }
 
     private func box() -> Box {
         while true {

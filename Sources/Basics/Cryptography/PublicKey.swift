@@ -2,20 +2,8 @@ import COpenSSL
 
 /// The public key of a signer, who may be a stranger.
 public struct PublicKey: Sendable {
-    /// A signature scheme, with SHA-256 except for Ed25519 (RFC 7518, section 3.1; RFC 8037, section 3.1).
-    public enum Scheme: Sendable {
-        /// RSASSA-PKCS1-v1_5.
-        case rsaPKCS1
-        /// RSASSA-PSS with MGF1 and a salt of 32 bytes.
-        case rsaPSS
-        /// ECDSA on P-256. The signature is R and S, 32 bytes each.
-        case p256
-        case ed25519
-    }
-
-    private enum Kind: Sendable { case rsa, p256, ed25519 }
-
-    private let kind: Kind
+    /// The algorithms that the key can verify.
+    public let algorithms: Set<SignatureAlgorithm>
     private let handle: KeyHandle
     /// The only length of a signature, in bytes.
     private let signatureSize: Int
@@ -33,7 +21,7 @@ public struct PublicKey: Sendable {
                 )
             )
         else { return nil }
-        (kind, self.handle, signatureSize) = (.rsa, handle, modulus.count)
+        (algorithms, self.handle, signatureSize) = ([.rs256, .ps256], handle, modulus.count)
     }
 
     /// The point of P-256 with these coordinates, X first, 32 bytes each; `nil` if it is not on the curve.
@@ -41,7 +29,7 @@ public struct PublicKey: Sendable {
         guard point.count == 64,
             let handle = KeyHandle(publicKey: DER.sequence(DER.p256Algorithm, DER.bitString([0x04] + point)))
         else { return nil }
-        (kind, self.handle, signatureSize) = (.p256, handle, 64)
+        (algorithms, self.handle, signatureSize) = ([.es256], handle, 64)
     }
 
     /// The Ed25519 key of these 32 bytes. Whether they are a point is decided when a signature is verified.
@@ -49,34 +37,31 @@ public struct PublicKey: Sendable {
         guard bytes.count == 32,
             let handle = KeyHandle(owning: EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nil, bytes, bytes.count))
         else { return nil }
-        (kind, self.handle, signatureSize) = (.ed25519, handle, 64)
+        (algorithms, self.handle, signatureSize) = ([.edDSA], handle, 64)
     }
 
-    /// Returns whether the key made this signature of these bytes; `false` also if the key has another scheme.
-    public func isValid(_ signature: [UInt8], of bytes: [UInt8], by scheme: Scheme) -> Bool {
+    /// Returns whether the key made this signature of these bytes; `false` also if the key has another algorithm.
+    public func isValid(_ signature: [UInt8], of bytes: [UInt8], by algorithm: SignatureAlgorithm) -> Bool {
         // OpenSSL would take a PSS signature without its leading zeros for the same signature.
-        guard signature.count == signatureSize, let context = EVP_MD_CTX_new() else { return false }
+        guard algorithms.contains(algorithm), signature.count == signatureSize, let context = EVP_MD_CTX_new() else {
+            return false
+        }
         defer {
             EVP_MD_CTX_free(context)
             ERR_clear_error()
         }
         var keyContext: OpaquePointer?
-        let digest = scheme == .ed25519 ? nil : EVP_sha256()
+        let digest = algorithm == .edDSA ? nil : EVP_sha256()
         guard EVP_DigestVerifyInit(context, &keyContext, digest, nil, handle.key) == 1 else { return false }
         var signature = signature
-        switch (scheme, kind) {
-        case (.rsaPKCS1, .rsa):
-            guard EVP_PKEY_CTX_set_rsa_padding(keyContext, RSA_PKCS1_PADDING) == 1 else { return false }
-        case (.rsaPSS, .rsa):
+        switch algorithm {
+        case .rs256: guard EVP_PKEY_CTX_set_rsa_padding(keyContext, RSA_PKCS1_PADDING) == 1 else { return false }
+        case .ps256:
             guard EVP_PKEY_CTX_set_rsa_padding(keyContext, RSA_PKCS1_PSS_PADDING) == 1,
                 EVP_PKEY_CTX_set_rsa_pss_saltlen(keyContext, RSA_PSS_SALTLEN_DIGEST) == 1
             else { return false }
-        case (.p256, .p256):
-            signature = DER.sequence(DER.integer(signature.prefix(32)), DER.integer(signature.suffix(32)))
-        case (.ed25519, .ed25519):
-            break
-        case (.rsaPKCS1, _), (.rsaPSS, _), (.p256, _), (.ed25519, _):
-            return false
+        case .es256: signature = DER.sequence(DER.integer(signature.prefix(32)), DER.integer(signature.suffix(32)))
+        case .edDSA: break
         }
         return EVP_DigestVerify(context, signature, signature.count, bytes, bytes.count) == 1
     }

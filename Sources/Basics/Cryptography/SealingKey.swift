@@ -114,8 +114,7 @@ enum HKDF {
         guard let context = EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nil) else { return false }
         defer { EVP_PKEY_CTX_free(context) }
         var count = output.count
-        return EVP_PKEY_derive_init(context) == 1
-            && EVP_PKEY_CTX_set_hkdf_md(context, EVP_sha256()) == 1
+        return EVP_PKEY_derive_init(context) == 1 && EVP_PKEY_CTX_set_hkdf_md(context, EVP_sha256()) == 1
             && EVP_PKEY_CTX_set1_hkdf_salt(context, salt, Int32(salt.count)) == 1
             && EVP_PKEY_CTX_set1_hkdf_key(context, secret, Int32(secret.count)) == 1
             && EVP_PKEY_CTX_add1_hkdf_info(context, info, Int32(info.count)) == 1

@@ -18,9 +18,7 @@ public enum Bus: Sendable, Hashable {
     ///
     /// In a process with more rights than its user (set-user-ID, set-group-ID, file capabilities) all variables that
     /// name buses count as unset.
-    public static var fromEnvironment: Bus {
-        Bus(name: ProcessEnvironment.value(environmentVariable) ?? "session")
-    }
+    public static var fromEnvironment: Bus { Bus(name: ProcessEnvironment.value(environmentVariable) ?? "session") }
 
     /// Creates the bus with this name: `session`, `system`, or else an address.
     public init(name: String) {

@@ -92,14 +92,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         details: [String: DBusValue] = [:]
     ) {
         box = .content(
-            Content(
-                code: code,
-                name: name,
-                message: message,
-                attempted: attempted,
-                remedy: remedy,
-                details: details
-            )
+            Content(code: code, name: name, message: message, attempted: attempted, remedy: remedy, details: details)
         )
     }
 
@@ -172,12 +165,7 @@ extension DBusError {
         DBusError(.closed, message: "this connection was closed", attempted: attempted, remedy: "open another")
     }
 
-    static func answer(
-        name: String,
-        message: String,
-        details: [String: DBusValue],
-        attempted: String
-    ) -> DBusError {
+    static func answer(name: String, message: String, details: [String: DBusValue], attempted: String) -> DBusError {
         let prefix = "org.freedesktop.DBus.Error."
         let (code, remedy): (Code, String?) =
             switch name.hasPrefix(prefix) ? name.dropFirst(prefix.count) : "" {
@@ -190,13 +178,6 @@ extension DBusError {
                 (.refused, "see the bus's log for why it could not start the service")
             default: (.refused, nil)
             }
-        return DBusError(
-            code,
-            name: name,
-            message: message,
-            attempted: attempted,
-            remedy: remedy,
-            details: details
-        )
+        return DBusError(code, name: name, message: message, attempted: attempted, remedy: remedy, details: details)
     }
 }

@@ -32,13 +32,13 @@ struct CryptographyTests {
     func otherSchemes() throws {
         let rsa = try #require(try Vector.read().first { $0.scheme == "rsaPSS" && $0.isValid })
         let key = try #require(PublicKey(rsaModulus: rsa.key, exponent: rsa.exponent))
-        for scheme in [PublicKey.Scheme.rsaPKCS1, .p256, .ed25519] {
+        for scheme in [SignatureAlgorithm.rs256, .es256, .edDSA] {
             #expect(!key.isValid(rsa.result, of: rsa.message, by: scheme))
         }
         let signer = P256PrivateKey()
         let (point, signature) = (try #require(PublicKey(p256: signer.publicPoint)), try signer.signature(of: [1, 2]))
-        #expect(point.isValid(signature, of: [1, 2], by: .p256))
-        for scheme in [PublicKey.Scheme.rsaPKCS1, .rsaPSS, .ed25519] {
+        #expect(point.isValid(signature, of: [1, 2], by: .es256))
+        for scheme in [SignatureAlgorithm.rs256, .ps256, .edDSA] {
             #expect(!point.isValid(signature, of: [1, 2], by: scheme))
         }
         for vector in try Vector.read() where vector.isValid && vector.scheme != "gcm" {
@@ -178,12 +178,12 @@ struct Vector: Sendable, CustomTestStringConvertible {
 
     /// Whether a signature of the message is valid; `false` for an invalid key.
     func accepts(_ signature: [UInt8]) -> Bool {
-        let (key, scheme): (PublicKey?, PublicKey.Scheme) =
+        let (key, scheme): (PublicKey?, SignatureAlgorithm) =
             switch self.scheme {
-            case "p256": (PublicKey(p256: self.key), .p256)
-            case "ed25519": (PublicKey(ed25519: self.key), .ed25519)
-            case "rsaPSS": (PublicKey(rsaModulus: self.key, exponent: exponent), .rsaPSS)
-            default: (PublicKey(rsaModulus: self.key, exponent: exponent), .rsaPKCS1)
+            case "p256": (PublicKey(p256: self.key), .es256)
+            case "ed25519": (PublicKey(ed25519: self.key), .edDSA)
+            case "rsaPSS": (PublicKey(rsaModulus: self.key, exponent: exponent), .ps256)
+            default: (PublicKey(rsaModulus: self.key, exponent: exponent), .rs256)
             }
         return key?.isValid(signature, of: message, by: scheme) ?? false
     }

@@ -241,17 +241,13 @@ struct WatchEvents: Hashable, Sendable {
     private static let changes = UInt32(IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB)
 
     /// The bits for entries that a path collects, if its target is a directory.
-    static func inside(_ wanted: PathEvents) -> UInt32 {
-        comings | goings | (wanted.contains(.contents) ? changes : 0)
-    }
+    static func inside(_ wanted: PathEvents) -> UInt32 { comings | goings | (wanted.contains(.contents) ? changes : 0) }
 
     /// Returns the events that these bits and two snapshots of the path show.
     func events(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
         if isUnknown { return .all }
         var events = FileSnapshot.difference(before, after)
-        func add(_ event: PathEvents, _ mask: UInt32, of bits: UInt32) {
-            if bits & mask != 0 { events.insert(event) }
-        }
+        func add(_ event: PathEvents, _ mask: UInt32, of bits: UInt32) { if bits & mask != 0 { events.insert(event) } }
         add(.write, UInt32(IN_MODIFY), of: target)
         add(.delete, UInt32(IN_DELETE_SELF), of: target)
         add(.rename, UInt32(IN_MOVE_SELF), of: target)

@@ -56,10 +56,7 @@ public final class PathWatcher: Sendable {
     /// - Parameters:
     ///   - patience: How long a caller waits for its path.
     ///   - changed: Called on the thread with the paths at which a wanted event happened.
-    public init(
-        patience: Duration = .seconds(20),
-        changed: @escaping @Sendable ([UInt64]) -> Void
-    ) throws(Problem) {
+    public init(patience: Duration = .seconds(20), changed: @escaping @Sendable ([UInt64]) -> Void) throws(Problem) {
         self.patience = patience
         let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
@@ -80,12 +77,7 @@ public final class PathWatcher: Sendable {
 
     /// Watches a path. Calls `done` once, on the thread. If ``remove(_:)`` is called before the thread has begun, it
     /// calls `done` instead.
-    public func add(
-        _ id: UInt64,
-        _ path: FilePath,
-        _ wanted: PathEvents,
-        done: @escaping @Sendable (Outcome) -> Void
-    ) {
+    public func add(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents, done: @escaping @Sendable (Outcome) -> Void) {
         send(.add(id, path, wanted, done))
     }
 
@@ -256,9 +248,7 @@ struct InotifyEvents {
     mutating func drain(_ body: (WatchEvent) -> Void) {
         for _ in 0..<16 {
             let count = read(descriptor, &buffer, buffer.count)
-            guard count > 0 else {
-                return
-            }
+            guard count > 0 else { return }
             Self.parse(buffer[..<count], body)
         }
     }
@@ -275,11 +265,7 @@ struct InotifyEvents {
             guard rest.count >= 16 + length else { return }
             let name = rest.dropFirst(16).prefix(length).prefix { $0 != 0 }
             body(
-                WatchEvent(
-                    watch: Watch(bitPattern: number(0)),
-                    mask: number(4),
-                    name: name.isEmpty ? nil : Array(name)
-                )
+                WatchEvent(watch: Watch(bitPattern: number(0)), mask: number(4), name: name.isEmpty ? nil : Array(name))
             )
             rest = rest.dropFirst(16 + length)
         }

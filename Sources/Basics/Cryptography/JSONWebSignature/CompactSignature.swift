@@ -3,11 +3,11 @@ import Basics
 /// The accepted signature algorithms (RFC 7518, RFC 8037). All others are rejected: `none`, algorithms with a shared
 /// secret (HS256 …), which would turn a public key into a secret, and algorithms that no provider needs.
 public enum SignatureAlgorithm: String, Sendable, Hashable, CaseIterable {
-    /// RSA with PKCS #1 1.5 and SHA-256.
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
     case rs256 = "RS256"
-    /// RSA with PSS and SHA-256.
+    /// RSASSA-PSS with SHA-256, MGF1 and a salt of 32 bytes.
     case ps256 = "PS256"
-    /// ECDSA on P-256 with SHA-256.
+    /// ECDSA on P-256 with SHA-256. The signature is R and S, 32 bytes each.
     case es256 = "ES256"
     /// Ed25519.
     case edDSA = "EdDSA"

@@ -5,7 +5,7 @@ public struct JSONWebKey: Sendable {
     /// `kid`, which identifies the key in tokens.
     public let identifier: String?
     public let algorithms: Set<SignatureAlgorithm>
-    private let key: PublicKey
+    let key: PublicKey
 
     /// The sizes of RSA keys in bits. Smaller keys are too weak. Larger keys take long to verify with, and a stranger
     /// may choose them.
@@ -51,28 +51,25 @@ public struct JSONWebKey: Sendable {
         } else {
             identifier = nil
         }
-        let fitting: Set<SignatureAlgorithm>
         switch json["kty"]?.string {
-        case "RSA":
-            (key, fitting) = (try Self.rsa(json), [.rs256, .ps256])
+        case "RSA": key = try Self.rsa(json)
         case "EC":
             guard json["crv"]?.string == "P-256" else { throw .otherPurpose }
             let point = try Self.coordinate(json, "x") + Self.coordinate(json, "y")
             guard let key = PublicKey(p256: point) else { throw .weak }
-            (self.key, fitting) = (key, [.es256])
+            self.key = key
         case "OKP":
             guard json["crv"]?.string == "Ed25519" else { throw .otherPurpose }
             let x = try Self.bytes(json, "x")
             guard let key = PublicKey(ed25519: x) else { throw .weak }
-            (self.key, fitting) = (key, [.edDSA])
-        default:
-            throw .otherPurpose
+            self.key = key
+        default: throw .otherPurpose
         }
         guard let name = json["alg"] else {
-            algorithms = fitting
+            algorithms = key.algorithms
             return
         }
-        guard let algorithm = name.string.flatMap(SignatureAlgorithm.init), fitting.contains(algorithm) else {
+        guard let algorithm = name.string.flatMap(SignatureAlgorithm.init), key.algorithms.contains(algorithm) else {
             throw .contradiction
         }
         algorithms = [algorithm]
@@ -91,8 +88,7 @@ public struct JSONWebKey: Sendable {
         // Check the size before the library computes with the number. Leading zeros do not count.
         let digits = modulus.drop { $0 == 0 }
         let size = digits.first.map { digits.count * 8 - $0.leadingZeroBitCount } ?? 0
-        guard rsaSizes.contains(size), exponent.count <= 4,
-            let key = PublicKey(rsaModulus: modulus, exponent: exponent)
+        guard rsaSizes.contains(size), exponent.count <= 4, let key = PublicKey(rsaModulus: modulus, exponent: exponent)
         else { throw .weak }
         return key
     }
@@ -100,16 +96,5 @@ public struct JSONWebKey: Sendable {
     private static func bytes(_ json: JSONValue, _ name: String) throws(Flaw) -> [UInt8] {
         guard let text = json[name]?.string, let bytes = Base64URL.decode(text.utf8) else { throw .malformed(name) }
         return bytes
-    }
-
-    func isValid(_ signature: [UInt8], of bytes: [UInt8], by algorithm: SignatureAlgorithm) -> Bool {
-        let scheme: PublicKey.Scheme =
-            switch algorithm {
-            case .rs256: .rsaPKCS1
-            case .ps256: .rsaPSS
-            case .es256: .p256
-            case .edDSA: .ed25519
-            }
-        return key.isValid(signature, of: bytes, by: scheme)
     }
 }

@@ -74,7 +74,7 @@ public struct JSONWebKeySet: Sendable {
             throw .unusableKey(algorithm, "its key \(identifier.quoted) \(flaw)")
         }
         guard candidates.count == 1 else { throw .ambiguousKey(algorithm, identifier: identifier) }
-        guard key.isValid(token.signature, of: token.signedBytes, by: algorithm) else {
+        guard key.key.isValid(token.signature, of: token.signedBytes, by: algorithm) else {
             throw .wrongSignature(algorithm, identifier: identifier)
         }
         return VerifiedToken(type: token.type, algorithm: algorithm, claims: token.claims)

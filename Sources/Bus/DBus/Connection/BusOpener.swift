@@ -165,8 +165,7 @@ extension DBusError {
         guard isMappedUser else { return .noBus(message, attempted) }
         return DBusError(
             .noBus,
-            message:
-                "\(message); this process is in a user namespace, and outside of it its user is not \(geteuid())",
+            message: "\(message); this process is in a user namespace, and outside of it its user is not \(geteuid())",
             attempted: attempted,
             remedy: "map the user to itself, as unshare --map-current-user and podman run --userns=keep-id do"
         )

@@ -238,11 +238,7 @@ private final class WatchList: @unchecked Sendable {
     var standing: BusSocket.Standing { standing(isConnected: !watches.isEmpty) }
 
     func standing(isConnected: Bool) -> BusSocket.Standing {
-        BusSocket.Standing(
-            isConnected: isConnected,
-            hasUnsentMessages: hasUnsentMessages,
-            descriptor: socket.number
-        )
+        BusSocket.Standing(isConnected: isConnected, hasUnsentMessages: hasUnsentMessages, descriptor: socket.number)
     }
 
     var checkedStanding: BusSocket.Standing {
@@ -317,9 +313,7 @@ private final class WatchList: @unchecked Sendable {
         _ attempted: String
     ) throws(DBusError) {
         while onLibdbus({ dbus_connection_get_is_authenticated(connection) == 0 }) {
-            guard !watches.isEmpty else {
-                throw .notAdmitted("the bus does not admit this process", attempted)
-            }
+            guard !watches.isEmpty else { throw .notAdmitted("the bus does not admit this process", attempted) }
             try wait(by: deadline, other, "admitted this process", attempted)
         }
     }
@@ -451,11 +445,7 @@ extension BusSocket.OtherWork? {
     ///
     /// - Returns: the events that the descriptor is ready for; `nil` if the connection is not wanted any more. A
     ///   negative descriptor is ready for none.
-    func whileWaiting(
-        for events: CShort,
-        of descriptor: CInt,
-        until deadline: ContinuousClock.Instant
-    ) -> CShort? {
+    func whileWaiting(for events: CShort, of descriptor: CInt, until deadline: ContinuousClock.Instant) -> CShort? {
         var entries = (
             pollfd(fd: descriptor, events: events, revents: 0),
             pollfd(fd: self?.descriptor ?? -1, events: CShort(POLLIN), revents: 0)

@@ -251,9 +251,7 @@ extension ConnectionCore {
 
     /// Runs a decision of the rule table, and sends its actions before any other thread's decision. Then calls the
     /// waiters whose request could not be sent.
-    func decide<Outcome: Sendable>(
-        _ decide: @Sendable (inout State) -> (Outcome, [MatchRuleTable.Action])
-    ) -> Outcome {
+    func decide<Outcome: Sendable>(_ decide: @Sendable (inout State) -> (Outcome, [MatchRuleTable.Action])) -> Outcome {
         let (outcome, failures) = ruleOrder.withLock { _ in
             let (outcome, actions) = state.withLock { decide(&$0) }
             return (outcome, send(actions))
@@ -277,9 +275,7 @@ extension ConnectionCore {
         return failures
     }
 
-    private static let addMatch = Result { () throws(DBusError) in
-        MessageTemplate(try .busCall("AddMatch"))
-    }
+    private static let addMatch = Result { () throws(DBusError) in MessageTemplate(try .busCall("AddMatch")) }
     private static let removeMatch = Result { () throws(DBusError) in
         MessageTemplate(try .busCall("RemoveMatch", expectsReply: false))
     }

@@ -335,9 +335,7 @@ extension ConnectionCore {
             state.isReading = QuietThread.start("dbus-read") { self.read() } != nil
             return state.isReading
         }
-        guard isReading else {
-            throw .noThread("read from the bus")
-        }
+        guard isReading else { throw .noThread("read from the bus") }
     }
 
     private func read() {
@@ -543,17 +541,17 @@ extension DBusMessage {
     private static func size(_ iterator: inout DBusMessageIter) -> Int {
         var sum = 0
         while true {
-            switch dbus_message_iter_get_arg_type(&iterator) {
-            case CDBUS_TYPE_INVALID: return sum
-            case CDBUS_TYPE_STRING, CDBUS_TYPE_OBJECT_PATH, CDBUS_TYPE_SIGNATURE:
+            switch DBusReader.Kind(rawValue: dbus_message_iter_get_arg_type(&iterator)) {
+            case .end: return sum
+            case .string, .objectPath, .signature:
                 var start: UnsafePointer<CChar>?
                 dbus_message_iter_get_basic(&iterator, &start)
                 sum += 5 + (start.map { strlen($0) } ?? 0)
-            case CDBUS_TYPE_ARRAY:
+            case .array:
                 var inner = DBusMessageIter()
                 dbus_message_iter_recurse(&iterator, &inner)
                 sum += 8 + Int(CDBus_arrayLength(&inner))
-            case CDBUS_TYPE_STRUCT, CDBUS_TYPE_VARIANT:
+            case .structure, .variant:
                 var inner = DBusMessageIter()
                 dbus_message_iter_recurse(&iterator, &inner)
                 sum += 8 + size(&inner)

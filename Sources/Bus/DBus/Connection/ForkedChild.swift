@@ -126,14 +126,10 @@ public enum ForkedChild {
             for index in 0..<places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
         }
 
-        func look(_ index: Int) -> OwnedDescriptor {
-            OwnedDescriptor(bits: sockets[index].load(ordering: .acquiring))
-        }
+        func look(_ index: Int) -> OwnedDescriptor { OwnedDescriptor(bits: sockets[index].load(ordering: .acquiring)) }
 
         func take(_ index: Int) -> OwnedDescriptor {
-            OwnedDescriptor(
-                bits: sockets[index].exchange(OwnedDescriptor.none.bits, ordering: .acquiringAndReleasing)
-            )
+            OwnedDescriptor(bits: sockets[index].exchange(OwnedDescriptor.none.bits, ordering: .acquiringAndReleasing))
         }
 
         func replace(_ old: OwnedDescriptor, with new: OwnedDescriptor) {
@@ -288,9 +284,7 @@ private final class ChildLink: Sendable {
                 if message.replySerial == serial, call.mayBeAnswered(by: message.sender) { return message }
             case .none(let standing):
                 guard standing.isConnected else { return nil }
-                guard ContinuousClock.now < deadline else {
-                    throw .noAnswer(ConnectionCore.attempt(call))
-                }
+                guard ContinuousClock.now < deadline else { throw .noAnswer(ConnectionCore.attempt(call)) }
                 let awaited = CShort(standing.hasUnsentMessages ? POLLIN | POLLOUT : POLLIN)
                 let events = pollOnce(standing.descriptor, awaited, until: deadline)
                 if events != 0 { socket.transfer(events) }

@@ -156,19 +156,15 @@ struct MatchRuleTable {
         entries[handle]?.users += 1
         guard isConnected else { return (handle, .failed(.disconnected("add the match rule \(rule)")), []) }
         switch entries[handle]?.standing {
-        case .active:
-            return (handle, .inForce, [])
-        case .requested where coverage(of: handle) == .active:
-            return (handle, .inForce, [])
-        case .requested(_, isLate: true):
-            return (handle, .failed(.noAnswer("add the match rule \(rule)")), [])
+        case .active: return (handle, .inForce, [])
+        case .requested where coverage(of: handle) == .active: return (handle, .inForce, [])
+        case .requested(_, isLate: true): return (handle, .failed(.noAnswer("add the match rule \(rule)")), [])
         case .requested:
             entries[handle]?.waiters.append(waiter)
             return (handle, .pending, [])
         case .covered, .absent, nil:
             switch coverage(of: handle) {
-            case .active where isEnding(fallbackOf: handle):
-                return (handle, .inForce, request(handle))
+            case .active where isEnding(fallbackOf: handle): return (handle, .inForce, request(handle))
             case .active:
                 set(handle, .covered)
                 return (handle, .inForce, [])
@@ -240,9 +236,7 @@ struct MatchRuleTable {
     mutating func answered(_ rule: MatchRule, _ request: Request, error: DBusError?) -> Answer {
         if request.isForSpare { return spareAnswered(request, error) }
         let handle = request.handle
-        guard entries.indices.contains(handle),
-            case .requested(request.ticket, _) = entries[handle]?.standing
-        else {
+        guard entries.indices.contains(handle), case .requested(request.ticket, _) = entries[handle]?.standing else {
             // The rule is not needed any more. If the bus granted it, it is removed again.
             return Answer(actions: error == nil ? [.remove(rule)] : [])
         }

@@ -97,9 +97,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public func has(path: String) -> Bool { dbus_message_has_path(pointer, path) != 0 }
 
     /// Whether the body has this signature. Compares without making strings.
-    public func has(signature: StaticString) -> Bool {
-        dbus_message_has_signature(pointer, cString(signature)) != 0
-    }
+    public func has(signature: StaticString) -> Bool { dbus_message_has_signature(pointer, cString(signature)) != 0 }
 
     /// Whether the body begins with these types. Reads only the header.
     public func has(signaturePrefix prefix: StaticString) -> Bool {
@@ -328,9 +326,7 @@ public enum BusName {
 // MARK: - C strings
 
 /// The text at `pointer`; `nil` for NULL.
-func text(_ pointer: UnsafePointer<CChar>?) -> String? {
-    pointer.map { String(cString: $0) }
-}
+func text(_ pointer: UnsafePointer<CChar>?) -> String? { pointer.map { String(cString: $0) } }
 
 extension String {
     /// Whether C would see a shorter text.
@@ -393,8 +389,8 @@ public final class MessageTemplate: Sendable {
             var iterator = DBusMessageIter()
             dbus_message_iter_init_append(copy.pointer, &iterator)
             return isList
-                ? writeContainer(CDBUS_TYPE_ARRAY, "s", to: &iterator) { writeText(text, CDBUS_TYPE_STRING, to: &$0) }
-                : writeText(text, CDBUS_TYPE_STRING, to: &iterator)
+                ? writeContainer(.array, "s", to: &iterator) { writeText(text, .string, to: &$0) }
+                : writeText(text, .string, to: &iterator)
         }
         guard isWritten else { throw DBusMessage.outOfMemory(attempted) }
         return copy
@@ -404,66 +400,67 @@ public final class MessageTemplate: Sendable {
 /// Appends one value. Returns false if memory ran out, the only possible failure after ``DBusValueLimits``.
 private func write(_ value: DBusValue, to iterator: inout DBusMessageIter) -> Bool {
     switch value {
-    case .byte(let byte): return writeBasic(byte, CDBUS_TYPE_BYTE, to: &iterator)
-    case .boolean(let flag): return writeBasic(dbus_bool_t(flag ? 1 : 0), CDBUS_TYPE_BOOLEAN, to: &iterator)
-    case .int16(let number): return writeBasic(number, CDBUS_TYPE_INT16, to: &iterator)
-    case .uint16(let number): return writeBasic(number, CDBUS_TYPE_UINT16, to: &iterator)
-    case .int32(let number): return writeBasic(number, CDBUS_TYPE_INT32, to: &iterator)
-    case .uint32(let number): return writeBasic(number, CDBUS_TYPE_UINT32, to: &iterator)
-    case .int64(let number): return writeBasic(number, CDBUS_TYPE_INT64, to: &iterator)
-    case .uint64(let number): return writeBasic(number, CDBUS_TYPE_UINT64, to: &iterator)
-    case .double(let number): return writeBasic(number, CDBUS_TYPE_DOUBLE, to: &iterator)
-    case .string(let text): return writeText(text, CDBUS_TYPE_STRING, to: &iterator)
-    case .objectPath(let text): return writeText(text, CDBUS_TYPE_OBJECT_PATH, to: &iterator)
-    case .signature(let text): return writeText(text, CDBUS_TYPE_SIGNATURE, to: &iterator)
+    case .byte(let byte): return writeBasic(byte, .byte, to: &iterator)
+    case .boolean(let flag): return writeBasic(dbus_bool_t(flag ? 1 : 0), .boolean, to: &iterator)
+    case .int16(let number): return writeBasic(number, .int16, to: &iterator)
+    case .uint16(let number): return writeBasic(number, .uint16, to: &iterator)
+    case .int32(let number): return writeBasic(number, .int32, to: &iterator)
+    case .uint32(let number): return writeBasic(number, .uint32, to: &iterator)
+    case .int64(let number): return writeBasic(number, .int64, to: &iterator)
+    case .uint64(let number): return writeBasic(number, .uint64, to: &iterator)
+    case .double(let number): return writeBasic(number, .double, to: &iterator)
+    case .string(let text): return writeText(text, .string, to: &iterator)
+    case .objectPath(let text): return writeText(text, .objectPath, to: &iterator)
+    case .signature(let text): return writeText(text, .signature, to: &iterator)
     case .bytes(let bytes):
-        return writeContainer(CDBUS_TYPE_ARRAY, "y", to: &iterator) { inner in
+        return writeContainer(.array, "y", to: &iterator) { inner in
             bytes.withUnsafeBufferPointer { buffer in
                 var start = buffer.baseAddress
-                return dbus_message_iter_append_fixed_array(&inner, CDBUS_TYPE_BYTE, &start, CInt(buffer.count)) != 0
+                return dbus_message_iter_append_fixed_array(
+                    &inner,
+                    DBusReader.Kind.byte.rawValue,
+                    &start,
+                    CInt(buffer.count)
+                ) != 0
             }
         }
     case .array(let elements, let type):
-        return writeContainer(CDBUS_TYPE_ARRAY, type, to: &iterator) { inner in
-            elements.allSatisfy { write($0, to: &inner) }
-        }
+        return writeContainer(.array, type, to: &iterator) { inner in elements.allSatisfy { write($0, to: &inner) } }
     case .structure(let members):
-        return writeContainer(CDBUS_TYPE_STRUCT, nil, to: &iterator) { inner in
-            members.allSatisfy { write($0, to: &inner) }
-        }
+        return writeContainer(.structure, nil, to: &iterator) { inner in members.allSatisfy { write($0, to: &inner) } }
     case .dictionary(let entries, let key, let value):
-        return writeContainer(CDBUS_TYPE_ARRAY, "{\(key)\(value)}", to: &iterator) { inner in
+        return writeContainer(.array, "{\(key)\(value)}", to: &iterator) { inner in
             entries.allSatisfy { entry in
-                writeContainer(CDBUS_TYPE_DICT_ENTRY, nil, to: &inner) { pair in
+                writeContainer(.entry, nil, to: &inner) { pair in
                     write(entry.key, to: &pair) && write(entry.value, to: &pair)
                 }
             }
         }
-    case .variant(let inner):
-        return writeContainer(CDBUS_TYPE_VARIANT, inner.signature, to: &iterator) { write(inner, to: &$0) }
-    case .descriptor(let descriptor):
-        return writeBasic(descriptor.number, CDBUS_TYPE_UNIX_FD, to: &iterator)
+    case .variant(let inner): return writeContainer(.variant, inner.signature, to: &iterator) { write(inner, to: &$0) }
+    case .descriptor(let descriptor): return writeBasic(descriptor.number, .descriptor, to: &iterator)
     }
 }
 
-private func writeBasic(_ value: some BitwiseCopyable, _ type: CInt, to iterator: inout DBusMessageIter) -> Bool {
-    withUnsafePointer(to: value) { dbus_message_iter_append_basic(&iterator, type, $0) != 0 }
-}
+private func writeBasic(
+    _ value: some BitwiseCopyable,
+    _ type: DBusReader.Kind,
+    to iterator: inout DBusMessageIter
+) -> Bool { withUnsafePointer(to: value) { dbus_message_iter_append_basic(&iterator, type.rawValue, $0) != 0 } }
 
-private func writeText(_ text: String, _ type: CInt, to iterator: inout DBusMessageIter) -> Bool {
+private func writeText(_ text: String, _ type: DBusReader.Kind, to iterator: inout DBusMessageIter) -> Bool {
     text.withCString { start in
-        withUnsafePointer(to: start) { dbus_message_iter_append_basic(&iterator, type, $0) != 0 }
+        withUnsafePointer(to: start) { dbus_message_iter_append_basic(&iterator, type.rawValue, $0) != 0 }
     }
 }
 
 private func writeContainer(
-    _ type: CInt,
+    _ type: DBusReader.Kind,
     _ signature: String?,
     to iterator: inout DBusMessageIter,
     _ body: (inout DBusMessageIter) -> Bool
 ) -> Bool {
     var inner = DBusMessageIter()
-    guard dbus_message_iter_open_container(&iterator, type, signature, &inner) != 0 else { return false }
+    guard dbus_message_iter_open_container(&iterator, type.rawValue, signature, &inner) != 0 else { return false }
     guard body(&inner) else {
         dbus_message_iter_abandon_container(&iterator, &inner)
         return false
@@ -573,6 +570,4 @@ private func dictionaryTypes(_ pairs: DBusReader) -> (key: String, value: String
     return (String(type.dropFirst().prefix(1)), String(type.dropFirst(2).dropLast()))
 }
 
-private func readText(_ reader: DBusReader) -> String {
-    reader.text.map { String(decoding: $0, as: UTF8.self) } ?? ""
-}
+private func readText(_ reader: DBusReader) -> String { reader.text.map { String(decoding: $0, as: UTF8.self) } ?? "" }

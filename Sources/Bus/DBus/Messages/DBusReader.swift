@@ -4,17 +4,32 @@ import Glibc
 /// Reads the values of a message in place, so that a receiver can measure a value before it copies it. A copy of a
 /// reader keeps its position when the original advances. Valid while the message exists.
 public struct DBusReader {
-    /// The type of a value. Two kinds of array have separate cases: bytes, because they lie in one block, and
-    /// dictionaries.
-    public enum Kind: Sendable {
-        case byte, boolean, int16, uint16, int32, uint32, int64, uint64, double
-        case string, objectPath, signature
-        case bytes, array, dictionary, entry, structure, variant
-        case descriptor
+    /// The type of a value, with the ASCII code of its letter in the D-Bus specification. Two kinds of array have
+    /// separate cases with codes of this library: bytes, because they lie in one block, and dictionaries.
+    public enum Kind: CInt, Sendable {
+        case byte = 121  // y
+        case boolean = 98  // b
+        case int16 = 110  // n
+        case uint16 = 113  // q
+        case int32 = 105  // i
+        case uint32 = 117  // u
+        case int64 = 120  // x
+        case uint64 = 116  // t
+        case double = 100  // d
+        case string = 115  // s
+        case objectPath = 111  // o
+        case signature = 103  // g
+        case array = 97  // a
+        case entry = 101  // e
+        case structure = 114  // r
+        case variant = 118  // v
+        case descriptor = 104  // h
+        case bytes = -1
+        case dictionary = -2
         /// A type that this library does not know.
-        case other
+        case other = -3
         /// The end of the values.
-        case end
+        case end = 0
     }
 
     public enum Number: Sendable {
@@ -123,31 +138,12 @@ public struct DBusReader {
     }
 
     private mutating func findKind() {
-        switch dbus_message_iter_get_arg_type(&iterator) {
-        case CDBUS_TYPE_INVALID: kind = .end
-        case CDBUS_TYPE_BYTE: kind = .byte
-        case CDBUS_TYPE_BOOLEAN: kind = .boolean
-        case CDBUS_TYPE_INT16: kind = .int16
-        case CDBUS_TYPE_UINT16: kind = .uint16
-        case CDBUS_TYPE_INT32: kind = .int32
-        case CDBUS_TYPE_UINT32: kind = .uint32
-        case CDBUS_TYPE_INT64: kind = .int64
-        case CDBUS_TYPE_UINT64: kind = .uint64
-        case CDBUS_TYPE_DOUBLE: kind = .double
-        case CDBUS_TYPE_STRING: kind = .string
-        case CDBUS_TYPE_OBJECT_PATH: kind = .objectPath
-        case CDBUS_TYPE_SIGNATURE: kind = .signature
-        case CDBUS_TYPE_UNIX_FD: kind = .descriptor
-        case CDBUS_TYPE_STRUCT: kind = .structure
-        case CDBUS_TYPE_DICT_ENTRY: kind = .entry
-        case CDBUS_TYPE_VARIANT: kind = .variant
-        case CDBUS_TYPE_ARRAY:
-            switch dbus_message_iter_get_element_type(&iterator) {
-            case CDBUS_TYPE_BYTE: kind = .bytes
-            case CDBUS_TYPE_DICT_ENTRY: kind = .dictionary
-            default: kind = .array
-            }
-        default: kind = .other
+        kind = Kind(rawValue: dbus_message_iter_get_arg_type(&iterator)) ?? .other
+        guard kind == .array else { return }
+        switch dbus_message_iter_get_element_type(&iterator) {
+        case Kind.byte.rawValue: kind = .bytes
+        case Kind.entry.rawValue: kind = .dictionary
+        default: break
         }
     }
 }

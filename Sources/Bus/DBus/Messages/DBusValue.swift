@@ -44,8 +44,7 @@ public indirect enum DBusValue: Sendable, Hashable {
 
     /// Returns a dictionary of strings to variants (`a{sv}`), sorted by key so that equal values make equal messages.
     public static func fields(_ fields: [String: DBusValue]) -> DBusValue {
-        let entries = fields.sorted { $0.key < $1.key }
-            .map { DictionaryEntry(.string($0.key), .variant($0.value)) }
+        let entries = fields.sorted { $0.key < $1.key }.map { DictionaryEntry(.string($0.key), .variant($0.value)) }
         return .dictionary(entries, key: "s", value: "v")
     }
 
@@ -198,18 +197,15 @@ enum DBusValueLimits {
                 throw invalid("containers are nested deeper than the \(DBusValueLimits.depth) levels of D-Bus")
             }
             switch value {
-            case .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double:
-                try add(8)
-            case .string(let string):
-                try text(string)
+            case .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double: try add(8)
+            case .string(let string): try text(string)
             case .objectPath(let path):
                 try text(path)
                 guard dbus_validate_path(path, nil) != 0 else { throw invalid("“\(path)” is no object path") }
             case .signature(let signature):
                 guard isValid(signature: signature) else { throw invalid("“\(signature)” is no signature") }
                 try add(signature.utf8.count + 2)
-            case .bytes(let bytes):
-                try add(bytes.count + 8)
+            case .bytes(let bytes): try add(bytes.count + 8)
             case .array(let elements, let type):
                 try add(8)
                 for element in elements {
@@ -229,8 +225,7 @@ enum DBusValueLimits {
                     try self.value(entry.key, depth: depth + 2)
                     try self.value(entry.value, depth: depth + 2)
                 }
-            case .descriptor:
-                throw invalid("this library sends no file descriptors")
+            case .descriptor: throw invalid("this library sends no file descriptors")
             case .variant(let inner):
                 let signature = inner.signature
                 guard inner.hasPlainSignature || isValid(signature: signature) else {
