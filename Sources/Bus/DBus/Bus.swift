@@ -38,24 +38,29 @@ public enum Bus: Sendable, Hashable {
         switch self {
         case .address(let address):
             guard address.contains(":") else {
-                throw DBusError(
-                    .invalidArgument,
-                    message: "“\(address)” names no bus",
-                    attempted: "find the bus",
-                    remedy: "write session, system, or an address such as unix:path=/run/my/bus"
-                )
+                let remedy = "write session, system, or an address such as unix:path=/run/my/bus"
+                let message = "“\(address)” names no bus"
+                throw DBusError(.invalidArgument, message: message, attempted: "find the bus", remedy: remedy)
             }
             return address
         case .system:
             return ProcessEnvironment.value("DBUS_SYSTEM_BUS_ADDRESS") ?? "unix:path=/var/run/dbus/system_bus_socket"
         case .session:
             if let address = ProcessEnvironment.value("DBUS_SESSION_BUS_ADDRESS") { return address }
-            guard !ProcessEnvironment.isIgnored else { throw noTrustedSessionBus }
+            guard !ProcessEnvironment.isIgnored else {
+                throw noSessionBus(
+                    "this process has more rights than its user, so the environment that names the bus is ignored",
+                    "name the bus in the program (Bus.system or Bus.address), or start it without these rights"
+                )
+            }
+            let remedy = "run the program under dbus-run-session, or name another bus in \(Bus.environmentVariable)"
             guard let runtime = ProcessEnvironment.value("XDG_RUNTIME_DIR") else {
-                throw noSessionBus("DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR are unset")
+                let message = "no session bus: DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR are unset"
+                throw noSessionBus(message, remedy)
             }
             guard access("\(runtime)/bus", F_OK) == 0 else {
-                throw noSessionBus("DBUS_SESSION_BUS_ADDRESS is unset, and \(runtime)/bus does not exist")
+                let message = "no session bus: DBUS_SESSION_BUS_ADDRESS is unset, and \(runtime)/bus does not exist"
+                throw noSessionBus(message, remedy)
             }
             guard let path = dbus_address_escape_value("\(runtime)/bus") else {
                 throw DBusMessage.outOfMemory("find the session bus")
@@ -65,22 +70,8 @@ public enum Bus: Sendable, Hashable {
         }
     }
 
-    private var noTrustedSessionBus: DBusError {
-        DBusError(
-            .noBus,
-            message: "this process has more rights than its user, so the environment that names the bus is ignored",
-            attempted: "find the session bus",
-            remedy: "name the bus in the program (Bus.system or Bus.address), or start it without these rights"
-        )
-    }
-
-    private func noSessionBus(_ message: String) -> DBusError {
-        DBusError(
-            .noBus,
-            message: "no session bus: \(message)",
-            attempted: "find the session bus",
-            remedy: "run the program under dbus-run-session, or name another bus in \(Bus.environmentVariable)"
-        )
+    private func noSessionBus(_ message: String, _ remedy: String) -> DBusError {
+        DBusError(.noBus, message: message, attempted: "find the session bus", remedy: remedy)
     }
 }
 

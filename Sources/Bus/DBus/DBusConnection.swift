@@ -2,15 +2,14 @@ import Basics
 import Glibc
 import Synchronization
 
-/// A connection to a message bus.
+/// A connection to a message bus. The release of the last reference closes it.
 ///
 /// Any thread can send, and the message leaves at once. A dedicated quiet thread reads the connection and runs the
-/// handlers; they must return soon. A handler that waits for the bus would wait for itself:
-/// functions that block throw ``DBusError/Code/wouldDeadlock`` there, but sending works, and so do the async forms in a
-/// task.
+/// handlers, which must return soon. There, functions that block throw ``DBusError/Code/wouldDeadlock``; sending works,
+/// and so do the async forms in a task.
 ///
 /// When the bus comes back after a loss, bus names, match rules and objects are restored, and ``onEvent(_:)`` reports
-/// it. The release of the last reference closes the connection.
+/// it.
 public final class DBusConnection: Sendable {
     let core: ConnectionCore
 
@@ -18,8 +17,7 @@ public final class DBusConnection: Sendable {
 
     deinit { core.close() }
 
-    /// Connects. Waits for the bus to respond, which takes well under a millisecond if it is healthy, until `deadline`,
-    /// and 25 seconds at most. Blocks the calling thread.
+    /// Connects. Blocks the calling thread until the bus responds, until `deadline`, and 25 seconds at most.
     ///
     /// - Throws: ``DBusError/Code/noBus`` if there is no bus, it refuses this user, or it does not respond;
     ///   ``DBusError/Code/invalidArgument`` for a text that is not an address; ``DBusError/Code/noResources``.
@@ -30,10 +28,9 @@ public final class DBusConnection: Sendable {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: true, by: deadline))
     }
 
-    /// Returns a connection that connects with its first use.
-    ///
-    /// If a use finds no bus, it throws ``DBusError/Code/noBus``, and the next use tries again. Once there is a match
-    /// rule or an event handler, the reading thread tries until there is a bus.
+    /// Returns a connection that connects with its first use. A use that finds no bus throws ``DBusError/Code/noBus``,
+    /// and the next use tries again. Once there is a match rule or an event handler, the reading thread tries until
+    /// there is a bus.
     ///
     /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left.
     public static func whenThere(_ bus: Bus) throws(DBusError) -> DBusConnection {
@@ -74,11 +71,11 @@ public final class DBusConnection: Sendable {
 
     // MARK: Messages
 
-    /// Sends a message that needs no response. On return the kernel has the message.
+    /// Sends a message that needs no response. On return the kernel has the message. Waits for a bus that does not keep
+    /// up, except on the reading thread.
     ///
     /// A process that ends by `exit` or by returning from `main` waits until the bus has read it, 2 s at most. Before
-    /// `_exit` or a signal, use ``flush(timeout:)``. This waits for a bus that does not keep up, except on the reading
-    /// thread.
+    /// `_exit` or a signal, use ``flush(timeout:)``.
     ///
     /// - Throws: ``DBusError/Code/disconnected``, ``DBusError/Code/noBus``, ``DBusError/Code/closed``;
     ///   ``DBusError/Code/timedOut`` after 30 seconds with a bus that does not read: the bus may still get the message
@@ -173,8 +170,8 @@ public final class DBusConnection: Sendable {
 
     /// Calls a method and blocks this thread until the response arrives.
     ///
-    /// - Throws: as ``call(_:timeout:isCancellable:)``, except for cancellation; ``DBusError/Code/wouldDeadlock`` on the
-    ///   reading thread, before anything is sent.
+    /// - Throws: as ``call(_:timeout:isCancellable:)``, except for cancellation; ``DBusError/Code/wouldDeadlock`` on
+    ///   the reading thread, before anything is sent.
     public func callAndWait(
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
@@ -197,11 +194,11 @@ public final class DBusConnection: Sendable {
         return try result.get()
     }
 
-    /// Calls `handler` for every signal that arrives, in the bus's order, on the reading thread.
+    /// Calls `handler` for every signal that arrives, in the bus's order, on the reading thread: a handler sees the
+    /// signals of all match rules of the connection (``addMatch(_:fallback:timeout:)``).
     ///
-    /// The match rules decide which signals arrive (``addMatch(_:fallback:timeout:)``); a handler sees the signals of
-    /// all rules of the connection. A signal over 8 MiB is not read. A signal over 64 KiB to this connection alone is
-    /// read only if the bus sends it or the library expects it.
+    /// A signal over 8 MiB is not read. A signal over 64 KiB to this connection alone is read only if the bus sends it
+    /// or the library expects it.
     public func onSignal(_ handler: @escaping @Sendable (borrowing DBusMessage) -> Void) -> Observation {
         let core = core
         guard !core.isForeign else { return Observation {} }
@@ -230,8 +227,7 @@ public final class DBusConnection: Sendable {
         }
     }
 
-    /// Calls `handler` on the reading thread when the bus is lost and when it is back. The returned observation keeps
-    /// the handler registered.
+    /// Calls `handler` on the reading thread when the bus is lost and when it is back, until the observation ends.
     ///
     /// If the connection was never made, this thread first waits for the bus once, 25 seconds at most. The reading
     /// thread then tries until there is a bus.
@@ -245,10 +241,15 @@ public final class DBusConnection: Sendable {
         let core = core
         let id = core.state.withLock { state -> UInt64 in
             let id = state.takeID()
-            state.eventHandlers[id] = handler
+            state.eventHandlers.append(ConnectionCore.EventListener(id: id, call: handler))
             return id
         }
-        let observation = Observation { [weak core] in core?.discard { $0.eventHandlers.removeValue(forKey: id) } }
+        let observation = Observation { [weak core] in
+            core?.discard { state in
+                defer { state.eventHandlers.removeAll { $0.id == id } }
+                return state.eventHandlers
+            }
+        }
         // Started last, so that the handler learns of the first connection that the reading thread makes.
         try core.startReading()
         return observation
@@ -336,10 +337,10 @@ public final class MatchRuleLease: Sendable {
 }
 
 extension DBusConnection {
-    /// Subscribes to the messages that match `rule`, until the lease ends. The rule is in force on return.
+    /// Subscribes to the messages that match `rule`, until the lease ends. The rule is in force on return. Blocks the
+    /// calling thread, for 25 seconds at most.
     ///
-    /// Equal rules of one connection are shared and counted, so that the thousandth lease of a rule costs nothing on
-    /// the bus. Blocks the calling thread, for 25 seconds at most.
+    /// Equal rules of one connection are shared: the thousandth lease of a rule costs nothing on the bus.
     ///
     /// - Parameters:
     ///   - fallback: a broader rule that replaces `rule` if the bus refuses further rules.
@@ -370,12 +371,12 @@ extension DBusConnection {
         return lease
     }
 
-    /// Subscribes as the blocking form does, without holding a thread: many simultaneous requests are sent together. If
-    /// a handler blocks the reading thread, this waits for it, too.
+    /// Subscribes as the blocking form does, without holding a thread. If a handler blocks the reading thread, this
+    /// waits for it, too. A cancelled task keeps waiting.
     ///
     /// - Parameter timeout: how long to wait for the rule, counted from the call. Connecting first may take 25 seconds
     ///   more, and so may a fallback.
-    /// - Throws: as the blocking form. A cancelled task keeps waiting.
+    /// - Throws: as the blocking form.
     public func addMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
@@ -384,8 +385,8 @@ extension DBusConnection {
         let core = core
         let deadline = ContinuousClock.now + timeout
         try await core.connectAside("add the match rule \(rule)")
-        // With more time, the rule's own timeout of 25 seconds comes first. So ten thousand simultaneous registrations
-        // need no timers.
+        // With more time, the rule's own timeout comes first, and ten thousand simultaneous registrations need no
+        // timers.
         let needsTimer = deadline - .now < .seconds(25)
         let held = Locked<MatchRuleLease?>(nil)
         let error = await withCheckedContinuation { continuation in
@@ -445,10 +446,10 @@ extension DBusConnection {
     /// Keeps `rule` until the lease ends, even if the bus refuses it now. It is requested again each time the bus is
     /// back.
     ///
-    /// - Parameter settled: called once, with `nil` when the rule is in force, or with the reason why it is not, after
-    ///   25 seconds at most. It runs here, on the reading thread, or on a thread that is using another rule of the
-    ///   connection. So it must not take a lock that is held during the use of rules. After a timeout the rule is in
-    ///   force once the bus grants it.
+    /// - Parameter settled: called once within 25 seconds, with `nil` when the rule is in force, or with the reason why
+    ///   it is not; after a timeout the rule is in force once the bus grants it. It runs here, on the reading thread,
+    ///   or on a thread that is using another rule of the connection. So it must not take a lock that is held during
+    ///   the use of rules.
     public func keepMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
@@ -511,10 +512,8 @@ extension DBusConnection {
         }
     }
 
-    /// The identifier of the bus's address; `nil` if there is no bus.
-    ///
-    /// Each run of a bus makes a new identifier, which distinguishes connections with the same name on two buses. A bus
-    /// has one identifier for each address that it listens on.
+    /// The identifier of the bus's address; `nil` if there is no bus. Each run of a bus makes a new identifier for each
+    /// address that it listens on, which distinguishes connections with the same name on two buses.
     public var busIdentifier: String? { core.connectedSocket?.busIdentifier }
 
     /// Calls a method of the bus itself.
@@ -530,10 +529,8 @@ extension DBusConnection {
     public struct PeerCredentials: Sendable, Hashable {
         /// The effective user.
         public let userID: UInt32
-        /// The effective group and the supplementary groups, in no order.
-        ///
-        /// If the bus does not report them, these are the user's groups in the machine's user database. They are then
-        /// looked up at each access, perhaps over a network.
+        /// The effective group and the supplementary groups, in no order. If the bus does not report them, these are
+        /// the user's groups in the machine's user database, looked up at each access, perhaps over a network.
         public var groupIDs: [UInt32] { toldGroups.isEmpty ? UserGroups.of(userID) : toldGroups }
         private let toldGroups: [UInt32]
         /// The process ID; `nil` if the bus does not report it.
@@ -548,8 +545,8 @@ extension DBusConnection {
         /// gives none (dbus-daemon before 1.15.8, dbus-broker before 35).
         public let process: DBusDescriptor?
 
-        /// Whether everything read through `processID` so far concerns the peer: the process has not ended, so its ID
-        /// cannot have been reused. `nil` if only a second request to the bus can tell.
+        /// Whether the process has not ended, so that everything read through `processID` so far concerns the peer: its
+        /// ID cannot have been reused. `nil` if only a second request to the bus can tell.
         public var isRunning: Bool? {
             guard let process else { return nil }
             // Readable once the process has ended.
@@ -560,9 +557,9 @@ extension DBusConnection {
 
     /// Asks the bus for the identity of the process behind `name`.
     ///
-    /// A process ID may be reused after its process ends. The executable therefore counts only if the process still
-    /// runs after the lookup, according to its descriptor. A bus without descriptors is asked a second time: while the
-    /// connection exists, so does its process, unless it passed the connection on to a child.
+    /// A process ID may be reused. So the executable counts only if the process still runs after the lookup, according
+    /// to its descriptor. A bus without descriptors is asked a second time: while the connection exists, so does its
+    /// process, unless it passed the connection on to a child.
     ///
     /// - Throws: as ``call(_:timeout:isCancellable:)``; ``DBusError/Code/refused`` if the peer is gone.
     public func credentials(of name: String) async throws(DBusError) -> PeerCredentials {
@@ -637,10 +634,8 @@ extension DBusConnection.PeerCredentials {
     }
 }
 
-/// The groups that the user database lists for a user.
-///
-/// Not the groups of the user's process in `/proc`: a connection that was passed on to a child would get the groups of
-/// whatever program its first process runs by then.
+/// The groups that the user database lists for a user. Not those of the process in `/proc`: a connection that was
+/// passed on to a child would get the groups of whatever program its first process runs by then.
 enum UserGroups {
     /// Empty for an unknown user.
     static func of(_ user: UInt32) -> [UInt32] {

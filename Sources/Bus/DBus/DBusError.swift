@@ -7,44 +7,39 @@ public import Basics
 public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure. A struct, so that a new kind breaks no `switch`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
-        private enum Kind: String {
-            case noBus, noResources, disconnected, closed, timedOut, cancelled, refused, limitsExceeded, invalidArgument
-            case tooLarge, malformed, nameTaken, wouldDeadlock
-        }
+        /// The code's name.
+        public let description: String
 
-        private let kind: Kind
+        private init(_ name: String) { description = name }
 
         /// The address has no reachable bus, or there is no address.
-        public static let noBus = Code(kind: .noBus)
+        public static let noBus = Code("noBus")
         /// The system has run out of descriptors, threads or memory.
-        public static let noResources = Code(kind: .noResources)
+        public static let noResources = Code("noResources")
         /// The bus was lost; the connection is being restored.
-        public static let disconnected = Code(kind: .disconnected)
+        public static let disconnected = Code("disconnected")
         /// This process closed the connection, or it was forked from a process that had used a bus.
-        public static let closed = Code(kind: .closed)
+        public static let closed = Code("closed")
         /// No response came in time.
-        public static let timedOut = Code(kind: .timedOut)
+        public static let timedOut = Code("timedOut")
         /// The waiting task was cancelled.
-        public static let cancelled = Code(kind: .cancelled)
+        public static let cancelled = Code("cancelled")
         /// The bus or the peer responded with an error; see ``DBusError/name``.
-        public static let refused = Code(kind: .refused)
+        public static let refused = Code("refused")
         /// A limit of the bus or the peer for one connection or user is reached, the bus has left 64 MiB of this
         /// connection unread, or a response is larger than its call permits.
-        public static let limitsExceeded = Code(kind: .limitsExceeded)
+        public static let limitsExceeded = Code("limitsExceeded")
         /// A value that D-Bus cannot carry, or a name that it does not accept. Nothing was sent.
-        public static let invalidArgument = Code(kind: .invalidArgument)
+        public static let invalidArgument = Code("invalidArgument")
         /// The message exceeds the size that every bus accepts. Nothing was sent.
-        public static let tooLarge = Code(kind: .tooLarge)
+        public static let tooLarge = Code("tooLarge")
         /// A received message does not have the promised form.
-        public static let malformed = Code(kind: .malformed)
+        public static let malformed = Code("malformed")
         /// Another connection owns the requested bus name.
-        public static let nameTaken = Code(kind: .nameTaken)
+        public static let nameTaken = Code("nameTaken")
         /// A function that waits for the bus was called on the thread that reads the bus, for instance in an observer's
         /// handler with immediate delivery. Nothing was sent.
-        public static let wouldDeadlock = Code(kind: .wouldDeadlock)
-
-        /// The code's name.
-        public var description: String { kind.rawValue }
+        public static let wouldDeadlock = Code("wouldDeadlock")
     }
 
     private struct Content: Sendable, Hashable {
@@ -107,12 +102,8 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
 
 extension DBusError {
     static func disconnected(_ attempted: String) -> DBusError {
-        DBusError(
-            .disconnected,
-            message: "the bus is not connected",
-            attempted: attempted,
-            remedy: "the connection is restored as soon as the bus is back; try again then"
-        )
+        let remedy = "the connection is restored as soon as the bus is back; try again then"
+        return DBusError(.disconnected, message: "the bus is not connected", attempted: attempted, remedy: remedy)
     }
 
     /// Creates an error with ``Code/noResources`` and the same texts.
@@ -126,39 +117,25 @@ extension DBusError {
     }
 
     static func noThread(_ attempted: String) -> DBusError {
-        DBusError(
-            .noResources,
-            message: "no thread can be started",
-            attempted: attempted,
-            remedy: "raise the limit of processes (ulimit -u)"
-        )
+        let remedy = "raise the limit of processes (ulimit -u)"
+        return DBusError(.noResources, message: "no thread can be started", attempted: attempted, remedy: remedy)
     }
 
     static func noAnswer(_ attempted: String) -> DBusError {
-        DBusError(
-            .timedOut,
-            message: "no response in time",
-            attempted: attempted,
-            remedy: "see whether the bus or the service hangs, or allow it more time"
-        )
+        let remedy = "see whether the bus or the service hangs, or allow it more time"
+        return DBusError(.timedOut, message: "no response in time", attempted: attempted, remedy: remedy)
     }
 
     static func onReadingThread(_ attempted: String) -> DBusError {
-        DBusError(
-            .wouldDeadlock,
-            message: "this thread reads the bus, and would wait for itself",
-            attempted: attempted,
-            remedy: "observe with another delivery than .immediate, or call the async form in a task"
-        )
+        let message = "this thread reads the bus, and would wait for itself"
+        let remedy = "observe with another delivery than .immediate, or call the async form in a task"
+        return DBusError(.wouldDeadlock, message: message, attempted: attempted, remedy: remedy)
     }
 
     static func forked(_ attempted: String) -> DBusError {
-        DBusError(
-            .closed,
-            message: "this process was forked after its parent had used a bus, so it can only post",
-            attempted: attempted,
-            remedy: "call exec, or fork before the first use of the bus"
-        )
+        let message = "this process was forked after its parent had used a bus, so it can only post"
+        let remedy = "call exec, or fork before the first use of the bus"
+        return DBusError(.closed, message: message, attempted: attempted, remedy: remedy)
     }
 
     static func closed(_ attempted: String) -> DBusError {

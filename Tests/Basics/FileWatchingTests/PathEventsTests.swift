@@ -21,8 +21,8 @@ import Testing
             (file, changed { $0.inode = 3 }, [.delete, .create, .rename]),
             (file, changed { $0.size = 11 }, .extend), (file, changed { $0.size = 9 }, .write),
             (file, changed { $0.mode = 0o600 }, .attrib), (file, changed { $0.user = 1 }, .attrib),
-            (file, changed { $0.links = 2 }, .link), (file, changed { $0.modified = .init(1) }, [.write, .mtime]),
-            (file, changed { $0.changed = .init(0, 1) }, .ctime),
+            (file, changed { $0.links = 2 }, .link), (file, changed { $0.modified = 1 }, [.write, .mtime]),
+            (file, changed { $0.changed = 1 }, .ctime),
         ]
         for (before, after, events) in changes {
             #expect(FileSnapshot.difference(before, after) == events, "\(events)")

@@ -216,7 +216,7 @@ package final class OpenIDConnectClient: Sendable {
             guard response.status == 200 else {
                 throw .unusableNow(issuer, "status \(response.status) of its keys", response.retryAfter)
             }
-            do throws(JSONWebKeySet.Flaw) {
+            do throws(Problem) {
                 return .success(try JSONWebKeySet(parsing: response.body))
             } catch {
                 throw .unusableNow(issuer, "its keys: \(error)")

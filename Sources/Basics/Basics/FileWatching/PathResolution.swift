@@ -239,16 +239,6 @@ struct InotifyLook: FileSystemLook {
 
 /// The part of stat(2)'s result whose changes count.
 struct FileSnapshot: Hashable, Sendable {
-    struct Time: Hashable, Sendable {
-        var seconds: Int
-        var nanoseconds: Int
-
-        init(_ seconds: Int, _ nanoseconds: Int = 0) {
-            self.seconds = seconds
-            self.nanoseconds = nanoseconds
-        }
-    }
-
     var device: UInt64 = 0
     var inode: UInt64 = 0
     var mode: UInt32 = 0
@@ -256,8 +246,9 @@ struct FileSnapshot: Hashable, Sendable {
     var group: UInt32 = 0
     var links: UInt64 = 0
     var size: Int64 = 0
-    var modified = Time(0)
-    var changed = Time(0)
+    /// In nanoseconds since 1970.
+    var modified: Int64 = 0
+    var changed: Int64 = 0
 
     /// Returns the events that explain the difference between two snapshots; `nil` means that there was no file.
     static func difference(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
@@ -292,8 +283,8 @@ extension FileSnapshot {
         group = status.st_gid
         links = UInt64(status.st_nlink)
         size = Int64(status.st_size)
-        modified = Time(status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
-        changed = Time(status.st_ctim.tv_sec, status.st_ctim.tv_nsec)
+        modified = Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec)
+        changed = Int64(status.st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_ctim.tv_nsec)
     }
 }
 

@@ -75,9 +75,8 @@ public final class PathWatcher: Sendable {
         Problem("\(String(cString: strerror(errno))); \(remedy)")
     }
 
-    /// Watches a path. Calls `done` once, on the thread. If ``remove(_:)`` is called before the thread has begun, it
-    /// calls `done` instead.
-    public func add(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents, done: @escaping @Sendable (Outcome) -> Void) {
+    /// Watches a path. Calls `done` once, on the thread, or in ``remove(_:)`` if that comes before the thread has begun.
+    func add(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents, done: @escaping @Sendable (Outcome) -> Void) {
         send(.add(id, path, wanted, done))
     }
 

@@ -13,34 +13,14 @@ public indirect enum JSONValue: Sendable, Hashable {
 extension JSONValue {
     /// The member of this name; `nil` if there is none, or if the value is not an object.
     public subscript(_ name: String) -> JSONValue? {
-        guard case .object(let members) = self else { return nil }
-        return members[name]
+        if case .object(let members) = self { members[name] } else { nil }
     }
 
-    public var string: String? {
-        guard case .string(let text) = self else { return nil }
-        return text
-    }
-
-    public var number: Double? {
-        guard case .number(let number) = self else { return nil }
-        return number
-    }
-
-    public var boolean: Bool? {
-        guard case .boolean(let value) = self else { return nil }
-        return value
-    }
-
-    public var array: [JSONValue]? {
-        guard case .array(let elements) = self else { return nil }
-        return elements
-    }
-
-    public var object: [String: JSONValue]? {
-        guard case .object(let members) = self else { return nil }
-        return members
-    }
+    public var string: String? { if case .string(let text) = self { text } else { nil } }
+    public var number: Double? { if case .number(let number) = self { number } else { nil } }
+    public var boolean: Bool? { if case .boolean(let value) = self { value } else { nil } }
+    public var array: [JSONValue]? { if case .array(let elements) = self { elements } else { nil } }
+    public var object: [String: JSONValue]? { if case .object(let members) = self { members } else { nil } }
 
     /// The type of the value, for messages.
     public var kind: String {

@@ -13,34 +13,20 @@ public struct JSONWebKeySet: Sendable {
     /// The flaws of unusable keys by key identifier.
     private let unusable: [String: JSONWebKey.Flaw]
 
-    /// The reason why a text is not a key set.
-    public enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
-        case json(JSONError)
-        /// The array `keys` is missing.
-        case noKeys
-        case tooMany
-
-        public var description: String {
-            switch self {
-            case .json(let error): "it is not JSON: \(error)"
-            case .noKeys: "it has no “keys”"
-            case .tooMany: "it has more than \(maximumCount) keys"
-            }
-        }
-    }
-
     /// Parses a key set. An unusable key does not affect the others, because providers publish some for other purposes.
     ///
-    /// - Throws: `Flaw` if the text is not a key set.
-    public init(parsing bytes: [UInt8]) throws(Flaw) {
+    /// - Throws: the reason why the text is not a key set, as a sentence about it.
+    public init(parsing bytes: [UInt8]) throws(Problem) {
         let json: JSONValue
         do throws(JSONError) {
             json = try JSONValue(parsing: bytes, limits: JSONLimits(size: Self.maximumSize))
         } catch {
-            throw .json(error)
+            throw Problem("it is not JSON: \(error)")
         }
-        guard let members = json["keys"]?.array else { throw .noKeys }
-        guard members.count <= Self.maximumCount else { throw .tooMany }
+        guard let members = json["keys"]?.array else { throw Problem("it has no “keys”") }
+        guard members.count <= Self.maximumCount else {
+            throw Problem("it has more than \(Self.maximumCount) keys")
+        }
         var keys: [JSONWebKey] = []
         var unused: [JSONWebKey.Flaw] = []
         var unusable: [String: JSONWebKey.Flaw] = [:]

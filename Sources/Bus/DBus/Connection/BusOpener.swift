@@ -137,38 +137,26 @@ extension DBusError {
     static func notOpened(_ message: String, name: String?, _ attempted: String) -> DBusError {
         switch name {
         case "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.NoMemory":
-            DBusError(
-                .noResources,
-                name: name,
-                message: message,
-                attempted: attempted,
-                remedy: "raise the limits of open files and of memory (ulimit -n, ulimit -v)"
-            )
-        default: .noBus(message, name: name, attempted)
+            let remedy = "raise the limits of open files and of memory (ulimit -n, ulimit -v)"
+            return DBusError(.noResources, name: name, message: message, attempted: attempted, remedy: remedy)
+        default: return .noBus(message, name: name, attempted)
         }
     }
 
     static func noBus(_ message: String, name: String? = nil, _ attempted: String) -> DBusError {
-        DBusError(
-            .noBus,
-            name: name,
-            message: message,
-            attempted: attempted,
-            remedy: name == "org.freedesktop.DBus.Error.LimitsExceeded"
-                ? "end other programs of this user, or raise the bus's limit (max_connections_per_user)"
-                : "check that the bus runs and that this user may connect to it"
-        )
+        let remedy =
+            name == "org.freedesktop.DBus.Error.LimitsExceeded"
+            ? "end other programs of this user, or raise the bus's limit (max_connections_per_user)"
+            : "check that the bus runs and that this user may connect to it"
+        return DBusError(.noBus, name: name, message: message, attempted: attempted, remedy: remedy)
     }
 
     /// The bus ended the connection before its first use.
     static func notAdmitted(_ message: String, _ attempted: String) -> DBusError {
         guard isMappedUser else { return .noBus(message, attempted) }
-        return DBusError(
-            .noBus,
-            message: "\(message); this process is in a user namespace, and outside of it its user is not \(geteuid())",
-            attempted: attempted,
-            remedy: "map the user to itself, as unshare --map-current-user and podman run --userns=keep-id do"
-        )
+        let message = "\(message); this process is in a user namespace, and outside of it its user is not \(geteuid())"
+        let remedy = "map the user to itself, as unshare --map-current-user and podman run --userns=keep-id do"
+        return DBusError(.noBus, message: message, attempted: attempted, remedy: remedy)
     }
 
     /// Whether this process's user has a different number outside its user namespace. The process authenticates to the
@@ -182,12 +170,8 @@ extension DBusError {
 
     /// - Parameter what: a past participle: the step that the bus did not complete.
     static func stoppedBus(_ what: String, _ attempted: String) -> DBusError {
-        DBusError(
-            .noBus,
-            message: "the bus has not \(what) in time",
-            attempted: attempted,
-            remedy: "find out why the bus daemon is stopped, or refuses this user"
-        )
+        let remedy = "find out why the bus daemon is stopped, or refuses this user"
+        return DBusError(.noBus, message: "the bus has not \(what) in time", attempted: attempted, remedy: remedy)
     }
 }
 
@@ -228,29 +212,26 @@ enum BusAddress {
     ///   nothing but `autolaunch:`; and for an address that starts a program in a process with more rights than its
     ///   user, because that program would get them.
     static func check(_ address: String, _ attempted: String) throws(DBusError) {
+        func refused(_ message: String, _ remedy: String) -> DBusError {
+            DBusError(.invalidArgument, message: message, attempted: attempted, remedy: remedy)
+        }
         // Beyond ASCII, a mark after a colon would hide the colon from the checks here, and not from libdbus.
         guard address.utf8.allSatisfy({ (1..<0x80).contains($0) }) else {
-            throw DBusError(
-                .invalidArgument,
-                message: "the address holds U+0000 or characters beyond ASCII",
-                attempted: attempted,
-                remedy: "write the bytes of such characters as %xx"
+            throw refused(
+                "the address holds U+0000 or characters beyond ASCII",
+                "write the bytes of such characters as %xx"
             )
         }
         guard !connectable(address).isEmpty else {
-            throw DBusError(
-                .invalidArgument,
-                message: "the address names no running bus, and this library starts none",
-                attempted: attempted,
-                remedy: "run the program under dbus-run-session, or name the bus's socket (unix:path=/run/my/bus)"
+            throw refused(
+                "the address names no running bus, and this library starts none",
+                "run the program under dbus-run-session, or name the bus's socket (unix:path=/run/my/bus)"
             )
         }
         guard ProcessEnvironment.isIgnored, startsProgram(address) else { return }
-        throw DBusError(
-            .invalidArgument,
-            message: "a process with more rights than its user starts no program to reach a bus",
-            attempted: attempted,
-            remedy: "name the bus's socket, for instance unix:path=/run/my/bus"
+        throw refused(
+            "a process with more rights than its user starts no program to reach a bus",
+            "name the bus's socket, for instance unix:path=/run/my/bus"
         )
     }
 }

@@ -91,7 +91,12 @@ final class BusSocket: Sendable {
         let descriptor: CInt
     }
 
-    var standing: Standing { access.withLock { _ in watches.checkedStanding } }
+    var standing: Standing {
+        access.withLock { _ in
+            _ = watches.isSocketIntact()
+            return watches.standing
+        }
+    }
 
     /// About how many sent bytes the bus has not read; `nil` if the kernel does not report it.
     var unreadBytes: Int? {
@@ -239,11 +244,6 @@ private final class WatchList: @unchecked Sendable {
 
     func standing(isConnected: Bool) -> BusSocket.Standing {
         BusSocket.Standing(isConnected: isConnected, hasUnsentMessages: hasUnsentMessages, descriptor: socket.number)
-    }
-
-    var checkedStanding: BusSocket.Standing {
-        _ = isSocketIntact()
-        return standing
     }
 
     /// Whether the bus has ended a TCP connection. The next write to it would succeed and be lost; a write to a local

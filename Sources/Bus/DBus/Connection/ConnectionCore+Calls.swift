@@ -9,8 +9,7 @@ final class PendingCall: Sendable {
 
     let message: DBusMessage
     let deadline: ContinuousClock.Instant?
-    /// Whether a response after the deadline still counts. Then the waiter is called at the deadline, and again with
-    /// the response.
+    /// Whether the waiter is called at the deadline, and again with a later response.
     let outlivesDeadline: Bool
     /// The largest body of a response that is read. An error may carry a text even if this is smaller.
     let largestAnswer: Int
@@ -23,7 +22,7 @@ final class PendingCall: Sendable {
 
     init(
         _ message: consuming DBusMessage,
-        deadline: ContinuousClock.Instant?,
+        deadline: ContinuousClock.Instant? = .now + .seconds(25),
         outlivesDeadline: Bool = false,
         largestAnswer: Int = PendingCall.largestAnswer,
         waiter: @escaping Waiter
@@ -40,21 +39,23 @@ final class PendingCall: Sendable {
 
 /// The calls that wait for a response, by serial. Pure: it returns the calls, and the connection calls their waiters.
 struct PendingCalls {
-    private var calls: [UInt32: PendingCall] = [:]
-    /// Calls whose deadline passed and whose response still counts.
-    private var late: Set<UInt32> = []
+    private struct Entry {
+        let call: PendingCall
+        /// `nil` also once the deadline has passed and the response still counts.
+        var deadline: ContinuousClock.Instant?
+    }
 
-    var count: Int { calls.count }
+    private var entries: [UInt32: Entry] = [:]
+
+    var count: Int { entries.count }
 
     /// The earliest deadline. Computed when an alarm goes off, not for each call.
-    var nextDeadline: ContinuousClock.Instant? {
-        calls.lazy.filter { !late.contains($0.key) }.compactMap(\.value.deadline).min()
-    }
+    var nextDeadline: ContinuousClock.Instant? { entries.values.lazy.compactMap(\.deadline).min() }
 
     /// Numbers the call's message, and inserts the call.
     mutating func insert(_ call: PendingCall, serial: UInt32) {
         call.message.setSerial(serial)
-        calls[serial] = call
+        entries[serial] = Entry(call: call, deadline: call.deadline)
     }
 
     enum AnswerVerdict {
@@ -63,37 +64,36 @@ struct PendingCalls {
         case tooLarge(PendingCall)
     }
 
-    /// Judges a response by its header, before its body arrives. It must come from the called peer. The owner of a
-    /// well-known name cannot be checked: it responds under its unique name.
+    /// Judges a response by its header, before its body arrives. It must come from the called peer; the owner of a
+    /// well-known name responds under its unique name, and cannot be checked.
     mutating func judge(_ answer: borrowing MessageHeader) -> AnswerVerdict {
         let serial = answer.replySerial
-        guard let call = calls[serial], call.message.mayBeAnswered(by: answer.sender) else { return .notAwaited }
+        guard let call = entries[serial]?.call, call.message.mayBeAnswered(by: answer.sender) else {
+            return .notAwaited
+        }
         let limit = answer.kind == .error ? PendingCall.largestError : call.largestAnswer
         guard answer.isTooLong || answer.bodyBytes > limit else { return .awaited }
-        return remove(serial).map { .tooLarge($0) } ?? .notAwaited
+        entries[serial] = nil
+        return .tooLarge(call)
     }
 
-    mutating func remove(_ serial: UInt32) -> PendingCall? {
-        if !late.isEmpty { late.remove(serial) }
-        return calls.removeValue(forKey: serial)
-    }
+    mutating func remove(_ serial: UInt32) -> PendingCall? { entries.removeValue(forKey: serial)?.call }
 
     /// Removes the call of this message, which has no serial before it is inserted.
     mutating func remove(_ message: borrowing DBusMessage) -> PendingCall? { remove(message.serial) }
 
     mutating func expired(at now: ContinuousClock.Instant) -> [PendingCall] {
-        let expired = calls.filter { serial, call in
-            !late.contains(serial) && call.deadline.map { $0 <= now } ?? false
+        var expired: [PendingCall] = []
+        for (serial, entry) in entries where entry.deadline.map({ $0 <= now }) ?? false {
+            expired.append(entry.call)
+            if entry.call.outlivesDeadline { entries[serial]?.deadline = nil } else { entries[serial] = nil }
         }
-        for (serial, call) in expired {
-            if call.outlivesDeadline { late.insert(serial) } else { calls[serial] = nil }
-        }
-        return Array(expired.values)
+        return expired
     }
 
     mutating func removeAll() -> [PendingCall] {
         defer { self = PendingCalls() }
-        return Array(calls.values)
+        return entries.values.map(\.call)
     }
 }
 
@@ -162,8 +162,8 @@ extension ConnectionCore {
     /// Waits on this thread, which must not be the reading thread.
     ///
     /// - Parameters:
-    ///   - deadline: the time at which the wait ends in any case. The reading thread, which reports timeouts, may be
-    ///     inside a handler that waits for this very thread.
+    ///   - deadline: the end of the wait in any case: the reading thread, which reports timeouts, may be inside a
+    ///   handler that waits for this very thread.
     ///   - late: returns the value for a wait that ends at the deadline.
     func wait<Value: Sendable>(
         until deadline: ContinuousClock.Instant,
@@ -189,20 +189,10 @@ extension ConnectionCore {
         return box.withLock { $0 } ?? late()
     }
 
-    func callBus(
-        _ message: consuming DBusMessage,
-        timeout: Duration? = .seconds(25),
-        waiter: @escaping PendingCall.Waiter
-    ) {
-        let deadline = timeout.map { ContinuousClock.now + $0 }
-        startCall(PendingCall(message, deadline: deadline, waiter: waiter))
-    }
-
     // MARK: Match rules
 
-    /// Adds a user of the rule. The connection keeps the rule until ``release(_:)``, even if the bus refuses it now.
-    /// The waiter is called once, here or on the reading thread. Without a reading thread this connects, until `limit`
-    /// at most.
+    /// Adds a user of the rule until ``release(_:)``, even if the bus refuses it now. The waiter is called once, here
+    /// or on the reading thread. Without a reading thread this connects, until `limit` at most.
     ///
     /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
     func retain(
@@ -250,7 +240,7 @@ extension ConnectionCore {
     }
 
     /// Runs a decision of the rule table, and sends its actions before any other thread's decision. Then calls the
-    /// waiters whose request could not be sent.
+    /// waiters of requests that could not be sent.
     func decide<Outcome: Sendable>(_ decide: @Sendable (inout State) -> (Outcome, [MatchRuleTable.Action])) -> Outcome {
         let (outcome, failures) = ruleOrder.withLock { _ in
             let (outcome, actions) = state.withLock { decide(&$0) }
@@ -302,10 +292,8 @@ extension ConnectionCore {
 
     // MARK: Names
 
-    /// Requests a name from the bus.
-    ///
-    /// - Parameter waiter: called once, on the reading thread, or here if the request cannot be sent; with `nil` if the
-    ///   name is owned, queued for, or was released since.
+    /// Requests a name from the bus. The waiter is called once, on the reading thread, or here if the request cannot be
+    /// sent; with `nil` if the name is owned, queued for, or was released since.
     func send(_ request: OwnedNames.Request, waiter: @escaping @Sendable (DBusError?) -> Void) {
         let attempted = "own the bus name \(request.name)"
         do throws(DBusError) {
@@ -313,28 +301,24 @@ extension ConnectionCore {
                 "RequestName",
                 [.string(request.name), .uint32(request.options.rawValue)]
             )
-            callBus(message) { [self] result in
+            let call = PendingCall(message) { [self] result in
                 switch result {
                 case .failure(let error):
                     end(request, isOwned: false)
                     waiter(error)
                 // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
                 case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
-                    // Noted on the reading thread: if the bus is lost right after this, the name is among those to
-                    // restore.
+                    // Noted on the reading thread: if the bus is lost right after this, the name is restored.
                     end(request, isOwned: true)
                     waiter(nil)
                 case .success:
                     end(request, isOwned: false)
-                    let error = DBusError(
-                        .nameTaken,
-                        message: "another connection owns it",
-                        attempted: attempted,
-                        remedy: "end the program that owns it, or use another bus"
-                    )
-                    waiter(error)
+                    let message = "another connection owns it"
+                    let remedy = "end the program that owns it, or use another bus"
+                    waiter(DBusError(.nameTaken, message: message, attempted: attempted, remedy: remedy))
                 }
             }
+            startCall(call)
         } catch {
             end(request, isOwned: false)
             waiter(error)
@@ -343,15 +327,15 @@ extension ConnectionCore {
 
     private func end(_ request: OwnedNames.Request, isOwned: Bool) {
         guard state.withLock({ $0.names.answered(request, isOwned: isOwned) }) else { return }
-        // The bus may have processed the release before the request. If this fails, the connection is gone, and the
-        // name with it.
+        // The bus may have processed the release before the request. If this fails, the connection and the name are
+        // gone.
         guard let release = try? DBusMessage.busCall("ReleaseName", [.string(request.name)]) else { return }
-        callBus(release) { [self] _ in
-            // Another task may have requested the name since, and the bus may have processed that request before this
-            // release.
+        let call = PendingCall(release) { [self] _ in
+            // Another task may have requested the name since, before the bus processed this release.
             guard let again = state.withLock({ $0.names.requestAgain(request.name) }) else { return }
             send(again) { _ in }
         }
+        startCall(call)
     }
 }
 

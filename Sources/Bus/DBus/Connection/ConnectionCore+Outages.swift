@@ -57,7 +57,7 @@ extension ConnectionCore {
         guard var told = lost else { return }
         for waiter in ruleWaiters { waiter(.disconnected("add a match rule")) }
         for call in told.calls.removeAll() { call.waiter(.failure(.disconnected(call.attempted))) }
-        for handler in told.eventHandlers.values { handler(.lost) }
+        for listener in told.eventHandlers { listener.call(.lost) }
     }
 
     /// Called by a sender that found the bus gone.
@@ -117,18 +117,17 @@ extension ConnectionCore {
                 state.connecting.append(continuation)
                 return state.connecting.count == 1
             }
-            guard isFirst, QuietThread.start("dbus-connect", { self.finishConnecting() }) == nil else { return }
-            endConnecting(.noThread("connect to the bus"))
+            guard isFirst else { return }
+            let thread = QuietThread.start("dbus-connect") { [self] in
+                let result = Result { () throws(DBusError) in
+                    _ = try socket("connect to the bus")
+                    try startReading()
+                }
+                endConnecting(result.failure)
+            }
+            if thread == nil { endConnecting(.noThread("connect to the bus")) }
         }
         if let error { throw error.of(attempted()) }
-    }
-
-    private func finishConnecting() {
-        let result = Result { () throws(DBusError) in
-            _ = try socket("connect to the bus")
-            try startReading()
-        }
-        endConnecting(result.failure)
     }
 
     private func endConnecting(_ error: DBusError?) {
@@ -141,7 +140,12 @@ extension ConnectionCore {
 
     /// Makes one attempt on the reading thread, after the back-off delay.
     func reconnect() {
-        sleepWhileLost(state.withLock { $0.reconnectDelay.next() })
+        let end = ContinuousClock.now + state.withLock { $0.reconnectDelay.next() }
+        // Other wake-ups only run jobs; only a close ends the sleep early.
+        while case .lost = state.withLock({ $0.phase }), .now < end {
+            performJobs()
+            _ = poll(nil, until: end)
+        }
         guard case .lost = state.withLock({ $0.phase }) else { return }
         // A stopped bus may block this for long, so jobs run during the wait.
         let jobs = BusSocket.OtherWork(descriptor: event.descriptor) { [self] in
@@ -161,15 +165,6 @@ extension ConnectionCore {
     private func noteFailure(_ error: DBusError) {
         state.withLock { state in
             if case .lost = state.phase { state.phase = .lost(state.wasConnected ? nil : error) }
-        }
-    }
-
-    private func sleepWhileLost(_ duration: Duration) {
-        let end = ContinuousClock.now + duration
-        // Other wake-ups only run jobs; only a close ends the sleep early.
-        while case .lost = state.withLock({ $0.phase }), .now < end {
-            performJobs()
-            _ = poll(nil, until: end)
         }
     }
 
@@ -206,28 +201,23 @@ extension ConnectionCore {
     /// that the bus keeps the connection. A response may cause a request for another rule, and then another such call.
     /// If this call cannot be sent, neither could the next one, so its error ends the restoration.
     private func finishRestoration() {
-        guard let call = try? DBusMessage.busCall("GetId") else { return }
-        callBus(call) { [self] result in
+        guard let message = try? DBusMessage.busCall("GetId") else { return }
+        let call = PendingCall(message) { [self] result in
             // If the bus was lost again, the next restoration reports.
             if let error = result.failure, error.code == .disconnected || error.code == .closed { return }
             let wasSent = result.failure.map { $0.name != nil || $0.code == .timedOut } ?? true
-            enum Next {
-                case wait, nothing
-                case tell([DBusError], [EventHandler])
-            }
-            let next = state.withLock { state -> Next in
-                guard let failures = state.restorationFailures else { return .nothing }
-                if wasSent, state.rules.hasRequests { return .wait }
+            let (waits, failures, listeners) = state.withLock { state -> (Bool, [DBusError], [EventListener]) in
+                guard var failures = state.restorationFailures else { return (false, [], []) }
+                if wasSent, state.rules.hasRequests { return (true, [], []) }
                 state.restorationFailures = nil
                 state.reconnectDelay.restored(at: .now)
-                return .tell(failures + [result.failure].compactMap(\.self), Array(state.eventHandlers.values))
+                if let failure = result.failure { failures.append(failure) }
+                return (false, failures, state.eventHandlers)
             }
-            switch next {
-            case .wait: finishRestoration()
-            case .nothing: break
-            case .tell(let failures, let handlers): for handler in handlers { handler(.restored(failures: failures)) }
-            }
+            if waits { return finishRestoration() }
+            for listener in listeners { listener.call(.restored(failures: failures)) }
         }
+        startCall(call)
     }
 
     // MARK: End

@@ -3,15 +3,10 @@ import CDBus
 import Glibc
 import Synchronization
 
-/// The state of a connection, shared by callers on any thread and the reading thread.
-///
-/// Separate from ``DBusConnection``, so that the thread does not keep the public handle alive: the handle's
-/// deallocation closes the connection. Its files: sending and the reading thread (here), calls and match rules
-/// (`+Calls`), outages (`+Outages`), method calls from peers (`CallServer`).
+/// The state of a connection, shared by callers on any thread and the reading thread. Separate from ``DBusConnection``,
+/// whose deallocation closes the connection, so that the thread does not keep it alive.
 final class ConnectionCore: Sendable {
-    typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
     typealias Job = @Sendable () -> Void
-    typealias EventHandler = @Sendable (ConnectionEvent) -> Void
 
     enum Phase {
         case connected(BusSocket)
@@ -22,7 +17,12 @@ final class ConnectionCore: Sendable {
 
     struct Listener: Sendable {
         let id: UInt64
-        let call: SignalHandler
+        let call: @Sendable (borrowing DBusMessage) -> Void
+    }
+
+    struct EventListener: Sendable {
+        let id: UInt64
+        let call: @Sendable (ConnectionEvent) -> Void
     }
 
     struct State {
@@ -43,15 +43,15 @@ final class ConnectionCore: Sendable {
         var signalHandlers: [Listener] = []
         /// The latest connections that may send large signals to this connection alone.
         var signalSenders: [String] = []
-        var eventHandlers: [UInt64: EventHandler] = [:]
+        var eventHandlers: [EventListener] = []
         /// Work for the reading thread between messages.
         var jobs: [Job] = []
         /// Whether there is a reading thread. It ends with the connection.
         var isReading = false
         /// The socket of a closed connection, for the reading thread to finish.
         var closing: BusSocket?
-        /// The time at which the reading thread wakes by itself. It may be earlier than needed, so that a call with a
-        /// later deadline need not wake the thread.
+        /// When the reading thread wakes by itself. May be too early, so that a call with a later deadline need not
+        /// wake it.
         var alarm: ContinuousClock.Instant?
         var nextID: UInt64 = 1
 
@@ -80,20 +80,19 @@ final class ConnectionCore: Sendable {
     let opener = BusOpener()
     let state: Locked<State>
     /// Held while the rule table decides and its actions are sent: the room of a removed rule must go to the rule that
-    /// replaces it. Nothing waits for the bus with it held, and no waiter is called. Taken before ``state``.
+    /// replaces it. Taken before ``state``; with it held, nothing waits for the bus and no waiter is called.
     let ruleOrder = Locked(())
     /// Wakes the reading thread.
     let event: EventDescriptor
-    /// Incremented with each change of the signal handlers, so that the reading thread notices a change without the
-    /// lock.
+    /// Incremented with each change of the signal handlers, which the reading thread so notices without the lock.
     let handlerGeneration = Atomic<UInt>(0)
     /// The reading thread's `pthread_self`; 0 if there is none.
     let readingThread = Atomic<UInt>(0)
     /// Whether the reading thread already waits for room in the socket, and need not be woken for that.
     let awaitsRoom = Atomic<Bool>(false)
-    /// The serial of the next message. Held from the numbering of a message until libdbus has it, so that messages
-    /// leave in the order of their serials: xdg-dbus-proxy hangs up otherwise. Taken before ``state`` and outside
-    /// ``onLibdbus(_:)``. libdbus assigns lower serials to its first few messages, such as Hello.
+    /// The serial of the next message (libdbus takes lower ones for Hello). Held from the numbering of a message until
+    /// libdbus has it, so that messages leave in the order of their serials: xdg-dbus-proxy hangs up otherwise. Taken
+    /// before ``state`` and outside ``onLibdbus(_:)``.
     private let nextSerial = Locked<UInt32>(16)
     private let process = ForkedChild.Process()
 
@@ -118,8 +117,7 @@ final class ConnectionCore: Sendable {
         state = Locked(State(phase: phase, wasConnected: connects))
     }
 
-    /// The address to connect to. It stays the same for the life of the connection: a program may change its
-    /// environment for child processes during a restoration.
+    /// The address to connect to. It stays the same, even if the program changes its environment for child processes.
     func resolvedAddress() throws(DBusError) -> String {
         if let known = address.load() { return known.text }
         return address.storeIfNil(Address(text: try bus.resolvedAddress())).text
@@ -165,12 +163,11 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// Sends a message to the bus. On return the kernel has it. On the reading thread, which must not wait, it may
+    /// Sends a message to the bus. On return the kernel has it; on the reading thread, which must not wait, it may
     /// still be queued.
     ///
     /// A process without a reading thread notices a restart of the bus only here. It then reconnects and sends once
-    /// more, because the write failed. If the failed write was another thread's, the bus may have this message already,
-    /// and receivers get it twice.
+    /// more. If the failed write was another thread's, receivers may get this message twice.
     ///
     /// - Parameter copies: whether to send a copy, because other threads send the message at the same time.
     func send(_ message: borrowing DBusMessage, copies: Bool = false) throws(DBusError) {
@@ -225,8 +222,7 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// Passes a message to libdbus and never waits: the reading thread later writes what the socket does not accept at
-    /// once. ``BusSocket/unsentLimit`` limits the queue for a bus that does not read.
+    /// Passes a message to libdbus without waiting. The reading thread writes what the socket does not accept at once.
     func queue(_ message: borrowing DBusMessage) throws(DBusError) {
         try checkProcess(Self.attempt(message))
         guard let socket = connectedSocket else { throw .disconnected(Self.attempt(message)) }
@@ -240,13 +236,12 @@ final class ConnectionCore: Sendable {
         if needsReader(standing) { event.signal() }
     }
 
-    /// Whether the reading thread must be woken after a message was passed to libdbus. It handles the end of a
-    /// connection, and writes the queue when the socket has room.
+    /// Whether to wake the reading thread, which handles the end of a connection and writes the queue.
     func needsReader(_ standing: BusSocket.Standing) -> Bool {
         !standing.isConnected || standing.hasUnsentMessages && !awaitsRoom.load(ordering: .acquiring)
     }
 
-    /// The attempted action for errors. Made only for an error, so that a post does not pay for the text.
+    /// The attempted action for errors. Made only for an error: a post does not pay for the text.
     static func attempt(_ message: borrowing DBusMessage) -> String {
         switch message.kind {
         case .signal: "send the signal \(message.interface ?? "").\(message.member ?? "")"
@@ -259,7 +254,7 @@ final class ConnectionCore: Sendable {
     // MARK: Handlers and jobs
 
     /// Removes something from the state and frees it outside the lock: a handler may hold the last reference to an
-    /// object whose deinit takes this lock, such as the connection.
+    /// object whose deinit takes this lock.
     func discard<Removed: Sendable>(_ remove: @Sendable (inout State) -> Removed) {
         guard !isForeign else { return }
         let removed = state.withLock { remove(&$0) }
@@ -280,8 +275,7 @@ final class ConnectionCore: Sendable {
 
     // MARK: End
 
-    /// Closes the connection: pending calls fail, the reading thread ends, and the socket closes when the bus has read
-    /// everything sent.
+    /// Closes the connection. The socket closes when the bus has read everything sent.
     func close() {
         guard !isForeign else { return }
         // The old state, handlers included, is freed outside the lock.
@@ -290,7 +284,7 @@ final class ConnectionCore: Sendable {
             if case .connected(let socket) = state.phase { state.closing = socket }
             state.phase = .closed
             state.signalHandlers = []
-            state.eventHandlers = [:]
+            state.eventHandlers = []
             state.callServer = nil
             state.jobs = []
             _ = state.calls.removeAll()
@@ -323,7 +317,7 @@ public final class HeldMessage: Sendable {
 // MARK: - The reading thread
 
 /// The one thread that reads a connection (architecture, D3). It polls the socket and an event descriptor, lets libdbus
-/// transfer without waiting, and dispatches each message. After a loss of the bus it restores the connection.
+/// transfer without waiting, dispatches each message, and restores a lost connection.
 extension ConnectionCore {
     var isOnReadingThread: Bool { readingThread.load(ordering: .relaxed) == UInt(pthread_self()) }
 
@@ -399,8 +393,7 @@ extension ConnectionCore {
     func poll(_ standing: BusSocket.Standing?, until deadline: ContinuousClock.Instant?) -> CShort {
         if event.restoreIfClosed(), event.descriptor >= 0 { return 0 }
         let awaitsRoom = standing?.hasUnsentMessages == true
-        // Set only during the sleep. A message that is queued meanwhile does not wake this thread, which finds it at
-        // its next look at the socket.
+        // Set only during the sleep: this thread finds other queued messages at its next look at the socket.
         if awaitsRoom { self.awaitsRoom.store(true, ordering: .releasing) }
         defer { if awaitsRoom { self.awaitsRoom.store(false, ordering: .releasing) } }
         var descriptors = (pollfd(), pollfd(fd: event.descriptor, events: CShort(POLLIN), revents: 0))
@@ -434,8 +427,7 @@ extension ConnectionCore {
             case .none(let standing): return standing
             case .message(let arrival, let last):
                 handle(arrival.message, arrival.ticket, from: socket, &turn)
-                // Does not ask the socket again: threads that this message woke are sending by now, and this thread
-                // would wait for the lock. Code that leaves work for this thread wakes it.
+                // Does not ask the socket again: threads that this message woke are sending by now, and hold its lock.
                 if let last { return last }
             }
         }
@@ -467,8 +459,7 @@ extension ConnectionCore {
         }
     }
 
-    /// The largest body of a signal. A notification has at most 1 MiB; somewhat larger ones must still be read to be
-    /// counted.
+    /// The largest body of a signal. Notifications somewhat over their 1 MiB must still be read to be counted.
     static let largestSignal = 8 << 20
     /// The largest signal that is sent to this connection alone by an arbitrary sender.
     static let largestDirectedSignal = 64 << 10
@@ -530,8 +521,8 @@ extension ConnectionCore {
 }
 
 extension DBusMessage {
-    /// The approximate size of the message in bytes. The data lies in strings and arrays, and libdbus knows the length
-    /// of each array, so the cost does not depend on the size. A path has no limit below that of the message.
+    /// The approximate size of the message in bytes. The cost does not depend on the size: libdbus knows the length of
+    /// each array, and the data lies in strings and arrays. A path has no limit below that of the message.
     public var size: Int {
         let header = 256 + (dbus_message_get_path(pointer).map { strlen($0) } ?? 0)
         var iterator = DBusMessageIter()

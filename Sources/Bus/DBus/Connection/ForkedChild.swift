@@ -44,9 +44,16 @@ public enum ForkedChild {
     /// Does the work of the fork handlers in a child that was made without fork(3). No effect otherwise.
     public static func notice() { if CLinux_noticeFork() != 0 { begin() } }
 
+    private static let places = 256
     /// The sockets of all connections; ``OwnedDescriptor/none`` in free places. With more than 256 connections at a
     /// time, the rest stay open in a child.
-    private static let sockets = SocketTable()
+    ///
+    /// Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table belongs to the process.
+    nonisolated(unsafe) private static let sockets = {
+        let sockets = UnsafeMutablePointer<Atomic<UInt64>>.allocate(capacity: places)
+        for index in 0..<places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
+        return sockets
+    }()
     /// One end of a pair whose other end is closed: reads report the end, and writes fail.
     private static let deadEnd = Atomic<UInt64>(OwnedDescriptor.none.bits)
     private static let isPrepared = Atomic<Bool>(false)
@@ -58,17 +65,25 @@ public enum ForkedChild {
             ProcessExit.prepare()
             ForkedPoster.rehearse()
         }
-        sockets.replace(.none, with: socket)
+        replace(.none, with: socket)
     }
 
-    static func remove(_ socket: OwnedDescriptor) { sockets.replace(socket, with: .none) }
+    static func remove(_ socket: OwnedDescriptor) { replace(socket, with: .none) }
+
+    private static func replace(_ old: OwnedDescriptor, with new: OwnedDescriptor) {
+        for index in 0..<places {
+            let (isDone, _) = sockets[index]
+                .compareExchange(expected: old.bits, desired: new.bits, ordering: .acquiringAndReleasing)
+            if isDone { return }
+        }
+    }
 
     /// Whether the condition holds for all sockets. Takes no lock, and allocates nothing: in a debug build the iterator
     /// of a `for` loop would.
     static func allSockets(satisfy condition: (OwnedDescriptor) -> Bool) -> Bool {
         var index = 0
-        while index < sockets.places {
-            let socket = sockets.look(index)
+        while index < places {
+            let socket = OwnedDescriptor(bits: sockets[index].load(ordering: .acquiring))
             guard socket == .none || condition(socket) else { return false }
             index += 1
         }
@@ -99,10 +114,12 @@ public enum ForkedChild {
         ProcessExit.unsentSockets.store(0, ordering: .relaxed)
         var deadEnd: OwnedDescriptor?
         var index = 0
-        while index < sockets.places {
+        while index < places {
             // Removed from the table: the child may close the socket and reuse its number for a file that its own
             // children inherit.
-            let socket = sockets.take(index)
+            let socket = OwnedDescriptor(
+                bits: sockets[index].exchange(OwnedDescriptor.none.bits, ordering: .acquiringAndReleasing)
+            )
             index += 1
             // The program may have closed it and reused the number before the fork.
             guard socket.isIntact else { continue }
@@ -112,31 +129,6 @@ public enum ForkedChild {
                 _ = fcntl(socket.number, F_SETFD, FD_CLOEXEC)
             } else {
                 close(socket.number)
-            }
-        }
-    }
-
-    private final class SocketTable: Sendable {
-        let places = 256
-        // Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table belongs to the process.
-        nonisolated(unsafe) private let sockets: UnsafeMutablePointer<Atomic<UInt64>>
-
-        init() {
-            sockets = .allocate(capacity: places)
-            for index in 0..<places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
-        }
-
-        func look(_ index: Int) -> OwnedDescriptor { OwnedDescriptor(bits: sockets[index].load(ordering: .acquiring)) }
-
-        func take(_ index: Int) -> OwnedDescriptor {
-            OwnedDescriptor(bits: sockets[index].exchange(OwnedDescriptor.none.bits, ordering: .acquiringAndReleasing))
-        }
-
-        func replace(_ old: OwnedDescriptor, with new: OwnedDescriptor) {
-            for index in 0..<places {
-                let (isDone, _) = sockets[index]
-                    .compareExchange(expected: old.bits, desired: new.bits, ordering: .acquiringAndReleasing)
-                if isDone { return }
             }
         }
     }

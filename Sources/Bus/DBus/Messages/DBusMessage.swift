@@ -78,12 +78,9 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
 
     /// Whether this is the signal `member` from the bus itself. No other peer can send under the bus's name.
     public func isBusSignal(_ member: StaticString) -> Bool {
-        isSignal(sender: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: member)
-    }
-
-    private func isSignal(sender: StaticString, interface: StaticString, member: StaticString) -> Bool {
-        dbus_message_is_signal(pointer, cString(interface), cString(member)) != 0
-            && dbus_message_has_sender(pointer, cString(sender)) != 0
+        let bus: StaticString = "org.freedesktop.DBus"
+        return dbus_message_is_signal(pointer, cString(bus), cString(member)) != 0
+            && dbus_message_has_sender(pointer, cString(bus)) != 0
     }
 
     /// Whether the message has this path and member. Compares without making strings: it runs for every signal.
