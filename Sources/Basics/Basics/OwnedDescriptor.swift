@@ -6,8 +6,7 @@ import Glibc
 /// file before it writes to it, reads from it or closes it. A race remains: the program may close it between the check
 /// and the use. The file must have a unique inode, as sockets and pipes do; all eventfds share one.
 public struct OwnedDescriptor: Sendable, Hashable {
-    /// The number in the low half, the mark in the high half. One word, so that a forked child can read it without a
-    /// lock.
+    /// The number in the low half, the mark in the high half: one word, which a forked child reads without a lock.
     public let bits: UInt64
 
     public static let none = OwnedDescriptor(bits: .max)
@@ -38,8 +37,7 @@ public struct OwnedDescriptor: Sendable, Hashable {
         return UInt32(truncatingIfNeeded: UInt64(status.st_ino) &+ UInt64(status.st_dev) &* 0x9E37_79B9)
     }
 
-    /// Returns a pair of connected sockets that child programs do not inherit; `nil`, with `errno` set, if the system
-    /// grants none.
+    /// Returns connected sockets that child programs do not inherit; `nil`, with `errno` set, if there are none.
     public static func pair(isBlocking: Bool = true) -> (OwnedDescriptor, OwnedDescriptor)? {
         var ends: (CInt, CInt) = (-1, -1)
         let kind = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | (isBlocking ? 0 : SOCK_NONBLOCK.rawValue)

@@ -1,7 +1,6 @@
 import Glibc
 
-/// An error that only a person can act on: a sentence with the cause and, if there is one, the remedy. Errors that code
-/// can act on have separate types.
+/// An error that only a person can act on: a sentence with the cause and the remedy, if there is one.
 public struct Problem: Error, Sendable, Hashable, CustomStringConvertible {
     public let description: String
 

@@ -1,8 +1,7 @@
 import CLinux
 import Glibc
 
-/// Starts programs with only the given descriptors, and with default handling of every signal, whatever this process
-/// ignores or blocks.
+/// Starts programs with only the given descriptors, no blocked signal, and default handling of every signal.
 public enum ProgramStart {
     public enum Descriptor: Sendable {
         /// `/dev/null`.
@@ -127,8 +126,7 @@ public final class ProcessDescriptor: Sendable {
     /// Readable once the process has ended.
     public let descriptor: CInt
 
-    /// Opens the process that has this ID now; `nil`, with `errno` set, if there is none (`ESRCH`) or no descriptor is
-    /// free.
+    /// Opens the process with this ID; `nil`, with `errno` set, if there is none (`ESRCH`) or no descriptor is free.
     public init?(_ identifier: Int32) {
         self.identifier = identifier
         descriptor = CLinux_openProcess(identifier)

@@ -1,7 +1,6 @@
 public import Glibc
 
-/// A file that is open for reading. A check of its ``status()`` also holds for its content, even if another file has
-/// come to its path.
+/// A file that is open for reading. Its ``status()`` is that of its content, whatever comes to its path.
 public struct ReadableFile: ~Copyable {
     private let descriptor: CInt
 

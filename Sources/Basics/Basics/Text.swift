@@ -3,8 +3,7 @@ import Glibc
 // Handles text from other processes, and its output.
 
 extension Unicode.Scalar {
-    /// Whether a terminal only displays the scalar: it must not end a line, move the cursor, begin a terminal command
-    /// or change the writing direction.
+    /// Whether a terminal only displays the scalar: no end of line, cursor movement, command or change of direction.
     public var isPrintable: Bool {
         switch properties.generalCategory {
         case .control, .lineSeparator, .paragraphSeparator: false
@@ -14,8 +13,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// Whether this is a control, formatting, private-use or unassigned character. It could make a name look like
-    /// another, or control a terminal.
+    /// Whether this is a control, formatting, private-use or unassigned character, which could make names look alike.
     public var isInvisible: Bool {
         switch properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: true
@@ -70,8 +68,7 @@ extension String {
     /// The text in quotes on one line, with unprintable characters escaped.
     public var quotedOnOneLine: String { "“\(printable)”" }
 
-    /// Formats an untrusted text for a message: in quotation marks, at most 64 Unicode scalars, with invisible ones
-    /// replaced.
+    /// An untrusted text for a message: in quotation marks, at most 64 scalars, with invisible ones replaced.
     public var quoted: String { "“" + printable(64) + "”" }
 }
 

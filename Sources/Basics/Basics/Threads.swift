@@ -5,18 +5,15 @@ public import Synchronization
 // MARK: The lock
 
 #if NOTIFY_CENTER_TSAN
-/// The project's lock, in a form that ThreadSanitizer understands. For `Synchronization.Mutex`, ThreadSanitizer reports
-/// false races.
+/// The project's lock for ThreadSanitizer, which reports false races for `Synchronization.Mutex`.
 public typealias Locked = PosixLocked
 #else
-/// The project's lock, except for state that a forked child uses (``PosixLocked``). No code of callers runs while it is
-/// held.
+/// The project's lock, except for state of a forked child (``PosixLocked``). Runs no code of callers while held.
 public typealias Locked = Mutex
 #endif
 
-/// A lock for state that a forked child uses. `Synchronization.Mutex` stores its owner's thread number, and the
-/// surviving thread has a different number in the child. The process then aborts if two threads of the child contend
-/// for the lock.
+/// A lock for state that a forked child uses. `Synchronization.Mutex` stores its owner's thread number, which differs
+/// in the child: the process would abort if two threads of the child contend for the lock.
 public final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
     // Unchecked: `value` is accessed only with `mutex` held, and neither address changes. On the heap, because a stored
     // value of size zero would share its address with a neighbour, which ThreadSanitizer would report as a race.
@@ -44,8 +41,7 @@ public final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
     }
 }
 
-/// State of this process. In a forked child it starts over from the initial value: a thread of the parent may have held
-/// the lock of the parent's state.
+/// State of this process. A forked child starts over: a thread of the parent may have held the lock at the fork.
 public final class PerProcess<Value: Sendable>: Sendable {
     private final class Box: Sendable {
         let generation = CLinux_forkGeneration()
@@ -116,9 +112,8 @@ public struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
 
 // MARK: - Threads
 
-/// Starts threads with signals blocked, so that signals to the process reach the app's own threads (architecture, D3).
-/// The signals of a crash are not blocked: the kernel would end the process without calling the handler that reports
-/// the crash.
+/// Starts threads with signals blocked, so that signals reach the app's own threads (architecture, D3). The signals of
+/// a crash are not blocked: the kernel would end the process without calling the handler that reports the crash.
 public enum QuietThread {
     private static let crashSignals = [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS]
 

@@ -8,8 +8,7 @@ public enum CertificateTerm {
     /// The size limit of a file, in bytes. The authorities of a distribution have a quarter of it.
     private static let largestFile = 1 << 20
 
-    /// The earliest end of all certificates or revocation lists in a file, in seconds since 1970. Blocks the thread on
-    /// the file system.
+    /// The earliest end in a PEM file, in seconds since 1970. Blocks the thread on the file system.
     public static func end(ofFile path: String) throws(CertificateFileError) -> Double {
         let content: [UInt8]
         do throws(FileReadError) {
@@ -77,8 +76,7 @@ public enum CertificateTerm {
 
     // MARK: DER
 
-    /// `Certificate` and `CertificateList` (RFC 5280) begin alike: one or two numbers, an algorithm, a name, then the
-    /// times.
+    /// `Certificate` and `CertificateList` (RFC 5280) begin with one or two numbers, an algorithm, a name, the times.
     private static func end(inDER bytes: [UInt8]) -> Double? {
         var outer = DERReader(bytes[...])
         guard let whole = outer.next(0x30) else { return nil }
@@ -97,8 +95,7 @@ public enum CertificateTerm {
         return time(Array(text))
     }
 
-    /// Parses `UTCTime` (`YYMMDDHHMMSSZ`) or `GeneralizedTime`, with a year of four digits. Returns seconds since 1970;
-    /// `nil` for any other text.
+    /// Returns the seconds since 1970 of `UTCTime` (`YYMMDDHHMMSSZ`) or `GeneralizedTime` (four digits of the year).
     public static func time(_ text: [UInt8]) -> Double? {
         let (length, hasCentury) = (text.count - 1, text.count == 15)
         guard length == 12 || hasCentury, text[length] == UInt8(ascii: "Z"),

@@ -1,7 +1,6 @@
 import COpenSSL
 
-/// OpenSSL refused an operation that does not depend on a stranger's input: memory is exhausted, or openssl.cnf
-/// disables the algorithm.
+/// An operation failed, whatever a stranger sent: memory is exhausted, or openssl.cnf disables the algorithm.
 public struct CryptographyError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The failed operation, and OpenSSL's reason.
     public let description: String

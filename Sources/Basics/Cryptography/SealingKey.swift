@@ -64,10 +64,7 @@ public final class SealingKey: @unchecked Sendable {
         return sealed + tag
     }
 
-    /// Returns the content of sealed bytes; `nil` if they are not a result of ``seal(_:for:)`` with this key and
-    /// context.
-    ///
-    /// The caller wipes the result.
+    /// Returns the content, which the caller wipes; `nil` if ``seal(_:for:)`` did not make this with key and context.
     public func open(_ sealed: [UInt8], for context: [UInt8]) -> [UInt8]? {
         guard sealed.count >= Self.nonceSize + Self.tagSize, let cipher = EVP_CIPHER_CTX_new() else { return nil }
         defer {

@@ -14,10 +14,8 @@ public enum Bus: Sendable, Hashable {
     /// The environment variable that ``fromEnvironment`` reads.
     public static let environmentVariable = "NOTIFY_CENTER_BUS"
 
-    /// The bus in `NOTIFY_CENTER_BUS` (`session`, `system` or an address); the session bus if it is unset or empty.
-    ///
-    /// In a process with more rights than its user (set-user-ID, set-group-ID, file capabilities) all variables that
-    /// name buses count as unset.
+    /// The bus in `NOTIFY_CENTER_BUS` (`session`, `system` or an address); the session bus if it is unset or empty, or
+    /// the process has more rights than its user (set-user-ID, set-group-ID, file capabilities).
     public static var fromEnvironment: Bus { Bus(name: ProcessEnvironment.value(environmentVariable) ?? "session") }
 
     /// Creates the bus with this name: `session`, `system`, or else an address.

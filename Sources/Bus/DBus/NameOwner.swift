@@ -28,8 +28,7 @@ public final class NameOwner: Sendable {
 
     /// Starts to watch. On return the current owner is known.
     public func start() async throws(DBusError) {
-        // Connects first, and without holding a thread of the concurrency pool: otherwise `onEvent` would connect, and
-        // block this thread.
+        // Connects first, without holding a thread of the concurrency pool: `onEvent` would block it.
         try await connection.connect()
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },

@@ -8,10 +8,7 @@ struct WatchEvent: Hashable, Sendable {
 }
 
 /// The monitored paths and their pending events. Pure: it decides which watches are in use, which paths to look at and
-/// when, and which paths have changed.
-///
-/// Events of a path are merged for ``mergePeriod`` from the first event on, in constant memory. Then the path is looked
-/// at again.
+/// when, and which paths have changed. Events of a path are merged for ``mergePeriod`` from the first one on.
 struct PathTable {
     // Rule a.13 of notify(3), on the page “Rules” of the module notify.
     static let mergePeriod = Duration.milliseconds(100)
@@ -123,8 +120,7 @@ struct PathTable {
         return due.sorted()
     }
 
-    /// Takes the result of another look at a path. Returns whether a wanted event happened, and the watches that are no
-    /// longer in use.
+    /// Takes another look at a path. Returns whether a wanted event happened, and the watches that are out of use now.
     mutating func settle(
         _ id: UInt64,
         _ resolution: PathResolution,

@@ -2,9 +2,7 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Watches paths with one inotify instance on its own quiet thread (rule a.13 of notify(3)).
-///
-/// Releasing the watcher ends the thread.
+/// Watches paths with one inotify instance on its own quiet thread (rule a.13 of notify(3)), until it is released.
 public final class PathWatcher: Sendable {
     public enum Outcome: Hashable, Sendable {
         /// From now on, changes are reported. Also the outcome if ``remove(_:)`` was called before the thread began.
@@ -80,10 +78,8 @@ public final class PathWatcher: Sendable {
         send(.add(id, path, wanted, done))
     }
 
-    /// Watches a path, and blocks the calling thread until the path is watched or cannot be.
-    ///
-    /// Waits for `patience` at most, and not beyond `deadline`: a path may be on a file system that does not respond,
-    /// and then delays the other paths.
+    /// Watches a path, and blocks the calling thread until the path is watched or cannot be: for `patience` at most,
+    /// and not beyond `deadline`, because a file system that does not respond delays all paths.
     public func addAndWait(
         _ id: UInt64,
         _ path: FilePath,
@@ -128,8 +124,7 @@ public final class PathWatcher: Sendable {
     }
 }
 
-/// The thread of a ``PathWatcher``. Waits for inotify, for commands and for due paths, and carries out the table's
-/// decisions.
+/// The thread of a ``PathWatcher``: waits for inotify, commands and due paths, and carries out the table's decisions.
 struct PathThread {
     private let core: PathWatcher.Core
     private var events: InotifyEvents
@@ -242,8 +237,7 @@ struct InotifyEvents {
 
     init(_ descriptor: CInt) { self.descriptor = descriptor }
 
-    /// Passes the pending events to `body`. The number of reads is limited, because events may arrive faster than they
-    /// are read.
+    /// Passes the pending events to `body`, in a few reads: events may arrive faster than they are read.
     mutating func drain(_ body: (WatchEvent) -> Void) {
         for _ in 0..<16 {
             let count = read(descriptor, &buffer, buffer.count)
@@ -252,8 +246,7 @@ struct InotifyEvents {
         }
     }
 
-    /// The format is that of inotify(7): watch, mask, cookie, length of the name in 32 bits each; then the name, padded
-    /// with zeros.
+    /// Format (inotify(7)): watch, mask, cookie, length of the name, 32 bits each; the name, padded with zeros.
     static func parse(_ bytes: ArraySlice<UInt8>, _ body: (WatchEvent) -> Void) {
         var rest = bytes
         func number(_ offset: Int) -> UInt32 {

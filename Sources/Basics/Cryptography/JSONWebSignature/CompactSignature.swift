@@ -19,8 +19,7 @@ public struct CompactSignature: Sendable {
     /// In bytes.
     public static let maximumSize = 64 * 1024
 
-    /// Header members that would supply the token's own key, change what is signed, or require an understanding of
-    /// their meaning (RFC 8725).
+    /// Header members that supply a key, change what is signed, or require an understanding of them (RFC 8725).
     private static let refusedMembers = ["crit", "jku", "jwk", "x5u", "b64", "enc", "zip"]
 
     let algorithm: SignatureAlgorithm

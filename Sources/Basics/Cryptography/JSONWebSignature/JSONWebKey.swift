@@ -7,8 +7,7 @@ public struct JSONWebKey: Sendable {
     public let algorithms: Set<SignatureAlgorithm>
     let key: PublicKey
 
-    /// The sizes of RSA keys in bits. Smaller keys are too weak. Larger keys take long to verify with, and a stranger
-    /// may choose them.
+    /// The sizes of RSA keys in bits. Smaller keys are weak; larger ones, which a stranger may choose, take long.
     public static let rsaSizes = 2048...8192
 
     /// The reason why a key of a key set is not used.
@@ -75,8 +74,7 @@ public struct JSONWebKey: Sendable {
         algorithms = [algorithm]
     }
 
-    /// A coordinate of 32 bytes (RFC 7518, section 6.2.1.2). Some providers omit leading zeros, which affects one key
-    /// in 128; the number is the same.
+    /// A coordinate of 32 bytes (RFC 7518, section 6.2.1.2). Some providers omit leading zeros.
     private static func coordinate(_ json: JSONValue, _ name: String) throws(Flaw) -> [UInt8] {
         let bytes = try bytes(json, name)
         guard (1...32).contains(bytes.count) else { throw .weak }

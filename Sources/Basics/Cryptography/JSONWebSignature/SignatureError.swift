@@ -35,8 +35,7 @@ public enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// The reason as the end of a sentence about the token, with the algorithm and the key if the token names them.
-    /// “Its keys” are those of the signer.
+    /// The reason as the end of a sentence about the token. “Its keys” are those of the signer.
     public var description: String {
         switch self {
         case .tooLarge(let limit): "it has more than \(limit) bytes"

@@ -4,11 +4,9 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// Opens the connections of one ``ConnectionCore``, each on a separate thread.
-///
-/// `connect` blocks while the backlog of a stopped bus is full, and libdbus sets no timeout. A caller gives up at its
-/// deadline; the thread then discards the connection that it gets later. The next caller first waits for that thread,
-/// so that abandoned attempts do not accumulate in the kernel.
+/// Opens the connections of one ``ConnectionCore``, each on a separate thread: `connect` blocks while the backlog of a
+/// stopped bus is full, and libdbus sets no timeout. A caller gives up at its deadline, and the thread discards its
+/// late connection. The next caller waits for that thread, so that abandoned attempts do not accumulate.
 final class BusOpener: Sendable {
     /// The last abandoned attempt, if it may still be in progress.
     private let leftBehind = PosixLocked<BusOpening?>(nil)
@@ -22,8 +20,7 @@ final class BusOpener: Sendable {
         meanwhile other: BusSocket.OtherWork?,
         _ attempted: String
     ) throws(DBusError) -> OpaquePointer {
-        // Such an address starts a program, which would inherit the signal mask of another thread. It has no backlog to
-        // wait for.
+        // The program that such an address starts would inherit the signal mask of another thread. It has no backlog.
         if BusAddress.startsProgram(address) { return try BusOpening.open(address, attempted) }
         if let earlier = leftBehind.withLock({ $0 }) {
             _ = try earlier.wait(by: deadline, other, attempted)
@@ -132,8 +129,7 @@ private final class BusOpening: Sendable {
 }
 
 extension DBusError {
-    /// libdbus could not open a connection. It uses the same error names for exhausted system resources and for a bus's
-    /// limits.
+    /// libdbus could not open a connection. It has the same names for exhausted resources and for the limits of a bus.
     static func notOpened(_ message: String, name: String?, _ attempted: String) -> DBusError {
         switch name {
         case "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.NoMemory":
@@ -186,8 +182,7 @@ enum BusAddress {
     /// of its buses (`guid=`). Each run of a bus makes new ones, so with them a connection would not come back after a
     /// restart. They prove nothing, because the bus itself states its identifier.
     static func connectable(_ address: String) -> String {
-        // In bytes and loops: a short program would spend a fifth of its instructions on the types of a search and of a
-        // joined sequence.
+        // In bytes and loops, because the types of a search cost a short program a fifth of its instructions.
         var kept: [UInt8] = []
         for entry in address.utf8.split(separator: UInt8(ascii: ";")) where !entry.starts(with: autolaunch.utf8) {
             if !kept.isEmpty { kept.append(UInt8(ascii: ";")) }

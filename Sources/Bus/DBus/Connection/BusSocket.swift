@@ -3,11 +3,11 @@ import CDBus
 import Glibc
 import Synchronization
 
-/// One libdbus connection. Its deallocation closes it.
+/// One libdbus connection. Its deallocation closes it. The library polls the descriptor, never libdbus, which would
+/// hold its I/O path while it sleeps (architecture, D3).
 ///
-/// The library polls the descriptor, never libdbus, which would hold its I/O path while it sleeps (architecture, D3).
-/// Every call that may touch the socket runs under ``access`` and returns at once. Any libdbus call that finds the
-/// connection lost frees its watches, and the reading thread must not be using one at that time.
+/// Calls that may touch the socket run under ``access`` and return at once: a call that finds the connection lost frees
+/// its watches, which the reading thread must not be using at that time.
 final class BusSocket: Sendable {
     // Unsafe: the pointer is constant, and libdbus locks its connections (dbus_threads_init_default).
     nonisolated(unsafe) private let connection: OpaquePointer
@@ -25,8 +25,7 @@ final class BusSocket: Sendable {
         let perform: () -> Bool
     }
 
-    /// Connects to the bus and registers this process (Hello). A bus that is not stopped responds at once. Waits until
-    /// `limit`, and at most 25 seconds.
+    /// Connects to the bus and registers this process (Hello). Waits until `limit`, and at most 25 seconds.
     init(
         address: String,
         opener: BusOpener = BusOpener(),
@@ -62,8 +61,7 @@ final class BusSocket: Sendable {
     deinit {
         // In a forked child a thread of the parent may have held libdbus's lock, so the copy leaks.
         guard process.isCurrent else { return }
-        // If the program has reused the socket's number, libdbus would close the program's file. So the connection
-        // leaks.
+        // If the program has reused the number, libdbus would close its file. So the connection leaks.
         guard watches.isSocketIntact() else { return }
         BusSocket.discard(connection)
     }
@@ -161,8 +159,7 @@ final class BusSocket: Sendable {
 
     enum Writing { case done, busGone, timedOut }
 
-    /// Waits on this thread until libdbus has written its queue, so that a slow bus slows its senders instead of
-    /// filling their memory.
+    /// Waits until libdbus has written its queue: a slow bus slows its senders, and does not fill their memory.
     func writeAll(by deadline: ContinuousClock.Instant) -> Writing {
         while true {
             let standing = standing
@@ -198,9 +195,8 @@ final class BusSocket: Sendable {
         return .message(arrival, last: reader.isEmpty ? standing : nil)
     }
 
-    /// Closes the connection so that the bus reads everything sent before it sees the end. After a plain `close` with
-    /// unread data, the kernel reports an error to the bus, and dbus-daemon drops the data. Waits for the bus until
-    /// `deadline` at most.
+    /// Lets the bus read everything sent before it sees the end, and waits for it until `deadline` at most. After a
+    /// plain `close` with unread data, the kernel reports an error, and dbus-daemon drops the data.
     func finish(by deadline: ContinuousClock.Instant) {
         guard writeAll(by: deadline) == .done else { return }
         let standing = standing
@@ -246,8 +242,8 @@ private final class WatchList: @unchecked Sendable {
         BusSocket.Standing(isConnected: isConnected, hasUnsentMessages: hasUnsentMessages, descriptor: socket.number)
     }
 
-    /// Whether the bus has ended a TCP connection. The next write to it would succeed and be lost; a write to a local
-    /// socket fails.
+    /// Whether the bus has ended a TCP connection: the next write would succeed and be lost. One to a local socket
+    /// fails.
     var hasPeerHungUp: Bool {
         guard isRemote else { return false }
         var entry = pollfd(fd: socket.number, events: Self.hangUpForReading, revents: 0)
@@ -257,8 +253,7 @@ private final class WatchList: @unchecked Sendable {
     /// `POLLRDHUP`, which Swift's Glibc module lacks.
     private static let hangUpForReading: CShort = 0x2000
 
-    /// Whether libdbus may read, write and close its socket's number. After the program has closed it, the connection
-    /// counts as lost.
+    /// Whether libdbus may use its socket. Once the program has closed it, the connection counts as lost.
     func isSocketIntact() -> Bool {
         if isAbandoned { return false }
         if socket == .none || socket.isIntact { return true }
@@ -440,11 +435,10 @@ private final class WatchList: @unchecked Sendable {
 }
 
 extension BusSocket.OtherWork? {
-    /// Waits until the descriptor is ready for one of the events, or the deadline. Also ends when there is other work,
-    /// and does it.
+    /// Waits until the descriptor is ready for one of the events, there is other work, which it does, or the deadline.
     ///
-    /// - Returns: the events that the descriptor is ready for; `nil` if the connection is not wanted any more. A
-    ///   negative descriptor is ready for none.
+    /// - Returns: the events that the descriptor is ready for, none if it is negative; `nil` if the connection is not
+    ///   wanted any more.
     func whileWaiting(for events: CShort, of descriptor: CInt, until deadline: ContinuousClock.Instant) -> CShort? {
         var entries = (
             pollfd(fd: descriptor, events: events, revents: 0),

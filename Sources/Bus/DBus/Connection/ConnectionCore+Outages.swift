@@ -13,9 +13,8 @@ public enum ConnectionEvent: Sendable {
 
 /// The delay before each attempt to reach a lost bus: none at first, then 50 ms doubling to 2 s. Pure.
 ///
-/// The maximum is short because a bus restarts within seconds and an attempt costs one failed `connect`. A bus that
-/// accepts connections and soon drops them counts as lost throughout; only a connection that lasted ``steadyTime``
-/// resets the delay. There is no jitter: the kernel queues simultaneous connections, and takes them in microseconds.
+/// A bus that accepts connections and soon drops them counts as lost throughout: only a connection that lasted
+/// ``steadyTime`` resets the delay. There is no jitter: the kernel takes simultaneous connections in microseconds.
 struct ReconnectDelay {
     static let steadyTime: Duration = .seconds(2)
 
@@ -73,8 +72,7 @@ extension ConnectionCore {
 
     // MARK: Finding it
 
-    /// Connects on the calling thread if there is no reading thread. Waits for the bus until `limit`, and at most 25
-    /// seconds.
+    /// Connects on the calling thread, without a reading thread. Waits until `limit`, and at most 25 seconds.
     func connectHere(
         _ attempted: @autoclosure () -> String,
         by limit: ContinuousClock.Instant? = nil
@@ -258,8 +256,7 @@ extension DBusConnection {
     /// About how many sent bytes the bus has not read; `nil` if there is no bus, or the kernel does not report it.
     package var unreadBytes: Int? { core.connectedSocket?.unreadBytes }
 
-    /// Leaves the bus as if it were lost, and reconnects. Loses what the bus has not read. Called on the reading
-    /// thread.
+    /// Loses the bus, with what it has not read, and reconnects. Called on the reading thread.
     package func leaveBus() {
         guard let socket = core.connectedSocket else { return }
         // Shut down now, and not with the last reference: until then the bus would keep this connection's names.

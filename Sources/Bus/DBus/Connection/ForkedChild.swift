@@ -18,13 +18,10 @@ public enum ForkedChild {
     /// Whether this process is a forked child of a process that had used a bus.
     public static var isCurrent: Bool { generation > 0 }
 
-    /// Whether a thread was inside libdbus during the fork, or the fork interrupted a function of libdbus. The locks of
-    /// libdbus may then be held forever.
+    /// Whether a thread was inside libdbus at the fork, so that the locks of libdbus may be held forever.
     static var isTorn: Bool { CLinux_isForkTorn() != 0 }
 
-    /// Notes that this process uses a bus. Called before the first lock is taken for it.
-    ///
-    /// - Returns: ``isCurrent``.
+    /// Notes that this process uses a bus, before the first lock is taken for it. Returns ``isCurrent``.
     public static func useBus() -> Bool { CLinux_useBus() > 0 }
 
     /// - Throws: ``DBusError/Code/closed`` in a forked child.
@@ -78,8 +75,7 @@ public enum ForkedChild {
         }
     }
 
-    /// Whether the condition holds for all sockets. Takes no lock, and allocates nothing: in a debug build the iterator
-    /// of a `for` loop would.
+    /// Whether the condition holds for all sockets. Takes no lock and no memory, unlike a `for` loop of a debug build.
     static func allSockets(satisfy condition: (OwnedDescriptor) -> Bool) -> Bool {
         var index = 0
         while index < places {
@@ -115,8 +111,7 @@ public enum ForkedChild {
         var deadEnd: OwnedDescriptor?
         var index = 0
         while index < places {
-            // Removed from the table: the child may close the socket and reuse its number for a file that its own
-            // children inherit.
+            // Removed: the child may close it and reuse its number for a file that its own children inherit.
             let socket = OwnedDescriptor(
                 bits: sockets[index].exchange(OwnedDescriptor.none.bits, ordering: .acquiringAndReleasing)
             )
@@ -144,9 +139,8 @@ func onLibdbus<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> 
     return try body()
 }
 
-/// Posts in the forked child of a process that had used a bus (``ForkedChild``). It has a separate connection to each
-/// bus, without a reading thread: the posting thread waits until the bus has read the post, so that the child may end
-/// at once.
+/// Posts in the forked child of a process that had used a bus (``ForkedChild``), by a separate connection to each bus.
+/// The posting thread waits until the bus has read the post, so that the child may end at once.
 public enum ForkedPoster {
     /// How long a post waits for the bus and for posts of other threads.
     static let patience: Duration = .seconds(10)

@@ -3,9 +3,8 @@ import Glibc
 
 /// Reads messages from a bus's socket in large pieces, and has libdbus decode only the wanted messages.
 ///
-/// libdbus reads 2 KiB at a time and validates each message completely. A bus delivers calls faster than that, so a
-/// flood of calls would queue in the bus before the calls of other callers. This reader looks at the header, and skips
-/// the body of a refused call.
+/// libdbus reads 2 KiB at a time and validates everything. A bus delivers calls faster than that, so a flood would
+/// queue in the bus before the calls of others. This reader looks at the header, and skips the body of a refused call.
 ///
 /// Unchecked: used by the connecting thread, and afterwards only by the reading thread.
 final class MessageReader: @unchecked Sendable {
@@ -127,9 +126,7 @@ final class MessageReader: @unchecked Sendable {
         (buffer, capacity, start, end) = (nil, 0, 0, 0)
     }
 
-    /// Makes room for the next read.
-    ///
-    /// - Returns: false if there is no memory.
+    /// Makes room for the next read. Returns false if there is no memory.
     private func makeRoom() -> Bool {
         if isEmpty { (start, end) = (0, 0) }
         let wanted = max(Self.pieceBytes, wanted)
@@ -319,8 +316,8 @@ struct MessagePrefix {
 
 /// A message's header, known before its body is read. Only the sender can be trusted: the bus vouches for it.
 ///
-/// It refers to the reader's buffer, and must not be kept. A flood is refused by its sender alone, so the other strings
-/// are made only on demand.
+/// It refers to the reader's buffer, and must not be kept. A flood is refused by its sender alone: other strings are
+/// made on demand.
 public struct MessageHeader: ~Copyable {
     /// The longest path of an object in bytes. A caller's path may fill the largest message.
     package static let longestPath = 4096

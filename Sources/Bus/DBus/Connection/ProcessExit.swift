@@ -2,14 +2,11 @@ import Basics
 import Glibc
 import Synchronization
 
-/// Waits until the bus has read everything sent before the process ends by `exit` or by returning from `main`.
+/// Waits until the bus has read everything sent before the process ends by `exit` or by returning from `main`;
+/// otherwise dbus-daemon drops what it has not read (architecture, D12). Every wait ends after ``timeout``.
 ///
-/// If a socket closes with unread data, the kernel reports an error to the bus, and dbus-daemon then drops the unread
-/// messages of this process.
-///
-/// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So this code
-/// takes no lock and allocates nothing, except on a reading thread, where only signals of a crash arrive. Every wait
-/// ends after ``timeout``.
+/// `exit` may run in a signal handler that interrupted the library or `malloc`. So this code takes no lock and
+/// allocates nothing, except on a reading thread, where only signals of a crash arrive.
 enum ProcessExit {
     /// How long the end of the process, or of a connection, waits for the bus to read.
     static let timeout: Duration = .seconds(2)

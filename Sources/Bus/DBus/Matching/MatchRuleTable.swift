@@ -229,10 +229,8 @@ struct MatchRuleTable {
 
     // MARK: Responses of the bus
 
-    /// Handles the bus's response to an ``Action/add(_:_:)``; `nil` is success.
-    ///
-    /// ``DBusError/Code/timedOut`` means that there is no response so far: the waiters are told, and a late response
-    /// still counts.
+    /// Handles the bus's response to an ``Action/add(_:_:)``; `nil` is success. After ``DBusError/Code/timedOut`` the
+    /// waiters are told, and a late response still counts.
     mutating func answered(_ rule: MatchRule, _ request: Request, error: DBusError?) -> Answer {
         if request.isForSpare { return spareAnswered(request, error) }
         let handle = request.handle
@@ -265,8 +263,7 @@ struct MatchRuleTable {
         var answer = Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule))
         if fallbacks.contains(rule) { answer.actions += giveBack(coveredBy: rule) + endStandIn(of: rule) }
         if let fallback = entries[handle]?.fallback, isInForce(asFallback: fallback) {
-            // While the fallback ends, this may have been the last missing rule. Otherwise the request is older than
-            // the fallback.
+            // The last missing rule while the fallback ends, perhaps. Otherwise the request is older than the fallback.
             answer.actions += isEnding(fallbackOf: handle) ? endStandIn(of: fallback) : giveBack(handle)
         }
         return answer
@@ -361,8 +358,7 @@ struct MatchRuleTable {
         entries[handle]?.fallback.flatMap { groups[$0]?.standIn?.isEnding } ?? false
     }
 
-    /// Requests the rules of a fallback again once they are few enough, and removes the fallback once all of them are
-    /// in force.
+    /// Requests the rules of a fallback again once they are few enough, and removes it once all are in force.
     private mutating func endStandIn(of fallback: MatchRule) -> [Action] {
         guard let group = groups[fallback], let standIn = group.standIn, isInForce(asFallback: fallback) else {
             return []
@@ -393,8 +389,8 @@ struct MatchRuleTable {
 
     /// The bus holds no rules any more. Each pending request fails separately.
     ///
-    /// - Returns: the waiters for a fallback. The caller tells them that the bus is lost, because the pending request
-    ///   is for another rule than theirs.
+    /// - Returns: the waiters for a fallback, which the caller tells: the pending request is for another rule than
+    ///   theirs.
     mutating func lost() -> [Waiter] {
         var waiters: [Waiter] = []
         for fallback in fallbacks { waiters += takeWaiters(coveredBy: fallback) }

@@ -354,12 +354,10 @@ extension DBusMessage {
     }
 }
 
-/// A message that is sent repeatedly with different arguments. A copy costs a fraction of making a message and checking
-/// its names.
+/// A message that is sent repeatedly with different arguments: a copy needs no check of the names.
 public final class MessageTemplate: Sendable {
     private let message: DBusMessage
-    /// Made before other threads see the message: libdbus caches the positions of its fields at the first access, which
-    /// would be a race between threads.
+    /// Made before other threads see the message: the first access to a field caches the positions of all.
     private let attempted: String
 
     /// - Parameter message: a message without arguments that was not sent.
@@ -468,11 +466,10 @@ private func writeContainer(
 // MARK: - Reading
 
 extension DBusMessage {
-    /// Returns the body's values.
+    /// Returns the body's values. libdbus has already checked form, depth and UTF-8.
     ///
-    /// - Throws: ``DBusError/Code/malformed`` for a type that this library does not know, for descriptors outside a
-    ///   response, and for a descriptor if this process has no number left for it. libdbus has already checked form,
-    ///   depth and UTF-8.
+    /// - Throws: ``DBusError/Code/malformed`` for an unknown type, for descriptors outside a response, and for a
+    ///   descriptor if this process has no number left for it.
     public func arguments() throws(DBusError) -> [DBusValue] {
         guard kind == .methodReturn || !hasDescriptors else {
             throw malformed("the message contains file descriptors", remedy: "send values, not descriptors")

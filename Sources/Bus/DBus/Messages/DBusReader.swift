@@ -83,8 +83,7 @@ public struct DBusReader {
         return UnsafeBufferPointer(start: bytes, count: strlen(start))
     }
 
-    /// Overwrites the string in the message, which reads as empty from then on. Not for a message that is still to be
-    /// sent.
+    /// Overwrites the string in the message, which then reads as empty. Not for a message that is still to be sent.
     public func wipe() {
         guard kind == .string, let text, let start = UnsafeMutableRawPointer(mutating: text.baseAddress) else { return }
         explicit_bzero(start, text.count)

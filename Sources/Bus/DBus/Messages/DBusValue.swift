@@ -132,8 +132,7 @@ extension DBusValue {
         if case .array(let elements, _) = self { elements } else { nil }
     }
 
-    /// The fields of an `a{sv}`, without their variants; `nil` for any other type. If a key occurs twice, the last one
-    /// counts.
+    /// The fields of an `a{sv}`, without their variants; otherwise `nil`. The last one of a repeated key counts.
     public var fieldsValue: [String: DBusValue]? {
         guard case .dictionary(let entries, "s", "v") = self else { return nil }
         return entries.reduce(into: [:]) { fields, entry in
@@ -145,11 +144,9 @@ extension DBusValue {
 /// The limits of D-Bus on values. Values are checked before the first is marshalled: libdbus responds to a violation
 /// with a warning on standard error or ends the process, and a bus closes the connection.
 enum DBusValueLimits {
-    /// The largest body that this library sends: half of a system bus's default limit, which is the lowest of the
-    /// standard configurations.
+    /// The largest body that is sent: half of a system bus's default limit, the lowest of the standard configurations.
     static let bodyBytes = 16 * 1024 * 1024
-    /// The depth of nested containers, variants included (D-Bus specification, "Valid Signatures": 32 arrays and 32
-    /// structs).
+    /// The depth of nested containers and variants (D-Bus specification, "Valid Signatures": 32 arrays, 32 structs).
     static let depth = 64
 
     /// Throws unless D-Bus can carry `values` as one body.

@@ -54,8 +54,7 @@ public struct ServiceFrontDesk<Work> {
     /// - Parameter lap: the number of calls of one user that have their turn before other users' calls.
     @inlinable public init(lap: Int) { queue = FairQueue(lap: lap) }
 
-    /// The first call of a connection whose user is unknown always has room up to this size. So other processes cannot
-    /// make the service refuse a new process.
+    /// A first call of an unknown user has room up to this size: others cannot make the service refuse a new process.
     public static var smallFirstCall: Int { 4 << 10 }
 
     /// Whether there is room for a call with this many bytes.
@@ -89,14 +88,10 @@ public struct ServiceFrontDesk<Work> {
 }
 
 extension CallScheduler {
-    /// How long a service works before it reads again. It must read faster than the bus writes, or calls wait in the
-    /// bus.
+    /// How long a service works before it reads again: it must read faster than the bus writes.
     public static var shift: Duration { .milliseconds(1) }
 
-    /// Works until the shift is over or the work is done.
-    ///
-    /// - Parameter step: does the next piece of work. Returns false if there is none.
-    /// - Returns: the time of the end.
+    /// Works until the shift is over, or a step returns false: there is no work. Returns the time of the end.
     public func work(
         since start: ContinuousClock.Instant = .now,
         _ step: (ContinuousClock.Instant) -> Bool
@@ -107,11 +102,9 @@ extension CallScheduler {
     }
 }
 
-// Both types are inlinable: services use them for each call, and unspecialised generic code took a third of a service's
-// time.
+// Inlinable: unspecialised, these two took a third of a service's time.
 
-/// A first-in, first-out queue. It frees removed elements early, because a user could keep the queue from ever being
-/// empty.
+/// A first-in, first-out queue. It frees removed elements early: a user could keep it from ever being empty.
 public struct Queue<Element> {
     @usableFromInline var elements: [Element] = []
     @usableFromInline var head = 0

@@ -37,13 +37,12 @@ public struct UnreadAnswers {
         var dropped = 0
     }
 
-    /// A connection is pinged after this many bytes; earlier if its user has so much unread that all the user's
-    /// connections are pinged.
+    /// A connection is pinged after this many bytes; earlier if its user has much unread.
     static let questionAfter = 16 << 10
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
     /// A bus allows a service 128 pending calls, and a connection that does not read never responds. So one user gets
-    /// 16 open pings at most. A second ping of a user begins only while fewer than 96 are open in total: the rest is
-    /// for the first ping of each user.
+    /// 16 open pings at most, and a second one only while fewer than 96 are open: the rest is for the first ping of
+    /// each user.
     private static let mostQuestions = (ofUser: 16, ofUsersWithSeveral: 96, all: 124)
 
     /// Connections with unread bytes.
@@ -157,11 +156,10 @@ public struct UnreadAnswers {
     }
 }
 
-/// Decides when a service asks its bus whether the bus still reads. Pure.
+/// Decides when a service asks its bus whether the bus still reads. Pure. The clock stands still during a sleep.
 ///
-/// A service cannot count the broadcasts that a receiver has not read, because it does not know the receivers. A
-/// receiver may leave 127 MB of them unread, and dbus-daemon then reads nothing more from the service. The clock stands
-/// still while the machine sleeps.
+/// A service cannot count what receivers have not read of broadcasts, because it does not know the receivers. With 127
+/// MB of them unread, dbus-daemon reads nothing more from the service.
 struct BusQuestions {
     /// The shortest time between two requests. Without a message in between there is no second request.
     static let pause = Duration.seconds(1)
@@ -172,8 +170,7 @@ struct BusQuestions {
         /// When to look again; `nil` for after the next event.
         case wait(Duration?)
         case ask
-        /// The response is missing: find out whether the bus accepts a new connection. If so, it runs, but no longer
-        /// reads this connection.
+        /// The response is missing: find out whether the bus runs, and so no longer reads this connection.
         case probe
     }
 
@@ -184,8 +181,7 @@ struct BusQuestions {
     /// The number of bytes that the bus had not read at the last look.
     private var unread: Int?
     private let patience: Duration
-    /// The wait before a second look: the service itself may have been stopped, and the response may have arrived
-    /// since.
+    /// The wait before a second look: the service itself may have been stopped.
     private var secondLook: Duration { patience / 5 }
     /// Whether the response is late, and a probe of the bus is in progress.
     private(set) var isProbing = false
@@ -200,9 +196,8 @@ struct BusQuestions {
 
     /// Returns the next step.
     ///
-    /// - Parameter unread: about how many bytes the bus has not read; `nil` if the kernel does not report it. Evaluated
-    ///   when the response is late. A bus that still reads does not hold up the service: its response may be queued
-    ///   behind many messages of other senders.
+    /// - Parameter unread: about how many bytes the bus has not read; `nil` if unknown. Evaluated when the response is
+    ///   late: a bus that still reads only has many messages of others before it.
     mutating func next(now: SuspendingClock.Instant, unread: @autoclosure () -> Int?) -> Step {
         guard isOpen, let askedAt else {
             guard hasSent else { return .wait(nil) }
@@ -271,10 +266,8 @@ public final class UnreadAnswerGuard: Sendable {
         unread.withLock { $0.standing(of: connection, user, room) }
     }
 
-    /// Counts bytes that are on their way to a connection, and pings it if needed.
-    ///
-    /// - Parameter isLate: whether the connection may be gone. It is then pinged at once, so that no entry stays for
-    ///   it.
+    /// Counts bytes that are on their way to a connection, and pings it if needed, at once if it may be gone
+    /// (`isLate`).
     public func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) {
         if unread.withLock({ $0.sent(bytes, to: connection, user, isLate: isLate) }) { ask(connection) }
         sentToAll()
@@ -300,11 +293,11 @@ public final class UnreadAnswerGuard: Sendable {
         if bus.withLock({ $0.sent() }), let connection, !connection.isOnReadingThread { connection.perform {} }
     }
 
-    /// Asks the bus whether it still reads, at most once a second and only after a message was sent.
+    /// Asks the bus whether it still reads, at most once a second and only after a message was sent. For
+    /// ``CallScheduler/carryOut()``; called on the reading thread.
     ///
-    /// If the bus does not respond for ten seconds but accepts a new connection, the service leaves the bus and
-    /// reconnects: the bus holds no unread messages of the new connection. For ``CallScheduler/carryOut()``; called on
-    /// the reading thread.
+    /// If the bus does not respond for ten seconds but accepts a new connection, the service reconnects: the bus holds
+    /// no unread messages of the new connection.
     ///
     /// - Parameter leaves: receives the reason before ``ConnectionEvent/lost``; called on the reading thread.
     /// - Returns: when to call this again.
@@ -330,8 +323,7 @@ public final class UnreadAnswerGuard: Sendable {
         }
     }
 
-    /// Pings a connection, which responds after it has read all earlier messages. No time limit: the bus responds for
-    /// connections that are gone.
+    /// Pings a connection, which responds after it has read everything. The bus responds for one that is gone.
     private func ask(_ name: String) {
         let ping = try? DBusMessage.methodCall(
             destination: name,
@@ -352,8 +344,7 @@ public final class UnreadAnswerGuard: Sendable {
                 case "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown":
                     unread.gone(name)
                     return unread.overdue()
-                // The bus or this process made this error. It does not tell whether the connection reads: a policy may
-                // deny the ping.
+                // The bus or this process made this error, for instance because a policy denies the ping.
                 case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
                     "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.AccessDenied":
                     unread.failedToAsk(name)

@@ -45,8 +45,7 @@ extension DBusConnection {
     var objectServer: ObjectServer { callServer { ObjectServer() } }
 }
 
-/// Serves the objects of a connection. Refuses a call before its body is read, so that a refused call costs neither a
-/// task nor the reading of its body.
+/// Serves the objects of a connection. A refused call costs neither a task nor the reading of its body.
 final class ObjectServer: CallServer {
     private struct State {
         var objects: [String: ServedObject] = [:]
@@ -85,8 +84,7 @@ final class ObjectServer: CallServer {
                     "a message header may have \(MessageHeader.mostFieldBytes) bytes at most"
                 )
             }
-            // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's
-            // limit.
+            // Descriptors stay open while their message exists, and would exhaust this process.
             guard !call.hasDescriptors else { throw .standard("InvalidArgs", "no method here takes file descriptors") }
             if let values = try StandardInterfaces.answer(call, objects) {
                 answer(call, .success(values), path)
@@ -310,8 +308,7 @@ struct CallBudget {
                 "a caller may have \(limits.callsOfSender) calls and \(limits.bytesOfSender) bytes in flight; wait for a response"
             )
         }
-        // Beyond the total limits a sender has its share of them. A sender without calls in progress always has room
-        // for one small call.
+        // Beyond the total limits a sender has its share of them, and always room for one small call.
         let count = senders.parties + (own.calls == 0 ? 1 : 0)
         let share = CallAmount(calls: max(1, limits.calls / count), bytes: max(Self.smallCall, limits.bytes / count))
         guard

@@ -37,8 +37,7 @@ enum StandardInterfaces {
         guard let interface = immediate.first(where: { [name = message.interface] in $0.name == name }) else {
             return nil
         }
-        // The caller expects no response. Such calls are limited only by the speed of reading, so they must cost
-        // nothing.
+        // Without a response, only the speed of reading limits such calls, so they must cost nothing.
         guard message.expectsReply else { return [] }
         let member = message.member ?? ""
         guard let method = interface.methods.first(where: { $0.name == member }) else {
@@ -314,13 +313,11 @@ extension DBusInterface.Method {
         }
     }
 
-    /// Creates a method whose calls are handled in the order in which the bus delivers them and signals. They run on
-    /// the reading thread, so the handler must return soon. Otherwise as the other form.
+    /// Creates a method whose calls are handled on the reading thread, in the order in which the bus delivers them and
+    /// signals: the handler must return soon. Otherwise as the other form.
     ///
-    /// - Parameters:
-    ///   - maximumBodyBytes: as in the other form.
-    ///   - inOrder: sends the reply, then or later. An unanswered call counts against the object's ``CallLimits`` while
-    ///     its reply is held.
+    /// - Parameter inOrder: sends the reply, then or later. An unanswered call counts against the object's
+    ///   ``CallLimits`` while its reply is held.
     public init(
         _ name: String,
         in inputs: [DBusInterface.Argument] = [],
@@ -333,8 +330,7 @@ extension DBusInterface.Method {
         }
     }
 
-    /// Creates a method whose calls are handled in order, and whose handler decodes the arguments itself: for arguments
-    /// that must not leave a copy in memory.
+    /// As the form above, but the handler decodes the arguments itself, so that they leave no copy in memory.
     public init(
         _ name: String,
         in inputs: [DBusInterface.Argument] = [],
