@@ -281,7 +281,7 @@ private final class WatchList: @unchecked Sendable {
     func transfer(_ ready: CShort, _ reader: MessageReader) {
         defer { noteUnsentMessages() }
         let hasArrived = ready & CShort(POLLIN) != 0
-        guard hasArrived, reader.fill(from: socket.number) == .done else { return handle(ready) }
+        guard hasArrived, reader.fill(from: socket.number) else { return handle(ready) }
         let others = ready & ~CShort(POLLIN | POLLHUP)
         if others != 0 { handle(others) }
     }

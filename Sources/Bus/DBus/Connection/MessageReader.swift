@@ -19,8 +19,6 @@ final class MessageReader: @unchecked Sendable {
         let ticket: CallTicket?
     }
 
-    enum Filling { case done, ended }
-
     private struct Frame {
         let prefix: MessagePrefix
         let descriptors: Int
@@ -71,12 +69,12 @@ final class MessageReader: @unchecked Sendable {
 
     /// Reads what has arrived, up to one piece, without waiting.
     ///
-    /// - Returns: `ended` if nothing more can arrive. A failure to read makes the connection corrupt.
-    func fill(from socket: CInt) -> Filling {
+    /// - Returns: false if nothing more can arrive. A failure to read makes the connection corrupt.
+    func fill(from socket: CInt) -> Bool {
         if isCorrupt { return discard(from: socket) }
         guard makeRoom() else {
             fail()
-            return .done
+            return true
         }
         var piece = iovec(iov_base: buffer! + end, iov_len: capacity - end)
         return withUnsafeMutablePointer(to: &piece) { piece in
@@ -90,25 +88,25 @@ final class MessageReader: @unchecked Sendable {
                 let count = recvmsg(socket, &message, CInt(MSG_DONTWAIT) | CInt(bitPattern: 0x4000_0000))
                 if count < 0, errno == EINTR { continue }
                 guard count > 0 else {
-                    if count == 0 || errno == ECONNRESET { return .ended }
+                    if count == 0 || errno == ECONNRESET { return false }
                     if errno != EAGAIN { fail() }
-                    return .done
+                    return true
                 }
                 end += count
                 if message.msg_controllen > 0 { addDescriptors(Int(message.msg_controllen)) }
                 passOverSurplus()
-                return .done
+                return true
             }
         }
     }
 
     /// Discards all input: libdbus notices the end only when nothing is left to read.
-    private func discard(from socket: CInt) -> Filling {
+    private func discard(from socket: CInt) -> Bool {
         withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { piece in
             while true {
                 let count = recv(socket, piece.baseAddress, piece.count, CInt(MSG_DONTWAIT))
-                if count == 0 || count < 0 && errno == ECONNRESET { return .ended }
-                if count < 0, errno != EINTR { return .done }
+                if count == 0 || count < 0 && errno == ECONNRESET { return false }
+                if count < 0, errno != EINTR { return true }
             }
         }
     }
