@@ -19,9 +19,7 @@ public struct AtomicFile: Sendable {
     ///   - isOwnDirectory: Whether only this user may write to the directory. If so, a draft that an earlier process
     ///     left is removed first. Otherwise any file at the draft's name is an error: another user may have placed it.
     public init(path: String, readers: Readers = .owner, isOwnDirectory: Bool = true) {
-        self.path = path
-        self.readers = readers
-        self.isOwnDirectory = isOwnDirectory
+        (self.path, self.readers, self.isOwnDirectory) = (path, readers, isOwnDirectory)
     }
 
     /// A failed system call and the reason.
@@ -30,10 +28,7 @@ public struct AtomicFile: Sendable {
         public let code: CInt
         private let attempted: String
 
-        fileprivate init(_ attempted: String, _ code: CInt = errno) {
-            self.attempted = attempted
-            self.code = code
-        }
+        fileprivate init(_ attempted: String, _ code: CInt = errno) { (self.attempted, self.code) = (attempted, code) }
 
         /// The system's text for the error number.
         public var reason: String { String(cString: strerror(code)) }

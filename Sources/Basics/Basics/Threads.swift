@@ -147,10 +147,7 @@ public enum QuietThread {
         private let name: StaticString
         private let body: @Sendable () -> Void
 
-        init(_ name: StaticString, _ body: @escaping @Sendable () -> Void) {
-            self.name = name
-            self.body = body
-        }
+        init(_ name: StaticString, _ body: @escaping @Sendable () -> Void) { (self.name, self.body) = (name, body) }
 
         func run() {
             CLinux_nameThisThread(UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self))

@@ -315,10 +315,7 @@ public final class Observation: Sendable {
     public func cancel() {
         // In a forked child another thread of the parent may have held the lock.
         guard process.isCurrent else { return }
-        remove.withLock { remove -> (@Sendable () -> Void)? in
-            defer { remove = nil }
-            return remove
-        }?()
+        remove.withLock { $0.take() }?()
     }
 }
 
@@ -328,10 +325,7 @@ public final class MatchRuleLease: Sendable {
     private let handle: Int?
     private let core: ConnectionCore
 
-    init(_ handle: Int?, _ core: ConnectionCore) {
-        self.handle = handle
-        self.core = core
-    }
+    init(_ handle: Int?, _ core: ConnectionCore) { (self.handle, self.core) = (handle, core) }
 
     deinit { if let handle { core.release(handle) } }
 }

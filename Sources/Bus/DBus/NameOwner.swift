@@ -18,9 +18,7 @@ public final class NameOwner: Sendable {
 
     /// - Parameter changed: called for each change, on the reading thread or in the task that asked the bus.
     public init(of name: String, on connection: DBusConnection, changed: @escaping @Sendable (String?) -> Void) {
-        self.name = name
-        self.connection = connection
-        self.changed = changed
+        (self.name, self.connection, self.changed) = (name, connection, changed)
     }
 
     /// The connection that owns the name; `nil` if there is none, or the bus is lost.

@@ -44,10 +44,7 @@ private struct JSONParser<Value: JSONParsable> {
     private var position = 0
     private var values = 0
 
-    init(_ bytes: [UInt8], _ limits: JSONLimits) {
-        self.bytes = bytes
-        self.limits = limits
-    }
+    init(_ bytes: [UInt8], _ limits: JSONLimits) { (self.bytes, self.limits) = (bytes, limits) }
 
     mutating func document() throws(JSONError) -> Value {
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { throw flaw("a byte order mark") }

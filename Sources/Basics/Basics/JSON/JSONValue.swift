@@ -52,9 +52,7 @@ public struct JSONLimits: Sendable, Hashable {
     public var values: Int
 
     public init(size: Int, depth: Int = 16, values: Int = 50_000) {
-        self.size = size
-        self.depth = depth
-        self.values = values
+        (self.size, self.depth, self.values) = (size, depth, values)
     }
 }
 

@@ -76,8 +76,6 @@ public struct VerifiedToken: Sendable, Hashable {
     public let claims: JSONValue
 
     fileprivate init(type: String?, algorithm: SignatureAlgorithm, claims: JSONValue) {
-        self.type = type
-        self.algorithm = algorithm
-        self.claims = claims
+        (self.type, self.algorithm, self.claims) = (type, algorithm, claims)
     }
 }

@@ -140,12 +140,9 @@ final class BusSocket: Sendable {
         if message.serial == 0 { message.setSerial(serial) }
         return try accessing { () throws(DBusError) in
             if watches.hasUnsentMessages, dbus_connection_get_outgoing_size(connection) > Self.unsentLimit {
-                throw DBusError(
-                    .limitsExceeded,
-                    message: "the bus has not read the \(Self.unsentLimit) bytes that were sent before",
-                    attempted: attempted(),
-                    remedy: "find out why the bus daemon does not read"
-                )
+                let message = "the bus has not read the \(Self.unsentLimit) bytes that were sent before"
+                let remedy = "find out why the bus daemon does not read"
+                throw DBusError(.limitsExceeded, message: message, attempted: attempted(), remedy: remedy)
             }
             guard watches.isSocketIntact() else { return watches.standing }
             guard !watches.hasPeerHungUp else { return watches.standing(isConnected: false) }

@@ -221,11 +221,7 @@ extension ConnectionCore {
     // MARK: End
 
     func endInOrder() {
-        let socket = state.withLock { state in
-            defer { state.closing = nil }
-            return state.closing
-        }
-        socket?.finish(by: .now + ProcessExit.timeout)
+        state.withLock { $0.closing.take() }?.finish(by: .now + ProcessExit.timeout)
     }
 
     /// Writes the unsent messages when a handler on this reading thread ends the process: no other thread writes them.

@@ -449,12 +449,8 @@ extension ConnectionCore {
         case .awaited: return true
         case .notAwaited: return false
         case .tooLarge(let call):
-            let error = DBusError(
-                .limitsExceeded,
-                message: "the response has \(header.bytes) bytes, more than this call permits",
-                attempted: call.attempted
-            )
-            call.waiter(.failure(error))
+            let message = "the response has \(header.bytes) bytes, more than this call permits"
+            call.waiter(.failure(DBusError(.limitsExceeded, message: message, attempted: call.attempted)))
             return false
         }
     }

@@ -179,12 +179,9 @@ public enum ForkedPoster {
     /// - Throws: ``DBusError/Code/closed`` if libdbus may block forever in this process.
     public static func check() throws(DBusError) {
         guard ForkedChild.isTorn else { return }
-        throw DBusError(
-            .closed,
-            message: "this process was forked while another thread, or an interrupted function, was in libdbus",
-            attempted: "post in a forked child",
-            remedy: "call exec, or fork before the first use of the bus"
-        )
+        let message = "this process was forked while another thread, or an interrupted function, was in libdbus"
+        let remedy = "call exec, or fork before the first use of the bus"
+        throw DBusError(.closed, message: message, attempted: "post in a forked child", remedy: remedy)
     }
 
     /// Makes the Swift runtime instantiate the types that a post in a child uses. Called before a fork: in the child,

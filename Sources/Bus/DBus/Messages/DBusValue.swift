@@ -36,10 +36,7 @@ public indirect enum DBusValue: Sendable, Hashable {
         public let value: DBusValue
 
         /// Creates a pair.
-        public init(_ key: DBusValue, _ value: DBusValue) {
-            self.key = key
-            self.value = value
-        }
+        public init(_ key: DBusValue, _ value: DBusValue) { (self.key, self.value) = (key, value) }
     }
 
     /// Returns a dictionary of strings to variants (`a{sv}`), sorted by key so that equal values make equal messages.
@@ -175,12 +172,9 @@ enum DBusValueLimits {
         mutating func add(_ count: Int) throws(DBusError) {
             bytes += count
             guard bytes <= bodyBytes else {
-                throw DBusError(
-                    .tooLarge,
-                    message: "the message is over \(bodyBytes) bytes, which is more than some buses accept",
-                    attempted: attempted,
-                    remedy: "put the data in a file and send its name"
-                )
+                let message = "the message is over \(bodyBytes) bytes, which is more than some buses accept"
+                let remedy = "put the data in a file and send its name"
+                throw DBusError(.tooLarge, message: message, attempted: attempted, remedy: remedy)
             }
         }
 

@@ -155,10 +155,7 @@ public struct CallPace: Sendable, Hashable {
     public var atOnce: Int
     public var interval: Duration
 
-    public init(atOnce: Int, interval: Duration) {
-        self.atOnce = atOnce
-        self.interval = interval
-    }
+    public init(atOnce: Int, interval: Duration) { (self.atOnce, self.interval) = (atOnce, interval) }
 }
 
 /// A queue that is fair among users. Pure.

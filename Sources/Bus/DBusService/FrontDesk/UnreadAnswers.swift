@@ -16,10 +16,7 @@ public struct UnreadAnswers {
         /// The limit for all connections of its user.
         public var user: Int
 
-        public init(connection: Int, user: Int) {
-            self.connection = connection
-            self.user = user
-        }
+        public init(connection: Int, user: Int) { (self.connection, self.user) = (connection, user) }
 
         /// The limit for a connection whose user has not been looked up. A bus has at most 2048 connections, so all of
         /// them together leave at most 64 MiB unread.

@@ -23,11 +23,8 @@ extension DBusConnection {
         // Never sent: making it checks the path.
         _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
         guard path.utf8.count <= MessageHeader.longestPath else {
-            throw DBusError(
-                .invalidArgument,
-                message: "the path has more than \(MessageHeader.longestPath) bytes",
-                attempted: "serve \(path.prefix(80))…"
-            )
+            let message = "the path has more than \(MessageHeader.longestPath) bytes"
+            throw DBusError(.invalidArgument, message: message, attempted: "serve \(path.prefix(80))…")
         }
         try receiveCalls()
         let server = objectServer
@@ -79,10 +76,8 @@ final class ObjectServer: CallServer {
             case .take: break
             }
             guard !call.isTooLong else {
-                throw .standard(
-                    "LimitsExceeded",
-                    "a message header may have \(MessageHeader.mostFieldBytes) bytes at most"
-                )
+                let most = MessageHeader.mostFieldBytes
+                throw .standard("LimitsExceeded", "a message header may have \(most) bytes at most")
             }
             // Descriptors stay open while their message exists, and would exhaust this process.
             guard !call.hasDescriptors else { throw .standard("InvalidArgs", "no method here takes file descriptors") }
@@ -340,11 +335,7 @@ final class AdmittedCall: Sendable {
     deinit { end() }
 
     func end() {
-        let ended = ended.withLock { ended in
-            defer { ended = nil }
-            return ended
-        }
-        guard let ended else { return }
+        guard let ended = ended.withLock({ $0.take() }) else { return }
         object.budget.withLock { $0.giveBack(bytes, of: sender) }
         ended()
     }

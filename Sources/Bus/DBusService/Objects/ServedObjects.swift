@@ -199,10 +199,7 @@ public struct DBusInterface: Sendable {
         public let signature: String
 
         /// Creates an argument.
-        public init(_ name: String, _ signature: String) {
-            self.name = name
-            self.signature = signature
-        }
+        public init(_ name: String, _ signature: String) { (self.name, self.signature) = (name, signature) }
     }
 
     /// A method. Each call runs in a separate task, so that calls of one client may overlap; or in order, on the
@@ -232,10 +229,7 @@ public struct DBusInterface: Sendable {
         let arguments: [Argument]
 
         /// Creates a signal with these arguments.
-        public init(_ name: String, _ arguments: [Argument] = []) {
-            self.name = name
-            self.arguments = arguments
-        }
+        public init(_ name: String, _ arguments: [Argument] = []) { (self.name, self.arguments) = (name, arguments) }
     }
 
     /// A property that other peers can read.
@@ -246,9 +240,7 @@ public struct DBusInterface: Sendable {
 
         /// Creates a read-only property; `value` is called at each read.
         public init(_ name: String, _ signature: String, value: @escaping @Sendable () async -> DBusValue) {
-            self.name = name
-            self.signature = signature
-            self.value = value
+            (self.name, self.signature, self.value) = (name, signature, value)
         }
     }
 
@@ -360,9 +352,7 @@ public struct MethodFailure: Error, Sendable, Hashable {
 
     /// Creates a refusal with this error name.
     public init(name: String, message: String, details: [String: DBusValue] = [:]) {
-        self.name = name
-        self.message = message
-        self.details = details
+        (self.name, self.message, self.details) = (name, message, details)
     }
 
     static func standard(_ name: String, _ message: String) -> MethodFailure {
