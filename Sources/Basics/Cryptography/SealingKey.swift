@@ -54,7 +54,7 @@ public final class SealingKey: @unchecked Sendable {
         var sealed = [UInt8](repeating: 0, count: content.count)
         var tag = [UInt8](repeating: 0, count: Self.tagSize)
         var count: Int32 = 0
-        guard let (contentCount, contextCount) = Self.counts(content, context),
+        guard let contentCount = Int32(exactly: content.count), let contextCount = Int32(exactly: context.count),
             EVP_EncryptInit_ex(cipher, EVP_aes_256_gcm(), nil, bytes.baseAddress, nonce) == 1,
             EVP_EncryptUpdate(cipher, nil, &count, context, contextCount) == 1,
             EVP_EncryptUpdate(cipher, &sealed, &count, content, contentCount) == 1, count == contentCount,
@@ -76,7 +76,7 @@ public final class SealingKey: @unchecked Sendable {
         var tag = Array(sealed.suffix(Self.tagSize))
         var content = [UInt8](repeating: 0, count: encrypted.count)
         var count: Int32 = 0
-        guard let (encryptedCount, contextCount) = Self.counts(encrypted, context),
+        guard let encryptedCount = Int32(exactly: encrypted.count), let contextCount = Int32(exactly: context.count),
             EVP_DecryptInit_ex(cipher, EVP_aes_256_gcm(), nil, bytes.baseAddress, nonce) == 1,
             EVP_DecryptUpdate(cipher, nil, &count, context, contextCount) == 1,
             EVP_DecryptUpdate(cipher, &content, &count, encrypted, encryptedCount) == 1, count == encryptedCount,
@@ -88,14 +88,6 @@ public final class SealingKey: @unchecked Sendable {
             return nil
         }
         return content
-    }
-
-    /// OpenSSL counts in 32 bits.
-    private static func counts(_ content: [UInt8], _ context: [UInt8]) -> (Int32, Int32)? {
-        guard let content = Int32(exactly: content.count), let context = Int32(exactly: context.count) else {
-            return nil
-        }
-        return (content, context)
     }
 }
 

@@ -208,12 +208,7 @@ public final class DBusConnection: Sendable {
             return id
         }
         core.handlerGeneration.wrappingAdd(1, ordering: .releasing)
-        return Observation { [weak core] in
-            core?.discard { state in
-                defer { state.signalHandlers.removeAll { $0.id == id } }
-                return state.signalHandlers
-            }
-        }
+        return Observation { [weak core] in core?.removeHandler(id) }
     }
 
     /// Lets large signals from `sender` to this connection alone be read, until the bus is lost. Applies to the latest
@@ -244,12 +239,7 @@ public final class DBusConnection: Sendable {
             state.eventHandlers.append(ConnectionCore.EventListener(id: id, call: handler))
             return id
         }
-        let observation = Observation { [weak core] in
-            core?.discard { state in
-                defer { state.eventHandlers.removeAll { $0.id == id } }
-                return state.eventHandlers
-            }
-        }
+        let observation = Observation { [weak core] in core?.removeHandler(id) }
         // Started last, so that the handler learns of the first connection that the reading thread makes.
         try core.startReading()
         return observation

@@ -64,7 +64,11 @@ public final class PathWatcher: Sendable {
             close(inotify)
             throw Problem("\(error)")
         }
-        guard PathThread.start(core) else { throw Self.failure("raise the limit of processes (ulimit -u)") }
+        let thread = QuietThread.start("paths") { [core] in
+            var thread = PathThread(core)
+            thread.run()
+        }
+        if thread == nil { throw Self.failure("raise the limit of processes (ulimit -u)") }
     }
 
     deinit { send(.end) }
@@ -132,26 +136,21 @@ struct PathThread {
     /// Whether the ``PathWatcher`` is gone. The thread then ends.
     private var hasEnded = false
 
-    private init(_ core: PathWatcher.Core) {
+    init(_ core: PathWatcher.Core) {
         self.core = core
         events = InotifyEvents(core.inotify)
     }
 
-    /// Returns false, with `errno` set, if the system has no thread left.
-    static func start(_ core: PathWatcher.Core) -> Bool {
-        let thread = QuietThread.start("paths") {
-            var thread = PathThread(core)
-            thread.run()
-        }
-        return thread != nil
-    }
-
-    private mutating func run() {
+    mutating func run() {
         while !hasEnded {
             wait()
             let now = ContinuousClock.now
             events.drain { table.take($0, at: now) }
-            for command in takeCommands() { carryOut(command) }
+            let commands = core.commands.withLock { commands in
+                defer { commands = [] }
+                return commands
+            }
+            for command in commands { carryOut(command) }
             lookAgain()
         }
     }
@@ -161,18 +160,9 @@ struct PathThread {
             pollfd(fd: core.inotify, events: CShort(POLLIN), revents: 0),
             pollfd(fd: core.event.descriptor, events: CShort(POLLIN), revents: 0),
         ]
-        _ = poll(&descriptors, nfds_t(descriptors.count), timeout)
+        // Without a deadline if no path is due.
+        _ = poll(&descriptors, nfds_t(descriptors.count), table.nextDue.map(milliseconds(until:)) ?? -1)
         if descriptors[1].revents != 0 { core.event.clear() }
-    }
-
-    /// Milliseconds until the first path is due; -1 if none is.
-    private var timeout: CInt { table.nextDue.map(milliseconds(until:)) ?? -1 }
-
-    private func takeCommands() -> [PathWatcher.Command] {
-        core.commands.withLock { commands in
-            defer { commands = [] }
-            return commands
-        }
     }
 
     private mutating func carryOut(_ command: PathWatcher.Command) {

@@ -24,9 +24,7 @@ public struct JSONWebKeySet: Sendable {
             throw Problem("it is not JSON: \(error)")
         }
         guard let members = json["keys"]?.array else { throw Problem("it has no “keys”") }
-        guard members.count <= Self.maximumCount else {
-            throw Problem("it has more than \(Self.maximumCount) keys")
-        }
+        guard members.count <= Self.maximumCount else { throw Problem("it has more than \(Self.maximumCount) keys") }
         var keys: [JSONWebKey] = []
         var unused: [JSONWebKey.Flaw] = []
         var unusable: [String: JSONWebKey.Flaw] = [:]

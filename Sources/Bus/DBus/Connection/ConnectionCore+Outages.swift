@@ -220,9 +220,7 @@ extension ConnectionCore {
 
     // MARK: End
 
-    func endInOrder() {
-        state.withLock { $0.closing.take() }?.finish(by: .now + ProcessExit.timeout)
-    }
+    func endInOrder() { state.withLock { $0.closing.take() }?.finish(by: .now + ProcessExit.timeout) }
 
     /// Writes the unsent messages when a handler on this reading thread ends the process: no other thread writes them.
     func writeAtExit(by deadline: ContinuousClock.Instant) {

@@ -253,13 +253,18 @@ final class ConnectionCore: Sendable {
 
     // MARK: Handlers and jobs
 
-    /// Removes something from the state and frees it outside the lock: a handler may hold the last reference to an
-    /// object whose deinit takes this lock.
-    func discard<Removed: Sendable>(_ remove: @Sendable (inout State) -> Removed) {
+    /// Removes a handler and frees it outside the lock: it may hold the last reference to an object whose deinit takes
+    /// this lock.
+    func removeHandler(_ id: UInt64) {
         guard !isForeign else { return }
-        let removed = state.withLock { remove(&$0) }
+        let before = state.withLock { state in
+            let before = (state.signalHandlers, state.eventHandlers)
+            state.signalHandlers.removeAll { $0.id == id }
+            state.eventHandlers.removeAll { $0.id == id }
+            return before
+        }
         handlerGeneration.wrappingAdd(1, ordering: .releasing)
-        withExtendedLifetime(removed) {}
+        withExtendedLifetime(before) {}
     }
 
     /// Runs a job on the reading thread between messages. Jobs run in order.

@@ -304,11 +304,14 @@ struct MessagePrefix {
         guard [UInt8(ascii: "l"), UInt8(ascii: "B")].contains(bytes[0]), bytes[3] == 1 else { return nil }
         isBigEndian = bytes[0] == UInt8(ascii: "B")
         (type, flags) = (bytes[1], bytes[2])
-        func number(at place: Int) -> UInt32 {
-            let number = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self)
-            return bytes[0] == UInt8(ascii: "B") ? number.bigEndian : number.littleEndian
-        }
+        let isBigEndian = isBigEndian
+        func number(at place: Int) -> UInt32 { Self.number(at: place, in: bytes, isBigEndian) }
         (bodyBytes, serial, fieldBytes) = (Int(number(at: 4)), number(at: 8), Int(number(at: 12)))
+    }
+
+    static func number(at place: Int, in bytes: UnsafeMutableRawBufferPointer, _ isBigEndian: Bool) -> UInt32 {
+        let number = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self)
+        return isBigEndian ? number.bigEndian : number.littleEndian
     }
 }
 
@@ -362,10 +365,7 @@ public struct MessageHeader: ~Copyable {
         (self.bytes, isTooLong) = (prefix.bytes, prefix.isHeaderTooLong)
         let end = min(MessagePrefix.size + prefix.fieldBytes, bytes.count)
         var place = MessagePrefix.size
-        func number(at place: Int) -> UInt32 {
-            let number = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self)
-            return prefix.isBigEndian ? number.bigEndian : number.littleEndian
-        }
+        func number(at place: Int) -> UInt32 { MessagePrefix.number(at: place, in: bytes, prefix.isBigEndian) }
         while true {
             // A byte for the field, and the signature of its value, which is one letter.
             place = (place + 7) & ~7
