@@ -405,25 +405,20 @@ extension DBusConnection {
         failed: @escaping @Sendable (DBusError) -> Void
     ) throws(DBusError) -> MatchRuleLease {
         try core.checkProcess("add the match rule \(rule)")
-        enum Progress {
-            case requesting, requested
-            case failed(DBusError)
-        }
-        let progress = Locked(Progress.requesting)
+        let progress = Locked((isRequested: false, failure: DBusError?.none))
         let lease = keepMatch(rule, fallback: fallback) { error in
             guard let error else { return }
             let isLate = progress.withLock { progress in
-                if case .requested = progress { return true }
-                progress = .failed(error)
-                return false
+                progress.failure = error
+                return progress.isRequested
             }
             if isLate { failed(error) }
         }
         let known = progress.withLock { progress in
-            defer { progress = .requested }
-            return progress
+            progress.isRequested = true
+            return progress.failure
         }
-        if case .failed(let error) = known { throw error }
+        if let known { throw known }
         return lease
     }
 

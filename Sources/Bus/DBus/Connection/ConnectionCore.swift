@@ -106,14 +106,12 @@ final class ConnectionCore: Sendable {
         try ForkedChild.check("open a D-Bus connection")
         self.bus = bus
         do { event = try EventDescriptor("open a D-Bus connection") } catch { throw DBusError(error) }
-        let address = connects ? try bus.resolvedAddress() : nil
-        if let address { _ = self.address.storeIfNil(Address(text: address)) }
-        let phase: Phase =
-            if let address {
-                .connected(try BusSocket(address: address, opener: opener, by: deadline))
-            } else {
-                .lost(nil)
-            }
+        var phase = Phase.lost(nil)
+        if connects {
+            let text = try bus.resolvedAddress()
+            _ = address.storeIfNil(Address(text: text))
+            phase = .connected(try BusSocket(address: text, opener: opener, by: deadline))
+        }
         state = Locked(State(phase: phase, wasConnected: connects))
     }
 
