@@ -17,23 +17,15 @@ struct FakeFileSystem: FileSystemLook {
     var nodes: [String: Node] = ["/": .directory]
     private(set) var watched: [String] = []
 
-    mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch {
-        switch nodes["\(directory)"] {
-        case .directory: return number("\(directory)")
-        case .locked, .closed: throw .denied
+    mutating func watch(_ path: FilePath, _ kind: WatchKind) throws(WatchFailure) -> Watch {
+        switch (nodes["\(path)"], kind) {
+        case (.directory, .directory), (.file, .file): return number("\(path)")
+        case (.directory, .writesInDirectory): return number("\(path) writes")
+        case (.locked, .directory), (.locked, .writesInDirectory), (.closed, .directory), (.closed, .writesInDirectory),
+            (.secret, .file):
+            throw .denied
         default: throw .missing
         }
-    }
-
-    mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch {
-        _ = try watch(directory: directory)
-        return number("\(directory) writes")
-    }
-
-    mutating func watch(file: FilePath) throws(WatchFailure) -> Watch {
-        if case .secret = nodes["\(file)"] { throw .denied }
-        guard case .file = nodes["\(file)"] else { throw .missing }
-        return number("\(file)")
     }
 
     func entry(at path: FilePath) -> FileEntry {

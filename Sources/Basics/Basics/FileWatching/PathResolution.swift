@@ -21,14 +21,17 @@ enum FileEntry: Hashable, Sendable {
     case file(FileSnapshot, isDirectory: Bool)
 }
 
-/// The operations on the file system that the resolution of a path needs.
+enum WatchKind {
+    case directory
+    /// A directory, with the writes to its entries.
+    case writesInDirectory
+    /// A file that is not a directory.
+    case file
+}
+
+/// The operations on the file system that the resolution of a path needs. They follow no link.
 protocol FileSystemLook {
-    /// Watches a directory; a link is not followed.
-    mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch
-    /// Watches a directory, and reports writes to its entries as well.
-    mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch
-    /// Watches a file that is not a directory; a link is not followed.
-    mutating func watch(file: FilePath) throws(WatchFailure) -> Watch
+    mutating func watch(_ path: FilePath, _ kind: WatchKind) throws(WatchFailure) -> Watch
     func entry(at path: FilePath) -> FileEntry
 }
 
@@ -107,7 +110,8 @@ struct PathResolution: Hashable, Sendable {
                 directory = directory.parent
                 continue
             }
-            try watch(directory, parts.isEmpty ? .last(name) : .entry(name), &look)
+            let interest = parts.isEmpty ? WatchInterest.last(name) : .entry(name)
+            if try !watch(directory, .directory, interest, &look) { isCompared = true }
             let place = directory.appending(name)
             switch look.entry(at: place) {
             case .missing: return .missing
@@ -120,47 +124,33 @@ struct PathResolution: Hashable, Sendable {
             case .file(_, isDirectory: true): directory = place
             case .file(_, isDirectory: false):
                 guard parts.isEmpty else { return .missing }
-                try watch(file: place, in: directory, as: name, &look)
+                if try !watch(place, .file, .target, &look),
+                    try !watch(directory, .writesInDirectory, .last(name), &look)
+                {
+                    isCompared = true
+                }
                 guard case .file(let snapshot, isDirectory: false) = look.entry(at: place) else { return .missing }
                 return .present(snapshot)
             }
         }
-        try watch(directory, .target, contents: contents, &look)
+        if try !watch(directory, contents ? .writesInDirectory : .directory, .target, &look) { isCompared = true }
         guard case .file(let snapshot, _) = look.entry(at: directory) else { return .missing }
         return .present(snapshot)
     }
 
+    /// Returns false if this process may not read the file or directory.
     private mutating func watch(
-        _ directory: FilePath,
+        _ path: FilePath,
+        _ kind: WatchKind,
         _ interest: WatchInterest,
-        contents: Bool = false,
         _ look: inout some FileSystemLook
-    ) throws(WatchFailure) {
+    ) throws(WatchFailure) -> Bool {
         do throws(WatchFailure) {
-            let watch = contents ? try look.watch(writesIn: directory) : try look.watch(directory: directory)
-            interests[watch, default: []].insert(interest)
+            interests[try look.watch(path, kind), default: []].insert(interest)
+            return true
         } catch {
             guard error == .denied else { throw error }
-            isCompared = true
-        }
-    }
-
-    private mutating func watch(
-        file: FilePath,
-        in directory: FilePath,
-        as name: FilePath.Name,
-        _ look: inout some FileSystemLook
-    ) throws(WatchFailure) {
-        do throws(WatchFailure) {
-            interests[try look.watch(file: file), default: []].insert(.target)
-        } catch {
-            guard error == .denied else { throw error }
-            do throws(WatchFailure) {
-                interests[try look.watch(writesIn: directory), default: []].insert(.last(name))
-            } catch {
-                guard error == .denied else { throw error }
-                isCompared = true
-            }
+            return false
         }
     }
 }
@@ -183,18 +173,14 @@ struct InotifyLook: FileSystemLook {
         (self.descriptor, self.room, self.isInUse) = (descriptor, room, isInUse)
     }
 
-    mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch {
-        try watch(directory, Self.directoryEvents)
-    }
-
-    mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch {
-        // IN_CLOSE_WRITE as well, because the kernel does not report writes through a memory mapping.
-        try watch(directory, Self.directoryEvents | UInt32(IN_MODIFY | IN_CLOSE_WRITE))
-    }
-
-    mutating func watch(file: FilePath) throws(WatchFailure) -> Watch { try watch(file, Self.fileEvents) }
-
-    private mutating func watch(_ path: FilePath, _ events: UInt32) throws(WatchFailure) -> Watch {
+    mutating func watch(_ path: FilePath, _ kind: WatchKind) throws(WatchFailure) -> Watch {
+        let events =
+            switch kind {
+            case .directory: Self.directoryEvents
+            // IN_CLOSE_WRITE as well, because the kernel does not report writes through a memory mapping.
+            case .writesInDirectory: Self.directoryEvents | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
+            case .file: Self.fileEvents
+            }
         // Adds to the mask, because another path may need other events of the same directory.
         let watch = path.withCString { inotify_add_watch(descriptor, $0, events | UInt32(IN_MASK_ADD)) }
         guard watch >= 0 else {
