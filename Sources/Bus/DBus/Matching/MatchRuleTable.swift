@@ -74,7 +74,7 @@ struct MatchRuleTable {
         var count = 0
         /// The number of rules that the bus holds.
         var activeCount = 0
-        /// Present while the fallback replaces the rules, or is requested for that.
+        /// Present while the fallback replaces the rules, or is requested for that. The table is a user of it then.
         var standIn: StandIn?
     }
 
@@ -99,8 +99,6 @@ struct MatchRuleTable {
     private var nextTicket: UInt64 = 1
     /// By fallback.
     private var groups: [MatchRule: Group] = [:]
-    /// Fallbacks that replace rules. The table is a user of each.
-    private var fallbacks: Set<MatchRule> = []
     private var spare = Spare.none
 
     static let spareThreshold = 8
@@ -132,9 +130,14 @@ struct MatchRuleTable {
         }
     }
 
+    /// Whether the rule is a fallback in use.
+    private func isStandIn(_ rule: MatchRule) -> Bool { groups[rule]?.standIn != nil }
+
+    private var standIns: [MatchRule] { groups.compactMap { $0.value.standIn == nil ? nil : $0.key } }
+
     /// Whether the rule is a fallback in use that the bus holds.
     private func isInForce(asFallback rule: MatchRule) -> Bool {
-        fallbacks.contains(rule) && standing(of: rule) == .active
+        isStandIn(rule) && standing(of: rule) == .active
     }
 
     // MARK: Users
@@ -261,7 +264,7 @@ struct MatchRuleTable {
     private mutating func granted(_ rule: MatchRule, _ handle: Int) -> Answer {
         set(handle, .active)
         var answer = Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule))
-        if fallbacks.contains(rule) { answer.actions += giveBack(coveredBy: rule) + endStandIn(of: rule) }
+        if isStandIn(rule) { answer.actions += giveBack(coveredBy: rule) + endStandIn(of: rule) }
         if let fallback = entries[handle]?.fallback, isInForce(asFallback: fallback) {
             // The last missing rule while the fallback ends, perhaps. Otherwise the request is older than the fallback.
             answer.actions += isEnding(fallbackOf: handle) ? endStandIn(of: fallback) : giveBack(handle)
@@ -281,10 +284,9 @@ struct MatchRuleTable {
     private mutating func cover(_ handle: Int, by fallback: MatchRule) -> Answer {
         set(handle, .covered)
         let broad = handles[fallback] ?? insert(fallback, fallback: nil, isBroad: true)
-        if fallbacks.insert(fallback).inserted {
+        if let group = groups[fallback], group.standIn == nil {
             entries[broad]?.users += 1
-            let limit = groups[fallback]?.activeCount ?? 0
-            groups[fallback]?.standIn = StandIn(limit: limit)
+            groups[fallback]?.standIn = StandIn(limit: group.activeCount)
         }
         switch entries[broad]?.standing {
         case .active: return Answer(waiters: takeWaiters(of: handle), actions: giveBack(coveredBy: fallback))
@@ -298,7 +300,7 @@ struct MatchRuleTable {
     private mutating func refuse(_ handle: Int, _ error: DBusError) -> Answer {
         set(handle, .absent)
         var waiters = takeWaiters(of: handle)
-        if let rule = entries[handle]?.rule, fallbacks.contains(rule) {
+        if let rule = entries[handle]?.rule, isStandIn(rule) {
             waiters += takeWaiters(coveredBy: rule)
             uncover(rule)
             dropUse(byTableOf: rule)
@@ -313,7 +315,7 @@ struct MatchRuleTable {
     }
 
     private mutating func takeWaiters(coveredBy fallback: MatchRule) -> [Waiter] {
-        guard fallbacks.contains(fallback) else { return [] }
+        guard isStandIn(fallback) else { return [] }
         return covered(by: fallback).flatMap { takeWaiters(of: $0) }
     }
 
@@ -332,7 +334,6 @@ struct MatchRuleTable {
 
     /// Ends the table's use of a fallback.
     private mutating func dropUse(byTableOf fallback: MatchRule) {
-        fallbacks.remove(fallback)
         groups[fallback]?.standIn = nil
         if groups[fallback]?.count == 0 { groups[fallback] = nil }
         guard let handle = handles[fallback] else { return }
@@ -393,7 +394,7 @@ struct MatchRuleTable {
     ///   theirs.
     mutating func lost() -> [Waiter] {
         var waiters: [Waiter] = []
-        for fallback in fallbacks { waiters += takeWaiters(coveredBy: fallback) }
+        for fallback in standIns { waiters += takeWaiters(coveredBy: fallback) }
         forgetBus()
         return waiters
     }
@@ -405,7 +406,7 @@ struct MatchRuleTable {
     }
 
     private mutating func forgetBus() {
-        for fallback in fallbacks {
+        for fallback in standIns {
             uncover(fallback)
             dropUse(byTableOf: fallback)
         }
@@ -421,7 +422,7 @@ struct MatchRuleTable {
 
     /// Whether a fallback in use replaces the rule, or is requested for that.
     private func coverage(of handle: Int) -> Coverage {
-        guard let fallback = entries[handle]?.fallback, fallbacks.contains(fallback) else { return .none }
+        guard let fallback = entries[handle]?.fallback, isStandIn(fallback) else { return .none }
         return standing(of: fallback)
     }
 
@@ -448,7 +449,7 @@ struct MatchRuleTable {
     }
 
     private mutating func spareIfDue() -> [Action] {
-        guard case .none = spare, fallbacks.isEmpty, handles.count >= Self.spareThreshold else { return [] }
+        guard case .none = spare, handles.count >= Self.spareThreshold, standIns.isEmpty else { return [] }
         let ticket = nextTicket
         nextTicket += 1
         spare = .held(ticket: ticket)
