@@ -529,8 +529,7 @@ extension DBusConnection {
         public var isRunning: Bool? {
             guard let process else { return nil }
             // Readable once the process has ended.
-            var watched = pollfd(fd: process.number, events: Int16(POLLIN), revents: 0)
-            return poll(&watched, 1, 0) == 0
+            return pollOnce(process.number, CShort(POLLIN), until: .now) == 0
         }
     }
 

@@ -203,15 +203,10 @@ final class BusSocket: Sendable {
     }
 
     private func readToEnd(by deadline: ContinuousClock.Instant) {
-        withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { buffer in
-            while true {
-                let descriptor = standing.descriptor
-                guard descriptor >= 0 else { return }
-                let count = recv(descriptor, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
-                if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) { return }
-                guard ContinuousClock.now < deadline else { return }
-                if count < 0 { _ = pollOnce(descriptor, CShort(POLLIN), until: deadline) }
-            }
+        while true {
+            let descriptor = standing.descriptor
+            guard descriptor >= 0, discardInput(of: descriptor) == EAGAIN, .now < deadline else { return }
+            _ = pollOnce(descriptor, CShort(POLLIN), until: deadline)
         }
     }
 }
@@ -243,8 +238,7 @@ private final class WatchList: @unchecked Sendable {
     /// fails.
     var hasPeerHungUp: Bool {
         guard isRemote else { return false }
-        var entry = pollfd(fd: socket.number, events: Self.hangUpForReading, revents: 0)
-        return poll(&entry, 1, 0) > 0
+        return pollOnce(socket.number, Self.hangUpForReading, until: .now) != 0
     }
 
     /// `POLLRDHUP`, which Swift's Glibc module lacks.
@@ -437,23 +431,43 @@ extension BusSocket.OtherWork? {
     /// - Returns: the events that the descriptor is ready for, none if it is negative; `nil` if the connection is not
     ///   wanted any more.
     func whileWaiting(for events: CShort, of descriptor: CInt, until deadline: ContinuousClock.Instant) -> CShort? {
-        var entries = (
-            pollfd(fd: descriptor, events: events, revents: 0),
-            pollfd(fd: self?.descriptor ?? -1, events: CShort(POLLIN), revents: 0)
-        )
         let timeout = milliseconds(until: deadline)
-        withUnsafeMutableBytes(of: &entries) { bytes in
-            _ = poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
-        }
-        if entries.1.revents != 0, let self, !self.perform() { return nil }
-        return entries.0.revents
+        let (ready, hasWork) = pollBoth(descriptor, events, self?.descriptor ?? -1, timeout: timeout)
+        if hasWork, let self, !self.perform() { return nil }
+        return ready
     }
+}
+
+/// Waits until the descriptor is ready for one of the events, or the other one is readable. Ignores a negative
+/// descriptor.
+func pollBoth(_ one: CInt, _ events: CShort, _ other: CInt, timeout: CInt) -> (ready: CShort, isOtherReady: Bool) {
+    var entries = (pollfd(fd: one, events: events, revents: 0), pollfd(fd: other, events: CShort(POLLIN), revents: 0))
+    withUnsafeMutableBytes(of: &entries) { bytes in
+        _ = poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
+    }
+    return (entries.0.revents, entries.1.revents != 0)
 }
 
 /// Waits until the descriptor is ready for one of the events; returns the events that it is ready for.
 func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
+}
+
+/// Discards what has arrived at a socket, a part of it if that is much. Allocates nothing.
+///
+/// - Returns: 0 if the peer has ended; otherwise the error, `EAGAIN` if more may arrive.
+func discardInput(of socket: CInt) -> CInt {
+    withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 1) { buffer in
+        var rounds = 0
+        while rounds < 256 {
+            rounds += 1
+            let count = recv(socket, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
+            if count == 0 { return 0 }
+            if count < 0, errno != EINTR { return errno }
+        }
+        return EAGAIN
+    }
 }
 
 /// Whether the socket's peer is on this machine, as far as the kernel tells.

@@ -399,18 +399,16 @@ extension ConnectionCore {
         // Set only during the sleep: this thread finds other queued messages at its next look at the socket.
         if awaitsRoom { self.awaitsRoom.store(true, ordering: .releasing) }
         defer { if awaitsRoom { self.awaitsRoom.store(false, ordering: .releasing) } }
-        var descriptors = (pollfd(), pollfd(fd: event.descriptor, events: CShort(POLLIN), revents: 0))
-        // `poll` ignores a negative descriptor.
-        descriptors.0.fd = standing?.descriptor ?? -1
-        descriptors.0.events = CShort(awaitsRoom ? POLLIN | POLLOUT : POLLIN)
         // Without a descriptor that wakes it, this thread looks for work every second.
         let deadline = event.descriptor < 0 ? min(deadline ?? .now + .seconds(1), .now + .seconds(1)) : deadline
-        let timeout = deadline.map(milliseconds(until:)) ?? -1
-        withUnsafeMutableBytes(of: &descriptors) { bytes in
-            _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
-        }
-        if descriptors.1.revents != 0 { event.clear() }
-        return descriptors.0.revents
+        let (ready, isSignalled) = pollBoth(
+            standing?.descriptor ?? -1,
+            CShort(awaitsRoom ? POLLIN | POLLOUT : POLLIN),
+            event.descriptor,
+            timeout: deadline.map(milliseconds(until:)) ?? -1
+        )
+        if isSignalled { event.clear() }
+        return ready
     }
 
     /// Runs the waiting jobs, and ends the calls whose time is over.

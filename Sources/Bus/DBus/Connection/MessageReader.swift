@@ -71,7 +71,8 @@ final class MessageReader: @unchecked Sendable {
     ///
     /// - Returns: false if nothing more can arrive. A failure to read makes the connection corrupt.
     func fill(from socket: CInt) -> Bool {
-        if isCorrupt { return discard(from: socket) }
+        // libdbus notices the end only when nothing is left to read.
+        if isCorrupt { return ![0, ECONNRESET].contains(discardInput(of: socket)) }
         guard makeRoom() else {
             fail()
             return true
@@ -96,17 +97,6 @@ final class MessageReader: @unchecked Sendable {
                 if message.msg_controllen > 0 { addDescriptors(Int(message.msg_controllen)) }
                 passOverSurplus()
                 return true
-            }
-        }
-    }
-
-    /// Discards all input: libdbus notices the end only when nothing is left to read.
-    private func discard(from socket: CInt) -> Bool {
-        withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { piece in
-            while true {
-                let count = recv(socket, piece.baseAddress, piece.count, CInt(MSG_DONTWAIT))
-                if count == 0 || count < 0 && errno == ECONNRESET { return false }
-                if count < 0, errno != EINTR { return true }
             }
         }
     }

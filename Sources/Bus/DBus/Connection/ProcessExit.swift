@@ -67,11 +67,6 @@ enum ProcessExit {
     /// bus reads everything before it ends the other side.
     private static func hasPeerEnded(_ socket: CInt) -> Bool {
         shutdown(socket, CInt(SHUT_WR))
-        return withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
-            while true {
-                let count = recv(socket, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
-                if count <= 0 { return count == 0 || (errno != EAGAIN && errno != EINTR) }
-            }
-        }
+        return discardInput(of: socket) != EAGAIN
     }
 }
