@@ -150,8 +150,8 @@ final class PostRoute: Sendable {
         do throws(DBusError) {
             let changes = changes
             _ = try await connection.call(Self.call([interface]), timeout: deadline - .now, isCancellable: false)
-            let (question, left) = (NotifydProtocol.ownerQuestion(), deadline - .now)
-            let owner = try await connection.call(question, timeout: left, isCancellable: false)
+            let question = try NotifydProtocol.ownerQuestion()
+            let owner = try await connection.call(question, timeout: deadline - .now, isCancellable: false)
             relays(owner, asOf: changes)
         } catch {
             throw explained(error)
