@@ -12,8 +12,6 @@ final class BusOpener: Sendable {
     private let leftBehind = PosixLocked<BusOpening?>(nil)
 
     /// Opens a connection that the bus has not admitted yet.
-    ///
-    /// - Throws: ``DBusError/Code/noBus``; ``DBusError/Code/noResources`` if the system grants no descriptor.
     func open(
         _ address: String,
         by deadline: ContinuousClock.Instant,
@@ -96,11 +94,10 @@ private final class BusOpening: Sendable {
 
     var hasEnded: Bool { state.withLock { $0.hasEnded } }
 
-    /// Waits for the end of the attempt.
+    /// Waits for the end of the attempt, and discards the result if it throws: ``DBusError/Code/noBus`` at the
+    /// deadline, ``DBusError/Code/closed`` if the connection is not needed any more.
     ///
-    /// - Returns: the result for the first caller; `nil` for a caller that waits for an abandoned attempt.
-    /// - Throws: ``DBusError/Code/noBus`` at the deadline, ``DBusError/Code/closed`` if the connection is not needed
-    ///   any more. The result is discarded after either error.
+    /// - Returns: `nil` for a caller that waits for an abandoned attempt.
     func wait(
         by deadline: ContinuousClock.Instant,
         _ other: BusSocket.OtherWork?,
@@ -178,9 +175,8 @@ enum BusAddress {
 
     private static let autolaunch = "autolaunch:"
 
-    /// The address that libdbus gets: without `autolaunch:`, which would start another bus, and without the identifiers
-    /// of its buses (`guid=`). Each run of a bus makes new ones, so with them a connection would not come back after a
-    /// restart. They prove nothing, because the bus itself states its identifier.
+    /// The address that libdbus gets: without `autolaunch:`, which would start another bus, and without `guid=`, the
+    /// identifier of one run of a bus: with it, a connection would not come back after a restart.
     static func connectable(_ address: String) -> String {
         // In bytes and loops, because the types of a search cost a short program a fifth of its instructions.
         var kept: [UInt8] = []
@@ -201,11 +197,10 @@ enum BusAddress {
         return String(decoding: kept, as: UTF8.self)
     }
 
-    /// Checks that this process may use the address.
+    /// Checks that this process may use the address: it has only characters of an address, more than `autolaunch:`, and
+    /// starts no program that would get more rights than the user has.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` for characters that an address cannot have; for an address with
-    ///   nothing but `autolaunch:`; and for an address that starts a program in a process with more rights than its
-    ///   user, because that program would get them.
+    /// - Throws: ``DBusError/Code/invalidArgument``.
     static func check(_ address: String, _ attempted: String) throws(DBusError) {
         func refused(_ message: String, _ remedy: String) -> DBusError {
             DBusError(.invalidArgument, message: message, attempted: attempted, remedy: remedy)

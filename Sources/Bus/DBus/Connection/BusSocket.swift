@@ -126,10 +126,8 @@ final class BusSocket: Sendable {
     /// How many bytes libdbus may queue for a bus that does not read. Beyond that every send fails.
     static let unsentLimit = 64 * 1024 * 1024
 
-    /// Sends from any thread. libdbus writes at once what the socket accepts. If the bus is gone, the standing reports
-    /// it.
+    /// Sends from any thread. libdbus writes at once what the socket accepts. The standing tells if the bus is gone.
     ///
-    /// - Parameter serial: the serial for a message that was not sent before.
     /// - Throws: ``DBusError/Code/limitsExceeded`` if the bus has left ``unsentLimit`` bytes unread;
     ///   ``DBusError/Code/noResources`` for lack of memory.
     func send(
@@ -182,9 +180,7 @@ final class BusSocket: Sendable {
         case none(Standing)
     }
 
-    /// Returns the next message from the buffer. Called on the reading thread.
-    ///
-    /// - Parameter judge: called once for each message, when its header has arrived.
+    /// The next message from the buffer. Called on the reading thread; `judge` gets each header once.
     func next(_ judge: (borrowing MessageHeader) -> MessageReader.Verdict) -> Next {
         let arrival = reader.next(judge)
         if reader.isCorrupt { shutDown() }
@@ -454,9 +450,8 @@ func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousCl
     return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
 }
 
-/// Discards what has arrived at a socket, a part of it if that is much. Allocates nothing.
-///
-/// - Returns: 0 if the peer has ended; otherwise the error, `EAGAIN` if more may arrive.
+/// Discards what has arrived at a socket, a part of it if that is much. Allocates nothing. Returns 0 if the peer has
+/// ended; otherwise the error, `EAGAIN` if more may arrive.
 func discardInput(of socket: CInt) -> CInt {
     withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 1) { buffer in
         var rounds = 0

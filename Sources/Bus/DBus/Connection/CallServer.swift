@@ -3,15 +3,11 @@ import Synchronization
 /// Serves the method calls of other processes on a connection. The module `DBusService` has the only implementation: a
 /// program without objects does not link it.
 package protocol CallServer: AnyObject, Sendable {
-    /// Decides on a call before its body is read. Called on the reading thread.
-    ///
-    /// - Returns: the function that runs the call; `nil` if the call needs no further processing.
+    /// Decides on a call before its body is read, on the reading thread. Returns what runs it; `nil` if nothing has to.
     func admit(_ call: borrowing MessageHeader, _ path: ReturnPath) -> CallTicket?
     /// A response to a call is on its way. Called on the thread that responds.
     func answered(_ call: borrowing DBusMessage, by response: borrowing DBusMessage)
-    /// Does pending work. Called on the reading thread each time before it sleeps.
-    ///
-    /// - Returns: the time of the next work; `nil` if no work is left.
+    /// Works, each time before the reading thread sleeps. Returns the time of the next work; `nil` if none is left.
     func carryOut() -> ContinuousClock.Instant?
 }
 

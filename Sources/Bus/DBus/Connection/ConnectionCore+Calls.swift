@@ -132,9 +132,8 @@ extension ConnectionCore {
         }
     }
 
-    /// Inserts the call under one lock in the common case: the bus is connected, and there is a reading thread.
-    ///
-    /// - Returns: the socket, and whether the reading thread must be woken; `nil` in any other case.
+    /// Inserts the call under one lock if the bus is connected and read; otherwise `nil`. Tells whether to wake the
+    /// reader.
     private func insert(_ call: PendingCall, serial: UInt32) -> (BusSocket, wakes: Bool)? {
         state.withLock { state in
             guard state.isReading, case .connected(let socket) = state.phase else { return nil }
@@ -159,12 +158,9 @@ extension ConnectionCore {
         if isOnReadingThread { throw .onReadingThread(attempted()) }
     }
 
-    /// Waits on this thread, which must not be the reading thread.
-    ///
-    /// - Parameters:
-    ///   - deadline: the end of the wait in any case: the reading thread, which reports timeouts, may be inside a
-    ///   handler that waits for this very thread.
-    ///   - late: returns the value for a wait that ends at the deadline.
+    /// Waits on this thread, which must not be the reading thread, until the deadline at most: the reading thread,
+    /// which reports timeouts, may be inside a handler that waits for this very thread. `late` returns the value for
+    /// such an end.
     func wait<Value: Sendable>(
         until deadline: ContinuousClock.Instant,
         late: () -> Value,
@@ -192,9 +188,8 @@ extension ConnectionCore {
     // MARK: Match rules
 
     /// Adds a user of the rule until ``release(_:)``, even if the bus refuses it now. The waiter is called once, here
-    /// or on the reading thread. Without a reading thread this connects, until `limit` at most.
-    ///
-    /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
+    /// or on the reading thread. Without a reading thread this connects, until `limit` at most. Returns the rule's
+    /// handle; `nil` in a forked child and after the end of the connection.
     func retain(
         _ rule: MatchRule,
         fallback: MatchRule?,

@@ -59,9 +59,7 @@ extension ConnectionCore {
         for listener in told.eventHandlers { listener.call(.lost) }
     }
 
-    /// Called by a sender that found the bus gone.
-    ///
-    /// - Returns: whether the sender must reconnect, because there is no reading thread that does.
+    /// For a sender that found the bus gone. Returns whether it must reconnect, because no reading thread does.
     func lost(withoutReader socket: BusSocket) -> Bool {
         state.withLock { state in
             guard !state.isReading else { return false }
@@ -94,10 +92,8 @@ extension ConnectionCore {
         }
     }
 
-    /// Makes sure that a task has a connection and a reading thread.
-    ///
-    /// Connects on a separate thread, which all waiting tasks share: connecting may block, and the concurrency pool has
-    /// few threads. A cancelled task keeps waiting.
+    /// Makes sure that a task has a connection and a reading thread. Connects on a separate thread for all waiting
+    /// tasks: connecting may block, and the concurrency pool has few threads. A cancelled task keeps waiting.
     ///
     /// - Throws: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed``,
     ///   ``DBusError/Code/noResources``. Does not throw during an outage that the reading thread handles.
@@ -166,9 +162,7 @@ extension ConnectionCore {
         }
     }
 
-    /// Takes a fresh socket into use, and restores names and match rules on it.
-    ///
-    /// - Returns: false if the connection is not lost any more.
+    /// Restores names and match rules on a fresh socket. Returns false if the connection is not lost any more.
     private func connected(_ socket: BusSocket) -> Bool {
         let work = decide { state -> ((names: [OwnedNames.Request], isReading: Bool)?, [MatchRuleTable.Action]) in
             guard case .lost = state.phase else { return (nil, []) }
@@ -193,11 +187,10 @@ extension ConnectionCore {
         return true
     }
 
-    /// Reports the restoration when the bus has responded to all requests.
-    ///
-    /// The bus responds in order: the response to this call follows the responses for all rules and names, and proves
-    /// that the bus keeps the connection. A response may cause a request for another rule, and then another such call.
-    /// If this call cannot be sent, neither could the next one, so its error ends the restoration.
+    /// Reports the restoration when the bus has responded to all requests. The response to this call follows those for
+    /// rules and names, and proves that the bus keeps the connection. A response may cause a request for another rule,
+    /// and then another such call. If this call cannot be sent, neither could the next one: its error ends the
+    /// restoration.
     private func finishRestoration() {
         guard let message = try? DBusMessage.busCall("GetId") else { return }
         let call = PendingCall(message) { [self] result in
@@ -233,10 +226,8 @@ extension ConnectionCore {
 }
 
 extension DBusConnection {
-    /// Finds out on a separate thread whether the bus accepts a new connection. That thread waits for a stopped bus, 25
-    /// seconds at most.
-    ///
-    /// - Parameter found: called on the reading thread, unless the connection was closed.
+    /// Finds out on a separate thread, within 25 seconds, whether the bus accepts a new connection. `found` is called
+    /// on the reading thread, unless the connection was closed.
     package func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {
         let core = core
         let thread = QuietThread.start("dbus-probe") { [weak self] in
@@ -259,10 +250,8 @@ extension DBusConnection {
     }
 }
 
-/// The bus names that a connection owns or has requested. Pure.
-///
-/// Requests and releases are decided under the connection's lock and sent after it, so the bus may process them in
-/// another order. Their numbers tell which came last.
+/// The bus names that a connection owns or has requested. Pure. The bus may process requests and releases in another
+/// order than that of the decisions under the connection's lock: their numbers tell which came last.
 struct OwnedNames {
     struct Request: Sendable {
         let name: String
@@ -302,10 +291,8 @@ struct OwnedNames {
         underWay[name]?.released = lastNumber
     }
 
-    /// Ends a request.
-    ///
-    /// - Parameter isOwned: whether the bus gave the name to this connection, or queued it for the name.
-    /// - Returns: whether the release must be sent to the bus again.
+    /// Ends a request. `isOwned` tells whether the bus gave the name to this connection, or queued it for the name.
+    /// Returns whether the release must be sent to the bus again.
     mutating func answered(_ request: Request, isOwned: Bool) -> Bool {
         guard var others = underWay[request.name] else { return false }
         others.count -= 1

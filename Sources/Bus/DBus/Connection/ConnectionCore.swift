@@ -161,13 +161,11 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// Sends a message to the bus. On return the kernel has it; on the reading thread, which must not wait, it may
-    /// still be queued.
+    /// Sends a message, or a copy if other threads send it at the same time. On return the kernel has it; on the
+    /// reading thread, which must not wait, it may still be queued.
     ///
     /// A process without a reading thread notices a restart of the bus only here. It then reconnects and sends once
     /// more. If the failed write was another thread's, receivers may get this message twice.
-    ///
-    /// - Parameter copies: whether to send a copy, because other threads send the message at the same time.
     func send(_ message: borrowing DBusMessage, copies: Bool = false) throws(DBusError) {
         // One deadline for all waits together.
         let deadline = ContinuousClock.now + sendTimeout.withLock { $0 }

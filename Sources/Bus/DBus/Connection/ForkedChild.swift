@@ -42,10 +42,8 @@ public enum ForkedChild {
     public static func notice() { if CLinux_noticeFork() != 0 { begin() } }
 
     private static let places = 256
-    /// The sockets of all connections; ``OwnedDescriptor/none`` in free places. With more than 256 connections at a
-    /// time, the rest stay open in a child.
-    ///
-    /// Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table belongs to the process.
+    /// The sockets of all connections; ``OwnedDescriptor/none`` in free places. With more than 256, the rest stay open
+    /// in a child. Unsafe: the pointer is constant, and its contents are atomic. Never freed.
     nonisolated(unsafe) private static let sockets = {
         let sockets = UnsafeMutablePointer<Atomic<UInt64>>.allocate(capacity: places)
         for index in 0..<places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
@@ -129,9 +127,8 @@ public enum ForkedChild {
     }
 }
 
-/// Calls libdbus where it may take one of its global locks. Forks by other threads wait until `body` returns: otherwise
-/// the child would find the lock held by a thread that does not exist there. `body` waits only for locks of
-/// ``BusSocket``, which are taken inside this call.
+/// Calls libdbus where it may take one of its global locks. Forks by other threads wait until `body` returns, so that a
+/// child finds the locks free. `body` waits only for locks of ``BusSocket``, which are taken inside this call.
 @inline(__always)
 func onLibdbus<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
     CLinux_holdOffFork(CLINUX_CALL)

@@ -67,9 +67,7 @@ final class MessageReader: @unchecked Sendable {
 
     // MARK: Filling
 
-    /// Reads what has arrived, up to one piece, without waiting.
-    ///
-    /// - Returns: false if nothing more can arrive. A failure to read makes the connection corrupt.
+    /// Reads what has arrived, up to one piece. Returns false if nothing more can arrive. Corrupt after a failure.
     func fill(from socket: CInt) -> Bool {
         // libdbus notices the end only when nothing is left to read.
         if isCorrupt { return ![0, ECONNRESET].contains(discardInput(of: socket)) }
@@ -129,10 +127,8 @@ final class MessageReader: @unchecked Sendable {
         return needed <= capacity || move(to: count < wanted ? wanted : count + Self.pieceBytes)
     }
 
-    /// Moves the contents to a zeroed buffer of this size, so that the buffer holds no remains of other memory.
-    /// `realloc` would leave a copy behind.
-    ///
-    /// - Returns: false if there is no memory. Large buffers are cheap, because unwritten memory is not resident.
+    /// Moves the contents to a zeroed buffer, which holds no remains of other memory; `realloc` would leave a copy.
+    /// Returns false if there is no memory. Large buffers are cheap: unwritten memory is not resident.
     private func move(to size: Int) -> Bool {
         guard let moved = calloc(1, size) else { return false }
         let count = end - start
@@ -182,10 +178,8 @@ final class MessageReader: @unchecked Sendable {
 
     // MARK: Messages
 
-    /// Returns the next wanted message that has arrived.
-    ///
-    /// - Parameter judge: called once for each message, when its header has arrived. If the header is too long, the
-    ///   judge sees only the part that has arrived, and the message is skipped whatever the verdict.
+    /// The next wanted message that has arrived. `judge` is called once for each message, when its header has arrived:
+    /// only a part of it if it is too long, and the message is then skipped whatever the verdict.
     func next(_ judge: (borrowing MessageHeader) -> Verdict) -> Arrival? {
         while !isCorrupt, let buffer {
             if let frame {

@@ -142,12 +142,8 @@ struct MatchRuleTable {
 
     // MARK: Users
 
-    /// Adds a user of `rule`, who ends the use with ``release(_:)``.
-    ///
-    /// - Parameters:
-    ///   - fallback: the broader rule; `rule` itself marks a broad rule.
-    ///   - isConnected: whether the bus is connected and can get a request.
-    /// - Returns: the rule's handle, valid while it has a user; the outcome of the request; the actions to take.
+    /// Adds a user of `rule` until ``release(_:)``. `fallback` is the broader rule; `rule` itself marks a broad rule.
+    /// Returns the rule's handle, valid while it has a user; the outcome of the request; the actions to take.
     mutating func retain(
         _ rule: MatchRule,
         fallback: MatchRule?,
@@ -388,10 +384,8 @@ struct MatchRuleTable {
 
     // MARK: Losing and finding the bus
 
-    /// The bus holds no rules any more. Each pending request fails separately.
-    ///
-    /// - Returns: the waiters for a fallback, which the caller tells: the pending request is for another rule than
-    ///   theirs.
+    /// The bus holds no rules any more. Each pending request fails separately. Returns the waiters for a fallback,
+    /// which the caller tells: the pending request is for another rule than theirs.
     mutating func lost() -> [Waiter] {
         var waiters: [Waiter] = []
         for fallback in standIns { waiters += takeWaiters(coveredBy: fallback) }

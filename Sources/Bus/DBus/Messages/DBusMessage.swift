@@ -298,9 +298,8 @@ extension DBusMessage {
         return message
     }
 
-    /// Whether a reply to this call may come from this sender, as far as the names tell.
-    ///
-    /// - Parameter sender: `nil` for the bus or a sandbox's proxy: the bus names the sender of what it passes on.
+    /// Whether a reply to this call may come from this sender, as far as the names tell. The bus names the sender of
+    /// what it passes on: it is `nil` for the bus itself and for a sandbox's proxy.
     func mayBeAnswered(by sender: String?) -> Bool {
         guard let sender, let destination = dbus_message_get_destination(pointer) else { return true }
         guard destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0 else {

@@ -61,10 +61,8 @@ public struct UnreadAnswers {
         return .nothing
     }
 
-    /// Counts bytes that are on their way to a connection. Returns whether to ping it.
-    ///
-    /// - Parameter isLate: whether the connection may be gone. It is then pinged at once, so that no entry stays for
-    ///   it.
+    /// Counts bytes that are on their way to a connection. Returns whether to ping it, at once if it may be gone
+    /// (`isLate`): so no entry stays for it.
     mutating func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) -> Bool {
         var use = uses[connection] ?? Use()
         if use.user == nil, let user {
@@ -126,10 +124,8 @@ public struct UnreadAnswers {
         return ask(connection)
     }
 
-    /// Counts a dropped call of a connection with too much unread. Returns whether to ping the connection.
-    ///
-    /// After a failed ping, the service sends nothing to the connection that would cause the next ping. The drops cause
-    /// it: after 1, 2, 4, 8 … calls, so that a flood of calls does not cause a flood of pings.
+    /// Counts a dropped call of a connection with too much unread. Returns whether to ping it: after a failed ping
+    /// nothing else causes the next one. After 1, 2, 4, 8 … calls, so that a flood of calls is no flood of pings.
     mutating func dropped(_ connection: String) -> Bool {
         guard let before = uses[connection]?.dropped else { return false }
         uses[connection]?.dropped = before + 1
@@ -191,10 +187,8 @@ struct BusQuestions {
         return !hasSent
     }
 
-    /// Returns the next step.
-    ///
-    /// - Parameter unread: about how many bytes the bus has not read; `nil` if unknown. Evaluated when the response is
-    ///   late: a bus that still reads only has many messages of others before it.
+    /// Returns the next step. `unread` is about how many bytes the bus has not read; `nil` if unknown. Evaluated when
+    /// the response is late: a bus that still reads only has many messages of others before it.
     mutating func next(now: SuspendingClock.Instant, unread: @autoclosure () -> Int?) -> Step {
         guard isOpen, let askedAt else {
             guard hasSent else { return .wait(nil) }
