@@ -78,7 +78,7 @@ public final class PathWatcher: Sendable {
     }
 
     /// Watches a path. Calls `done` once, on the thread, or in ``remove(_:)`` if that comes before the thread has begun.
-    func add(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents, done: @escaping @Sendable (Outcome) -> Void) {
+    public func add(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents, done: @escaping @Sendable (Outcome) -> Void) {
         send(.add(id, path, wanted, done))
     }
 
