@@ -133,7 +133,7 @@ private struct MessageInput {
     while !rest.isEmpty, !reader.isCorrupt {
         let piece = Array(rest.prefix(length))
         rest = rest.dropFirst(length)
-        guard write(ends[0], piece, piece.count) == piece.count, reader.fill(from: ends[1]) == .done else { return }
+        guard write(ends[0], piece, piece.count) == piece.count, reader.fill(from: ends[1]) else { return }
         while let arrival = reader.next({ $0.serial % 3 == 0 ? .passOver : .read(nil) }) {
             _ = try? arrival.message.arguments()
         }
