@@ -15,8 +15,7 @@ public class MSALAuthority: CustomStringConvertible, @unchecked Sendable {
     /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` unless `url` is an `https` address with a host.
     public init(url: URL) throws {
         guard url.scheme?.lowercased() == "https", url.host?.isEmpty == false else {
-            throw RequestFailure.invalidParameter("could not use the authority “\(url)”: it is no https address")
-                .nsError
+            throw NSError.invalidParameter("could not use the authority “\(url)”: it is no https address")
         }
         self.url = url
     }
@@ -71,13 +70,12 @@ public final class MSALAADAuthority: MSALAuthority, @unchecked Sendable {
         case .personalMicrosoftAccountAudience: tenant = "consumers"
         case .azureADMyOrgOnlyAudience:
             guard let rawTenant else {
-                throw RequestFailure.invalidParameter("could not make the authority: this audience needs a tenant")
-                    .nsError
+                throw NSError.invalidParameter("could not make the authority: this audience needs a tenant")
             }
             tenant = rawTenant
         }
         guard let url = URL(string: "https://\(environment)"), url.host == environment else {
-            throw RequestFailure.invalidParameter("could not make the authority: “\(environment)” is no host").nsError
+            throw NSError.invalidParameter("could not make the authority: “\(environment)” is no host")
         }
         try self.init(url: url, rawTenant: tenant)
     }

@@ -156,6 +156,6 @@ private enum ClaimsJSON {
     }
 
     static func invalid(_ reason: String) -> NSError {
-        RequestFailure.invalidParameter("could not make a claims request: \(reason)").nsError
+        NSError.invalidParameter("could not make a claims request: \(reason)")
     }
 }

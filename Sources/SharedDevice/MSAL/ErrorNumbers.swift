@@ -1,3 +1,6 @@
+import Foundation
+import SharedDevice
+
 /// The domain of every error of this module.
 public let MSALErrorDomain = "MSALErrorDomain"
 
@@ -152,4 +155,131 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalBrokerNotAvailable = -42714
     /// Not raised here.
     case internalErrorInvalidASWebAuthenticationURL = -42745
+}
+
+// MARK: Errors of requests
+
+extension NSError {
+    /// Creates an error of ``MSALErrorDomain``.
+    ///
+    /// - Parameters:
+    ///   - correlationId: the request's, if it has one.
+    ///   - account: the account that the request names.
+    convenience init(
+        _ codes: ErrorCodes,
+        _ description: String,
+        underlying: SharedDeviceError? = nil,
+        correlationId: UUID? = nil,
+        account: Account? = nil
+    ) {
+        var information: [String: Any] = [
+            NSLocalizedDescriptionKey: description, MSALErrorDescriptionKey: description,
+        ]
+        if let code = codes.internalCode { information[MSALInternalErrorCodeKey] = code.rawValue }
+        if let underlying { information[NSUnderlyingErrorKey] = underlying }
+        if let underlying, !underlying.declinedScopes.isEmpty {
+            information[MSALDeclinedScopesKey] = underlying.declinedScopes
+            information[MSALGrantedScopesKey] = underlying.grantedScopes
+        }
+        if let correlationId { information[MSALCorrelationIDKey] = correlationId.uuidString }
+        if let account {
+            information[MSALDisplayableUserIdKey] = account.username
+            information[MSALHomeAccountIdKey] = account.identifier
+        }
+        self.init(domain: MSALErrorDomain, code: codes.code.rawValue, userInfo: information)
+    }
+
+    convenience init(
+        _ error: SharedDeviceError,
+        in request: ErrorCodes.Request = .other,
+        correlationId: UUID? = nil,
+        account: Account? = nil
+    ) {
+        let codes = ErrorCodes(error.code, in: request)
+        self.init(codes, error.description, underlying: error, correlationId: correlationId, account: account)
+    }
+
+    static func invalidParameter(_ description: String) -> NSError {
+        NSError(.internal(.internalErrorInvalidParameter), description)
+    }
+}
+
+/// Runs `body`, which calls ``SharedDeviceApplication``, and translates its error to MSAL's codes.
+func mapping<Success>(
+    in request: ErrorCodes.Request = .other,
+    correlationId: UUID? = nil,
+    account: Account? = nil,
+    _ body: () async throws -> Success
+) async throws -> Success {
+    do {
+        return try await body()
+    } catch let error as SharedDeviceError {
+        throw NSError(error, in: request, correlationId: correlationId, account: account)
+    }
+}
+
+/// An error's code and, for ``MSALError/internal``, the internal code that goes with it. As in MSAL, only a handful of
+/// codes are surfaced; all others are internal.
+struct ErrorCodes: Sendable, Equatable {
+    let code: MSALError
+    let internalCode: MSALInternalError?
+
+    private init(_ code: MSALError, _ internalCode: MSALInternalError? = nil) {
+        self.code = code
+        self.internalCode = internalCode
+    }
+
+    static func surfaced(_ code: MSALError) -> ErrorCodes { ErrorCodes(code) }
+
+    static func `internal`(_ code: MSALInternalError) -> ErrorCodes { ErrorCodes(.internal, code) }
+
+    enum Request: Sendable {
+        /// A token request without a prompt. If a person could help, the code is ``MSALError/interactionRequired``,
+        /// which makes apps prompt.
+        case silentToken
+        /// A sign-in at the device's own prompt. The broker's “interaction required” then means that no prompt can be
+        /// shown.
+        case prompt
+        case other
+    }
+
+    init(_ code: SharedDeviceError.Code, in request: Request = .other) {
+        if request == .silentToken, Self.settledByPerson.contains(code) {
+            self = .surfaced(.interactionRequired)
+        } else if request == .prompt, code == .interactionRequired {
+            self = .internal(.internalErrorNoViewController)
+        } else {
+            self = Self.table[code] ?? .internal(.internalErrorUnexpected)
+        }
+    }
+
+    private static let settledByPerson: Set<SharedDeviceError.Code> = [.noCurrentAccount, .authenticationFailed]
+
+    /// A code without a row becomes −42008, as in MSAL.
+    static let table: [SharedDeviceError.Code: ErrorCodes] = [
+        .brokerUnavailable: .internal(.internalBrokerNotAvailable),
+        .notSharedDevice: .internal(.internalBrokerNotAvailable),
+        .noCurrentAccount: .internal(.internalErrorAccountRequired),
+        .currentAccountMismatch: .internal(.internalErrorMismatchedUser),
+        .accountAlreadySignedIn: .internal(.internalErrorMismatchedUser),
+        .authenticationFailed: .internal(.internalErrorAuthorizationFailed),
+        .tooManyAttempts: .internal(.internalErrorAuthorizationFailed),
+        .tenantMismatch: .internal(.internalErrorAuthorizationFailed),
+        .userNotAllowed: .internal(.internalErrorAuthorizationFailed),
+        .cleanupPending: .internal(.internalErrorAuthorizationFailed),
+        // MSAL's “more than one account”: apps respond to it by deleting their account data, which is what is due here.
+        .cleanupRequired: .internal(.internalErrorAmbiguousAccount),
+        .userCanceled: .surfaced(.userCanceled),
+        .deviceNotJoined: .surfaced(.workplaceJoinRequired),
+        .invalidRequest: .internal(.internalErrorInvalidParameter),
+        .appNotEligible: .internal(.internalErrorUnauthorizedClient),
+        .notPermitted: .internal(.internalErrorUnauthorizedClient),
+        .brokerFailed: .internal(.internalErrorBrokerUnknown),
+        .recordUnusable: .internal(.internalErrorUnexpected),
+        .interactionRequired: .surfaced(.interactionRequired),
+        .providerUnavailable: .surfaced(.serverError),
+        .providerMisconfigured: .surfaced(.serverError),
+        .loginExpired: .internal(.internalErrorAuthorizationFailed),
+        .scopesDeclined: .surfaced(.serverDeclinedScopes),
+    ]
 }

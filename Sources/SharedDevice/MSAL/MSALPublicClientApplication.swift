@@ -26,7 +26,8 @@ import Synchronization
 /// }
 /// ```
 public final class MSALPublicClientApplication: Sendable {
-    let setup: Configuration
+    // Unchecked: a copy that nothing changes or hands out.
+    nonisolated(unsafe) private let setup: MSALPublicClientApplicationConfig
     let shared: SharedDeviceApplication
     let state = Locked(State())
 
@@ -78,17 +79,13 @@ public final class MSALPublicClientApplication: Sendable {
     ///     app.
     /// - Throws: like ``init(configuration:)``.
     public init(configuration: MSALPublicClientApplicationConfig, bus: Bus, stateDirectory: String? = nil) throws {
-        setup = configuration.snapshot
-        do throws(RequestFailure) {
-            let identifier = try setup.identifier()
-            shared = SharedDeviceApplication(identifier: identifier, bus: bus, stateDirectory: stateDirectory)
-        } catch {
-            throw error.nsError
-        }
+        setup = configuration.copy()
+        let identifier = try setup.identifier()
+        shared = SharedDeviceApplication(identifier: identifier, bus: bus, stateDirectory: stateDirectory)
     }
 
     /// A copy of the configuration that this object was created with.
-    public var configuration: MSALPublicClientApplicationConfig { MSALPublicClientApplicationConfig(setup) }
+    public var configuration: MSALPublicClientApplicationConfig { setup.copy() }
 
     // MARK: Functions without effect
 
@@ -107,8 +104,8 @@ public final class MSALPublicClientApplication: Sendable {
 
     // MARK: Checks of requests
 
-    /// - Throws: ``RequestFailure``, −42714, unless this app uses the broker.
-    func requireBroker(_ attempted: String) throws(RequestFailure) {
+    /// - Throws: an error with −42714, unless this app uses the broker.
+    func requireBroker(_ attempted: String) throws {
         let remedy: String
         if MSALGlobalConfig.brokerAvailability == .none {
             remedy = "Leave MSALGlobalConfig.brokerAvailability at auto"
@@ -119,15 +116,15 @@ public final class MSALPublicClientApplication: Sendable {
         } else {
             return
         }
-        throw RequestFailure(
+        throw NSError(
             .internal(.internalBrokerNotAvailable),
             "could not \(attempted): the broker is not enabled for this app. \(remedy)"
         )
     }
 
-    func requireScopes(_ scopes: [String], _ attempted: String) throws(RequestFailure) {
+    func requireScopes(_ scopes: [String], _ attempted: String) throws {
         guard scopes.isEmpty || scopes.contains(where: \.isEmpty) else { return }
-        throw .invalidParameter("could not \(attempted): scopes are required, and none of them may be empty")
+        throw NSError.invalidParameter("could not \(attempted): scopes are required, and none of them may be empty")
     }
 
     func know(_ account: Account?) { state.withLock { $0.known = account } }
@@ -167,16 +164,10 @@ extension MSALPublicClientApplication {
         with parameters: MSALParameters?,
         completionBlock: @escaping MSALCurrentAccountCompletionBlock
     ) {
-        let completion = Completion<Result<ReportedAccounts, RequestFailure>>(
-            parameters?.completionBlockQueue,
-            default: .global()
-        ) {
-            completionBlock($0.value?.current, $0.value?.previous, $0.nsError)
+        Completion<ReportedAccounts>(parameters?.completionBlockQueue, default: .global()) {
+            completionBlock($0?.current, $0?.previous, $1)
         }
-        Task {
-            let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
-            completion(accounts, after: { [self] in handedOver(accounts.value, to: nil) })
-        }
+        .run(reportedAccounts) { [self] in handedOver($0, to: nil) }
     }
 
     /// The async form, under the name that Swift gives MSAL's function.
@@ -185,10 +176,9 @@ extension MSALPublicClientApplication {
     /// of the same task, or by the next request for the current account from any task. An app that calls it from
     /// several tasks at once has to call ``cleanupDone(of:)``.
     public func currentAccount(with parameters: MSALParameters?) async throws -> (MSALAccount?, MSALAccount?) {
-        let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
-        if let error = accounts.nsError { throw error }
-        handedOver(accounts.value, to: withUnsafeCurrentTask { $0?.hashValue })
-        return (accounts.value?.current, accounts.value?.previous)
+        let accounts = try await reportedAccounts()
+        handedOver(accounts, to: withUnsafeCurrentTask { $0?.hashValue })
+        return accounts
     }
 
     /// The same as ``currentAccount(with:)``.
@@ -196,23 +186,17 @@ extension MSALPublicClientApplication {
         try await currentAccount(with: parameters)
     }
 
-    struct ReportedAccounts: Sendable {
-        let current: MSALAccount?
-        let previous: MSALAccount?
-    }
+    private typealias ReportedAccounts = (current: MSALAccount?, previous: MSALAccount?)
 
-    private func reportedAccounts() async throws(RequestFailure) -> ReportedAccounts {
+    private func reportedAccounts() async throws -> ReportedAccounts {
         try requireBroker("get the current account")
         try await settle(byQuestion: true)
-        let report = try await mapping { () throws(SharedDeviceError) in try await shared.reportCurrentAccount() }
+        let report = try await mapping { try await shared.reportCurrentAccount() }
         let change = report.change
         know(change.current)
         // One account at a time: MSAL's callers see a single previous account and cannot delete the data of others.
         let previous = change.previous.map { described($0, debt: change.part(of: $0)) }
-        return ReportedAccounts(
-            current: change.current.map { described($0) },
-            previous: previous ?? report.previous.map { described($0) }
-        )
+        return (change.current.map { described($0) }, previous ?? report.previous.map { described($0) })
     }
 
     /// Notes that the app's block has returned, or that its async function is about to return: the app's next request
@@ -220,9 +204,9 @@ extension MSALPublicClientApplication {
     /// between the two accounts and have deleted nothing.
     ///
     /// - Parameter task: the task that continues with the result and deletes the data; `nil` if a block has done that.
-    private func handedOver(_ accounts: ReportedAccounts?, to task: Int?) {
-        guard !setup.reportsCleanup, let previous = accounts?.previous, let debt = previous.debt,
-            previous != accounts?.current
+    private func handedOver(_ accounts: ReportedAccounts, to task: Int?) {
+        guard !setup.reportsCleanup, let previous = accounts.previous, let debt = previous.debt,
+            previous != accounts.current
         else { return }
         state.withLock { $0.toSettle.append((debt, task)) }
     }
@@ -232,7 +216,7 @@ extension MSALPublicClientApplication {
     ///
     /// - Parameter byQuestion: whether the request is for the current account. Such a request settles the changes of
     ///   all tasks.
-    func settle(byQuestion: Bool = false) async throws(RequestFailure) {
+    private func settle(byQuestion: Bool = false) async throws {
         let task = withUnsafeCurrentTask { $0?.hashValue }
         while true {
             let next = state.withLock { state in
@@ -244,7 +228,7 @@ extension MSALPublicClientApplication {
                 try await shared.cleanupImplied(next.debt)
             } catch {
                 state.withLock { $0.toSettle.append(next) }
-                throw RequestFailure(error)
+                throw NSError(error)
             }
         }
     }
@@ -265,28 +249,20 @@ extension MSALPublicClientApplication {
         for parameters: MSALAccountEnumerationParameters,
         completionBlock: @escaping MSALAccountsCompletionBlock
     ) {
-        let completion = Completion<Result<[MSALAccount], RequestFailure>>(
-            parameters.completionBlockQueue,
-            default: .global()
-        ) {
-            completionBlock($0.value, $0.nsError)
-        }
         let filter = AccountFilter(parameters)
-        Task { completion(await outcome { () throws(RequestFailure) in try await currentAccounts(filter) }) }
+        Completion(parameters.completionBlockQueue, default: .global(), completionBlock)
+            .run { [self] in try await currentAccounts(filter) }
     }
 
     /// The async form of ``accountsFromDevice(for:completionBlock:)``.
     public func accountsFromDevice(for parameters: MSALAccountEnumerationParameters) async throws -> [MSALAccount] {
-        let filter = AccountFilter(parameters)
-        let accounts = await outcome { () throws(RequestFailure) in try await currentAccounts(filter) }
-        if let error = accounts.nsError { throw error }
-        return accounts.value ?? []
+        try await currentAccounts(AccountFilter(parameters))
     }
 
-    private func currentAccounts(_ filter: AccountFilter) async throws(RequestFailure) -> [MSALAccount] {
+    private func currentAccounts(_ filter: AccountFilter) async throws -> [MSALAccount] {
         try requireBroker("list the accounts")
         try await settle()
-        let account = try await mapping { () throws(SharedDeviceError) in try await shared.currentAccount() }
+        let account = try await mapping { try await shared.currentAccount() }
         know(account)
         return accounts(account, filter)
     }
@@ -337,10 +313,10 @@ extension MSALPublicClientApplication {
 
     private func onlyAccount(_ filter: AccountFilter) throws -> MSALAccount {
         guard let account = knownAccounts(filter).first else {
-            throw RequestFailure(
+            throw NSError(
                 .internal(.internalErrorAccountRequired),
                 "could not find the account: this app does not know the account. Ask for the current account"
-            ).nsError
+            )
         }
         return account
     }
@@ -387,11 +363,7 @@ extension MSALPublicClientApplication {
     ///   again.
     public func cleanupDone(of previousAccount: MSALAccount) async throws {
         guard let debt = previousAccount.debt else { return }
-        do throws(SharedDeviceError) {
-            try await shared.cleanupDone(debt)
-        } catch {
-            throw RequestFailure(error).nsError
-        }
+        try await mapping { try await shared.cleanupDone(debt) }
     }
 
     /// The form with a completion block, which runs on a queue of the system's choice.
@@ -399,15 +371,8 @@ extension MSALPublicClientApplication {
         of previousAccount: MSALAccount,
         completionBlock: @escaping (_ success: Bool, (any Error)?) -> Void
     ) {
-        let completion = Completion<(any Error)?>(nil, default: .global()) { completionBlock($0 == nil, $0) }
-        Task {
-            do {
-                try await cleanupDone(of: previousAccount)
-                completion(nil)
-            } catch {
-                completion(error)
-            }
-        }
+        Completion<Void>(nil, default: .global()) { completionBlock($1 == nil, $1) }
+            .run { [self] in try await cleanupDone(of: previousAccount) }
     }
 }
 
@@ -440,21 +405,9 @@ extension MSALPublicClientApplication {
         with parameters: MSALInteractiveTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
     ) {
-        let completion = Completion<Result<MSALResult, any Error>>(parameters.completionBlockQueue, default: .main) {
-            result in
-            switch result {
-            case .success(let token): completionBlock(token, nil)
-            case .failure(let error): completionBlock(nil, error)
-            }
-        }
         let request = SignInRequest(parameters)
-        Task {
-            do {
-                completion(.success(try await token(request)))
-            } catch {
-                completion(.failure(error))
-            }
-        }
+        Completion(parameters.completionBlockQueue, default: .main, completionBlock)
+            .run { [self] in try await token(request) }
     }
 
     /// The async form of ``acquireToken(with:completionBlock:)``. Cancelling the task cancels the sign-in.
@@ -481,67 +434,49 @@ extension MSALPublicClientApplication {
         with parameters: MSALSilentTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
     ) {
-        let completion = Completion<Result<MSALResult, RequestFailure>>(
-            parameters.completionBlockQueue,
-            default: .global()
-        ) {
-            completionBlock($0.value, $0.nsError)
-        }
         let request = SilentRequest(parameters)
-        Task { completion(await outcome { () throws(RequestFailure) in try await token(request) }) }
+        Completion(parameters.completionBlockQueue, default: .global(), completionBlock)
+            .run { [self] in try await token(request) }
     }
 
     /// The async form of ``acquireTokenSilent(with:completionBlock:)``. If the task is cancelled, the error's code is
     /// ``MSALError/userCanceled``.
     public func acquireTokenSilent(with parameters: MSALSilentTokenParameters) async throws -> MSALResult {
-        let request = SilentRequest(parameters)
-        do throws(RequestFailure) {
-            return try await token(request)
-        } catch {
-            throw error.nsError
-        }
+        try await token(SilentRequest(parameters))
     }
 
     // MARK: Requests
 
     /// - Throws: an `NSError`, or the prompt's own error.
     private func token(_ request: SignInRequest) async throws -> MSALResult {
-        do {
-            try requireBroker("sign in")
-            try requireScopes(request.scopes, "sign in")
-            try await settle()
-            let current = try await currentAccount(for: request)
-            guard let current, !request.asksAgain else { return try await signIn(request, asking: current) }
-            return try await token(SilentRequest(request, account: current))
-        } catch let failure as RequestFailure {
-            throw failure.nsError
-        }
+        try requireBroker("sign in")
+        try requireScopes(request.scopes, "sign in")
+        try await settle()
+        let current = try await currentAccount(for: request)
+        guard let current, !request.asksAgain else { return try await signIn(request, asking: current) }
+        return try await token(SilentRequest(request, account: current))
     }
 
-    private func token(_ request: SilentRequest) async throws(RequestFailure) -> MSALResult {
+    private func token(_ request: SilentRequest) async throws -> MSALResult {
         let attempted = "get a token"
         try requireBroker(attempted)
         try requireScopes(request.scopes, attempted)
         guard !request.demandsClaims else {
-            throw RequestFailure(
+            throw NSError(
                 .surfaced(.interactionRequired),
                 "could not \(attempted): claims are met when the person is asked. Request the token interactively"
             )
         }
         guard let account = request.account else {
-            throw RequestFailure(
-                .internal(.internalErrorAccountRequired),
-                "could not \(attempted): no account is given"
-            )
+            throw NSError(.internal(.internalErrorAccountRequired), "could not \(attempted): no account is given")
         }
         try await settle()
-        let context = RequestFailure.Context(correlationId: request.correlationId, account: account)
         let parameters = SilentTokenParameters(
             scopes: request.scopes,
             account: account,
             forceRefresh: request.forceRefresh
         )
-        let token = try await mapping(in: .silentToken, context: context) { () throws(SharedDeviceError) in
+        let token = try await mapping(in: .silentToken, correlationId: request.correlationId, account: account) {
             try await shared.acquireTokenSilent(with: parameters)
         }
         know(token.account)
@@ -552,20 +487,17 @@ extension MSALPublicClientApplication {
     /// so that a person does not type a password in vain.
     ///
     /// - Returns: `nil` if no account is signed in.
-    /// - Throws: ``RequestFailure``, −42101, if an account is signed in that does not fit the request.
-    private func currentAccount(for request: SignInRequest) async throws(RequestFailure) -> Account? {
-        let context = request.context
-        let current = try await mapping(context: context) { () throws(SharedDeviceError) in
-            try await shared.currentAccount()
+    /// - Throws: an error with −42101 if an account is signed in that does not fit the request.
+    private func currentAccount(for request: SignInRequest) async throws -> Account? {
+        try await mapping(correlationId: request.correlationId, account: request.account) {
+            guard let current = try await shared.currentAccount() else { return nil }
+            if request.asksAgain || request.promptType == .promptIfNecessary, request.admits(current) { return current }
+            throw SharedDeviceError(
+                .accountAlreadySignedIn,
+                attempted: "sign in",
+                message: "an account is already signed in on this device; sign it out first"
+            )
         }
-        guard let current else { return nil }
-        if request.asksAgain || request.promptType == .promptIfNecessary, request.admits(current) { return current }
-        let error = SharedDeviceError(
-            .accountAlreadySignedIn,
-            attempted: "sign in",
-            message: "an account is already signed in on this device; sign it out first"
-        )
-        throw RequestFailure(error, context: context)
     }
 
     /// - Parameter current: The account whose person is asked again; `nil` for a sign-in.
@@ -585,9 +517,8 @@ extension MSALPublicClientApplication {
                 credentials.map { Credentials(username: $0.username, password: $0.password) }
             }
         }
-        let (asked, context) = (parameters, request.context)
-        let token = try await mapping(in: .prompt, context: context) { () throws(SharedDeviceError) in
-            try await shared.acquireToken(with: asked)
+        let token = try await mapping(in: .prompt, correlationId: request.correlationId, account: request.account) {
+            try await shared.acquireToken(with: parameters)
         }
         know(token.account)
         // The device's own prompt accepts any user.
@@ -595,13 +526,13 @@ extension MSALPublicClientApplication {
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
-    private func beginPrompting() throws(RequestFailure) {
+    private func beginPrompting() throws {
         let isFirst = state.withLock { state in
             defer { state.isPrompting = true }
             return !state.isPrompting
         }
         guard isFirst else {
-            throw RequestFailure(
+            throw NSError(
                 .internal(.internalErrorInteractiveSessionAlreadyRunning),
                 "could not sign in: this app is asking a person already; wait for that sign-in to end"
             )
@@ -610,7 +541,7 @@ extension MSALPublicClientApplication {
 }
 
 /// A sign-in as the app asked for it. A copy, because the app may change its parameters object during the request.
-struct SignInRequest: Sendable {
+private struct SignInRequest: Sendable {
     let scopes: [String]
     let account: Account?
     let loginHint: String?
@@ -637,12 +568,11 @@ struct SignInRequest: Sendable {
 
     /// Whether a signed-in person has to authenticate again.
     var asksAgain: Bool { promptType == .login || claims != nil }
-    var context: RequestFailure.Context { RequestFailure.Context(correlationId: correlationId, account: account) }
 
-    /// - Throws: ``RequestFailure``, −42101, if `name` is not the user name of the request's account.
-    func check(_ name: String?) throws(RequestFailure) {
+    /// - Throws: an error with −42101 if `name` is not the user name of the request's account.
+    func check(_ name: String?) throws {
         guard let name, let account, name.lowercased() != account.username.lowercased() else { return }
-        throw RequestFailure(
+        throw NSError(
             .internal(.internalErrorMismatchedUser),
             "could not sign in: the name that was given at the prompt is not that of the request's account"
         )
@@ -655,7 +585,7 @@ struct SignInRequest: Sendable {
     }
 }
 
-struct SilentRequest: Sendable {
+private struct SilentRequest: Sendable {
     let scopes: [String]
     let account: Account?
     var forceRefresh = false
@@ -700,17 +630,21 @@ extension MSALPublicClientApplication {
         with parameters: MSALParameters?,
         completionBlock: @escaping MSALDeviceInformationCompletionBlock
     ) {
-        let completion = Completion<DeviceState>(parameters?.completionBlockQueue, default: .global()) {
-            completionBlock($0.information, $0.failure?.nsError)
+        let completion = Completion<MSALDeviceInformation>(
+            parameters?.completionBlockQueue,
+            default: .global(),
+            completionBlock
+        )
+        Task {
+            let (information, error) = await deviceState()
+            completion(information, error)
         }
-        Task { completion(await deviceState()) }
     }
 
     /// The async form, under the name that Swift gives MSAL's function. It throws if there is an error.
     public func deviceInformation(with parameters: MSALParameters?) async throws -> MSALDeviceInformation {
-        let (information, failure) = await deviceState()
-        if let failure { throw failure.nsError }
-        guard let information else { throw unexplained.nsError }
+        let (information, error) = await deviceState()
+        guard let information, error == nil else { throw error ?? unexplained }
         return information
     }
 
@@ -719,10 +653,8 @@ extension MSALPublicClientApplication {
         try await deviceInformation(with: parameters)
     }
 
-    private typealias DeviceState = (information: MSALDeviceInformation?, failure: RequestFailure?)
-
-    private func deviceState() async -> DeviceState {
-        do throws(RequestFailure) {
+    private func deviceState() async -> (information: MSALDeviceInformation?, error: (any Error)?) {
+        do {
             try requireBroker("get the device's information")
         } catch {
             return (nil, error)
@@ -736,16 +668,13 @@ extension MSALPublicClientApplication {
             state.withLock { $0.wasShared = false }
             return (MSALDeviceInformation(.default, answer: answer), nil)
         case .unknown:
-            let remembered = state.withLock { $0.wasShared }
-            return (
-                remembered ? MSALDeviceInformation(.shared, answer: nil) : nil,
-                answer.problem.map { RequestFailure($0) } ?? unexplained
-            )
+            let remembered = state.withLock { $0.wasShared ? MSALDeviceInformation(.shared, answer: nil) : nil }
+            return (remembered, answer.problem.map { NSError($0) } ?? unexplained)
         }
     }
 
-    private var unexplained: RequestFailure {
-        RequestFailure(
+    private var unexplained: NSError {
+        NSError(
             .internal(.internalErrorBrokerUnknown),
             "could not get the device's information: the broker names a device mode that this version does not know"
         )
@@ -778,50 +707,41 @@ extension MSALPublicClientApplication {
         signoutParameters: MSALSignoutParameters,
         completionBlock: @escaping MSALSignoutCompletionBlock
     ) {
-        let completion = Completion<Result<Void, RequestFailure>>(
-            signoutParameters.completionBlockQueue,
-            default: .main
-        ) {
-            completionBlock($0.value != nil, $0.nsError)
-        }
-        let request = SignoutRequest(account, signoutParameters)
-        Task { completion(await outcome { () throws(RequestFailure) in try await signOut(request) }) }
+        let (account, isUsable) = (account.account, signoutParameters.webviewParameters != nil)
+        let fromBrowser = signoutParameters.signoutFromBrowser
+        Completion<Void>(signoutParameters.completionBlockQueue, default: .main) { completionBlock($1 == nil, $1) }
+            .run { [self] in try await signOut(account, fromBrowser: fromBrowser, hasWebviewParameters: isUsable) }
     }
 
     /// The async form. It returns `true` or throws. If the task is cancelled, the error's code is
     /// ``MSALError/userCanceled``, and the account may be signed out nevertheless.
     @discardableResult
     public func signout(with account: MSALAccount, signoutParameters: MSALSignoutParameters) async throws -> Bool {
-        let request = SignoutRequest(account, signoutParameters)
-        do throws(RequestFailure) {
-            try await signOut(request)
-        } catch {
-            throw error.nsError
-        }
+        try await signOut(
+            account.account,
+            fromBrowser: signoutParameters.signoutFromBrowser,
+            hasWebviewParameters: signoutParameters.webviewParameters != nil
+        )
         return true
     }
 
-    private func signOut(_ request: SignoutRequest) async throws(RequestFailure) {
+    private func signOut(_ account: Account, fromBrowser: Bool, hasWebviewParameters: Bool) async throws {
         try requireBroker("sign out")
-        guard !request.fromBrowser || request.hasWebviewParameters else {
-            throw .invalidParameter(
-                "could not sign out: signoutFromBrowser needs valid MSALWebviewParameters"
-            )
+        guard !fromBrowser || hasWebviewParameters else {
+            throw NSError.invalidParameter("could not sign out: signoutFromBrowser needs valid MSALWebviewParameters")
         }
-        let context = RequestFailure.Context(account: request.account)
-        let result = try await mapping(context: context) { () throws(SharedDeviceError) in
-            try await shared.signout(with: request.account, signoutParameters: request.sharedParameters)
+        let result = try await mapping(account: account) {
+            let parameters = SignoutParameters(signoutFromBrowser: fromBrowser)
+            return try await shared.signout(with: account, signoutParameters: parameters)
         }
         know(nil)
-        if let problem = result.browser.problem {
-            var failure = RequestFailure(
-                .internal(.internalErrorUnexpected),
-                "could not sign the browser out: \(problem). The account is signed out of the device; the person may still be signed in in "
-                    + "the browser"
-            )
-            failure.context = context
-            throw failure
-        }
+        guard let problem = result.browser.problem else { return }
+        throw NSError(
+            .internal(.internalErrorUnexpected),
+            "could not sign the browser out: \(problem). The account is signed out of the device; the person may still be signed in in "
+                + "the browser",
+            account: account
+        )
     }
 }
 
@@ -837,17 +757,73 @@ extension BrowserSignout {
     }
 }
 
-/// A sign-out as the app asked for it. A copy, because the app may change its parameters object during the request.
-struct SignoutRequest: Sendable {
-    let account: Account
-    let fromBrowser: Bool
-    let hasWebviewParameters: Bool
+// MARK: The device's token
 
-    init(_ account: MSALAccount, _ parameters: MSALSignoutParameters) {
-        self.account = account.account
-        fromBrowser = parameters.signoutFromBrowser
-        hasWebviewParameters = parameters.webviewParameters != nil
+/// The completion block of
+/// ``MSALPublicClientApplication/getDeviceTokenForSharedDevice(withResource:scopes:completionBlock:)``.
+public typealias MSALDeviceTokenResultCompletionBlock = (_ result: MSALDeviceTokenResult?, (any Error)?) -> Void
+
+extension MSALPublicClientApplication {
+    /// Always fails. The error's code is ``MSALError/workplaceJoinRequired``, because the device is not registered with
+    /// a token service and so has no token. The block runs on a queue of the system's choice.
+    ///
+    /// Two checks come first. Their internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does
+    /// not use the broker, and ``MSALInternalError/internalErrorInvalidParameter`` if the resource is empty.
+    public func getDeviceTokenForSharedDevice(
+        withResource resource: String,
+        scopes: [String]?,
+        completionBlock: @escaping MSALDeviceTokenResultCompletionBlock
+    ) {
+        Completion(nil, default: .global(), completionBlock)
+            .run { [self] in try await deviceTokenForSharedDevice(withResource: resource, scopes: scopes) }
     }
 
-    var sharedParameters: SignoutParameters { SignoutParameters(signoutFromBrowser: fromBrowser) }
+    /// The async form, under the name that Swift gives MSAL's function. It always throws.
+    public func deviceTokenForSharedDevice(
+        withResource resource: String,
+        scopes: [String]?
+    ) async throws -> MSALDeviceTokenResult {
+        let attempted = "get a token of the device"
+        try requireBroker(attempted)
+        guard !resource.isEmpty else {
+            throw NSError.invalidParameter("could not \(attempted): a resource is required")
+        }
+        throw NSError(
+            .surfaced(.workplaceJoinRequired),
+            "could not \(attempted): the device has no registration with a token service. Ask for a token of the account instead"
+        )
+    }
+}
+
+/// Passes the result of a request to the app's completion block.
+private struct Completion<Value: Sendable>: @unchecked Sendable {
+    // Unchecked: MSAL's block types are not `Sendable`, and blocks may capture anything. MSAL's contract makes this
+    // safe: the block is called once, on the queue that the caller has chosen, and nothing else touches it.
+    private let queue: DispatchQueue
+    private let block: (Value?, (any Error)?) -> Void
+
+    init(_ queue: DispatchQueue?, default standard: DispatchQueue, _ block: @escaping (Value?, (any Error)?) -> Void) {
+        self.queue = queue ?? standard
+        self.block = block
+    }
+
+    /// - Parameter returned: called after a success, once the block has returned.
+    func run(
+        _ request: @escaping @Sendable () async throws -> Value,
+        returned: @escaping @Sendable (Value) -> Void = { _ in }
+    ) {
+        Task {
+            do {
+                let value = try await request()
+                queue.async {
+                    block(value, nil)
+                    returned(value)
+                }
+            } catch {
+                self(nil, error)
+            }
+        }
+    }
+
+    func callAsFunction(_ value: Value?, _ error: (any Error)?) { queue.async { block(value, error) } }
 }

@@ -149,7 +149,7 @@ private final class PromptingReference: @unchecked Sendable {
     @MainActor
     func ask(loginHint: String?) async throws -> MSALCredentials? {
         guard let object else {
-            throw RequestFailure(
+            throw NSError(
                 .internal(.internalErrorNoViewController),
                 "could not ask for name and password: the view controller for the prompt is gone"
             )

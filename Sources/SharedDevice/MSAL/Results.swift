@@ -44,6 +44,36 @@ public final class MSALResult: Sendable {
     public var authorizationHeader: String { "\(authenticationScheme) \(accessToken)" }
 }
 
+/// A token of the device itself. This module never makes one; see
+/// ``MSALPublicClientApplication/getDeviceTokenForSharedDevice(withResource:scopes:completionBlock:)``.
+public final class MSALDeviceTokenResult: Sendable {
+    /// The token.
+    public let accessToken: String
+    /// The token service's description of the device.
+    public let deviceInformation: String?
+    /// The time at which the token expires.
+    public let expiresOn: Date?
+    /// The scopes of the token.
+    public let scopes: [String]
+    /// The authority that issued the token.
+    public let authority: MSALAuthority?
+
+    /// A result of these parts, for tests of apps.
+    public init(
+        accessToken: String,
+        deviceInformation: String?,
+        expiresOn: Date?,
+        scopes: [String],
+        authority: MSALAuthority?
+    ) {
+        self.accessToken = accessToken
+        self.deviceInformation = deviceInformation
+        self.expiresOn = expiresOn
+        self.scopes = scopes
+        self.authority = authority
+    }
+}
+
 // MARK: Accounts
 
 /// A person's account on this device, as the broker knows it. Two accounts are equal if their identifiers are equal.

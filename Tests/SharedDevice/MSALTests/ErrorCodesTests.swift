@@ -39,7 +39,7 @@ struct ErrorCodesTests {
         #expect(Set(ErrorCodes.table.keys) == Set(SharedDeviceError.Code.all))
         for (code, codes) in Self.expected {
             let error = SharedDeviceError(code, attempted: "try it", message: "it did not work")
-            let nsError = RequestFailure(error).nsError
+            let nsError = NSError(error)
             #expect(Codes(nsError) == codes, "\(code)")
             let (isInternal, info) = (codes.code == MSALError.internal.rawValue, nsError.userInfo)
             #expect((info[MSALInternalErrorCodeKey] != nil) == isInternal, "\(code)")
@@ -59,7 +59,7 @@ struct ErrorCodesTests {
             let answer = DBusError(.refused, name: name, message: "no", attempted: "ask", details: details)
             let error = SharedDeviceError(answer, attempted: "get a token")
             #expect(error.code == .scopesDeclined)
-            return RequestFailure(error, in: .silentToken).nsError.userInfo
+            return NSError(error, in: .silentToken).userInfo
         }
         let declined = information([
             "declinedScopes": .array([.string("orders")], of: "s"),

@@ -112,8 +112,8 @@ struct SurfaceTests {
         let old = MSALWebviewParameters(parentViewController: try #require(screen))
         #expect(try await old.prompt?(nil)?.username == "nobody")
         screen = nil
-        let error = await #expect(throws: RequestFailure.self) { _ = try await prompt("ada") }
-        #expect(error?.codes == .internal(.internalErrorNoViewController))
+        let error = await #expect(throws: NSError.self) { _ = try await prompt("ada") }
+        #expect(Codes(error) == .internal(.internalErrorNoViewController))
     }
 
     @Test("settings have no effect, and URLs are left to the app")
