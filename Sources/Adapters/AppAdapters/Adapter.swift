@@ -56,14 +56,31 @@ package final class Adapter: Sendable {
         shown: @escaping @Sendable (AccountState) -> Void = { _ in },
         checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }
     ) {
-        self.program = program
-        self.start = start
-        self.log = log
-        self.shown = shown
-        self.checkpoint = checkpoint
-        self.paths = paths
-        self.user = user
+        (self.program, self.start, self.paths, self.user) = (program, start, paths, user)
+        (self.log, self.shown, self.checkpoint) = (log, shown, checkpoint)
         record = stateDirectory.map { SessionRecord(stateDirectory: $0, paths: paths) }
+    }
+
+    /// An adapter of the app that a manifest describes.
+    ///
+    /// - Parameter program: the app's processes; `nil` means the program that the manifest names.
+    package convenience init(
+        _ cleanup: AppCleanup,
+        program: (any ProgramControl)? = nil,
+        start: AppCleanup.Start? = nil,
+        stateDirectory: String,
+        log: @escaping @Sendable (String) -> Void,
+        checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }
+    ) {
+        self.init(
+            program: program ?? cleanup.program(mark: stateDirectory),
+            start: start,
+            paths: cleanup.delete,
+            user: cleanup.user.number,
+            stateDirectory: stateDirectory,
+            log: log,
+            checkpoint: checkpoint
+        )
     }
 
     /// Follows the device's account until the task is cancelled. A unit then keeps running; the owner of an owned
@@ -129,8 +146,7 @@ package final class Adapter: Sendable {
             return "\(removed)"
         }
         throw AdapterFailure(
-            "keep",
-            "\(program.name) stopped",
+            "keep \(program.name) stopped",
             "another program starts it again while its data is deleted",
             remedy: "Leave its start to the adapter (\"start\"), and disable whatever else starts it"
         )
@@ -143,10 +159,8 @@ package final class Adapter: Sendable {
         let record = record
         let moved = try await onSystemThread { () throws(AdapterFailure) in try record?.moved() ?? [] }
         let kept = moved.map { Array($0.path.utf8) }
-        let checkpoint = checkpoint
-        let deletion = Deletion(paths: paths.filter { !kept.contains(Array($0.utf8)) }, user: user) {
-            checkpoint(.deleting($0))
-        }
+        var deletion = Deletion(paths: paths.filter { !kept.contains(Array($0.utf8)) }, user: user)
+        deletion.checkpoint = { [checkpoint] in checkpoint(.deleting($0)) }
         let removed = try await deletion.run()
         if let first = moved.first { throw first.failure }
         return removed

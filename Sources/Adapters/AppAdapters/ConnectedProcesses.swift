@@ -2,6 +2,7 @@ import Basics
 import DBus
 import FoundationEssentials
 import Glibc
+@_spi(Extensions) import SharedDevice
 
 /// The processes behind the bus connections to which the broker gave an account. They are killed without a request to
 /// exit: they have already ignored the broker.
@@ -23,8 +24,7 @@ struct ConnectedProcesses: ProgramControl {
         let areGone = try await holds(within: Self.patience) { () throws(AdapterFailure) in try await isStopped() }
         guard !areGone else { return }
         throw AdapterFailure(
-            "stop",
-            names.joined(separator: ", "),
+            "stop \(names.joined(separator: ", "))",
             "the connection stays on the bus, although its process was killed",
             remedy:
                 "Another process may have the connection: see busctl status NAME, and end it. Or the killed process waits for a file system"
@@ -36,7 +36,7 @@ struct ConnectedProcesses: ProgramControl {
         return true
     }
 
-    func start() async throws(AdapterFailure) {}
+    func start() {}
 
     private func end(_ name: String) async throws(AdapterFailure) {
         guard let number = try await peer(name)?.processID.flatMap({ Int32(exactly: $0) }) else { return }
@@ -53,8 +53,7 @@ struct ConnectedProcesses: ProgramControl {
         case .meant: process.send(SIGKILL)
         case .stranger:
             throw AdapterFailure(
-                "stop",
-                "the process \(number)",
+                "stop the process \(number)",
                 "it does not belong to user \(user), and is not an adapter",
                 remedy:
                     "See busctl status \(name): end the process that has the connection, or correct the manifest's user"
@@ -104,7 +103,7 @@ struct ConnectedProcesses: ProgramControl {
             return try await connection.credentials(of: name)
         } catch {
             if error.code == .refused { return nil }
-            throw AdapterFailure("look at", "the connection \(name)", error.message, remedy: "Check that the bus runs")
+            throw AdapterFailure("look at the connection \(name)", error.message, remedy: "Check that the bus runs")
         }
     }
 }
@@ -122,4 +121,39 @@ struct ProgramParts: ProgramControl {
     }
 
     func start() async throws(AdapterFailure) { for part in parts { try await part.start() } }
+}
+
+/// The processes of an app that the adapter does not start: those of its user that run its program or are in its
+/// Flatpak's sandbox, and their descendants.
+///
+/// A process that runs another program and has lost its parents is not found. Run such an app as a unit.
+struct AppProcesses: ProgramControl {
+    let name: String
+    let mark: ProcessTree.Mark
+    /// The user whose processes these are. Processes of other users are spared.
+    let user: UInt32
+    var patience = StopPatience()
+
+    func stop() async throws(AdapterFailure) {
+        guard let left = try await ProcessTree.stop(within: patience, look) else { return }
+        throw AdapterFailure(
+            "stop \(name)",
+            "it does not end, or is started again, although it was killed; left: \(ProcessTree.describe(left))",
+            remedy:
+                "See what starts it; a process that waits for a device (ps -o pid,stat,wchan) needs a restart of the device"
+        )
+    }
+
+    func isStopped() async throws(AdapterFailure) -> Bool {
+        try await onSystemThread(look).processes.isEmpty
+    }
+
+    /// Does nothing: the app's launcher starts it again.
+    func start() {}
+
+    /// The marked processes and their descendants of the same user.
+    private func look() throws(AdapterFailure) -> ProcessTree.Sight {
+        let tree = try ProcessTree(by: mark, user: user)
+        return (tree, tree.descendants(of: tree.marked, excluding: []).intersection(tree.own).union(tree.marked))
+    }
 }

@@ -5,83 +5,63 @@ import Glibc
 /// Deletes the paths of an adapter's manifest as the user who owns the data. It deletes in this process if that runs as
 /// the user, else in a child that drops all rights of root before it opens a path.
 package struct Deletion: Sendable {
-    package let paths: [String]
-    package let user: UInt32
-    private let patience: Duration
-    private let killed: Duration
-    private let checkpoint: @Sendable (DeclaredPath.Checkpoint) -> Void
+    private let paths: [String]
+    private let user: UInt32
+    /// The timeout of a child, so that a stuck file system does not block the next attempt.
+    package var patience = Duration.seconds(1800)
+    /// How long a killed child may take to end. The kill may have no effect on a child that is stuck in a file system.
+    package var killed = Duration.seconds(10)
+    var checkpoint: @Sendable (DeclaredPath.Checkpoint) -> Void = { _ in }
 
-    /// - Parameters:
-    ///   - paths: absolute paths that ``CleanupPath`` accepts.
-    ///   - patience: the timeout of a child, so that a stuck file system does not block the next attempt. The kill may
-    ///     have no effect on a child that is stuck there.
-    ///   - killed: how long a killed child may take to end.
-    package init(
-        paths: [String],
-        user: UInt32,
-        patience: Duration = .seconds(1800),
-        killed: Duration = .seconds(10),
-        checkpoint: @escaping @Sendable (DeclaredPath.Checkpoint) -> Void = { _ in }
-    ) {
-        self.paths = paths
-        self.user = user
-        self.patience = patience
-        self.killed = killed
-        self.checkpoint = checkpoint
-    }
+    /// - Parameter paths: absolute paths that ``CleanupPath`` accepts.
+    package init(paths: [String], user: UInt32) { (self.paths, self.user) = (paths, user) }
 
     /// Deletes at all paths, and continues after a failure.
     ///
     /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
     package func run() async throws(AdapterFailure) -> UserDataDirectory.Removed {
-        if user == geteuid() {
-            let result = await onSystemThread { runHere() }
-            return try result.get()
-        }
+        if user == geteuid() { return try await onSystemThread { () throws(AdapterFailure) in try runHere() } }
         let result: (status: Int32?, text: String)
-        let attempted = "delete as user \(user)"
+        let attempted = "delete as user \(user) \(paths.joined(separator: ", "))"
         do throws(HelperProcess.Failure) {
+            let arguments = ["remove", "--user", "\(user)", "--"] + paths
             result = try await HelperProcess.output(
                 of: "/proc/self/exe",
-                ["remove", "--user", "\(user)", "--"] + paths,
+                arguments,
                 patience: patience,
                 killed: killed
             )
         } catch {
-            throw AdapterFailure(
-                attempted,
-                paths.joined(separator: ", "),
-                error.description,
-                remedy: "See the system's log"
-            )
+            throw AdapterFailure(attempted, error.description, remedy: "See the system's log")
         }
         guard let status = result.status else {
             throw AdapterFailure(
                 attempted,
-                paths.joined(separator: ", "),
                 "it has not ended within \(patience.components.seconds) s, nor when it was killed",
                 remedy: "A file system there does not respond: see /proc/mounts, and unmount it with umount -fl"
             )
         }
         guard status == 0, let removed = UserDataDirectory.Removed(line: result.text) else {
-            let reason = result.text.split(separator: "\n").first.map(String.init)
-            throw AdapterFailure(reason: reason ?? "the deletion as user \(user) ended with status \(status)")
+            throw AdapterFailure(result.text.firstLine ?? "the deletion as user \(user) ended with status \(status)")
         }
         return removed
     }
 
     /// Deletes in this process and on this thread.
-    package func runHere() -> Result<UserDataDirectory.Removed, AdapterFailure> {
+    ///
+    /// - Throws: as ``run()``.
+    package func runHere() throws(AdapterFailure) -> UserDataDirectory.Removed {
         var removed = UserDataDirectory.Removed()
         var problem: AdapterFailure?
         for path in paths {
             do throws(UserDataError) {
                 removed.add(try DeclaredPath(path, checkpoint: checkpoint).remove())
             } catch {
-                if problem == nil { problem = AdapterFailure(error) }
+                problem = problem ?? AdapterFailure(error.description)
             }
         }
-        return problem.map { .failure($0) } ?? .success(removed)
+        if let problem { throw problem }
+        return removed
     }
 }
 
@@ -97,10 +77,6 @@ extension UserDataDirectory.Removed {
     }
 }
 
-extension AdapterFailure {
-    fileprivate init(reason: String) { self.init(HelperProcess.Failure(reason)) }
-}
-
 /// Switches the process to one user, irreversibly.
 package enum UserRights {
     /// Drops root's groups, group and user. Must be called before any thread is started.
@@ -111,8 +87,7 @@ package enum UserRights {
         let hasGroups = user.name.map { initgroups($0, user.group) == 0 } ?? (setgroups(0, nil) == 0)
         guard hasGroups, setgid(user.group) == 0, setuid(user.number) == 0, setuid(0) != 0 else {
             throw AdapterFailure(
-                "become",
-                "user \(user.number)",
+                "become user \(user.number)",
                 String(cString: strerror(errno)),
                 remedy: "The adapter needs CAP_SETUID and CAP_SETGID"
             )

@@ -186,16 +186,14 @@ package final class Enforcer: Sendable {
         let manifest = manifests.withLock { $0 }.first { $0.identifier == overdue.app }
         guard let cleanup = manifest?.cleanup, cleanup.user.number == overdue.user else {
             throw AdapterFailure(
-                "enforce the cleanup of",
-                overdue.app,
+                "enforce the cleanup of \(overdue.app)",
                 "no manifest has “cleanup” for it and user \(overdue.user)",
                 remedy: "Put its manifest back, or waive the cleanup: shared-device apps waive"
             )
         }
         guard geteuid() == 0 || geteuid() == overdue.user else {
             throw AdapterFailure(
-                "enforce the cleanup of",
-                overdue.app,
+                "enforce the cleanup of \(overdue.app)",
                 "the enforcement runs as user \(geteuid()), and the app's manifest names user \(overdue.user)",
                 remedy: "Run the enforcement as root"
             )
@@ -219,10 +217,8 @@ package final class Enforcer: Sendable {
             let parts: [any ProgramControl] =
                 cleanup.cleaner == .adapter ? [connected, program] : [program, connected]
             let adapter = Adapter(
+                cleanup,
                 program: ProgramParts(name: cleanup.program.description, parts: parts),
-                start: nil,
-                paths: cleanup.delete,
-                user: cleanup.user.number,
                 stateDirectory: mark(overdue.app),
                 log: log,
                 checkpoint: { self.checkpoint(.cleaning($0)) }
@@ -235,8 +231,7 @@ package final class Enforcer: Sendable {
             if connections.isEmpty { return }
         }
         throw AdapterFailure(
-            "enforce the cleanup of",
-            overdue.app,
+            "enforce the cleanup of \(overdue.app)",
             "its processes are still on the bus: \(connections.joined(separator: ", "))",
             remedy: "See busctl status NAME; let one unit run the app, and name it in the manifest"
         )
@@ -245,19 +240,9 @@ package final class Enforcer: Sendable {
     /// Stops and deletes the targets of earlier manifests that the app's adapter had not finished.
     private func retireFormer(of app: String, _ cleanup: AppCleanup) async throws(AdapterFailure) {
         let mark = self.mark(app)
-        let named = try await onSystemThread { () throws(AdapterFailure) in
-            try NamedCleanups(stateDirectory: mark).read()
-        }
-        for former in named where !cleanup.includes(former) {
-            let adapter = Adapter(
-                program: former.program(mark: mark),
-                start: nil,
-                paths: former.delete,
-                user: former.user.number,
-                stateDirectory: mark,
-                log: log
-            )
-            try await adapter.retire()
+        let named = NamedCleanups(stateDirectory: mark)
+        for former in try await onSystemThread(named.read) where !cleanup.includes(former) {
+            try await Adapter(former, stateDirectory: mark, log: log).retire()
         }
     }
 

@@ -51,12 +51,9 @@ package struct HomeDeletion: Sendable {
         }
         let path = try CleanupPath.wholeHome(home)
         (self.user, self.home, self.patience) = (user, path, patience)
-        self.processes = processes ?? { Self.processes(of: user.number) }
+        self.processes =
+            processes ?? { Result { () throws(AdapterFailure) in try ProcessTree(by: nil, user: user.number).own } }
         self.delete = delete ?? { await Self.delete(path, user.number) }
-    }
-
-    private static func processes(of user: UInt32) -> Result<Set<pid_t>, AdapterFailure> {
-        Result { () throws(AdapterFailure) in try ProcessTree(by: nil, user: user).own }
     }
 
     private static func delete(
@@ -83,8 +80,7 @@ package struct HomeDeletion: Sendable {
             var status = stat()
             guard lstat(place, &status) == 0, status.st_uid == 0, status.st_mode & 0o022 == 0 else {
                 throw AdapterFailure(
-                    "delete",
-                    path,
+                    "delete \(path)",
                     "\(place) is missing, or others than root may write to it, so that the data may have been moved away",
                     remedy: "Give \(place) to root, and take the right to write from group and others"
                 )
@@ -121,10 +117,8 @@ package struct HomeDeletion: Sendable {
 
     private func left(_ own: Set<pid_t>) -> AdapterFailure {
         AdapterFailure(
-            "delete",
-            home,
-            "processes of its user run: "
-                + own.sorted().prefix(8).map(ProcessTree.describe).joined(separator: ", "),
+            "delete \(home)",
+            "processes of its user run: \(ProcessTree.describe(own.sorted().prefix(8)))",
             remedy: "End the user's sessions (loginctl terminate-user \(user.number)); with linger they never end"
         )
     }

@@ -107,7 +107,7 @@ public final class OwnedCommand: ProgramControl {
             process = try HelperProcess(program, Array(words.dropFirst()), start)
         } catch {
             let reason = settings.launcher.isEmpty ? error.reason : error.description
-            throw AdapterFailure("start", name, reason, remedy: "Correct the command")
+            throw AdapterFailure("start \(name)", reason, remedy: "Correct the command")
         }
         let began = ContinuousClock.now
         Self.commands.withLock { $0[process.identifier] = settings.mark }
@@ -152,22 +152,11 @@ public final class OwnedCommand: ProgramControl {
             state.backoff.reset()
         }
         if let killer = settings.killer.first {
-            _ = try? await HelperProcess.output(
-                of: killer,
-                Array(settings.killer.dropFirst()),
-                patience: settings.patience.asked
-            )
+            let arguments = Array(settings.killer.dropFirst())
+            _ = try? await HelperProcess.output(of: killer, arguments, patience: settings.patience.asked)
         }
-        if try await end(by: SIGTERM, within: settings.patience.asked) { return }
-        if try await end(by: SIGKILL, within: settings.patience.killed) { return }
-        let left = try await onSystemThread(look).processes
-        throw AdapterFailure(
-            "stop",
-            name,
-            "it does not end, although it was killed; left: \(left.sorted().map(ProcessTree.describe).joined(separator: ", "))",
-            remedy:
-                "A process that waits for a device cannot be killed: see ps -o pid,stat,wchan, and restart the device"
-        )
+        guard let left = try await ProcessTree.stop(within: settings.patience, isIdle: { isIdle }, look) else { return }
+        throw .isKilled(name, left: left)
     }
 
     public func isStopped() async throws(AdapterFailure) -> Bool {
@@ -177,20 +166,6 @@ public final class OwnedCommand: ProgramControl {
     /// Whether no start is in flight and the last process is reaped.
     private var isIdle: Bool { state.withLock { $0.process == nil && !$0.isStarting } }
 
-    /// Signals all processes of the command, including processes that are started during the call. Returns whether all
-    /// ended in time.
-    private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
-        let deadline = ContinuousClock.now + patience
-        while true {
-            let areGone = try await onSystemThread { () throws(AdapterFailure) in
-                try ProcessTree.end(by: signal, until: deadline, self.look)
-            }
-            let left = deadline - ContinuousClock.now
-            if areGone, try await holds(within: left, { isIdle }) { return true }
-            guard left > .zero else { return false }
-        }
-    }
-
     private var mark: ProcessTree.Mark {
         if settings.isMarkedByArguments { return .path(settings.mark) }
         let words = settings.markingWords
@@ -198,7 +173,7 @@ public final class OwnedCommand: ProgramControl {
     }
 
     /// The running processes of the command.
-    private func look() throws(AdapterFailure) -> ProcessTree.Sight {
+    @Sendable private func look() throws(AdapterFailure) -> ProcessTree.Sight {
         let tree = try ProcessTree(by: mark, user: settings.user)
         tree.collectAdopted()
         // Spares other programs that this process started, but not those of an earlier adapter of this app.

@@ -117,8 +117,7 @@ final class ProcessScan: Sendable {
     private static func silent(_ processes: Set<Process>) -> AdapterFailure {
         let numbers = processes.map(\.identifier).sorted().map { "\($0)" }.joined(separator: ", ")
         return AdapterFailure(
-            "look at",
-            processes.count == 1 ? "the process \(numbers)" : "the processes \(numbers)",
+            "look at \(processes.count == 1 ? "the process \(numbers)" : "the processes \(numbers)")",
             "its files in /proc did not respond in time",
             remedy:
                 "End each named process, and the program that serves its file system. ps and pgrep may hang, too; as root, "
@@ -128,8 +127,7 @@ final class ProcessScan: Sendable {
 
     private var slow: AdapterFailure {
         AdapterFailure(
-            "look at",
-            "the processes of user \(user)",
+            "look at the processes of user \(user)",
             "not all of them were read in time",
             remedy: "See top: the machine is busy, or that user starts processes without end; the check is retried"
         )

@@ -47,10 +47,6 @@ struct ProcessTree {
     /// The processes in ``own`` that bear the mark, without the ancestors of this process.
     let marked: Set<pid_t>
 
-    init(marked value: String, user: UInt32, root: String = "/proc") throws(AdapterFailure) {
-        try self.init(by: .variable(value), user: user, root: root)
-    }
-
     /// Blocks this thread for at most twelve times `patience`.
     ///
     /// - Parameters:
@@ -77,9 +73,7 @@ struct ProcessTree {
         var seen: Set<pid_t> = []
         for _ in 0..<Self.mostLooks {
             // A process may start another and end before it is read. Rereads until the list has no new number.
-            let numbers: [pid_t]
-            do throws(Unreadable) { numbers = try Self.numbers(in: root) } catch { throw error.failure }
-            let fresh = Set(numbers).subtracting(seen)
+            let fresh = Set(try Self.numbers(in: root)).subtracting(seen)
             if fresh.isEmpty { break }
             for number in fresh {
                 guard let entry = try Self.entry(number, root) else { continue }
@@ -102,9 +96,7 @@ struct ProcessTree {
         // An ancestor of this process may have the command's words among its arguments. Ending it would end this
         // adapter.
         self.marked = marked.subtracting(Self.ancestors(of: getpid(), entries))
-        guard entries[getpid()] != nil else {
-            throw Self.failure(root, "it does not show this process")
-        }
+        guard entries[getpid()] != nil else { throw Self.failure(root, "it does not show this process") }
     }
 
     private static func ancestors(of process: pid_t, _ entries: [pid_t: Entry]) -> Set<pid_t> {
@@ -134,11 +126,32 @@ struct ProcessTree {
         guard let entry = entries[identifier] else { return nil }
         guard let descriptor = ProcessDescriptor(identifier) else {
             guard errno != ESRCH else { return nil }
-            throw Self.failure("the process \(identifier)", String(cString: strerror(errno)))
+            throw Self.failure("the process \(identifier)", code: errno)
         }
         // The number may have been reused before the descriptor was opened.
         guard let now = try Self.entry(identifier, root), now.start == entry.start else { return nil }
         return now.hasEnded ? nil : descriptor
+    }
+
+    /// Asks the processes that `look` finds to end, and kills them if they do not.
+    ///
+    /// - Parameter isIdle: whether no start is in flight; otherwise the processes are looked for again.
+    /// - Returns: the processes that are left after the kill; `nil` if all ended.
+    static func stop(
+        within patience: StopPatience,
+        isIdle: () -> Bool = { true },
+        _ look: @escaping @Sendable () throws(AdapterFailure) -> Sight
+    ) async throws(AdapterFailure) -> Set<pid_t>? {
+        for (signal, time) in [(SIGTERM, patience.asked), (SIGKILL, patience.killed)] {
+            let deadline = ContinuousClock.now + time
+            repeat {
+                let areGone = try await onSystemThread { () throws(AdapterFailure) in
+                    try end(by: signal, until: deadline, look)
+                }
+                if areGone, try await holds(within: deadline - .now, isIdle) { return nil }
+            } while ContinuousClock.now < deadline
+        }
+        return try await onSystemThread(look).processes
     }
 
     /// The processes that a scan found, with the snapshot that they are from.
@@ -198,9 +211,13 @@ struct ProcessTree {
         }
     }
 
-    static func describe(_ process: pid_t) -> String {
-        let name = (try? read("/proc/\(process)/comm"))?.prefix { $0 != UInt8(ascii: "\n") } ?? []
-        return "\(process) (\(String(decoding: name, as: UTF8.self)))"
+    /// The numbers and names of processes, for people.
+    static func describe(_ processes: some Sequence<pid_t>) -> String {
+        let texts = processes.sorted().map { process in
+            let name = (try? bytes(of: "/proc/\(process)/comm"))?.prefix { $0 != UInt8(ascii: "\n") } ?? []
+            return "\(process) (\(String(decoding: name, as: UTF8.self)))"
+        }
+        return texts.joined(separator: ", ")
     }
 }
 
@@ -208,22 +225,20 @@ extension ProcessTree {
     /// Above the 6 MB of environment that the kernel passes to a new program at most.
     private static let longestVariables = 8 << 20
 
-    static func numbers(in directory: String) throws(Unreadable) -> [pid_t] {
+    static func numbers(in directory: String) throws(AdapterFailure) -> [pid_t] {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: directory).compactMap { pid_t($0) }
         } catch {
             let code = error.code
             // The process has ended.
             guard code != ENOENT && code != ESRCH else { return [] }
-            throw Unreadable(path: directory, code: code)
+            throw failure(directory, code: code)
         }
     }
 
     static func entry(_ identifier: pid_t, _ root: String) throws(AdapterFailure) -> Entry? {
         let path = "\(root)/\(identifier)/stat"
-        let text: [Substring]?
-        do throws(Unreadable) { text = try Self.fields(of: path) } catch { throw error.failure }
-        guard let fields = text else { return nil }
+        guard let fields = try fields(of: path) else { return nil }
         guard fields.count > 19, let parent = pid_t(fields[1]), let threads = Int(fields[17]),
             let start = UInt64(fields[19])
         else { throw failure(path, "it has an unknown form") }
@@ -233,7 +248,7 @@ extension ProcessTree {
     }
 
     /// The fields after the name in a `stat` file of a process or thread.
-    private static func fields(of path: String) throws(Unreadable) -> [Substring]? {
+    private static func fields(of path: String) throws(AdapterFailure) -> [Substring]? {
         guard let bytes = try Self.bytes(of: path) else { return nil }
         // The name is in parentheses and may itself contain parentheses.
         let text = String(decoding: bytes, as: UTF8.self)
@@ -243,7 +258,7 @@ extension ProcessTree {
     private static func isZombie(_ state: Substring) -> Bool { state == "Z" || state == "X" }
 
     /// Whether the thread runs no program: it has ended, is exiting, or belongs to the kernel.
-    private static func runsNothing(_ thread: String) throws(Unreadable) -> Bool {
+    private static func runsNothing(_ thread: String) throws(AdapterFailure) -> Bool {
         guard let fields = try Self.fields(of: "\(thread)/stat") else { return true }
         guard fields.count > 6, let flags = UInt32(fields[6]) else { return false }
         // PF_EXITING and PF_KTHREAD of linux/sched.h.
@@ -256,12 +271,12 @@ extension ProcessTree {
     /// - Parameter read: receives the directory of the process or of a thread, and returns `nil` if the kernel gives no
     ///   value there.
     /// - Returns: `nil` if no thread runs the program any more.
-    /// - Throws: ``Unreadable`` if threads still run and the kernel gives no value for any of them.
+    /// - Throws: ``AdapterFailure`` if threads still run and the kernel gives no value for any of them.
     private static func told<Answer>(
         _ identifier: pid_t,
         _ root: String,
-        _ read: (String) throws(Unreadable) -> Answer?
-    ) throws(Unreadable) -> Answer? {
+        _ read: (String) throws(AdapterFailure) -> Answer?
+    ) throws(AdapterFailure) -> Answer? {
         let process = "\(root)/\(identifier)"
         if let answer = try read(process) { return answer }
         let tasks = "\(process)/task"
@@ -275,12 +290,12 @@ extension ProcessTree {
             // A thread that is about to end may have started another after the list was made.
             if areOver, Set(try numbers(in: tasks)).isSubset(of: threads) { return nil }
         }
-        throw Unreadable(path: tasks, code: ESRCH)
+        throw failure(tasks, code: ESRCH)
     }
 
     /// The bytes of a file of the process, possibly none.
-    private static func told(_ identifier: pid_t, _ root: String, file: String) throws(Unreadable) -> [UInt8] {
-        try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
+    private static func told(_ identifier: pid_t, _ root: String, file: String) throws(AdapterFailure) -> [UInt8] {
+        try told(identifier, root) { (directory: String) throws(AdapterFailure) -> [UInt8]? in
             let bytes = try Self.bytes(of: "\(directory)/\(file)") ?? []
             // The file is empty if the thread has ended, or if the program has cleared its own memory. Only an ended
             // thread has no `exe`.
@@ -294,7 +309,7 @@ extension ProcessTree {
     /// root for a process that is not dumpable. Returns an empty array if the process has ended.
     static func users(of identifier: pid_t, _ root: String = "/proc") throws(AdapterFailure) -> [UInt32] {
         let path = "\(root)/\(identifier)/status"
-        guard let bytes = try read(path) else { return [] }
+        guard let bytes = try bytes(of: path) else { return [] }
         let line = String(decoding: bytes, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("Uid:") }
         guard let line else { throw failure(path, "it has an unknown form") }
         return line.split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) }
@@ -310,7 +325,7 @@ extension ProcessTree {
         _ user: UInt32,
         _ root: String
     ) throws(AdapterFailure) -> Bool {
-        do throws(Unreadable) {
+        do throws(AdapterFailure) {
             switch mark {
             case .variable(let value): return try hasVariable(identifier, value, root)
             case .path(let path):
@@ -321,20 +336,20 @@ extension ProcessTree {
                 if has(words, arguments: try told(identifier, root, file: "cmdline")) { return true }
                 return try hasVariable(identifier, value, root)
             case .executable(let path):
-                let program = try told(identifier, root) { (directory: String) throws(Unreadable) -> String? in
+                let program = try told(identifier, root) { (directory: String) throws(AdapterFailure) -> String? in
                     try target(of: "\(directory)/exe")
                 }
                 // An update may have replaced the file of a running program.
                 return program == path || program == path + " (deleted)"
             case .flatpak(let name):
-                let text = try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
+                let text = try told(identifier, root) { (directory: String) throws(AdapterFailure) -> [UInt8]? in
                     try information(of: "\(directory)/root")
                 }
                 return text?.split(separator: UInt8(ascii: "\n")).contains { $0.elementsEqual("name=\(name)".utf8) }
                     == true
             }
         } catch {
-            guard user == geteuid(), error.code == EACCES || error.code == EPERM else { throw error.failure }
+            guard user == geteuid(), error.code == EACCES || error.code == EPERM else { throw error }
             return false
         }
     }
@@ -349,7 +364,8 @@ extension ProcessTree {
         return ([blank] + line + [blank]).contains([blank] + words.joined(separator: " ").utf8 + [blank])
     }
 
-    private static func hasVariable(_ identifier: pid_t, _ value: String, _ root: String) throws(Unreadable) -> Bool {
+    private static func hasVariable(_ identifier: pid_t, _ value: String, _ root: String) throws(AdapterFailure) -> Bool
+    {
         let text = try told(identifier, root, file: "environ")
         return text.split(separator: 0).contains { $0.elementsEqual("\(mark)=\(value)".utf8) }
     }
@@ -358,46 +374,40 @@ extension ProcessTree {
     /// root. Anything but a readable file is not Flatpak's; only the root itself must exist.
     ///
     /// - Returns: `nil` if there is no root, because the thread has ended.
-    private static func information(of root: String) throws(Unreadable) -> [UInt8]? {
+    private static func information(of root: String) throws(AdapterFailure) -> [UInt8]? {
         guard try target(of: root) != nil else { return nil }
         if let bytes = try? Self.bytes(of: "\(root)/.flatpak-info", limit: 65_536) { return bytes }
         return try target(of: root) == nil ? nil : []
     }
 
-    private static func target(of link: String) throws(Unreadable) -> String? {
+    private static func target(of link: String) throws(AdapterFailure) -> String? {
         do {
             return try FileManager.default.destinationOfSymbolicLink(atPath: link)
         } catch {
             guard error.code != ENOENT && error.code != ESRCH else { return nil }
-            throw Unreadable(path: link, code: error.code)
+            throw failure(link, code: error.code)
         }
     }
 
-    static func read(_ path: String) throws(AdapterFailure) -> [UInt8]? {
-        do throws(Unreadable) { return try bytes(of: path) } catch { throw error.failure }
-    }
-
     /// - Returns: the file's bytes; `nil` if the process has ended or the file does not exist.
-    private static func bytes(of path: String, limit: Int = longestVariables) throws(Unreadable) -> [UInt8]? {
+    private static func bytes(of path: String, limit: Int = longestVariables) throws(AdapterFailure) -> [UInt8]? {
         do throws(FileReadError) {
             return try ReadableFile(path, followsLink: false).prefix(limit)
         } catch {
             guard case .system(let code) = error, code != ENOENT, code != ESRCH else { return nil }
-            throw Unreadable(path: path, code: code)
+            throw failure(path, code: code)
         }
     }
 
-    struct Unreadable: Error {
-        let path: String
-        let code: CInt
-        var failure: AdapterFailure { ProcessTree.failure(path, String(cString: strerror(code))) }
+    static func failure(_ what: String, code: CInt) -> AdapterFailure {
+        failure(what, String(cString: strerror(code)), code: code)
     }
 
-    static func failure(_ what: String, _ reason: String) -> AdapterFailure {
+    static func failure(_ what: String, _ reason: String, code: CInt = 0) -> AdapterFailure {
         AdapterFailure(
-            "see which processes are left, by",
-            what,
+            "see which processes are left, by \(what)",
             reason,
+            code: code,
             remedy:
                 "The adapter needs /proc, free descriptors (ulimit -n), and as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
         )

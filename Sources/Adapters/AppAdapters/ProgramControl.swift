@@ -1,3 +1,7 @@
+package import DeviceConfiguration
+import Glibc
+@_spi(Extensions) import SharedDevice
+
 /// Stops a program with all its processes, and starts it.
 public protocol ProgramControl: Sendable {
     /// A printable name.
@@ -15,17 +19,34 @@ public protocol ProgramControl: Sendable {
     func start() async throws(AdapterFailure)
 }
 
-/// The failure of an adapter's task, with the attempt, its object, the cause and the remedy.
+/// The failure of an adapter's task: the attempt, the cause and the remedy.
 public struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertible {
     public let description: String
+    /// The system's error number, where the caller needs it; otherwise 0.
+    let code: CInt
 
-    public init(_ attempted: String, _ what: String, _ reason: String, remedy: String) {
-        // A reason may be a full sentence.
-        description = "could not \(attempted) \(what): \(reason)\(reason.hasSuffix(".") ? "" : ".") \(remedy)"
+    public init(_ attempted: String, _ reason: String, remedy: String) {
+        self.init(attempted, reason, code: 0, remedy: remedy)
     }
 
-    /// Wraps an error whose description already contains all parts.
-    init(_ error: any Error) { description = "\(error)" }
+    init(_ attempted: String, _ reason: String, code: CInt, remedy: String) {
+        // A reason may be a full sentence.
+        description = "could not \(attempted): \(reason)\(reason.hasSuffix(".") ? "" : ".") \(remedy)"
+        self.code = code
+    }
+
+    /// - Parameter description: all parts.
+    init(_ description: String) { (self.description, code) = (description, 0) }
+
+    /// A program that has processes although they were killed.
+    static func isKilled(_ name: String, left: some Sequence<pid_t>) -> AdapterFailure {
+        AdapterFailure(
+            "stop \(name)",
+            "it does not end, although it was killed; left: \(ProcessTree.describe(left))",
+            remedy:
+                "A process that waits for a device cannot be killed: see ps -o pid,stat,wchan, and restart the device"
+        )
+    }
 }
 
 /// How long a program may take to exit by itself, and after it is killed.
@@ -51,5 +72,80 @@ func holds(
         guard ContinuousClock.now < deadline else { return false }
         // Not cancelled with its task, because a cleanup that has begun must finish.
         await Task { try? await Task.sleep(for: StopPatience.look) }.value
+    }
+}
+
+extension String {
+    /// The first line of a program's output; `nil` if there is none.
+    var firstLine: String? { split(separator: "\n").first.map(String.init) }
+}
+
+extension AppCleanup {
+    /// The control that stops and starts the app's program.
+    ///
+    /// - Parameter mark: the directory of the adapter's record of the app, which marks the processes of a command.
+    package func program(mark: String) -> any ProgramControl {
+        switch (program, cleaner) {
+        case (.unit(let name), _): UnitControl(name, isSystem: geteuid() == 0)
+        case (.processes(let path), _): AppProcesses(name: path, mark: .executable(path), user: user.number)
+        case (.flatpak(let id), .app):
+            AppProcesses(name: program.description, mark: .flatpak(id), user: user.number)
+        case (.flatpak, .adapter), (.command, _): OwnedCommand(settings(mark: mark))
+        }
+    }
+
+    private func settings(mark: String) -> OwnedCommand.Settings {
+        var settings = OwnedCommand.Settings(mark: mark, command: command ?? [])
+        settings.user = user.number
+        if let data {
+            settings.environment = AdapterEnvironment.variables(data: data)
+                .merging(preset?.environment ?? [:]) { $1 }
+            settings.directories = AdapterEnvironment.directories(data: data) + (preset?.directories(data: data) ?? [])
+            settings.markingWords = preset?.place(data: data) ?? []
+        } else if let home = user.home {
+            settings.environment["HOME"] = home
+        }
+        if user.number != geteuid() {
+            settings.launcher =
+                ["/proc/self/exe", "launch", "--user", "\(user.number)"]
+                + settings.directories.flatMap { ["--directory", $0] } + ["--"]
+        }
+        if case .flatpak(let name) = program {
+            settings.killer = ["flatpak", "kill", name]
+            // The list of Flatpak instances is in the user's runtime directory.
+            if user.number != geteuid() {
+                let user = "\(user.number)"
+                settings.killer =
+                    ["/proc/self/exe", "launch", "--user", user, "--", "env", "XDG_RUNTIME_DIR=/run/user/\(user)"]
+                    + settings.killer
+            }
+        }
+        return settings
+    }
+}
+
+/// The directories that a program expects.
+package enum ProgramDirectories {
+    /// Creates the missing directories, with access for the user of this process only.
+    ///
+    /// - Parameter paths: the first contains the others, and the error's remedy names it.
+    package static func make(_ paths: [String]) throws(AdapterFailure) {
+        for path in paths {
+            do {
+                try makePrivateDirectory(path)
+            } catch {
+                let user = (try? SystemUser(number: geteuid()))?.name ?? "\(geteuid())"
+                let first = paths.first ?? path
+                let code = error.code
+                let isForbidden = [EACCES, EPERM, ENOENT].contains(code)
+                throw AdapterFailure(
+                    "make \(path) as \(user)",
+                    String(cString: strerror(code)),
+                    remedy: isForbidden
+                        ? "\(path == first ? "Make it" : "Give \(first) to \(user)"): install -d -m 700 -o \(user) \(first)"
+                        : "See what is at this path, and which file system it is on"
+                )
+            }
+        }
     }
 }

@@ -58,7 +58,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     private static func failure(_ before: Place, _ now: Place) -> AdapterFailure? {
         func failure(_ reason: String, _ remedy: String) -> AdapterFailure {
-            AdapterFailure("delete", now.path, reason, remedy: remedy)
+            AdapterFailure("delete \(now.path)", reason, remedy: remedy)
         }
         if let new = surplus(of: now.mounts, over: before.mounts).last {
             return failure(
@@ -112,8 +112,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
     private static func mounts() throws(AdapterFailure) -> [Mount] {
         guard let bytes = try? ReadableFile("/proc/self/mountinfo").content(atMost: 64 << 20) else {
             throw AdapterFailure(
-                "see what is mounted, in",
-                "/proc/self/mountinfo",
+                "see what is mounted, in /proc/self/mountinfo",
                 String(cString: strerror(errno)),
                 remedy: "Let the adapter see /proc"
             )
@@ -161,11 +160,11 @@ struct SessionRecord: Sendable {
     /// Records the places, unless this session has a record.
     func begin() throws(AdapterFailure) {
         guard try read() == nil else { return }
-        try write(SessionPlaces(paths: paths))
+        try file.write(SessionPlaces(paths: paths), Self.content)
     }
 
     /// Removes the record when no data of the session is left.
-    func end() throws(AdapterFailure) { try write(nil) }
+    func end() throws(AdapterFailure) { try file.write(nil as SessionPlaces?, Self.content) }
 
     /// The paths that lead elsewhere than at the beginning of the session. Empty without a record.
     func moved() throws(AdapterFailure) -> [(path: String, failure: AdapterFailure)] {
@@ -173,30 +172,10 @@ struct SessionRecord: Sendable {
         return before.moved(try SessionPlaces(paths: paths))
     }
 
-    private func read() throws(AdapterFailure) -> SessionPlaces? {
-        do throws(Problem) {
-            return try file.read(SessionPlaces.self)
-        } catch {
-            throw AdapterFailure(
-                "read the places of the session's data, in",
-                file.path,
-                error.description,
-                remedy:
-                    "Make it readable; or check that nothing is mounted above the declared paths, and remove the file"
-            )
-        }
-    }
+    private static let content = "the places of the session's data"
 
-    private func write(_ places: SessionPlaces?) throws(AdapterFailure) {
-        do throws(Problem) {
-            try file.write(places)
-        } catch {
-            throw AdapterFailure(
-                "save the places of the session's data, in",
-                file.path,
-                error.description,
-                remedy: "Make its directory writable, and free some space"
-            )
-        }
+    private func read() throws(AdapterFailure) -> SessionPlaces? {
+        let remedy = "Make it readable; or check that nothing is mounted above the declared paths, and remove the file"
+        return try file.read(SessionPlaces.self, Self.content, remedy: remedy)
     }
 }

@@ -32,8 +32,7 @@ package struct UnitControl: ProgramControl {
         let before = try await look()
         guard before.isLoaded || before.isActive else {
             throw AdapterFailure(
-                "stop",
-                name,
+                "stop \(name)",
                 "systemd knows no such unit",
                 remedy: "Install it, or correct the name in the app's manifest"
             )
@@ -48,14 +47,7 @@ package struct UnitControl: ProgramControl {
         if try await ends(group, within: patience.asked) { return }
         _ = try? await command("kill", ["--signal=SIGKILL"], remedy: "")
         guard try await ends(group, within: patience.killed, kills: true) else {
-            let left = try? await onSystemThread(group.processes)
-            throw AdapterFailure(
-                "stop",
-                name,
-                "it does not end, although it was killed; left: \((left ?? []).sorted().map(ProcessTree.describe).joined(separator: ", "))",
-                remedy:
-                    "A process that waits for a device cannot be killed: see ps -o pid,stat,wchan, and restart the device"
-            )
+            throw .isKilled(name, left: (try? await onSystemThread(group.processes)) ?? [])
         }
     }
 
@@ -127,19 +119,13 @@ package struct UnitControl: ProgramControl {
     ) async throws(AdapterFailure) -> String {
         let arguments = (isSystem ? [] : ["--user"]) + [verb] + options + ["--", name]
         do throws(HelperProcess.Failure) {
-            let (status, text) = try await HelperProcess.output(
-                of: systemctl,
-                arguments,
-                patience: Self.answerPatience
-            )
+            let (status, text) = try await HelperProcess.output(of: systemctl, arguments, patience: Self.answerPatience)
             guard status == 0 else {
-                let reason =
-                    text.split(separator: "\n").first.map(String.init) ?? "systemctl ended with \(status ?? -1)"
-                throw HelperProcess.Failure(reason)
+                throw HelperProcess.Failure(text.firstLine ?? "systemctl ended with \(status ?? -1)")
             }
             return text
         } catch {
-            throw AdapterFailure(verb, name, error.description, remedy: remedy)
+            throw AdapterFailure("\(verb) \(name)", error.description, remedy: remedy)
         }
     }
 }

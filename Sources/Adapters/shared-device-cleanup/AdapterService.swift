@@ -110,8 +110,7 @@ struct AdapterService {
             }
             guard mayRun(old) else {
                 throw AdapterFailure(
-                    "delete what an earlier manifest of",
-                    "\(app) named",
+                    "delete what an earlier manifest of \(app) named",
                     "it belongs to user \(old.user.number), and the adapter runs as user \(geteuid())",
                     remedy: "Run the adapter as that user, or as root"
                 )
@@ -119,7 +118,7 @@ struct AdapterService {
             log(
                 "the manifest of \(app) has changed; the adapter stops its earlier program and deletes its earlier paths"
             )
-            try await adapter(old, old.program(mark: directory), directory).retire()
+            try await Adapter(old, stateDirectory: directory, log: log).retire()
             // Reads again: an administrator may have removed the file to skip this cleanup.
             try await onSystemThread { () throws(AdapterFailure) in
                 try named.write(try named.read().filter { $0 != old })
@@ -160,17 +159,6 @@ struct AdapterService {
         return false
     }
 
-    private func adapter(_ cleanup: AppCleanup, _ program: any ProgramControl, _ directory: String) -> Adapter {
-        Adapter(
-            program: program,
-            start: cleanup.start,
-            paths: cleanup.delete,
-            user: cleanup.user.number,
-            stateDirectory: directory,
-            log: { log($0) }
-        )
-    }
-
     private func isUsable(_ cleanup: AppCleanup, _ application: SharedDeviceApplication) -> Bool {
         guard mayRun(cleanup) else { return false }
         // The record of pending cleanups must survive the deletion.
@@ -185,7 +173,8 @@ struct AdapterService {
 
     private func run(_ cleanup: AppCleanup, _ application: SharedDeviceApplication) async {
         let program = cleanup.program(mark: application.stateDirectory)
-        let adapter = adapter(cleanup, program, application.stateDirectory)
+        let directory = application.stateDirectory
+        let adapter = Adapter(cleanup, program: program, start: cleanup.start, stateDirectory: directory, log: log)
         do {
             try await adapter.follow(application)
             // Runs in a separate task, because a cancelled task must still stop the command that it started.

@@ -40,7 +40,7 @@ struct EnforceCommand: AsyncParsableCommand {
                     let own = directory.map { "\($0)/\(app)" }
                     return SharedDeviceApplication(identifier: app, bus: bus, stateDirectory: own).stateDirectory
                 },
-                log: { log($0) }
+                log: log
             )
         } catch {
             log("\(error)")

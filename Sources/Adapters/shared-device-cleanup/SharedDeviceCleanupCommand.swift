@@ -139,7 +139,7 @@ struct RemoveCommand: ParsableCommand {
         do {
             try UserRights.take(SystemUser(number: user))
             _ = CLinux_takeNoNewRights()
-            print(try Deletion(paths: paths, user: user).runHere().get().line)
+            print(try Deletion(paths: paths, user: user).runHere().line)
         } catch {
             print(error)
             throw ExitCode(EX_IOERR)
@@ -178,7 +178,7 @@ struct LaunchCommand: ParsableCommand {
 }
 
 /// Writes a line for the administrator. The line is lost if standard error is closed.
-func log(_ line: String) {
+@Sendable func log(_ line: String) {
     let line = Array("shared-device-cleanup: \(line)\n".utf8)
     _ = write(STDERR_FILENO, line, line.count)
 }

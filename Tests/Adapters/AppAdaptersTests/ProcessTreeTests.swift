@@ -72,14 +72,16 @@ struct ProcessTreeTests {
 
     @Test("processes that cannot be listed or read are an error")
     func unreadable() throws {
-        #expect(throws: AdapterFailure.self) { try ProcessTree(marked: "here", user: Self.user, root: "/nonexistent") }
+        #expect(throws: AdapterFailure.self) {
+            try ProcessTree(by: .variable("here"), user: Self.user, root: "/nonexistent")
+        }
         // A list without this process is not this system's.
         #expect(throws: AdapterFailure.self) {
-            try ProcessTree(marked: "here", user: Self.user, root: TemporaryDirectory("processes").path)
+            try ProcessTree(by: .variable("here"), user: Self.user, root: TemporaryDirectory("processes").path)
         }
         let planted = try PlantedProcesses()
         func tree() throws -> ProcessTree {
-            try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path)
+            try ProcessTree(by: .variable("here"), user: Self.user, root: planted.directory.path)
         }
         #expect(try tree().entries.count == 1)
         mkdir("\(planted.directory.path)/7", 0o755)
@@ -145,7 +147,7 @@ struct ProcessTreeTests {
         let child = try ChildProcess("sleep", ["1000"])
         let planted = try PlantedProcesses()
         try planted.plant(child.identifier, start: 5)
-        let tree = try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path)
+        let tree = try ProcessTree(by: .variable("here"), user: Self.user, root: planted.directory.path)
         #expect(try tree.descriptor(of: child.identifier)?.identifier == child.identifier)
         try planted.plant(child.identifier, start: 6)
         #expect(try tree.descriptor(of: child.identifier) == nil)
@@ -156,11 +158,11 @@ struct ProcessTreeTests {
         let mark = "last-look-\(UUID().uuidString)"
         let child = try ChildProcess("sleep", ["1000"], environment: [ProcessTree.mark: mark])
         try await eventually("the program is found") {
-            try ProcessTree(marked: mark, user: geteuid()).marked == [child.identifier]
+            try ProcessTree(by: .variable(mark), user: geteuid()).marked == [child.identifier]
         }
         let isEnded = try await onThread { () throws(AdapterFailure) in
             try ProcessTree.end(by: SIGKILL, until: .now + .seconds(60)) { () throws(AdapterFailure) in
-                let tree = try ProcessTree(marked: mark, user: geteuid())
+                let tree = try ProcessTree(by: .variable(mark), user: geteuid())
                 return (tree, tree.marked)
             }
         }

@@ -28,7 +28,7 @@ case "enforce":
 // With the arguments that the enforcement passes: remove --user N -- PATHS
 case "remove":
     try UserRights.take(SystemUser(number: UInt32(arguments[2]) ?? .max))
-    print(try Deletion(paths: Array(arguments.dropFirst(4)), user: geteuid()).runHere().get().line)
+    print(try Deletion(paths: Array(arguments.dropFirst(4)), user: geteuid()).runHere().line)
 case "deletion": await delete(arguments[1])
 default: exit(EX_USAGE)
 }
@@ -85,7 +85,8 @@ func enforce(bus: String, apps: String, point: String, signal: Int32) async thro
 func delete(_ path: String) async {
     repeat {
         do {
-            let deletion = Deletion(paths: [path], user: 65534, patience: .seconds(1), killed: .milliseconds(100))
+            var deletion = Deletion(paths: [path], user: 65534)
+            (deletion.patience, deletion.killed) = (.seconds(1), .milliseconds(100))
             say("deleted \(try await deletion.run().line)")
         } catch {
             say("failed \(error)")

@@ -24,9 +24,8 @@ struct Keyring: Sendable {
 
     func look() async throws(AdapterFailure) -> TraceFinding {
         let collections = try await Self.collections()
-        let items = collections?.reduce(0) { $0 + $1.items.count } ?? 0
         let found = try await files.look(at: try await paths(isServed: collections != nil))
-        return Self.finding(items, found)
+        return Self.finding(Self.count(collections), found)
     }
 
     func remove() async throws(AdapterFailure) -> TraceFinding {
@@ -42,18 +41,20 @@ struct Keyring: Sendable {
                 for item in collection.items { try await Self.delete(item, "Item") }
             }
         }
-        let items = collections?.reduce(0) { $0 + $1.items.count } ?? 0
         let removed = try await files.remove(try await paths(isServed: collections != nil))
-        let left = try await Self.collections()?.reduce(0) { $0 + $1.items.count } ?? 0
+        let left = Self.count(try await Self.collections())
         guard left == 0 else {
             throw AdapterFailure(
-                "empty",
-                "the keyring",
+                "empty the keyring",
                 "\(left) \(left == 1 ? "item is" : "items are") in it again",
                 remedy: "End the program that stores them before the session ends"
             )
         }
-        return Self.finding(items, removed)
+        return Self.finding(Self.count(collections), removed)
+    }
+
+    private static func count(_ collections: [Collection]?) -> Int {
+        collections?.reduce(0) { $0 + $1.items.count } ?? 0
     }
 
     private static func finding(_ items: Int, _ files: TraceFinding) -> TraceFinding {
@@ -81,8 +82,7 @@ struct Keyring: Sendable {
                 continue
             } catch {
                 throw AdapterFailure(
-                    "list",
-                    folder,
+                    "list \(folder)",
                     systemReason(error),
                     remedy: "Let the session's user read the folder, or leave the step out (--without keyring)"
                 )
@@ -118,13 +118,8 @@ struct Keyring: Sendable {
             let collection = "\(interface).Collection"
             let items = try await service.property("Items", of: path, collection)
             let isLocked = try await service.property("Locked", of: path, collection)?.booleanValue
-            collections.append(
-                Collection(
-                    path: path,
-                    isLocked: isLocked ?? true,
-                    items: items?.elementsValue?.compactMap(\.stringValue) ?? []
-                )
-            )
+            let itemPaths = items?.elementsValue?.compactMap(\.stringValue) ?? []
+            collections.append(Collection(path: path, isLocked: isLocked ?? true, items: itemPaths))
         }
         return collections
     }
@@ -141,10 +136,67 @@ struct Keyring: Sendable {
         guard let prompt, prompt != "/" else { return }
         _ = try? await SessionService.secrets.call(prompt, "\(Self.interface).Prompt", "Dismiss")
         throw AdapterFailure(
-            "delete",
-            path,
+            "delete \(path)",
             "the keyring's service requires a prompt, and no person is there to answer it",
             remedy: "Have the sign-in unlock the session's keyring, or leave the step out (--without keyring)"
         )
+    }
+}
+
+/// The items of one program, or of a family of programs, in the session's keyring.
+public enum SecretItems {
+    /// Deletes the items that programs stored under a schema (`xdg:schema`).
+    ///
+    /// - Returns: the number of deleted items; 0 if no Secret Service runs.
+    /// - Throws: ``AdapterFailure`` if an item is left, or if a locked keyring could hold one.
+    public static func remove(schema: String) async throws(AdapterFailure) -> Int {
+        let (items, locked) = try await search(schema)
+        guard locked.isEmpty else {
+            throw AdapterFailure(
+                "delete the items of \(schema)",
+                "\(locked.count) of them \(locked.count == 1 ? "is" : "are") in a locked keyring",
+                remedy: "Have the sign-in unlock the session's keyring"
+            )
+        }
+        for item in items { try await Keyring.delete(item, "Item") }
+        let (left, _) = try await search(schema)
+        guard left.isEmpty else {
+            throw AdapterFailure(
+                "delete the items of \(schema)",
+                "\(left.count) \(left.count == 1 ? "item is" : "items are") there again",
+                remedy: "End the program that stores them"
+            )
+        }
+        return items.count
+    }
+
+    /// The paths of the accessible items and of the items in locked keyrings.
+    private static func search(_ schema: String) async throws(AdapterFailure) -> (open: [String], locked: [String]) {
+        let service = SessionService.secrets
+        guard try await service.runs() else { return ([], []) }
+        // Opens keyrings without a password, so that the search reports their items as accessible.
+        if try await Keyring.hasLockedCollection() {
+            throw AdapterFailure(
+                "look for the items of \(schema)",
+                "a keyring is locked",
+                remedy: "Have the sign-in unlock the session's keyring"
+            )
+        }
+        let attributes = DBusValue.dictionary(
+            [DBusValue.DictionaryEntry(.string("xdg:schema"), .string(schema))],
+            key: "s",
+            value: "s"
+        )
+        let answer = try await service.values(
+            Keyring.root,
+            "\(Keyring.interface).Service",
+            "SearchItems",
+            [attributes]
+        )
+        func paths(_ index: Int) -> [String] {
+            guard answer.indices.contains(index) else { return [] }
+            return answer[index].elementsValue?.compactMap(\.stringValue) ?? []
+        }
+        return (paths(0), paths(1))
     }
 }

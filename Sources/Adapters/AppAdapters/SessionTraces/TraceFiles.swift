@@ -32,10 +32,7 @@ struct TraceFiles: Sendable {
             for file in [path] + below.map({ "\(path)/\($0)" }) {
                 var status = stat()
                 guard lstat(file, &status) == 0, status.st_mode & S_IFMT != S_IFDIR else { continue }
-                var one = UserDataDirectory.Removed()
-                one.files = 1
-                one.bytes = status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0
-                found.add(one)
+                found.add(bytes: status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0)
             }
         }
         return found
@@ -65,11 +62,11 @@ struct TraceFiles: Sendable {
         do throws(ValueFlaw) {
             _ = try CleanupPath.checked(path, home: home, keeping: [kept])
         } catch {
-            throw AdapterFailure("delete", path, error.message, remedy: remedy)
+            throw AdapterFailure("delete \(path)", error.message, remedy: remedy)
         }
         var status = stat()
         // Deleting would remove the link and leave its target.
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else { return }
-        throw AdapterFailure("delete", path, "it is a symbolic link, and no link is followed", remedy: remedy)
+        throw AdapterFailure("delete \(path)", "it is a symbolic link, and no link is followed", remedy: remedy)
     }
 }

@@ -36,7 +36,8 @@ public struct UserDataDirectory: Sendable {
 
         @_spi(Extensions) public init() {}
 
-        mutating func add(bytes: Int) {
+        /// Adds one file.
+        @_spi(Extensions) public mutating func add(bytes: Int) {
             var file = Removed()
             (file.files, file.bytes) = (1, bytes)
             add(file)
