@@ -341,7 +341,7 @@ struct OpenSSL {
                 ["-c", "umask 077; exec openssl \"$@\"", "openssl"] + words,
                 settings,
                 withErrors: true,
-                within: HelperProcess.Patience(.seconds(60))
+                patience: .seconds(60)
             ) { output += $0.prefix(FleetAuthority.largest - output.count) }
         } catch {
             throw CommandFailure(EX_UNAVAILABLE, "\(error)")

@@ -58,7 +58,8 @@ struct CleanupProgram: Sendable {
                 "/bin/sh",
                 ["-c", command],
                 settings,
-                within: HelperProcess.Patience(timeout, grace: Self.grace)
+                patience: timeout,
+                grace: Self.grace
             ) { words.take($0) }
         } catch {
             throw Problem("the cleanup command: \(error)")
@@ -163,7 +164,8 @@ struct EndingProgram: Sendable {
                 settings,
                 withErrors: false,
                 limit: Self.longestOutput,
-                within: HelperProcess.Patience(Self.patience, grace: Self.grace)
+                patience: Self.patience,
+                grace: Self.grace
             )
             guard !Task.isCancelled else { return }
             guard status == 0 else { return warn("the command of --ending ended with status \(status ?? -1)") }

@@ -64,7 +64,8 @@ import NotifyCenter
                 arguments,
                 settings,
                 withErrors: false,
-                within: HelperProcess.Patience(Self.lifetime, grace: grace)
+                patience: Self.lifetime,
+                grace: grace
             )
         } catch {
             throw SharedDeviceError(.interactionRequired, attempted: attempted, message: error.description)

@@ -120,21 +120,6 @@ extension HelperProcess {
         @_spi(Extensions) public var isLate = false
     }
 
-    @_spi(Extensions) public struct Patience: Sendable {
-        @_spi(Extensions) public let run: Duration
-        /// The time from SIGTERM to SIGKILL. Zero means SIGKILL at once.
-        @_spi(Extensions) public let grace: Duration
-        /// The time to wait for the end after SIGKILL. A program that waits in the kernel for an unresponsive file
-        /// system ends only when the file system responds.
-        @_spi(Extensions) public let killed: Duration
-
-        @_spi(Extensions) public init(_ run: Duration, grace: Duration = .zero, killed: Duration = .seconds(10)) {
-            self.run = run
-            self.grace = grace
-            self.killed = killed
-        }
-    }
-
     /// Runs a program to its end on this thread, and passes its standard output to `take`. With `settings.leadsGroup`,
     /// the rest of its process group is killed before its status is collected.
     ///
@@ -144,6 +129,10 @@ extension HelperProcess {
     /// - Parameters:
     ///   - settings: its `output` is ignored.
     ///   - withErrors: whether to include standard error.
+    ///   - patience: the time until the program is stopped.
+    ///   - grace: the time from SIGTERM to SIGKILL. Zero means SIGKILL at once.
+    ///   - killed: the time to wait for the end after SIGKILL. A program that waits in the kernel for an unresponsive
+    ///     file system ends only when the file system responds.
     ///   - started: called with the process once it runs.
     ///   - take: receives each piece of output, on this thread.
     /// - Throws: ``Failure`` if the program does not start, or if an earlier run of the same command line was killed
@@ -153,7 +142,9 @@ extension HelperProcess {
         _ arguments: [String],
         _ settings: Settings,
         withErrors: Bool = false,
-        within patience: Patience,
+        patience: Duration,
+        grace: Duration = .zero,
+        killed: Duration = .seconds(10),
         started: (HelperProcess) -> Void = { _ in },
         take: (ArraySlice<UInt8>) -> Void
     ) throws(Failure) -> End {
@@ -179,12 +170,12 @@ extension HelperProcess {
         }
         var output = ProgramOutput(descriptor: ends[0])
         var end = End()
-        if !output.read(until: descriptor, by: .now + patience.run, take) {
+        if !output.read(until: descriptor, by: .now + patience, take) {
             end.isLate = true
-            if patience.grace > .zero { process.kill(SIGTERM, leadsGroup: settings.leadsGroup) }
-            if patience.grace == .zero || !output.read(until: descriptor, by: .now + patience.grace, take) {
+            if grace > .zero { process.kill(SIGTERM, leadsGroup: settings.leadsGroup) }
+            if grace == .zero || !output.read(until: descriptor, by: .now + grace, take) {
                 process.kill(leadsGroup: settings.leadsGroup)
-                guard descriptor.hasEnded(by: .now + patience.killed) else {
+                guard descriptor.hasEnded(by: .now + killed) else {
                     process.leaveUnended(command)
                     return end
                 }
@@ -196,46 +187,23 @@ extension HelperProcess {
         return end
     }
 
-    /// Runs a program to its end, and returns its status with the beginning of its standard output and standard error.
-    /// Cancelling the task kills it.
+    /// Runs a program to its end, and returns its status with the beginning of its output. Cancelling the task kills it,
+    /// after the grace period.
     ///
-    /// - Parameters:
-    ///   - limit: the number of bytes to keep.
-    ///   - patience: the time until the program is killed.
-    ///   - killed: the time to wait for its end after that.
-    /// - Throws: ``Failure`` if the program does not start.
+    /// - Parameter limit: the number of bytes to keep.
+    /// - Throws: ``Failure`` as ``runToEnd(_:_:_:withErrors:patience:grace:killed:started:take:)``, which describes the
+    ///   other parameters.
     @_spi(Extensions) public static func output(
         of program: String,
         _ arguments: [String],
+        _ settings: Settings = Settings(),
+        withErrors: Bool = true,
         limit: Int = 65_536,
         patience: Duration,
+        grace: Duration = .zero,
         killed: Duration = .seconds(10)
     ) async throws(Failure) -> (status: Int32?, text: String) {
-        try await output(
-            of: program,
-            arguments,
-            Settings(),
-            withErrors: true,
-            limit: limit,
-            within: Patience(patience, killed: killed)
-        )
-    }
-
-    /// Like the simpler `output`, with all settings.
-    ///
-    /// - Parameters:
-    ///   - settings: its `output` is ignored.
-    ///   - withErrors: whether to include standard error.
-    ///   - patience: its grace period also applies to a cancelled task.
-    @_spi(Extensions) public static func output(
-        of program: String,
-        _ arguments: [String],
-        _ settings: Settings,
-        withErrors: Bool,
-        limit: Int = 65_536,
-        within patience: Patience
-    ) async throws(Failure) -> (status: Int32?, text: String) {
-        let cancellation = Cancellation(grace: patience.grace)
+        let cancellation = Cancellation(grace: grace)
         let result = await withTaskCancellationHandler {
             await onSystemThread {
                 var bytes: [UInt8] = []
@@ -245,7 +213,9 @@ extension HelperProcess {
                         arguments,
                         settings,
                         withErrors: withErrors,
-                        within: patience,
+                        patience: patience,
+                        grace: grace,
+                        killed: killed,
                         started: cancellation.started,
                         take: { bytes += $0.prefix(limit - bytes.count) }
                     )
