@@ -1,3 +1,5 @@
+import DBus
+
 /// A person's account on this device, as the broker knows it.
 ///
 /// Two values are the same account when their `identifier`s are equal; the other fields are for display.
@@ -18,8 +20,7 @@ public struct Account: Sendable, Codable {
 
     /// The tenant part of `identifier`; empty if there is none.
     public var tenantIdentifier: String {
-        guard let dot = identifier.firstIndex(of: ".") else { return "" }
-        return String(identifier[identifier.index(after: dot)...])
+        identifier.firstIndex(of: ".").map { String(identifier[$0...].dropFirst()) } ?? ""
     }
 }
 
@@ -66,4 +67,18 @@ public struct DeviceInformation: Sendable {
     public let isLocked: Bool
     /// Why the mode is unknown; `nil` if it is known.
     public let problem: SharedDeviceError?
+
+    /// - Parameter fields: the broker's response; empty if there is none.
+    init(_ fields: BrokerProtocol.Fields, problem: SharedDeviceError? = nil) {
+        deviceMode = fields["mode"]?.stringValue.flatMap(DeviceMode.init) ?? .unknown
+        organization = fields["organization"]?.stringValue
+        isJoined = fields["joined"]?.booleanValue
+        tenantIdentifier = fields["tenant"]?.stringValue
+        let badge = BrokerProtocol.SignInMethod.badge.rawValue
+        takesBadges = fields["signInMethods"]?.stringsValue?.contains(badge) ?? false
+        brokerVersion = fields["brokerVersion"]?.stringValue
+        sessionEnd = SessionEnd(fields)
+        isLocked = fields["locked"]?.booleanValue ?? false
+        self.problem = problem
+    }
 }

@@ -118,10 +118,6 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         self.message = message
     }
 
-    init(_ error: BrokerProtocol.Malformed, attempted: String) {
-        self.init(.brokerFailed, attempted: attempted, message: "the broker's response lacks “\(error.field)”")
-    }
-
     /// The operation, the cause, the remedy and the code.
     public var description: String { "could not \(attempted): \(message) [\(code)]" }
 }

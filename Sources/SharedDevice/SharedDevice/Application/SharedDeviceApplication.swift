@@ -30,7 +30,7 @@ public final class SharedDeviceApplication: Sendable {
     @_spi(Extensions) public let stateDirectory: String
     let broker: BrokerClient
     let keeper: SessionKeeper
-    let activity = ActivityReporter()
+    private let lastActivity = Locked<ContinuousClock.Instant?>(nil)
 
     /// Creates an app. It connects to the bus with its first request.
     ///
@@ -71,31 +71,11 @@ public final class SharedDeviceApplication: Sendable {
     /// ``DeviceMode/personal``; ``DeviceInformation/problem`` has the reason.
     public func getDeviceInformation() async -> DeviceInformation {
         do throws(SharedDeviceError) {
-            let fields = try await broker.call(.getDeviceInformation, attempted: "get the device's information")
             return DeviceInformation(
-                deviceMode: fields["mode"]?.stringValue.flatMap(DeviceMode.init) ?? .unknown,
-                organization: fields["organization"]?.stringValue,
-                isJoined: fields["joined"]?.booleanValue,
-                tenantIdentifier: fields["tenant"]?.stringValue,
-                takesBadges: fields["signInMethods"]?.stringsValue?
-                    .contains(BrokerProtocol.SignInMethod.badge.rawValue) ?? false,
-                brokerVersion: fields["brokerVersion"]?.stringValue,
-                sessionEnd: SessionEnd(fields),
-                isLocked: fields["locked"]?.booleanValue ?? false,
-                problem: nil
+                try await broker.call(.getDeviceInformation, attempted: "get the device's information")
             )
         } catch {
-            return DeviceInformation(
-                deviceMode: .unknown,
-                organization: nil,
-                isJoined: nil,
-                tenantIdentifier: nil,
-                takesBadges: false,
-                brokerVersion: nil,
-                sessionEnd: nil,
-                isLocked: false,
-                problem: error
-            )
+            return DeviceInformation([:], problem: error)
         }
     }
 
@@ -324,10 +304,6 @@ public final class SharedDeviceApplication: Sendable {
         return try await token(.acquireTokenSilently, request, attempted)
     }
 
-    func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
-        try await keeper.session(of: account)
-    }
-
     /// Waits until the app is clean: its cleanup may be in progress in another task.
     private func waitUntilClean(for patience: Duration, attempted: String) async throws(SharedDeviceError) {
         let deadline = ContinuousClock.now + patience
@@ -353,19 +329,8 @@ public final class SharedDeviceApplication: Sendable {
     ) async throws(SharedDeviceError) -> TokenResult {
         let heard = broker.heardBroadcasts
         let fields = try await broker.call(method, request, attempted: attempted, timeout: timeout)
-        let (result, session): (TokenResult, DeviceSession)
-        do throws(BrokerProtocol.Malformed) {
-            let token = try WireToken(fields["token"])
-            result = TokenResult(
-                accessToken: token.value,
-                expiresOn: Date(timeIntervalSince1970: token.expiresAt),
-                scopes: token.scopes,
-                account: try Account(fields["account"]),
-                idToken: token.idToken
-            )
-            session = try DeviceSession(fields)
-        } catch {
-            throw SharedDeviceError(error, attempted: attempted)
+        let (result, session) = try BrokerProtocol.decoded(attempted) { () throws(BrokerProtocol.Malformed) in
+            (try TokenResult(fields), try DeviceSession(fields))
         }
         try await keeper.enter(session, attempted: attempted, isDoubtful: broker.heardBroadcasts != heard)
         return result
@@ -395,18 +360,23 @@ extension SharedDeviceApplication {
             "application": .string(identifier), "accountIdentifier": .string(account.identifier),
         ]
         // The request names the session, so that a delayed request does not end a later session.
-        request["session"] = try await session(of: account).map(DBusValue.uint64)
+        request["session"] = try await keeper.session(of: account).map(DBusValue.uint64)
         let fields = try await broker.call(.signOut, request, attempted: attempted)
         guard let session = fields["session"]?.unsignedValue else {
-            throw SharedDeviceError(BrokerProtocol.Malformed("session"), attempted: attempted)
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: attempted,
+                message: "the broker's response lacks “session”"
+            )
         }
         async let browser = signOutFromBrowser(fields["endSessionURL"]?.stringValue, signoutParameters)
         var cleanup: CleanupReport?
         if let deadline = signoutParameters.cleanupDeadline {
-            cleanup = await lastReport(
+            cleanup = try? await lastReport(
                 of: session,
                 after: try? Self.round(in: fields),
                 within: deadline,
+                isPersistent: true,
                 onProgress: signoutParameters.onProgress
             )
         }
@@ -437,70 +407,43 @@ extension SharedDeviceApplication {
         within duration: Duration,
         onProgress: (@Sendable (CleanupReport) -> Void)? = nil
     ) async throws(SharedDeviceError) -> CleanupReport? {
-        try await lastReport(of: session, within: duration, isFollowed: onProgress != nil) { onProgress?($0) }
+        try await lastReport(of: session, within: duration, onProgress: onProgress)
     }
 
     /// - Parameters:
     ///   - known: the last state of the round that the app has seen.
-    ///   - isFollowed: whether the broker responds after each step. Otherwise it responds at the beginning and at the
-    ///     end.
+    ///   - isPersistent: whether to keep waiting while the broker does not respond, and to return the last known state
+    ///     at the end. After a sign-out, which has succeeded, that is more useful than an error.
     private func lastReport(
         of session: UInt64?,
         after known: Round? = nil,
         within duration: Duration,
-        isFollowed: Bool,
-        onReport: @Sendable (CleanupReport) -> Void
+        isPersistent: Bool = false,
+        onProgress: (@Sendable (CleanupReport) -> Void)?
     ) async throws(SharedDeviceError) -> CleanupReport? {
         let deadline = ContinuousClock.now + duration
         var known = known
-        if let known, known.report.isComplete { return known.report }
-        while true {
-            // The wait is limited because the broker may end during the request, or the bus may restart.
-            let wait = min(max(.zero, deadline - .now), .seconds(5))
-            let next = try await round(
-                known?.report.session ?? session,
-                after: known?.revision,
-                awaitsEnd: known != nil && !isFollowed,
-                wait: wait
-            )
-            guard let next else { return nil }
-            if next.report != known?.report { onReport(next.report) }
-            known = next
-            if next.report.isComplete || deadline <= .now || Task.isCancelled { return next.report }
-        }
-    }
-
-    /// Like ``waitForCleanup(ofSession:within:onProgress:)``, but keeps waiting while the broker does not respond. The
-    /// sign-out has succeeded, so the last known state is more useful than an error.
-    private func lastReport(
-        of session: UInt64,
-        after known: Round?,
-        within duration: Duration,
-        onProgress: (@Sendable (CleanupReport) -> Void)?
-    ) async -> CleanupReport? {
-        let deadline = ContinuousClock.now + duration
-        let latest = Locked(known?.report)
         if let known { onProgress?(known.report) }
-        while true {
+        while known?.report.isComplete != true {
             do throws(SharedDeviceError) {
-                return try await lastReport(
-                    of: session,
-                    after: known,
-                    within: max(.zero, deadline - .now),
-                    isFollowed: onProgress != nil
-                ) { report in
-                    let isNews = latest.withLock { latest in
-                        defer { latest = report }
-                        return latest != report
-                    }
-                    if isNews { onProgress?(report) }
-                }
+                let next = try await round(
+                    known?.report.session ?? session,
+                    after: known?.revision,
+                    // Without a follower the broker responds at the beginning and at the end, not after each step.
+                    awaitsEnd: known != nil && onProgress == nil,
+                    // Limited, because the broker may end during the request, or the bus may restart.
+                    wait: min(max(.zero, deadline - .now), .seconds(5))
+                )
+                guard let next else { return nil }
+                if next.report != known?.report { onProgress?(next.report) }
+                known = next
+                if deadline <= .now || Task.isCancelled { break }
             } catch {
-                guard deadline > .now, (try? await Task.sleep(for: .milliseconds(200))) != nil else {
-                    return latest.withLock { $0 }
-                }
+                guard isPersistent else { throw error }
+                guard deadline > .now, (try? await Task.sleep(for: .milliseconds(200))) != nil else { break }
             }
         }
+        return known?.report
     }
 
     private func round(
@@ -513,14 +456,12 @@ extension SharedDeviceApplication {
         var request: BrokerProtocol.Fields = [
             "application": .string(identifier), "wait": .double(wait / .seconds(1)),
         ]
-        if let session { request["session"] = .uint64(session) }
-        if let revision { request["revision"] = .uint64(revision) }
+        request["session"] = session.map(DBusValue.uint64)
+        request["revision"] = revision.map(DBusValue.uint64)
         if awaitsEnd { request["awaitsEnd"] = .boolean(true) }
         let fields = try await broker.call(.getRound, request, attempted: attempted, timeout: .seconds(25) + wait)
-        do throws(BrokerProtocol.Malformed) {
-            return try Self.round(in: fields)
-        } catch {
-            throw SharedDeviceError(error, attempted: attempted)
+        return try BrokerProtocol.decoded(attempted) { () throws(BrokerProtocol.Malformed) in
+            try Self.round(in: fields)
         }
     }
 
@@ -536,22 +477,6 @@ extension SharedDeviceApplication {
 
 // MARK: Activity
 
-final class ActivityReporter: Sendable {
-    static let interval = Duration.seconds(10)
-
-    private let last = Locked<ContinuousClock.Instant?>(nil)
-
-    /// Whether a report is due. A caller that gets true must send the report.
-    func isDue() -> Bool {
-        last.withLock { last in
-            let now = ContinuousClock.now
-            if let last, now - last < Self.interval { return false }
-            last = now
-            return true
-        }
-    }
-}
-
 extension SharedDeviceApplication {
     /// Reports that a person is using this app. Call it for each touch, key press or scan. If the device signs out
     /// after a period of inactivity, the period restarts. A sign-in has the same effect; requests for the current
@@ -560,7 +485,13 @@ extension SharedDeviceApplication {
     /// It returns at once, and may be called often: the broker is told at most every ten seconds, and only while it
     /// responds. So choose an inactivity period well above ten seconds.
     public func noteActivity() {
-        guard activity.isDue() else { return }
+        let isDue = lastActivity.withLock { last in
+            let now = ContinuousClock.now
+            if let last, now - last < .seconds(10) { return false }
+            last = now
+            return true
+        }
+        guard isDue else { return }
         Task { [broker, identifier] in
             // A lost report does no harm: the next touch sends another.
             _ = try? await broker.call(
@@ -581,10 +512,10 @@ extension SharedDeviceApplication {
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (DeviceInformation?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters?.completionBlockQueue ?? .global()) { application throws(SharedDeviceError) in
-            await application.getDeviceInformation()
-        } then: { information, _ in
-            completionBlock(information, information?.problem)
+        let queue = parameters?.completionBlockQueue ?? .global()
+        Task {
+            let information = await getDeviceInformation()
+            queue.async { completionBlock(information, information.problem) }
         }
     }
 
@@ -594,10 +525,11 @@ extension SharedDeviceApplication {
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (_ current: Account?, _ previous: Account?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters?.completionBlockQueue ?? .global()) { application throws(SharedDeviceError) in
-            try await application.getCurrentAccount()
-        } then: { accounts, error in
-            completionBlock(accounts?.current, accounts?.previous, error)
+        let queue = parameters?.completionBlockQueue ?? .global()
+        complete(on: queue) {
+            completionBlock($0?.current, $0?.previous, $1)
+        } request: { [self] () throws(SharedDeviceError) in
+            try await getCurrentAccount()
         }
     }
 
@@ -606,10 +538,9 @@ extension SharedDeviceApplication {
         with parameters: InteractiveTokenParameters,
         completionBlock: @escaping @Sendable (TokenResult?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters.completionBlockQueue ?? .main) { application throws(SharedDeviceError) in
-            try await application.acquireToken(with: parameters)
-        } then: { token, error in
-            completionBlock(token, error)
+        complete(on: parameters.completionBlockQueue ?? .main, then: completionBlock) {
+            [self] () throws(SharedDeviceError) in
+            try await acquireToken(with: parameters)
         }
     }
 
@@ -618,10 +549,9 @@ extension SharedDeviceApplication {
         with parameters: SilentTokenParameters,
         completionBlock: @escaping @Sendable (TokenResult?, SharedDeviceError?) -> Void
     ) {
-        complete(on: parameters.completionBlockQueue ?? .global()) { application throws(SharedDeviceError) in
-            try await application.acquireTokenSilent(with: parameters)
-        } then: { token, error in
-            completionBlock(token, error)
+        let queue = parameters.completionBlockQueue ?? .global()
+        complete(on: queue, then: completionBlock) { [self] () throws(SharedDeviceError) in
+            try await acquireTokenSilent(with: parameters)
         }
     }
 
@@ -631,21 +561,22 @@ extension SharedDeviceApplication {
         signoutParameters: SignoutParameters,
         completionBlock: @escaping @Sendable (_ success: Bool, SharedDeviceError?) -> Void
     ) {
-        complete(on: signoutParameters.completionBlockQueue ?? .main) { application throws(SharedDeviceError) in
-            try await application.signout(with: account, signoutParameters: signoutParameters)
-        } then: { _, error in
-            completionBlock(error == nil, error)
+        let queue = signoutParameters.completionBlockQueue ?? .main
+        complete(on: queue) {
+            completionBlock($1 == nil, $1)
+        } request: { [self] () throws(SharedDeviceError) in
+            try await signout(with: account, signoutParameters: signoutParameters)
         }
     }
 
     private func complete<Value: Sendable>(
         on queue: DispatchQueue,
-        _ request: @escaping @Sendable (SharedDeviceApplication) async throws(SharedDeviceError) -> Value,
-        then block: @escaping @Sendable (Value?, SharedDeviceError?) -> Void
+        then block: @escaping @Sendable (Value?, SharedDeviceError?) -> Void,
+        request: @escaping @Sendable () async throws(SharedDeviceError) -> Value
     ) {
         Task {
             do throws(SharedDeviceError) {
-                let value = try await request(self)
+                let value = try await request()
                 queue.async { block(value, nil) }
             } catch {
                 queue.async { block(nil, error) }

@@ -6,11 +6,6 @@ import NotifyCenter
 /// Runs `shared-device-sign-in`, the program that asks a person to sign in on the app's behalf. It returns the account,
 /// and no secret.
 @_spi(Extensions) public struct SignInProgram: Sendable {
-    @_spi(Extensions) public struct Person: Sendable, Hashable {
-        @_spi(Extensions) public let username: String
-        @_spi(Extensions) public let epoch: UInt64
-    }
-
     /// The environment variable that names another program, for tests and development. It is ignored in a program with
     /// more rights than its user.
     static let variable = "SHARED_DEVICE_SIGN_IN"
@@ -51,7 +46,7 @@ import NotifyCenter
     ///
     /// - Throws: ``SharedDeviceError``: the program's own error for a failed sign-in; `interactionRequired` if there is
     ///   no such program.
-    func run(attempted: String) async throws(SharedDeviceError) -> Person {
+    func run(attempted: String) async throws(SharedDeviceError) -> SignedIn {
         let end: (status: Int32?, text: String)
         do throws(HelperProcess.Failure) {
             var settings = HelperProcess.Settings()
@@ -75,7 +70,7 @@ import NotifyCenter
 
     /// Like ``run(attempted:)``, but signs in without scopes if the provider refuses them: the person may be allowed to
     /// sign in without such a token. The later token request then reports the refused scopes.
-    @_spi(Extensions) public func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> Person {
+    @_spi(Extensions) public func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> SignedIn {
         do throws(SharedDeviceError) {
             return try await run(attempted: attempted)
         } catch {
@@ -111,10 +106,10 @@ import NotifyCenter
         var message: String?
     }
 
-    static func result(status: Int32?, text: String, attempted: String) throws(SharedDeviceError) -> Person {
+    static func result(status: Int32?, text: String, attempted: String) throws(SharedDeviceError) -> SignedIn {
         let result = try? JSONDecoder().decode(Result.self, from: Data(text.utf8))
         if status == 0, let username = result?.username, let epoch = result?.epoch {
-            return Person(username: username, epoch: epoch)
+            return SignedIn(username: username, epoch: epoch)
         }
         guard let message = result?.message, let code = result?.code else {
             let end = status.map { "with status \($0)" } ?? "in an unknown way"

@@ -62,24 +62,14 @@ final class BrokerClient: Sendable {
         isCancellable: Bool = true
     ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
         let message = try message(method, request, attempted: attempted)
+        let answer: [DBusValue]
         do {
             let connection = try await connected()
-            let answer = try await connection.call(message, timeout: timeout, isCancellable: isCancellable)
-            guard let fields = answer.first?.fieldsValue else {
-                throw SharedDeviceError(
-                    .brokerFailed,
-                    attempted: attempted,
-                    message: "the broker's response is not a dictionary"
-                )
-            }
-            return fields
-        } catch let error as SharedDeviceError {
-            throw error
-        } catch let error as DBusError {
-            throw SharedDeviceError(error, attempted: attempted)
+            answer = try await connection.call(message, timeout: timeout, isCancellable: isCancellable)
         } catch {
-            throw SharedDeviceError(.brokerUnavailable, attempted: attempted, message: "\(error)")
+            throw Self.failure(error, attempted)
         }
+        return try BrokerProtocol.fields(answer, attempted)
     }
 
     /// Sends the broker a message that has no response. On return the message is queued for sending.
@@ -93,11 +83,14 @@ final class BrokerClient: Sendable {
         let message = try message(method, request, attempted: attempted, options: .noReply)
         do {
             try await connected().queue(message)
-        } catch let error as DBusError {
-            throw SharedDeviceError(error, attempted: attempted)
         } catch {
-            throw SharedDeviceError(.brokerUnavailable, attempted: attempted, message: "\(error)")
+            throw Self.failure(error, attempted)
         }
+    }
+
+    private static func failure(_ error: any Error, _ attempted: String) -> SharedDeviceError {
+        (error as? DBusError).map { SharedDeviceError($0, attempted: attempted) }
+            ?? SharedDeviceError(.brokerUnavailable, attempted: attempted, message: "\(error)")
     }
 
     private func message(
@@ -111,7 +104,10 @@ final class BrokerClient: Sendable {
             let heard = heardBroadcasts
             let last = calls.withLock { $0[kind] }
             if let last, last.request == request { return try last.whole.filled([]) }
-            let empty = if let last { last.empty } else { try Self.template(method, options) }
+            let empty =
+                if let last { last.empty } else {
+                    MessageTemplate(try BrokerProtocol.message(method, options: options))
+                }
             let message = try empty.filled(request.map { [.fields($0)] } ?? [])
             // Only requests that apps repeat often are cached. They never contain a password.
             let isRepeated = method == .getCurrentAccount || method == .acquireTokenSilently
@@ -133,37 +129,21 @@ final class BrokerClient: Sendable {
         }
     }
 
-    private static func template(
-        _ method: BrokerProtocol.Method,
-        _ options: DBusMessage.CallOptions
-    ) throws(DBusError) -> MessageTemplate {
-        MessageTemplate(
-            try .methodCall(
-                destination: BrokerProtocol.busName,
-                path: BrokerProtocol.path,
-                interface: BrokerProtocol.interface,
-                member: method.rawValue,
-                options: options
-            )
-        )
-    }
-
     // MARK: Changes
 
     /// Calls `listener` when it is time to ask the broker again: on its broadcast, and when the broker or the bus comes
     /// or goes. The calls are made on the reading thread. The subscription is active on return.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
-    func onChange(_ listener: @escaping @Sendable () -> Void) async throws(SharedDeviceError) -> ChangeSubscription {
+    func onChange(_ listener: @escaping @Sendable () -> Void) async throws(SharedDeviceError) -> Observation {
         let number = state.withLock { state -> UInt64 in
             defer { state.nextListener += 1 }
             state.listeners[state.nextListener] = listener
             return state.nextListener
         }
-        let subscription = ChangeSubscription { [weak self] in
+        let subscription = Observation { [weak self] in
             // Released outside the lock, because its deinitialisation may run any code.
-            let listener = self?.state.withLock { $0.listeners.removeValue(forKey: number) }
-            withExtendedLifetime(listener) {}
+            _ = self?.state.withLock { $0.listeners.removeValue(forKey: number) }
         }
         do {
             _ = try await connected()
@@ -328,15 +308,6 @@ final class BrokerClient: Sendable {
     }
 }
 
-/// A registered change listener. It is removed when this object is released.
-final class ChangeSubscription: Sendable {
-    private let remove: @Sendable () -> Void
-
-    init(_ remove: @escaping @Sendable () -> Void) { self.remove = remove }
-
-    deinit { remove() }
-}
-
 extension SharedDeviceError {
     @_spi(Extensions) public init(_ error: DBusError, attempted: String) {
         if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix) {
@@ -392,11 +363,13 @@ extension NotificationName {
         attempted: String = "ask the broker",
         timeout: Duration = .seconds(25)
     ) async throws(SharedDeviceError) -> BrokerProtocol.Fields {
+        let answer: [DBusValue]
         do throws(DBusError) {
-            return try Self.answer(await connection.call(try Self.message(method, fields), timeout: timeout), attempted)
+            answer = try await connection.call(try BrokerProtocol.message(method, fields), timeout: timeout)
         } catch {
             throw SharedDeviceError(error, attempted: attempted)
         }
+        return try BrokerProtocol.fields(answer, attempted)
     }
 
     /// Like ``call(_:_:attempted:timeout:)``, but blocks this thread, for a program that has nothing else to do.
@@ -406,38 +379,12 @@ extension NotificationName {
         attempted: String = "ask the broker",
         timeout: Duration = .seconds(25)
     ) throws(SharedDeviceError) -> BrokerProtocol.Fields {
+        let answer: [DBusValue]
         do throws(DBusError) {
-            return try Self.answer(
-                connection.callAndWait(try Self.message(method, fields), timeout: timeout),
-                attempted
-            )
+            answer = try connection.callAndWait(try BrokerProtocol.message(method, fields), timeout: timeout)
         } catch {
             throw SharedDeviceError(error, attempted: attempted)
         }
-    }
-
-    private static func message(
-        _ method: BrokerProtocol.Method,
-        _ fields: BrokerProtocol.Fields?
-    ) throws(DBusError) -> DBusMessage {
-        try DBusMessage.methodCall(
-            destination: BrokerProtocol.busName,
-            path: BrokerProtocol.path,
-            interface: BrokerProtocol.interface,
-            member: method.rawValue,
-            arguments: fields.map { [.fields($0)] } ?? []
-        )
-    }
-
-    private static func answer(_ values: [DBusValue], _ attempted: String) throws(DBusError) -> BrokerProtocol.Fields {
-        guard let fields = values.first?.fieldsValue else {
-            throw DBusError(
-                .malformed,
-                name: BrokerProtocol.errorPrefix + SharedDeviceError.Code.brokerFailed.description,
-                message: "the broker's response is not a dictionary",
-                attempted: attempted
-            )
-        }
-        return fields
+        return try BrokerProtocol.fields(answer, attempted)
     }
 }

@@ -81,6 +81,44 @@ import FoundationEssentials
     }
 
     @_spi(Extensions) public typealias Fields = [String: DBusValue]
+
+    /// Returns the result of `decode`, which reads a response of the broker.
+    static func decoded<Value>(
+        _ attempted: String,
+        _ decode: () throws(Malformed) -> Value
+    ) throws(SharedDeviceError) -> Value {
+        do throws(Malformed) {
+            return try decode()
+        } catch {
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: attempted,
+                message: "the broker's response lacks “\(error.field)”; use a broker and a program of the same version"
+            )
+        }
+    }
+
+    static func message(
+        _ method: Method,
+        _ fields: Fields? = nil,
+        options: DBusMessage.CallOptions = []
+    ) throws(DBusError) -> DBusMessage {
+        try .methodCall(
+            destination: busName,
+            path: path,
+            interface: interface,
+            member: method.rawValue,
+            arguments: fields.map { [.fields($0)] } ?? [],
+            options: options
+        )
+    }
+
+    /// The fields of a response, which is one dictionary.
+    static func fields(_ response: [DBusValue], _ attempted: String) throws(SharedDeviceError) -> Fields {
+        if let fields = response.first?.fieldsValue { return fields }
+        let message = "the broker's response is not a dictionary"
+        throw SharedDeviceError(.brokerFailed, attempted: attempted, message: message)
+    }
 }
 
 extension Account {
@@ -130,10 +168,7 @@ extension Account {
     @_spi(Extensions) public let idToken: String?
 
     @_spi(Extensions) public init(value: String, scopes: [String], expiresAt: Double, idToken: String? = nil) {
-        self.value = value
-        self.scopes = scopes
-        self.expiresAt = expiresAt
-        self.idToken = idToken
+        (self.value, self.scopes, self.expiresAt, self.idToken) = (value, scopes, expiresAt, idToken)
     }
 
     @_spi(Extensions) public var fields: DBusValue {
@@ -141,7 +176,7 @@ extension Account {
             "value": .string(value), "scopes": .array(scopes.map(DBusValue.string), of: "s"),
             "expiresAt": .double(expiresAt),
         ]
-        if let idToken { fields["idToken"] = .string(idToken) }
+        fields["idToken"] = idToken.map(DBusValue.string)
         return .fields(fields)
     }
 
@@ -150,6 +185,15 @@ extension Account {
             let scopes = fields["scopes"]?.stringsValue, case .double(let expiresAt)? = fields["expiresAt"]
         else { throw BrokerProtocol.Malformed("token") }
         self.init(value: text, scopes: scopes, expiresAt: expiresAt, idToken: fields["idToken"]?.stringValue)
+    }
+}
+
+extension TokenResult {
+    init(_ fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) {
+        let token = try WireToken(fields["token"])
+        (accessToken, scopes, idToken) = (token.value, token.scopes, token.idToken)
+        expiresOn = Date(timeIntervalSince1970: token.expiresAt)
+        account = try Account(fields["account"])
     }
 }
 
@@ -168,10 +212,7 @@ extension Account {
     @_spi(Extensions) public let isShared: Bool
 
     @_spi(Extensions) public init(epoch: UInt64, account: Account?, mark: UInt64 = 0, isShared: Bool = false) {
-        self.epoch = epoch
-        self.account = account
-        self.mark = mark
-        self.isShared = isShared
+        (self.epoch, self.account, self.mark, self.isShared) = (epoch, account, mark, isShared)
     }
 
     @_spi(Extensions) public var fields: DBusValue {
@@ -208,10 +249,7 @@ extension Account {
         isWithheld: Bool = false,
         isStrict: Bool = false
     ) {
-        self.isStrict = isStrict
-        self.session = session
-        self.owed = owed
-        self.isWithheld = isWithheld
+        (self.session, self.owed, self.isWithheld, self.isStrict) = (session, owed, isWithheld, isStrict)
     }
 
     @_spi(Extensions) public var fields: BrokerProtocol.Fields {

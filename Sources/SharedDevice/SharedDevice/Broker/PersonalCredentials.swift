@@ -53,14 +53,6 @@ extension BrokerAdministration {
         request["application"] = .string(application)
         request["wait"] = .double(wait / .seconds(1))
         let fields = try await call(.signIn, request, attempted: attempted, timeout: .seconds(25) + wait)
-        do throws(BrokerProtocol.Malformed) {
-            return try SignedIn(fields)
-        } catch {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response lacks “\(error.field)”; use a broker and a program of the same version"
-            )
-        }
+        return try BrokerProtocol.decoded(attempted) { () throws(BrokerProtocol.Malformed) in try SignedIn(fields) }
     }
 }

@@ -90,14 +90,6 @@ extension BrokerAdministration {
         ]
         if let revision { request["revision"] = .uint64(revision) }
         let fields = try await call(.getScreen, request, attempted: attempted, timeout: wait + .seconds(25))
-        do throws(BrokerProtocol.Malformed) {
-            return try ScreenAnswer(fields)
-        } catch {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response has no usable “\(error.field)”; install programs of one version"
-            )
-        }
+        return try BrokerProtocol.decoded(attempted) { () throws(BrokerProtocol.Malformed) in try ScreenAnswer(fields) }
     }
 }

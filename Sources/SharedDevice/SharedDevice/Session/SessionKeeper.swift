@@ -232,15 +232,13 @@ actor SessionKeeper {
     }
 
     private func note(_ fields: BrokerProtocol.Fields, attempted: String) throws(SharedDeviceError) -> SessionAnswer {
-        do throws(BrokerProtocol.Malformed) {
-            let answer = try SessionAnswer(fields)
-            lastEpoch = answer.session.epoch
-            isWithheld = answer.isWithheld
-            isStrict = answer.isStrict
-            return answer
-        } catch {
-            throw SharedDeviceError(error, attempted: attempted)
+        let answer = try BrokerProtocol.decoded(attempted) { () throws(BrokerProtocol.Malformed) in
+            try SessionAnswer(fields)
         }
+        lastEpoch = answer.session.epoch
+        isWithheld = answer.isWithheld
+        isStrict = answer.isStrict
+        return answer
     }
 
     /// Sends receipts for finished cleanups. Returns the sessions whose cleanup does not count, because another process
@@ -344,7 +342,7 @@ actor SessionKeeper {
 /// call ``SharedDeviceApplication/cleanupDone(_:detail:)``, and only then show or load anything for ``current``. Until
 /// `cleanupDone` the change is reported again at each start.
 public struct AccountChange: Sendable {
-    let stale: [SessionRecord.Session]
+    fileprivate(set) var stale: [SessionRecord.Session]
     /// The account that is signed in; `nil` if there is none.
     public let current: Account?
     /// The number of the change that led to ``current``. A later change has a larger number.
@@ -374,17 +372,9 @@ public struct AccountChange: Sendable {
 
 extension AccountChange {
     @_spi(Extensions) public func part(of account: Account) -> AccountChange? {
-        let sessions = stale.filter { $0.account == account }
-        return sessions.isEmpty
-            ? nil
-            : AccountChange(
-                stale: sessions,
-                current: current,
-                epoch: epoch,
-                isHeld: isHeld,
-                isShared: isShared,
-                marks: marks
-            )
+        var part = self
+        part.stale.removeAll { $0.account != account }
+        return part.stale.isEmpty ? nil : part
     }
 }
 
@@ -403,39 +393,27 @@ extension AccountChange {
 /// While the broker is unavailable there are no elements; ``SharedDeviceApplication/accountChanges(onFailure:)``
 /// reports the reason, and the app keeps its screen hidden.
 public struct AccountChanges: AsyncSequence, Sendable {
-    private let keeper: SessionKeeper
-    private let broker: BrokerClient
-    private let onFailure: @Sendable (SharedDeviceError) -> Void
-
-    init(keeper: SessionKeeper, broker: BrokerClient, onFailure: @escaping @Sendable (SharedDeviceError) -> Void) {
-        self.keeper = keeper
-        self.broker = broker
-        self.onFailure = onFailure
-    }
+    let keeper: SessionKeeper
+    let broker: BrokerClient
+    let onFailure: @Sendable (SharedDeviceError) -> Void
 
     /// Creates an iterator. It starts to listen with its first `next()`.
-    public func makeAsyncIterator() -> Iterator { Iterator(keeper: keeper, broker: broker, onFailure: onFailure) }
+    public func makeAsyncIterator() -> Iterator { Iterator(changes: self) }
 
     /// Waits for one change after the other.
     public struct Iterator: AsyncIteratorProtocol {
-        private let keeper: SessionKeeper
-        private let broker: BrokerClient
-        private let onFailure: @Sendable (SharedDeviceError) -> Void
+        fileprivate let changes: AccountChanges
         private var triggers = ChangeTriggers()
         private var isFirst = true
 
-        init(keeper: SessionKeeper, broker: BrokerClient, onFailure: @escaping @Sendable (SharedDeviceError) -> Void) {
-            self.keeper = keeper
-            self.broker = broker
-            self.onFailure = onFailure
-        }
+        fileprivate init(changes: AccountChanges) { self.changes = changes }
 
         /// Returns the next change, or `nil` when the task is cancelled.
         public mutating func next(isolation: isolated (any Actor)?) async -> AccountChange? {
             while let answer = await nextAnswer(isolation) {
                 switch answer {
                 case .success(let change): return change
-                case .failure(let error): onFailure(error)
+                case .failure(let error): changes.onFailure(error)
                 }
             }
             return nil
@@ -446,8 +424,8 @@ public struct AccountChanges: AsyncSequence, Sendable {
         ) async -> Result<AccountChange, SharedDeviceError>? {
             while await triggers.wait(isolation) {
                 do throws(SharedDeviceError) {
-                    try await triggers.listen(to: broker)
-                    guard let change = try await keeper.change(isFirst: isFirst) else { continue }
+                    try await triggers.listen(to: changes.broker)
+                    guard let change = try await changes.keeper.change(isFirst: isFirst) else { continue }
                     isFirst = false
                     return .success(change)
                 } catch {
@@ -464,6 +442,46 @@ public struct AccountChanges: AsyncSequence, Sendable {
         mutating func askAgain() {
             isFirst = true
             triggers.askAgain()
+        }
+    }
+}
+
+/// The times at which a sequence asks the broker: at the start, on each change, and after a failure. Pending triggers
+/// are coalesced into one request.
+struct ChangeTriggers {
+    private let stream: AsyncStream<Void>
+    private let continuation: AsyncStream<Void>.Continuation
+    private var subscription: Observation?
+    private var retry: Task<Void, Never>?
+
+    init() {
+        (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+        continuation.yield()
+    }
+
+    /// Waits until it is time to ask. Returns `false` when the task is cancelled.
+    func wait(_ isolation: isolated (any Actor)?) async -> Bool {
+        var triggers = stream.makeAsyncIterator()
+        return await triggers.next(isolation: isolation) != nil
+    }
+
+    /// Subscribes to the broker's changes, at the first call.
+    mutating func listen(to broker: BrokerClient) async throws(SharedDeviceError) {
+        guard subscription == nil else { return }
+        let continuation = continuation
+        subscription = try await broker.onChange { continuation.yield() }
+    }
+
+    func askAgain() { continuation.yield() }
+
+    /// Asks again after a second. The broker's return also triggers a request; this covers all other failures.
+    mutating func askAgainLater() {
+        retry?.cancel()
+        let continuation = continuation
+        retry = Task {
+            // A cancelled sleep was replaced by a later retry.
+            guard (try? await Task.sleep(for: .seconds(1))) != nil else { return }
+            continuation.yield()
         }
     }
 }
