@@ -10,9 +10,7 @@ import Synchronization
 /// lets the program run again.
 ///
 /// All of it is one step of the cleanup, and each part is idempotent: after a crash the whole step runs again.
-/// ``SharedDeviceApplication`` keeps the record of pending cleanups. The broker counts an app with an adapter's manifest
-/// from each sign-in on. It counts `shared-device run` from its request for the account; after a session without such a
-/// request, the data is deleted as well, and nothing is reported.
+/// ``SharedDeviceApplication`` keeps the record of pending cleanups.
 package final class Adapter: Sendable {
     /// A point at which tests intervene.
     package enum Checkpoint: Sendable, Equatable {
@@ -86,8 +84,8 @@ package final class Adapter: Sendable {
     /// Follows the device's account until the task is cancelled. A unit then keeps running; the owner of an owned
     /// command must stop it.
     ///
-    /// - Parameter cleansMissedSessions: whether to clean up after sessions of which the app was not told, too: for an
-    ///   app whose manifest does not make the broker count it from each sign-in on.
+    /// - Parameter cleansMissedSessions: whether to clean up after sessions of which the app was not told, too, and report
+    ///   nothing: for an app that the broker counts only from its request for the account on, as it has no manifest.
     package func follow(
         _ application: SharedDeviceApplication,
         cleansMissedSessions: Bool = false
@@ -95,8 +93,7 @@ package final class Adapter: Sendable {
         let cleanup = CleanupCoordinator()
         try cleanup.register("adapter") { _ in try await self.cleanUp() }
         let clean: @Sendable () async throws -> Void = { _ = try await self.cleanUp() }
-        let afterMissedSession = cleansMissedSessions ? clean : nil
-        await application.follow(cleanup, afterMissedSession: afterMissedSession) { try await self.show($0) }
+        await application.follow(cleanup, afterMissedSession: cleansMissedSessions ? clean : nil, show)
     }
 
     /// Restarts a program that exited by itself, if it may run now. It may not while a cleanup is pending, nor before
@@ -189,9 +186,8 @@ package final class Adapter: Sendable {
             await record { record throws(AdapterFailure) in try record.end() }
             try await run(isSignedIn: false)
         case .hidden(.cleanupFailed(let failure)): log("\(failure)")
-        case .hidden(.unknown(let error)):
-            // Without a broker no user signs in or out, so a running program is left running.
-            log("\(error)")
+        // Without a broker no user signs in or out, so a running program is left running.
+        case .hidden(.unknown(let error)): log("\(error)")
         case .hidden(.appFailed(let reason)): log(reason)
         // The cleanup itself stops the program.
         case .hidden: break

@@ -19,11 +19,6 @@ package final class Enforcer: Sendable {
     }
 
     private struct Overdue: Sendable {
-        struct Key: Hashable {
-            let app: String
-            let user: UInt32
-        }
-
         let app: String
         let user: UInt32
         let sessions: DBusValue
@@ -40,32 +35,16 @@ package final class Enforcer: Sendable {
         var key: Key { Key(app: app, user: user) }
     }
 
-    /// The apps whose enforcement is in flight. Each is enforced once at a time.
-    private struct UnderWay {
-        /// Whether the broker has the report, by app.
-        private var apps: [Overdue.Key: Bool] = [:]
-
-        /// - Returns: whether to begin. An app in flight is not begun again, because the broker may have responded
-        ///   before it received the report. If the app is still overdue, the broker hands it over later.
-        mutating func begin(_ key: Overdue.Key) -> Bool {
-            guard apps[key] == nil else { return false }
-            apps[key] = false
-            return true
-        }
-
-        mutating func reported(_ key: Overdue.Key) { apps[key] = true }
-        mutating func end(_ key: Overdue.Key) { apps[key] = nil }
-
-        var isEmpty: Bool { apps.isEmpty }
-        var value: DBusValue {
-            let unreported = apps.filter { !$0.value }.keys
-            return .array(unreported.map { .fields(["app": .string($0.app), "user": .uint32($0.user)]) }, of: "a{sv}")
-        }
+    private struct Key: Hashable {
+        let app: String
+        let user: UInt32
     }
 
     private let broker: BrokerAdministration
     private let manifests = Locked<[AppManifest]>([])
-    private let underWay = Locked(UnderWay())
+    /// The apps whose enforcement is in flight, and whether the broker has the report. Each is enforced once at a time:
+    /// the broker may have responded before it received the report. It hands an app that is still overdue over later.
+    private let underWay = Locked<[Key: Bool]>([:])
     private let mark: @Sendable (String) -> String
     private let log: @Sendable (String) -> Void
     private let checkpoint: @Sendable (Checkpoint) -> Void
@@ -94,11 +73,9 @@ package final class Enforcer: Sendable {
         self.checkpoint = checkpoint
     }
 
-    /// Enforces until the bus is lost or the broker rejects this process. In both cases the process must exit.
-    ///
-    /// After the bus is lost the broker no longer relies on this process. The broker rejects a process that it could
-    /// not identify at its first call. That connection stays unidentified, and its cleanups in flight block every
-    /// sign-in while it is open.
+    /// Enforces until the bus is lost or the broker rejects this process. In both cases the process must exit: the broker
+    /// no longer relies on it. A process that the broker could not identify at its first call stays unidentified, and its
+    /// cleanups in flight block every sign-in while its connection is open.
     package func run(_ updates: AsyncStream<AppManifests>) async {
         let (ends, end) = AsyncStream.makeStream(of: String.self)
         let observation = try? broker.connection.onEvent { if case .lost = $0 { end.yield("the bus is lost") } }
@@ -138,12 +115,17 @@ package final class Enforcer: Sendable {
                     // An earlier process may have exited after its report and before it started the app.
                     if isFirst, elements.isEmpty { await startUnits() }
                     isFirst = false
-                    let begun = elements.compactMap(Overdue.init)
-                        .filter { one in underWay.withLock { $0.begin(one.key) } }
+                    let begun = elements.compactMap(Overdue.init).filter { one in
+                        underWay.withLock { underWay in
+                            guard underWay[one.key] == nil else { return false }
+                            underWay[one.key] = false
+                            return true
+                        }
+                    }
                     for one in begun {
                         group.addTask {
                             await self.enforce(one)
-                            self.underWay.withLock { $0.end(one.key) }
+                            self.underWay.withLock { $0[one.key] = nil }
                         }
                     }
                     // A broker that sends unusable elements would send them again at once.
@@ -158,9 +140,12 @@ package final class Enforcer: Sendable {
     }
 
     private func askOverdue(waiting seconds: Double) async throws(SharedDeviceError) -> [DBusValue] {
+        let unreported = underWay.withLock { $0.filter { !$0.value }.keys }.map { key in
+            DBusValue.fields(["app": .string(key.app), "user": .uint32(key.user)])
+        }
         let answer = try await broker.call(
             .getOverdue,
-            ["wait": .double(seconds), "underWay": underWay.withLock { $0.value }],
+            ["wait": .double(seconds), "underWay": .array(unreported, of: "a{sv}")],
             attempted: "ask for overdue cleanups",
             timeout: Self.answerPatience
         )
@@ -259,7 +244,7 @@ package final class Enforcer: Sendable {
                 fields.merging(result) { $1 },
                 attempted: "report the enforced cleanup of \(overdue.app)"
             )
-            if answer["connections"] == nil { underWay.withLock { $0.reported(overdue.key) } }
+            if answer["connections"] == nil { underWay.withLock { $0[overdue.key] = true } }
             return answer
         } catch {
             log("\(error)")

@@ -8,7 +8,7 @@ import Synchronization
 /// A command that the adapter starts and ends with all its processes: its process group, its descendants, and processes
 /// with its mark from an earlier adapter that was killed.
 ///
-/// A process outside all of these is not found. A system service may have started it for the command, or it changed its
+/// A process outside all of these is not found: a system service may have started it for the command, or it changed its
 /// environment and lost its parents before the adapter was killed. Run such programs as a unit.
 public final class OwnedCommand: ProgramControl {
     public struct Settings: Sendable {

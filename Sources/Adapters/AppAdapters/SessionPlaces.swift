@@ -1,7 +1,7 @@
 import Basics
 import DeviceConfiguration
 import Glibc
-import SharedDevice
+@_spi(Extensions) import SharedDevice
 
 /// The mounts above the paths that an adapter deletes, and whether each path has a parent directory.
 ///
@@ -35,7 +35,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
         // list counts.
         let hasParent = paths.map { path in
             let isAnswered = !Self.above(path, first).contains(where: \.isAnsweredByProcess)
-            return isAnswered && Self.isThere(Self.parent(of: path))
+            return isAnswered && Self.isThere(DeclaredPath.split(path).parent)
         }
         let mounts = try Self.mounts()
         places = zip(paths, hasParent).map { path, hasParent in
@@ -75,7 +75,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
         }
         guard before.hasParent, !now.hasParent, gone.isEmpty else { return nil }
         return failure(
-            "the directory \(parent(of: now.path)) was moved or removed after the session began",
+            "the directory \(DeclaredPath.split(now.path).parent) was moved or removed after the session began",
             "Move it back; if it was deleted, create it again"
         )
     }
@@ -92,12 +92,6 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     // MARK: Looking
 
-    private static func parent(of path: String) -> String {
-        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) ?? path.startIndex
-        let parent = String(decoding: path.utf8[..<slash], as: UTF8.self)
-        return parent.isEmpty ? "/" : parent
-    }
-
     /// A path that this user may not see counts as existing.
     private static func isThere(_ path: String) -> Bool {
         var status = stat()
@@ -105,7 +99,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
     }
 
     private static func above(_ path: String, _ mounts: [Mount]) -> [Mount] {
-        let parent = parent(of: path)
+        let parent = DeclaredPath.split(path).parent
         return mounts.filter { $0.point == "/" || CleanupPath.isSame(parent, orBelow: $0.point) }
     }
 

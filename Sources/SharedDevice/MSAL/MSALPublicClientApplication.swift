@@ -74,9 +74,8 @@ public final class MSALPublicClientApplication: Sendable {
     /// - Parameters:
     ///   - configuration: the app's configuration, which is copied.
     ///   - bus: the bus of the broker.
-    ///   - stateDirectory: the directory of the app's record of whose data it holds. `nil` means a directory named
-    ///     after the app's identifier in `$XDG_STATE_HOME` (`~/.local/state`). It must outlast the user data of the
-    ///     app.
+    ///   - stateDirectory: the directory of the app's record of whose data it holds, which must outlast the user data of
+    ///     the app; `nil` means the app's identifier in `$XDG_STATE_HOME` (`~/.local/state`).
     /// - Throws: like ``init(configuration:)``.
     public init(configuration: MSALPublicClientApplicationConfig, bus: Bus, stateDirectory: String? = nil) throws {
         setup = configuration.copy()
@@ -142,18 +141,15 @@ public typealias MSALCurrentAccountCompletionBlock = (
 ) -> Void
 
 extension MSALPublicClientApplication {
-    /// Gets the account that is signed in on the device, and the account that this app was last told of.
+    /// Gets the account that is signed in on the device, and the account that this app was last told of. By default the
+    /// block runs on a queue of the system's choice.
     ///
     /// Call it when the app starts, on each broadcast, when the app returns to the foreground, and before work in the
-    /// background. By default the block runs on a queue of the system's choice.
-    ///
-    /// If there is a previous account that differs from the current one, delete its data from disk and screen,
-    /// whichever account is current. Delete it in the block. The change counts as settled when the same process asks
-    /// for an account or a token after the block has returned.
-    ///
-    /// With ``MSALPublicClientApplicationConfig/reportsCleanup`` the change is settled when the app calls
-    /// ``cleanupDone(of:)``. Until a change is settled, the app is told of it again, also after a crash. A device with
-    /// a strict policy accepts only ``cleanupDone(of:)`` as a receipt. A request that fails settles nothing.
+    /// background. If there is a previous account that differs from the current one, delete its data from disk and
+    /// screen in the block, whichever account is current. The change counts as settled when the same process asks for an
+    /// account or a token after the block has returned; with ``MSALPublicClientApplicationConfig/reportsCleanup``, and on
+    /// a device with a strict policy, when the app calls ``cleanupDone(of:)``. Until then the app is told of it again,
+    /// also after a crash. A request that fails settles nothing.
     ///
     /// The error's internal code is one of these:
     /// - ``MSALInternalError/internalBrokerNotAvailable``: the broker does not respond.
@@ -240,11 +236,9 @@ extension MSALPublicClientApplication {
 public typealias MSALAccountsCompletionBlock = (_ accounts: [MSALAccount]?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Lists the accounts on the device that match the parameters: the current one, or none. Unlike
-    /// ``getCurrentAccount(with:completionBlock:)`` this reports no change. By default the block runs on a queue of the
-    /// system's choice.
-    ///
-    /// The errors are those of ``getCurrentAccount(with:completionBlock:)``.
+    /// Lists the accounts on the device that match the parameters: the current one, or none. Reports no change. By
+    /// default the block runs on a queue of the system's choice. The errors are those of
+    /// ``getCurrentAccount(with:completionBlock:)``.
     public func accountsFromDevice(
         for parameters: MSALAccountEnumerationParameters,
         completionBlock: @escaping MSALAccountsCompletionBlock
@@ -270,10 +264,8 @@ extension MSALPublicClientApplication {
     // MARK: Without a request
 
     /// The account that this object learned of last, by any request. Empty before the first request, and after
-    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``. It never throws; MSAL's function may.
-    ///
-    /// It does not ask the broker, so it misses sign-outs by other apps; use
-    /// ``getCurrentAccount(with:completionBlock:)`` for those.
+    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``. It does not ask the broker, so it misses sign-outs by other
+    /// apps. It never throws; MSAL's function may.
     public func allAccounts() throws -> [MSALAccount] { knownAccounts(AccountFilter()) }
 
     /// Returns the accounts of ``allAccounts()`` that match the parameters. It never throws.
@@ -293,12 +285,9 @@ extension MSALPublicClientApplication {
         try onlyAccount(AccountFilter(username: username))
     }
 
-    /// Removes the account from ``allAccounts()`` until a request names it again.
+    /// Removes the account from ``allAccounts()`` until a request names it again. It never throws; MSAL's function may.
     ///
-    /// This signs no account out. MSAL's function deletes the app's own tokens, and on a shared device the account also
-    /// stays signed in; here the app has no tokens. To sign the person out, call ``signout(with:signoutParameters:)``.
-    ///
-    /// - Throws: nothing; MSAL's function may throw.
+    /// This signs no account out, as in MSAL on a shared device. For that call ``signout(with:signoutParameters:)``.
     public func remove(_ account: MSALAccount) throws {
         state.withLock { if $0.known == account.account { $0.known = nil } }
     }
@@ -352,10 +341,11 @@ private struct AccountFilter: Sendable {
 
 extension MSALPublicClientApplication {
     /// Reports that the data of a previous account, as ``getCurrentAccount(with:completionBlock:)`` returned it, is
-    /// deleted from disk and screen. Call it after the deletion; the app is then not told of this data again.
+    /// deleted from disk and screen. The app is then not told of this data again. Does nothing for an account without
+    /// ``MSALAccount/needsCleanup``.
     ///
-    /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``. In other apps the next request reports
-    /// the same. For an account without ``MSALAccount/needsCleanup`` it does nothing.
+    /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``; in others the next request reports the
+    /// same.
     ///
     /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written; the
     ///   app is then told of the account again. An error with ``MSALInternalError/internalErrorUnauthorizedClient`` or
@@ -386,21 +376,13 @@ extension MSALPublicClientApplication {
     /// account, without a prompt (``MSALPromptType/promptIfNecessary``). With ``MSALPromptType/login`` and for claims
     /// the same person authenticates again. By default the block runs on the main queue.
     ///
-    /// The error's code is ``MSALError/userCanceled``, ``MSALError/workplaceJoinRequired``, ``MSALError/serverError``
-    /// or ``MSALError/serverDeclinedScopes``, or its internal code is one of these:
-    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes.
+    /// An error that the prompt throws is passed on unchanged. Other errors have the codes of
+    /// ``acquireTokenSilent(with:completionBlock:)``, ``MSALError/userCanceled``, ``MSALError/workplaceJoinRequired``, or
+    /// one of these internal codes:
     /// - ``MSALInternalError/internalErrorMismatchedUser``: another account is signed in.
-    /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
     /// - ``MSALInternalError/internalErrorAuthorizationFailed``
     /// - ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``
     /// - ``MSALInternalError/internalErrorNoViewController``
-    /// - ``MSALInternalError/internalErrorUnauthorizedClient``
-    /// - ``MSALInternalError/internalErrorUnexpected``: the app's record cannot be read or written.
-    /// - ``MSALInternalError/internalErrorBrokerUnknown``
-    /// - ``MSALInternalError/internalBrokerNotAvailable``
-    ///
-    /// If an account is signed in already, the errors of ``acquireTokenSilent(with:completionBlock:)`` are possible,
-    /// too. An error that the prompt throws is passed on unchanged.
     public func acquireToken(
         with parameters: MSALInteractiveTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
@@ -619,9 +601,9 @@ public typealias MSALDeviceInformationCompletionBlock = (_ deviceInformation: MS
 extension MSALPublicClientApplication {
     /// Reports whether the device is shared. By default the block runs on a queue of the system's choice.
     ///
-    /// If the broker does not respond, or responds with an error, the block gets an error and no information. The
-    /// device never counts as ``MSALDeviceMode/default`` then. If this object was told ``MSALDeviceMode/shared``
-    /// earlier, the block gets that information together with the error. Overlapping requests each get a response.
+    /// If the broker does not respond, or responds with an error, the block gets an error and no information; the device
+    /// never counts as ``MSALDeviceMode/default`` then. If this object was told ``MSALDeviceMode/shared`` earlier, the
+    /// block gets that information together with the error.
     ///
     /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the
     /// broker or the broker does not respond. It is ``MSALInternalError/internalErrorBrokerUnknown`` if the response is
@@ -687,9 +669,9 @@ extension MSALPublicClientApplication {
 public typealias MSALSignoutCompletionBlock = (_ success: Bool, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Signs the account out for the whole device: its tokens are revoked, and all apps are notified. Each app deletes
-    /// its own data, including this app: its next ``getCurrentAccount(with:completionBlock:)`` returns the account as
-    /// the previous one. By default the block runs on the main queue.
+    /// Signs the account out for the whole device: its tokens are revoked, and all apps are told. Each app deletes its
+    /// own data; in this app the next ``getCurrentAccount(with:completionBlock:)`` returns the account as the previous
+    /// one. By default the block runs on the main queue.
     ///
     /// All checks come before any change. The error's internal code is one of these:
     /// - ``MSALInternalError/internalErrorInvalidParameter``: browser sign-out without ``MSALWebviewParameters``.
@@ -764,11 +746,11 @@ extension BrowserSignout {
 public typealias MSALDeviceTokenResultCompletionBlock = (_ result: MSALDeviceTokenResult?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Always fails. The error's code is ``MSALError/workplaceJoinRequired``, because the device is not registered with
-    /// a token service and so has no token. The block runs on a queue of the system's choice.
-    ///
-    /// Two checks come first. Their internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does
-    /// not use the broker, and ``MSALInternalError/internalErrorInvalidParameter`` if the resource is empty.
+    /// Always fails: the device is not registered with a token service and so has no token. The error's code is
+    /// ``MSALError/workplaceJoinRequired``. Two checks come first, with the internal codes
+    /// ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the broker, and
+    /// ``MSALInternalError/internalErrorInvalidParameter`` if the resource is empty. The block runs on a queue of the
+    /// system's choice.
     public func getDeviceTokenForSharedDevice(
         withResource resource: String,
         scopes: [String]?,

@@ -3,8 +3,8 @@ public import Foundation
 
 /// The parameters of any request: the queue of its completion block.
 public class MSALParameters {
-    /// The queue on which the completion block is called. `nil` means the request's own default. That is the main queue
-    /// for ``MSALPublicClientApplication/acquireToken(with:completionBlock:)`` and
+    /// The queue on which the completion block is called. `nil` means the main queue for
+    /// ``MSALPublicClientApplication/acquireToken(with:completionBlock:)`` and
     /// ``MSALPublicClientApplication/signout(with:signoutParameters:completionBlock:)``, a queue of the system's choice
     /// for all others. The async functions ignore it.
     public var completionBlockQueue: DispatchQueue?
@@ -130,26 +130,19 @@ public final class MSALSignoutParameters: MSALParameters {
 /// A filter for accounts. An account must match every value that is given.
 public final class MSALAccountEnumerationParameters: MSALParameters {
     /// ``MSALAccount/identifier``; `nil` means any.
-    public let identifier: String?
+    public private(set) var identifier: String?
     /// ``MSALAccount/username``, ignoring case; `nil` means any.
-    public let username: String?
+    public private(set) var username: String?
     /// ``MSALTenantProfile/identifier``; `nil` means any.
-    public let tenantProfileIdentifier: String?
+    public private(set) var tenantProfileIdentifier: String?
     /// Whether to list only accounts that are signed in. Changes nothing: the broker knows no others.
     public var returnOnlySignedInAccounts = true
 
     /// All accounts.
-    public override init() {
-        identifier = nil
-        username = nil
-        tenantProfileIdentifier = nil
-        super.init()
-    }
+    public override init() { super.init() }
 
     /// The account of this person within an organisation.
     public init(tenantProfileIdentifier: String) {
-        identifier = nil
-        username = nil
         self.tenantProfileIdentifier = tenantProfileIdentifier
         super.init()
     }
@@ -157,16 +150,12 @@ public final class MSALAccountEnumerationParameters: MSALParameters {
     /// The account of this identity.
     public init(identifier: String) {
         self.identifier = identifier
-        username = nil
-        tenantProfileIdentifier = nil
         super.init()
     }
 
     /// The account of this identity and name.
     public init(identifier: String?, username: String) {
-        self.identifier = identifier
-        self.username = username
-        tenantProfileIdentifier = nil
+        (self.identifier, self.username) = (identifier, username)
         super.init()
     }
 }

@@ -3,33 +3,31 @@ import SharedDevice
 
 /// A token for the current account.
 public final class MSALResult: Sendable {
-    /// The token. Keep it in memory only, and drop it when the account changes.
-    public let accessToken: String
-    /// The time at which the token expires.
-    public let expiresOn: Date?
-    /// The scopes of the token.
-    public let scopes: [String]
+    private let token: TokenResult
     /// The account of the token.
     public let account: MSALAccount
-    /// The ID token, in which the organisation's provider states and signs which person has signed in. `nil` if there
-    /// is no such provider, or if the sign-in was granted a scope about the person that the app's manifest lacks.
-    /// ``MSALAccount/accountClaims`` identifies the person in any case.
-    public let idToken: String?
     /// The authority of the request, or of the configuration if the request has none.
     public let authority: MSALAuthority
     /// The request's correlation id.
     public let correlationId: UUID
 
     init(_ token: TokenResult, authority: MSALAuthority, correlationId: UUID) {
-        accessToken = token.accessToken
-        expiresOn = token.expiresOn
-        scopes = token.scopes
+        self.token = token
         account = MSALAccount(token.account, environment: authority.environment)
-        idToken = token.idToken
         self.authority = authority
         self.correlationId = correlationId
     }
 
+    /// The token. Keep it in memory only, and drop it when the account changes.
+    public var accessToken: String { token.accessToken }
+    /// The time at which the token expires.
+    public var expiresOn: Date? { token.expiresOn }
+    /// The scopes of the token.
+    public var scopes: [String] { token.scopes }
+    /// The ID token, in which the organisation's provider states and signs which person has signed in. `nil` if there
+    /// is no such provider, or if the sign-in was granted a scope about the person that the app's manifest lacks.
+    /// ``MSALAccount/accountClaims`` identifies the person in any case.
+    public var idToken: String? { token.idToken }
     /// The account in its organisation.
     public var tenantProfile: MSALTenantProfile { account.tenantProfile }
     /// The organisation's identifier, from ``tenantProfile``.
@@ -145,9 +143,8 @@ public final class MSALAccountId: Sendable, Hashable {
 
     init(_ identifier: String) {
         self.identifier = identifier
-        let dot = identifier.firstIndex(of: ".")
-        objectId = String(identifier[..<(dot ?? identifier.endIndex)])
-        tenantId = dot.map { String(identifier[identifier.index(after: $0)...]) } ?? ""
+        objectId = String(identifier.prefix { $0 != "." })
+        tenantId = String(identifier.dropFirst(objectId.count + 1))
     }
 
     /// Whether both have the same ``identifier``.

@@ -10,10 +10,9 @@ import Synchronization
 /// Create one per app and keep it. All functions may be called from any thread and task. A call to the broker waits at
 /// most 25 seconds for the response, in addition to a wait that its parameters name.
 ///
-/// Besides the codes that a function names, a request may fail with ``SharedDeviceError/Code/invalidRequest`` if an
-/// argument is malformed, for instance contains U+0000. It may fail with ``SharedDeviceError/Code/brokerFailed`` if the
-/// broker cannot write to its disk, is deleting this app's overdue data, or responds in a form that this version does
-/// not know.
+/// Any request may also fail with ``SharedDeviceError/Code/invalidRequest`` if an argument is malformed, for instance
+/// contains U+0000. It may fail with ``SharedDeviceError/Code/brokerFailed`` if the broker cannot write to its disk, is
+/// deleting this app's overdue data, or responds in a form that this version does not know.
 ///
 /// ```swift
 /// let application = SharedDeviceApplication(identifier: "org.example.orders")
@@ -81,11 +80,11 @@ public final class SharedDeviceApplication: Sendable {
 
     // MARK: The account
 
-    /// Returns the current account, and the account that this function returned at the last call.
+    /// Returns the current account, and the account that this function returned at the last call, as in MSAL.
     ///
-    /// The previous account is the account at the last call, as in MSAL. Beyond MSAL, it is returned again until the
-    /// app reports that its data is deleted (``cleanupDone(_:detail:)``). After that nothing of the old account is
-    /// kept, not even its name. A failed request changes nothing.
+    /// Beyond MSAL, the previous account is returned again until the app reports that its data is deleted
+    /// (``cleanupDone(_:detail:)``). After that nothing of it is kept, not even its name. A failed request changes
+    /// nothing.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``,
     ///   ``SharedDeviceError/Code/recordUnusable``. Cancelling the task does not end the wait.
@@ -105,19 +104,17 @@ public final class SharedDeviceApplication: Sendable {
         try await keeper.current()
     }
 
-    /// The changes of the device's account since this app was last told. Failures are retried silently; see
-    /// ``accountChanges(onFailure:)``.
+    /// ``accountChanges(onFailure:)`` without a report of failures.
     public var accountChanges: AccountChanges { accountChanges { _ in } }
 
-    /// The changes of the device's account. `onFailure` is called, on the iterating task, after each request that
-    /// failed; most often the broker does not respond. The next request follows after a second, or earlier if the
-    /// broker returns.
+    /// The changes of the device's account since this app was last told. `onFailure` is called, on the iterating task,
+    /// after each failed request. The next request follows after a second, or earlier if the broker returns.
     public func accountChanges(onFailure: @escaping @Sendable (SharedDeviceError) -> Void) -> AccountChanges {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
 
     /// Whether the session is about to end by itself, or the screen to be locked, so that the app can warn the person.
-    /// Follow it in a separate task, beside the account.
+    /// Follow it in a task of its own.
     ///
     /// ```swift
     /// for await end in application.sessionWarnings {
@@ -126,12 +123,12 @@ public final class SharedDeviceApplication: Sendable {
     /// }
     /// ```
     ///
-    /// A person who wants to stay uses the app: call ``noteActivity()``. That moves the end after inactivity, and no
-    /// other end. The account is not needed for this sequence, so a program that only warns people owes no cleanup.
+    /// ``noteActivity()`` moves the end after inactivity, and no other end. A program that only warns people does not get
+    /// the account, and owes no cleanup.
     public var sessionWarnings: SessionWarnings { SessionWarnings(broker: broker) }
 
     /// Reports that the app has begun to delete the data of `change.previousAccounts`, for display to people who wait.
-    /// It has no other effect. The report has no response: this function returns when the report is queued for sending.
+    /// Returns when the report is queued for sending; it has no response.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     public func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) {
@@ -139,11 +136,10 @@ public final class SharedDeviceApplication: Sendable {
     }
 
     /// Reports that the data of `change.previousAccounts` is deleted from disk and screen: the receipt that the
-    /// broker's ledger waits for. Call it after the deletion. The app is told of this data again only if another
-    /// process of the app ends during the cleanup without a report.
+    /// broker's ledger waits for. The app is told of this data again only if another process of the app ends during the
+    /// cleanup without a report.
     ///
-    /// On return the report is on this app's disk. If the broker does not respond, it gets the report as soon as it
-    /// responds again.
+    /// On return the report is on this app's disk. The broker gets it at once, or as soon as it responds again.
     ///
     /// - Parameters:
     ///   - change: the change after which the app has cleaned up.
@@ -163,8 +159,8 @@ public final class SharedDeviceApplication: Sendable {
         if try await keeper.cleaned(change, detail: detail, took: took) { broker.nudge() }
     }
 
-    /// Like ``cleanupDone(_:detail:)``, for an app that has continued as if it had cleaned up. Under a strict policy,
-    /// which demands an explicit report, this does nothing.
+    /// Like ``cleanupDone(_:detail:)``, for an app that has continued as if it had cleaned up. Does nothing under a
+    /// strict policy, which demands an explicit report.
     @_spi(Extensions) public func cleanupImplied(_ change: AccountChange) async throws(SharedDeviceError) {
         _ = try await keeper.cleaned(change, detail: "implied: the app went on to its next request", isImplied: true)
     }
@@ -196,27 +192,15 @@ public final class SharedDeviceApplication: Sendable {
     /// most ``InteractiveTokenParameters/patience``. If the task is cancelled during the sign-in, or no response comes
     /// in time, the sign-in is undone, provided that the broker can be told.
     ///
-    /// - Throws: ``SharedDeviceError`` with one of these codes:
-    ///   - ``SharedDeviceError/Code/accountAlreadySignedIn``
-    ///   - ``SharedDeviceError/Code/appNotEligible``
-    ///   - ``SharedDeviceError/Code/authenticationFailed``
-    ///   - ``SharedDeviceError/Code/brokerUnavailable``
-    ///   - ``SharedDeviceError/Code/cleanupPending``
-    ///   - ``SharedDeviceError/Code/cleanupRequired``
+    /// - Throws: ``SharedDeviceError`` with one of the codes of ``acquireTokenSilent(with:)``, or one of these:
+    ///   ``SharedDeviceError/Code/accountAlreadySignedIn``, ``SharedDeviceError/Code/cleanupPending``,
+    ///   ``SharedDeviceError/Code/deviceNotJoined``, ``SharedDeviceError/Code/loginExpired``,
+    ///   ``SharedDeviceError/Code/tenantMismatch``, and
     ///   - ``SharedDeviceError/Code/currentAccountMismatch``: the account was signed out during the request.
-    ///   - ``SharedDeviceError/Code/deviceNotJoined``
     ///   - ``SharedDeviceError/Code/interactionRequired``: no prompt can be shown.
-    ///   - ``SharedDeviceError/Code/loginExpired``
     ///   - ``SharedDeviceError/Code/notPermitted``: the app may not have these scopes, people sign in by a login at the
     ///     machine, or the device does not comply with the organisation's rules.
-    ///   - ``SharedDeviceError/Code/notSharedDevice``
-    ///   - ``SharedDeviceError/Code/providerMisconfigured``
-    ///   - ``SharedDeviceError/Code/providerUnavailable``
-    ///   - ``SharedDeviceError/Code/recordUnusable``
     ///   - ``SharedDeviceError/Code/scopesDeclined``: the person is signed in; a token of fewer scopes may be granted.
-    ///   - ``SharedDeviceError/Code/tenantMismatch``
-    ///   - ``SharedDeviceError/Code/tooManyAttempts``
-    ///   - ``SharedDeviceError/Code/userCanceled``
     ///   - ``SharedDeviceError/Code/userNotAllowed``: the person may not sign in on this device, or not use this app.
     public func acquireToken(with parameters: InteractiveTokenParameters) async throws(SharedDeviceError) -> TokenResult
     {
@@ -280,14 +264,12 @@ public final class SharedDeviceApplication: Sendable {
     ///   - ``SharedDeviceError/Code/interactionRequired``: the provider wants the person to sign in again.
     ///   - ``SharedDeviceError/Code/authenticationFailed``: the device's own directory no longer admits the user.
     ///   - ``SharedDeviceError/Code/notPermitted``: the app may not have these scopes, or the device gives no tokens.
-    ///   - ``SharedDeviceError/Code/scopesDeclined``
     ///   - ``SharedDeviceError/Code/tooManyAttempts``: the app or its user has requested too many tokens.
-    ///   - ``SharedDeviceError/Code/providerUnavailable``, ``SharedDeviceError/Code/providerMisconfigured``
-    ///   - ``SharedDeviceError/Code/appNotEligible``
-    ///   - ``SharedDeviceError/Code/brokerUnavailable``
-    ///   - ``SharedDeviceError/Code/notSharedDevice``
-    ///   - ``SharedDeviceError/Code/recordUnusable``
     ///   - ``SharedDeviceError/Code/userCanceled``: the task was cancelled.
+    ///   - ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``,
+    ///     ``SharedDeviceError/Code/notSharedDevice``, ``SharedDeviceError/Code/providerMisconfigured``,
+    ///     ``SharedDeviceError/Code/providerUnavailable``, ``SharedDeviceError/Code/recordUnusable``,
+    ///     ``SharedDeviceError/Code/scopesDeclined``
     public func acquireTokenSilent(
         with parameters: SilentTokenParameters
     ) async throws(SharedDeviceError) -> TokenResult {
@@ -338,12 +320,11 @@ public final class SharedDeviceApplication: Sendable {
 }
 
 extension SharedDeviceApplication {
-    /// Signs the account out for the whole device: its tokens are revoked, and all apps are notified. Each app deletes
-    /// its own data, including this app, which learns of the change through ``accountChanges``.
+    /// Signs the account out for the whole device: its tokens are revoked, and all apps are told. Each app deletes its
+    /// own data; this app learns of the change through ``accountChanges``.
     ///
     /// The sign-out is complete when the broker has it on disk. Later failures, in the apps' cleanup or in the browser,
-    /// do not undo it. With ``SignoutParameters/cleanupDeadline`` this function waits for the apps' receipts, with
-    /// ``SignoutParameters/signoutFromBrowser`` for the browser to open.
+    /// do not undo it. ``SignoutParameters`` say whether this function waits for the apps and for the browser.
     ///
     /// - Throws: ``SharedDeviceError/Code/noCurrentAccount``, ``SharedDeviceError/Code/currentAccountMismatch``,
     ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/recordUnusable``;
@@ -478,12 +459,12 @@ extension SharedDeviceApplication {
 // MARK: Activity
 
 extension SharedDeviceApplication {
-    /// Reports that a person is using this app. Call it for each touch, key press or scan. If the device signs out
-    /// after a period of inactivity, the period restarts. A sign-in has the same effect; requests for the current
-    /// account and for tokens do not.
+    /// Reports that a person is using this app. Call it for each touch, key press or scan: if the device signs out after
+    /// a period of inactivity, the period restarts. A sign-in has the same effect; requests for the current account and
+    /// for tokens do not.
     ///
-    /// It returns at once, and may be called often: the broker is told at most every ten seconds, and only while it
-    /// responds. So choose an inactivity period well above ten seconds.
+    /// It returns at once, and tells the broker at most every ten seconds. So choose an inactivity period well above
+    /// ten seconds.
     public func noteActivity() {
         let isDue = lastActivity.withLock { last in
             let now = ContinuousClock.now
@@ -506,8 +487,8 @@ extension SharedDeviceApplication {
 /// The requests with completion blocks, spelled as in MSAL for iOS. Each block is called once, on the queue that the
 /// parameters name.
 extension SharedDeviceApplication {
-    /// Gets the device's information. If the broker does not respond, the block gets both an error and information, in
-    /// which the mode is unknown. By default the block runs on a queue of the system's choice.
+    /// Gets the device's information; if the broker does not respond, together with an error. By default the block runs
+    /// on a queue of the system's choice.
     public func getDeviceInformation(
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (DeviceInformation?, SharedDeviceError?) -> Void

@@ -71,20 +71,19 @@ extension SharedDeviceApplication {
     /// `handler` is told to hide at the start, then the state to show, and again after each change:
     ///
     /// - Between two accounts it is told to hide before the first step of the cleanup begins.
-    /// - While a cleanup fails, the screen stays hidden. The cleanup is retried after 1 second at first, later after up
-    ///   to 60 seconds (``CleanupCoordinator/Options``).
-    /// - While the broker does not respond, the screen stays hidden: the account whose data may be shown is unknown.
+    /// - The screen stays hidden while a cleanup fails, which is retried after 1 second at first, later after up to 60
+    ///   seconds (``CleanupCoordinator/Options``), and while the broker does not respond.
     /// - The handler is not told the same state twice in a row, unless it has thrown an error.
     ///
     /// The handler runs on the caller's actor, one call at a time, and the next state waits for it. So it should return
     /// soon: start longer work for a user in a task, and cancel and await that task when the handler is told to hide.
     ///
     /// If the handler throws when it is told to hide, the cleanup runs, is not reported as done, and is retried
-    /// completely. If it throws in another state, it is told to hide, and is told the current state after the same wait
-    /// as for a failed cleanup.
+    /// completely. If it throws in another state, it is told to hide, and the current state after the same wait as for
+    /// a failed cleanup.
     ///
     /// If the task is cancelled during a cleanup, this function returns only after all steps have run and the result is
-    /// reported. A failed cleanup is not retried then; the next start does that. Last, the handler is told to hide with
+    /// reported. The next start retries a failed cleanup. Last, the handler is told to hide with
     /// ``AccountState/HiddenReason/stopped``, in the cancelled task; an error from this call is ignored.
     ///
     /// Run one such loop at a time, and do not iterate ``accountChanges`` in parallel.
@@ -113,9 +112,7 @@ extension SharedDeviceApplication {
     }
 }
 
-/// The loop of ``SharedDeviceApplication/follow(_:_:)``.
-///
-/// It shows an account only if no cleanup is pending. After a cleanup it asks the broker again, because another person
+/// The loop of ``SharedDeviceApplication/follow(_:_:)``. After a cleanup it asks the broker again, because another person
 /// may have signed in or out while the steps ran.
 struct AccountFollower {
     private let application: SharedDeviceApplication

@@ -15,20 +15,16 @@ import Synchronization
 ///
 /// The steps run one after the other, in the order of their registration. A step that throws is retried, by default up
 /// to three attempts in all. If it still fails, the later steps run nevertheless, because that leaves less data: a step
-/// must not rely on the success of an earlier one. The cleanup is reported as done only when all steps have succeeded.
+/// must not rely on an earlier one. The cleanup is reported as done only when all steps have succeeded.
 ///
-/// A journal in the app's state directory records the finished steps. The next run, in this process or after a crash,
-/// begins with the first unfinished step; an interrupted step runs again. So **every step must be idempotent**: it
-/// succeeds if there is nothing to remove. If the journal cannot be read or written, all steps run again. A step that a
-/// new version of the app adds or renames runs, too; rename a step whose behaviour changes.
-///
-/// The journal is removed when the cleanup is reported. A cleanup with a single step writes none. If its report fails,
-/// a retry in the same process does not repeat the step. If the app was started more than once during the session,
-/// there is no journal and all steps run: another process of the app may store data after a step.
+/// A journal in the app's state directory records the finished steps, so that the next run, in this process or after a
+/// crash, begins with the first unfinished step. So **every step must be idempotent**: it succeeds if there is nothing
+/// to remove. All steps run if the journal cannot be read or written, and if the app was started more than once during
+/// the session: another process of the app may store data after a step. A step that a new version of the app adds or
+/// renames runs, too; rename a step whose behaviour changes. A cleanup with a single step writes no journal.
 ///
 /// A step that never returns blocks the cleanup without any notice: give a step that waits for something a time limit.
-/// One cleanup runs at a time. If two processes of an app share a state directory, each may run the cleanup, and their
-/// steps may overlap.
+/// One cleanup runs at a time. If two processes of an app share a state directory, their steps may overlap.
 public final class CleanupCoordinator: Sendable {
     /// The number of attempts of a cleanup, and the pauses between them.
     public struct Options: Sendable {
@@ -79,14 +75,13 @@ public final class CleanupCoordinator: Sendable {
 
     /// Adds a step after the existing ones. A cleanup in progress does not run it.
     ///
-    /// The device's administrator reads the step's result in a report, as text: return amounts (“12 rows”), never
-    /// names. The report contains its first 200 characters.
+    /// The administrator reads the first 200 characters of the step's result in a report: return amounts (“12 rows”),
+    /// never names.
     ///
     /// - Parameters:
     ///   - name: the step's name in the journal and in reports. Keep it from version to version.
     ///   - step: removes the data of ``Cleanup/accounts``, on no particular thread. When it returns, the data must be
-    ///     gone from the disk; if it throws, it is called again. It must be idempotent. Cancelling the task that waits
-    ///     for the cleanup does not cancel the step.
+    ///     gone from the disk; if it throws, it is called again. No cancellation reaches it.
     /// - Throws: ``SharedDeviceError/Code/invalidRequest`` if the name is empty or taken.
     public func register<Result: Sendable>(
         _ name: String,
@@ -114,13 +109,11 @@ public final class CleanupCoordinator: Sendable {
     private static let shortCleanup = Duration.milliseconds(100)
 
     /// Runs the unfinished steps for `change`, and reports the progress: begun if they take a tenth of a second, then
-    /// done or failed.
+    /// done or failed. So the app does not call ``SharedDeviceApplication/cleanupDone(_:detail:)``.
     ///
-    /// ``SharedDeviceApplication/follow(_:_:)`` calls it. An app with its own loop calls it after hiding its screen. On
-    /// return all data is gone and that is reported: do not call ``SharedDeviceApplication/cleanupDone(_:detail:)``.
-    ///
-    /// If another process of the app ended during the cleanup without a report, the next change names the data once
-    /// more. If the waiting task is cancelled, the cleanup continues, and this function returns at its end.
+    /// ``SharedDeviceApplication/follow(_:_:)`` calls it. An app with its own loop calls it after hiding its screen. If
+    /// another process of the app ended during the cleanup without a report, the next change names the data once more.
+    /// If the waiting task is cancelled, the cleanup continues, and this function returns at its end.
     ///
     /// - Throws: ``CleanupFailure``. Call again after a pause; finished steps do not run twice.
     @discardableResult
@@ -156,9 +149,8 @@ public final class CleanupCoordinator: Sendable {
         return try await turn.value.get()
     }
 
-    /// Removes the journal that a crash after the report has left. It names sessions that have ended and are cleaned
-    /// up. A journal that stays does no harm. No later session has the same account and epoch. If the broker has
-    /// reopened a session, the cleanup does not use the journal.
+    /// Removes the journal that a crash after the report has left. One that stays does no harm: no later session has the
+    /// same account and epoch, and a cleanup of a reopened session does not use it.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
     private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
@@ -256,8 +248,7 @@ package protocol CleanupReporting: Sendable {
 
     func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError)
 
-    /// The data of the change's previous accounts is deleted; `detail` says how much.
-    /// The deletion took this long.
+    /// The data of the change's previous accounts is deleted.
     func cleanupDone(_ change: AccountChange, detail: String?, took: Duration?) async throws(SharedDeviceError)
 
     func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError)
@@ -265,8 +256,7 @@ package protocol CleanupReporting: Sendable {
 
 extension SharedDeviceApplication: CleanupReporting {}
 
-/// The progress of a cleanup. A pure value; ``CleanupJournalStore`` keeps it on disk, so that a run after a crash
-/// begins with the first unfinished step.
+/// The progress of a cleanup. A pure value; ``CleanupJournalStore`` keeps it on disk.
 @_spi(Extensions) public struct CleanupJournal: Codable, Equatable, Sendable {
     /// A session whose data must be deleted. It contains no user names: the journal must not keep what the cleanup
     /// removes.
@@ -302,9 +292,7 @@ extension SharedDeviceApplication: CleanupReporting {}
 
     func summary(of steps: [String]) -> CleanupSummary {
         CleanupSummary(
-            steps: steps.map { name in
-                CleanupSummary.Step(name: name, result: finished.first { $0.step == name }?.result)
-            }
+            steps: steps.map { name in .init(name: name, result: finished.first { $0.step == name }?.result) }
         )
     }
 }

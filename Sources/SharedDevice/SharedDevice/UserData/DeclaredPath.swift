@@ -46,7 +46,7 @@ import Glibc
         do throws(UserDataError) {
             return try removeWithPresentRights()
         } catch {
-            guard error.code == EACCES, OwnDirectories.regainRights(along: Self.split(path).parent) else { throw error }
+            guard error.code == EACCES, Self.regainRights(along: Self.split(path).parent) else { throw error }
             return try removeWithPresentRights()
         }
     }
@@ -215,7 +215,7 @@ import Glibc
     }
 
     /// Splits bytes, not characters: a combining mark after the slash would merge with it into one character.
-    private static func split(_ path: String) -> (parent: String, name: String) {
+    @_spi(Extensions) public static func split(_ path: String) -> (parent: String, name: String) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) ?? path.startIndex
         let parent = String(decoding: path.utf8[..<slash], as: UTF8.self)
         return (parent.isEmpty ? "/" : parent, String(decoding: path.utf8[slash...].dropFirst(), as: UTF8.self))
@@ -230,5 +230,29 @@ import Glibc
             remedy:
                 "Write the path in the manifest without links (realpath shows it), or mount the link's target at this path"
         )
+    }
+
+    /// Restores the owner's rights to each directory of the path that belongs to this user and lacks them. Otherwise a
+    /// person could keep their data for ever by removing the rights. Follows no link.
+    ///
+    /// - Returns: whether a directory has regained rights.
+    private static func regainRights(along path: String) -> Bool {
+        var changed = false
+        var place = ""
+        var current = CLinux_openDirectoryWithoutLinks("/")
+        defer { if current >= 0 { close(current) } }
+        for component in path.utf8.split(separator: UInt8(ascii: "/")) where current >= 0 {
+            let name = String(decoding: component, as: UTF8.self)
+            place += "/\(name)"
+            let next = CLinux_openDirectoryWithoutLinks(place)
+            var status = stat()
+            if next >= 0, fstat(next, &status) == 0, status.st_uid == geteuid(), status.st_mode & 0o700 != 0o700 {
+                let mode = status.st_mode & 0o7777 | 0o700
+                if fchmodat(current, name, mode, AT_SYMLINK_NOFOLLOW) == 0 { changed = true }
+            }
+            close(current)
+            current = next
+        }
+        return changed
     }
 }

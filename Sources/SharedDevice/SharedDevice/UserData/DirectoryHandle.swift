@@ -185,17 +185,18 @@ struct DirectoryReader: ~Copyable {
     }
 }
 
-/// The directory name of an account. Different identifiers have different names, even on a file system that ignores
-/// case, and no name leads out of the parent directory.
-///
-/// Lower-case letters, digits and `-` stay as they are, and so does `.` except at the beginning. Every other byte
-/// becomes `_` and two hexadecimal digits. The empty identifier becomes a single `_`.
-enum AccountDirectoryName {
-    /// The longest name that file systems accept, in bytes.
-    static let limit = 255
-
-    static func name(for identifier: String) -> String? {
+extension Account {
+    /// The name of the account's directory in a ``UserDataDirectory``; `nil` if it is longer than file systems accept.
+    /// Different identifiers have different names, even on a file system that ignores case, and no name leads out of the
+    /// parent directory.
+    ///
+    /// Lower-case letters, digits and `-` stay as they are, and so does `.` except at the beginning. Every other byte
+    /// becomes `_` and two hexadecimal digits. The empty identifier becomes a single `_`.
+    @_spi(Extensions) public var directoryName: String? {
         guard !identifier.isEmpty else { return "_" }
+        func digit(_ value: UInt8) -> UInt8 {
+            value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
+        }
         var name: [UInt8] = []
         for byte in identifier.utf8 {
             switch byte {
@@ -206,19 +207,10 @@ enum AccountDirectoryName {
             default:
                 name += [UInt8(ascii: "_"), digit(byte >> 4), digit(byte & 15)]
             }
-            guard name.count <= limit else { return nil }
+            guard name.count <= 255 else { return nil }
         }
         return String(decoding: name, as: UTF8.self)
     }
-
-    private static func digit(_ value: UInt8) -> UInt8 {
-        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
-    }
-}
-
-extension Account {
-    /// The name of the account's directory in a ``UserDataDirectory``; `nil` if the identifier is too long.
-    @_spi(Extensions) public var directoryName: String? { AccountDirectoryName.name(for: identifier) }
 }
 
 extension DirectoryHandle {
@@ -293,33 +285,5 @@ extension DirectoryHandle {
             start += 8
         }
         return (group & mask) << 3
-    }
-}
-
-/// Restores the user's rights to the directories on the path to the user's own data. The user could have removed these
-/// rights.
-enum OwnDirectories {
-    /// Restores the owner's rights to each directory of the path that belongs to this user and lacks them. Otherwise a
-    /// person could keep their data for ever by removing the rights. Follows no link.
-    ///
-    /// - Returns: whether a directory has regained rights.
-    static func regainRights(along path: String) -> Bool {
-        var changed = false
-        var place = ""
-        var current = CLinux_openDirectoryWithoutLinks("/")
-        defer { if current >= 0 { close(current) } }
-        for component in path.utf8.split(separator: UInt8(ascii: "/")) where current >= 0 {
-            let name = String(decoding: component, as: UTF8.self)
-            place += "/\(name)"
-            let next = CLinux_openDirectoryWithoutLinks(place)
-            var status = stat()
-            if next >= 0, fstat(next, &status) == 0, status.st_uid == geteuid(), status.st_mode & 0o700 != 0o700 {
-                let mode = status.st_mode & 0o7777 | 0o700
-                if fchmodat(current, name, mode, AT_SYMLINK_NOFOLLOW) == 0 { changed = true }
-            }
-            close(current)
-            current = next
-        }
-        return changed
     }
 }

@@ -20,8 +20,8 @@ import Glibc
 ///
 /// Files are truncated after they are unlinked, so that their bytes are freed even if a process has them open or they
 /// have another hard link. So keep files that accounts share outside, and close databases before the removal: a process
-/// that accesses a truncated file in mapped memory is killed (`SIGBUS`). The bytes are not overwritten, because current
-/// file systems and flash disks would write to a different place: encrypt the disk.
+/// that accesses a truncated file in mapped memory is killed (`SIGBUS`). The bytes are not overwritten, because the disk
+/// would write to a different place: encrypt it.
 ///
 /// Several processes and tasks may use one directory at once. A reader that opened the account's directory before the
 /// removal sees the files disappear one by one. A late writer fails, because the path is gone. Only ``open(for:in:)``
@@ -131,15 +131,13 @@ public struct UserDataDirectory: Sendable {
 
     /// Creates the account's directory if it is missing, accessible only to this system user, and returns its path.
     ///
-    /// - Parameters:
-    ///   - account: the account.
-    ///   - generation: the result of ``generation()`` when the app was told that this account is signed in. With it, a
-    ///     late task cannot create the directory again after its removal. `nil` means no check.
-    /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user, or if the generation
-    ///   has ended. Also if the account's identifier is too long for a file name: 255 bytes, where bytes other than
-    ///   lower-case letters, digits, `-` and `.` count three times.
+    /// - Parameter generation: the result of ``generation()`` when the app was told that this account is signed in. With
+    ///   it, a late task cannot create the directory again after its removal. `nil` means no check.
+    /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user, if the generation has
+    ///   ended, or if the account's identifier is too long for a file name: 255 bytes, where bytes other than lower-case
+    ///   letters, digits, `-` and `.` count three times.
     public func open(for account: Account, in generation: Generation? = nil) throws(UserDataError) -> String {
-        guard let name = AccountDirectoryName.name(for: account.identifier) else {
+        guard let name = account.directoryName else {
             throw UserDataError(
                 "make the directory of \(account.username) in",
                 path,
@@ -168,7 +166,7 @@ public struct UserDataDirectory: Sendable {
     ///
     /// - Throws: ``UserDataError`` if the system refuses to look.
     public func contains(_ account: Account) throws(UserDataError) -> Bool {
-        guard let name = AccountDirectoryName.name(for: account.identifier) else { return false }
+        guard let name = account.directoryName else { return false }
         return try directory(Self.users).status(of: DirectoryHandle.name(name)) != nil
     }
 
@@ -191,13 +189,12 @@ public struct UserDataDirectory: Sendable {
     // MARK: Removing
 
     /// Removes the directories of these accounts, and the leftovers of earlier removals. On return they are no longer
-    /// on disk. Succeeds if there is nothing to remove.
+    /// on disk. Succeeds if there is nothing to remove. It runs on a separate thread, and continues if its task is
+    /// cancelled.
     ///
     /// Readers by path find nothing once the removal has begun, even if the function throws later. There is one
     /// exception: if the file system cannot move a directory (it is full, or is a layer of an overlay), readers see the
     /// files disappear one by one.
-    ///
-    /// It runs on a separate thread, and continues if its task is cancelled.
     ///
     /// - Returns: the amount that this call deleted, without concurrent deletions by other processes.
     /// - Throws: the first ``UserDataError`` if something cannot be removed. Everything else is removed even then, and
@@ -222,7 +219,7 @@ public struct UserDataDirectory: Sendable {
         attempt { () throws(UserDataError) in try endGeneration() }
         for account in accounts {
             // An account with a longer name has no directory.
-            guard let name = AccountDirectoryName.name(for: account.identifier) else { continue }
+            guard let name = account.directoryName else { continue }
             attempt { () throws(UserDataError) in
                 let tombstone = DirectoryHandle.name(UUID().uuidString)
                 try sweep.bury(DirectoryHandle.name(name), in: users, as: tombstone, in: tombstones)
