@@ -25,12 +25,7 @@ package struct Deletion: Sendable {
         let attempted = "delete as user \(user) \(paths.joined(separator: ", "))"
         do throws(HelperProcess.Failure) {
             let arguments = ["remove", "--user", "\(user)", "--"] + paths
-            result = try await HelperProcess.output(
-                of: "/proc/self/exe",
-                arguments,
-                patience: patience,
-                killed: killed
-            )
+            result = try await HelperProcess.output(of: "/proc/self/exe", arguments, patience: patience, killed: killed)
         } catch {
             throw AdapterFailure(attempted, error.description, remedy: "See the system's log")
         }

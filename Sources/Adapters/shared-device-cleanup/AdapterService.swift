@@ -163,9 +163,7 @@ struct AdapterService {
         guard mayRun(cleanup) else { return false }
         // The record of pending cleanups must survive the deletion.
         for path in cleanup.delete where "\(application.stateDirectory)/".hasPrefix("\(path)/") {
-            log(
-                "the manifest of \(app) deletes \(path), in which the adapter keeps its record; name other directories"
-            )
+            log("the manifest of \(app) deletes \(path), in which the adapter keeps its record; name other directories")
             return false
         }
         return true

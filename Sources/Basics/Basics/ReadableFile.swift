@@ -1,7 +1,7 @@
 public import Glibc
 
-/// A file that is open for reading. Its ``status()`` is that of its content, whatever comes to its path.
-public struct ReadableFile: ~Copyable {
+/// A file that is open for reading. Its ``status()`` is that of its content, even if another file has come to its path.
+public struct ReadableFile: ~Copyable, Sendable {
     private let descriptor: CInt
 
     /// Opens the file without waiting: the path may lead to a pipe without a writer, or to a terminal.

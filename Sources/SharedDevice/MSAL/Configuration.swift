@@ -6,18 +6,14 @@ import Foundation
 public final class MSALPublicClientApplicationConfig {
     /// The app's registered identity.
     public var clientId: String
-
     /// The redirect URI, which must be `msauth.<the app's identifier>://auth` or `nil`. The broker does not serve an
     /// app with any other URI: its requests fail with ``MSALInternalError/internalBrokerNotAvailable``.
     public var redirectUri: String?
-
     /// The app's token service; see ``MSALAuthority``.
     public var authority: MSALAuthority
-
     /// Turns the broker off for this app, as in MSAL: every request fails with
     /// ``MSALInternalError/internalBrokerNotAvailable``.
     public var bypassRedirectURIValidation = false
-
     /// Creates a configuration; `nil` as the authority means any organisation.
     public init(clientId: String, redirectUri: String?, authority: MSALAuthority?) {
         self.clientId = clientId
@@ -34,7 +30,6 @@ public final class MSALPublicClientApplicationConfig {
     /// means the identifier in ``redirectUri`` or, if that is `nil`, ``clientId``. Two apps with the same client id
     /// need two identifiers.
     public var applicationIdentifier: String?
-
     /// Whether the app reports each cleanup with ``MSALPublicClientApplication/cleanupDone(of:)``. False selects MSAL's
     /// behaviour: a change counts as settled when the app asks for an account or a token after its block for the change
     /// has returned.
@@ -44,24 +39,18 @@ public final class MSALPublicClientApplicationConfig {
 
     /// The app's tokens in the keychain. Changes nothing: the broker keeps all tokens, and apps keep none.
     public let cacheConfig = MSALCacheConfig()
-
     /// Authorities that the app trusts without a check. Changes nothing: no authority is ever contacted.
     public var knownAuthorities: [MSALAuthority] = []
-
     /// Whether tokens may be used longer while the token service is unavailable. Changes nothing: the broker decides
     /// how long a token is valid.
     public var extendedLifetimeEnabled = false
-
     /// The features of the token service that the app can handle. Changes nothing.
     public var clientApplicationCapabilities: [String]?
-
     /// The number of seconds before its expiry at which a token is renewed. Changes nothing: the broker renews tokens
     /// in time.
     public var tokenExpirationBuffer = 300.0
-
     /// The test slice of the token service. Changes nothing.
     public var sliceConfig: MSALSliceConfig?
-
     /// Whether the token service may choose another national cloud. Changes nothing.
     public var multipleCloudsSupported = false
 

@@ -187,12 +187,7 @@ public enum SecretItems {
             key: "s",
             value: "s"
         )
-        let answer = try await service.values(
-            Keyring.root,
-            "\(Keyring.interface).Service",
-            "SearchItems",
-            [attributes]
-        )
+        let answer = try await service.values(Keyring.root, "\(Keyring.interface).Service", "SearchItems", [attributes])
         func paths(_ index: Int) -> [String] {
             guard answer.indices.contains(index) else { return [] }
             return answer[index].elementsValue?.compactMap(\.stringValue) ?? []

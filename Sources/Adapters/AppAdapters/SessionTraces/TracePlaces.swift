@@ -9,31 +9,23 @@ package struct TracePlaces: Sendable {
     private let namedHome: String
     private let environment: [String: String]
     /// The content of `user-dirs.dirs`.
-    private let userDirectories: String
+    private var userDirectories: String
     /// The content of `/proc/self/mounts`.
     private let mounts: String
     private let user: UInt32
 
     init(environment: [String: String], user: SystemUser) {
         let named = environment["HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? user.home ?? "/nonexistent"
-        let home = pathWithoutLinks(named)
-        let bare = TracePlaces(
-            home: home,
+        let read = { (path: String) in (try? String(contentsOfFile: path, encoding: .utf8)) ?? "" }
+        self.init(
+            home: pathWithoutLinks(named),
             namedHome: named,
             environment: environment,
             userDirectories: "",
-            mounts: "",
-            user: user.number
-        )
-        let read = { (path: String) in (try? String(contentsOfFile: path, encoding: .utf8)) ?? "" }
-        self.init(
-            home: home,
-            namedHome: named,
-            environment: environment,
-            userDirectories: read("\(bare.configuration)/user-dirs.dirs"),
             mounts: read("/proc/self/mounts"),
             user: user.number
         )
+        userDirectories = read("\(configuration)/user-dirs.dirs")
     }
 
     package init(

@@ -184,8 +184,6 @@ extension SharedDeviceApplication {
             )
             throw cancelled
         }
-        return try await acquireTokenSilent(
-            with: SilentTokenParameters(scopes: parameters.scopes, account: account)
-        )
+        return try await acquireTokenSilent(with: SilentTokenParameters(scopes: parameters.scopes, account: account))
     }
 }

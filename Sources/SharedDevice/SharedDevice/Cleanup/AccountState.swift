@@ -91,10 +91,7 @@ extension SharedDeviceApplication {
     /// - Parameters:
     ///   - cleanup: removes the data of previous users.
     ///   - handler: shows and hides.
-    public func follow(
-        _ cleanup: CleanupCoordinator,
-        _ handler: @escaping (AccountState) async throws -> Void
-    ) async {
+    public func follow(_ cleanup: CleanupCoordinator, _ handler: @escaping (AccountState) async throws -> Void) async {
         await follow(cleanup, afterMissedSession: nil, handler)
     }
 

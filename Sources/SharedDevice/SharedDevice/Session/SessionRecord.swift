@@ -16,14 +16,7 @@ import Glibc
         @_spi(Extensions) public let account: Account
         @_spi(Extensions) public let epoch: UInt64
 
-        @_spi(Extensions) public init(account: Account, epoch: UInt64) {
-            self.account = account
-            self.epoch = epoch
-        }
-
-        @_spi(Extensions) public static func == (left: Session, right: Session) -> Bool {
-            left.account == right.account && left.epoch == right.epoch
-        }
+        @_spi(Extensions) public init(account: Account, epoch: UInt64) { (self.account, self.epoch) = (account, epoch) }
     }
 
     /// A finished cleanup that the broker has not confirmed yet.
@@ -188,22 +181,12 @@ struct SessionStore: Sendable {
 
     /// Returns the file and its content; `nil` if there is none.
     func read() throws(SharedDeviceError) -> (bytes: [UInt8]?, file: HeldFile?) {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            guard errno == ENOENT else { throw unusable("read", String(cString: strerror(errno))) }
+        do throws(FileReadError) {
+            let file = try HeldFile(path)
+            return (try file.content(), file)
+        } catch {
+            guard error == .system(ENOENT) else { throw unusable("read", error.reason) }
             return (nil, nil)
-        }
-        guard let file = HeldFile(descriptor) else { throw unusable("read", String(cString: strerror(errno))) }
-        var bytes: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 4096)
-        while true {
-            let count = Glibc.read(descriptor, &chunk, chunk.count)
-            if count == 0 { return (bytes, file) }
-            if count > 0 {
-                bytes += chunk[..<count]
-            } else if errno != EINTR {
-                throw unusable("read", String(cString: strerror(errno)))
-            }
         }
     }
 
@@ -226,9 +209,8 @@ struct SessionStore: Sendable {
             try file.write(content)
             // Open first and compare then, so that a later change is detected. The rename has already changed the
             // file's time.
-            let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-            guard descriptor >= 0, let held = HeldFile(descriptor) else { return nil }
-            return held.hasContent(content) ? held : nil
+            guard let held = try? HeldFile(path), (try? held.content()) == content else { return nil }
+            return held
         } catch {
             throw unusable("write", "\(error)")
         }
@@ -245,10 +227,8 @@ struct SessionStore: Sendable {
 }
 
 /// The app's record, shared by all processes of the app. A change by one process is visible to the others at their next
-/// request.
-///
-/// The file is read again after a change. It is kept open until then, because a file system may give the inode of a
-/// closed file to its successor.
+/// request, because the file is read again after a change. It is kept open until then: a file system may give the inode
+/// of a closed file to its successor.
 ///
 /// ``SessionKeeper`` ensures one caller at a time within a process; a lock file next to the record does so between
 /// processes.
@@ -330,25 +310,17 @@ final class HeldFile: Sendable {
         }
     }
 
-    private let descriptor: CInt
+    private let file: ReadableFile
     private let identity: Identity
 
-    /// Takes ownership of the descriptor. Call it before reading the file, so that a later change is detected. Returns
-    /// `nil` if `fstat` fails.
-    init?(_ descriptor: CInt) {
-        self.descriptor = descriptor
-        var status = stat()
-        let isKnown = fstat(descriptor, &status) == 0
-        identity = Identity(status)
-        guard isKnown else { return nil }
+    init(_ path: String) throws(FileReadError) {
+        file = try ReadableFile(path)
+        // Before the content is read, so that a later change is detected.
+        identity = Identity(try file.status())
     }
 
-    deinit { close(descriptor) }
-
-    func hasContent(_ content: [UInt8]) -> Bool {
-        var copy = [UInt8](repeating: 0, count: content.count + 1)
-        return pread(descriptor, &copy, copy.count, 0) == content.count && copy.dropLast() == content[...]
-    }
+    /// Reads the content. Call it once.
+    func content() throws(FileReadError) -> [UInt8] { try file.prefix(.max) }
 
     /// Whether the path still leads to this file; for `nil`, whether the path leads to no file.
     static func isUnchanged(_ file: HeldFile?, at path: String) -> Bool {
@@ -359,7 +331,7 @@ final class HeldFile: Sendable {
 }
 
 /// Runs `body`, which may wait for the disk or for another process, on a separate thread: Dispatch's global queues
-/// share their few threads with Swift's tasks. If the system grants no thread, `body` runs on such a queue.
+/// share their few threads with Swift's tasks, and are only the fallback.
 @_spi(Extensions) public func onSystemThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {

@@ -24,6 +24,8 @@ import Glibc
         case swept
     }
 
+    private typealias Name = DirectoryHandle.Name
+
     static let tombstones = ".shared-device-tombstones"
     /// The number of attempts to empty a directory in which another program creates entries.
     private static let patience = 10
@@ -80,11 +82,7 @@ import Glibc
         throw Self.link(parent, "a part of it is a symbolic link, or not a directory")
     }
 
-    private func check(
-        _ status: stat,
-        _ name: DirectoryHandle.Name,
-        _ parent: borrowing DirectoryHandle
-    ) throws(UserDataError) {
+    private func check(_ status: stat, _ name: Name, _ parent: borrowing DirectoryHandle) throws(UserDataError) {
         guard status.st_mode & S_IFMT != S_IFLNK else {
             // Deleting only the link would produce a receipt although the data stays.
             throw Self.link(path, "it is a symbolic link, and its target would stay")
@@ -105,7 +103,7 @@ import Glibc
     }
 
     private func removeFile(
-        _ name: DirectoryHandle.Name,
+        _ name: Name,
         _ status: stat,
         _ directory: borrowing DirectoryHandle,
         _ removed: inout UserDataDirectory.Removed
@@ -168,10 +166,7 @@ import Glibc
 
     /// Creates the directory of tombstones. A file of that name is deleted first; the program may have created it.
     /// Returns false if the system cannot create a directory, for instance because the disk is full.
-    private func makePlace(
-        _ name: DirectoryHandle.Name,
-        _ directory: borrowing DirectoryHandle
-    ) throws(UserDataError) -> Bool {
+    private func makePlace(_ name: Name, _ directory: borrowing DirectoryHandle) throws(UserDataError) -> Bool {
         if let status = try directory.status(of: name), status.st_mode & S_IFMT != S_IFDIR {
             guard unlinkat(directory.descriptor, name, 0) == 0 || errno == ENOENT else {
                 throw UserDataError("remove", directory.path(of: name))
@@ -190,7 +185,7 @@ import Glibc
     /// where they are. Returns the first failure.
     private func bury(
         _ directory: borrowing DirectoryHandle,
-        _ place: DirectoryHandle.Name,
+        _ place: Name,
         _ tombstones: borrowing DirectoryHandle,
         _ sweep: inout TombstoneSweep
     ) throws(UserDataError) -> UserDataError? {

@@ -9,6 +9,8 @@ import Glibc
 /// sweeps may run at once: each tolerates entries that another has deleted, and deletes entries that another has moved
 /// up, until the directory is empty.
 struct TombstoneSweep {
+    typealias Name = DirectoryHandle.Name
+
     /// The number of attempts to empty a directory in which another program creates entries.
     static let patience = 10
     static let part = 1024
@@ -27,7 +29,7 @@ struct TombstoneSweep {
     /// The number of moved entries that existed before the sweep. A move to another layer of an overlay gives them a
     /// new creation time.
     private var movedOld = 0
-    private var emptied: [DirectoryHandle.Name: Int] = [:]
+    private var emptied: [Name: Int] = [:]
 
     init(truncates: Bool, checkpoint: @escaping @Sendable (UserDataDirectory.Checkpoint) -> Void) {
         self.truncates = truncates
@@ -40,7 +42,7 @@ struct TombstoneSweep {
 
     /// Removes as much as possible. ``problem`` is the first failure.
     mutating func run(in tombstones: borrowing DirectoryHandle) {
-        var stuck: Set<DirectoryHandle.Name> = []
+        var stuck: Set<Name> = []
         do throws(UserDataError) {
             var isEmpty = false
             while !isEmpty, !hasGivenUp {
@@ -77,10 +79,7 @@ struct TombstoneSweep {
     }
 
     /// Removes the tombstone. A directory with new entries stays for a later iteration.
-    private mutating func remove(
-        _ name: DirectoryHandle.Name,
-        from tombstones: borrowing DirectoryHandle
-    ) throws(UserDataError) {
+    private mutating func remove(_ name: Name, from tombstones: borrowing DirectoryHandle) throws(UserDataError) {
         guard let status = try admit(name, in: tombstones) else { return }
         guard status.st_mode & S_IFMT == S_IFDIR else {
             return try unlink(name, status, in: tombstones)
@@ -96,17 +95,14 @@ struct TombstoneSweep {
     /// Whether another program creates entries faster than they are deleted.
     var hasGivenUp: Bool { young > Self.mostYoung + movedOld }
 
-    private func isYoung(_ name: DirectoryHandle.Name, in directory: borrowing DirectoryHandle) -> Bool {
+    private func isYoung(_ name: Name, in directory: borrowing DirectoryHandle) -> Bool {
         CLinux_isBornAfter(directory.descriptor, name, begunAt) == 1
     }
 
     /// Returns the status of an entry to delete, or `nil` if it is gone.
     ///
     /// - Throws: ``UserDataError``, also if too many entries were created since the sweep began.
-    mutating func admit(
-        _ name: DirectoryHandle.Name,
-        in directory: borrowing DirectoryHandle
-    ) throws(UserDataError) -> stat? {
+    mutating func admit(_ name: Name, in directory: borrowing DirectoryHandle) throws(UserDataError) -> stat? {
         guard let status = try directory.status(of: name) else { return nil }
         if isYoung(name, in: directory) { young += 1 }
         guard !hasGivenUp else { throw Self.refilled(directory.path) }
@@ -125,7 +121,7 @@ struct TombstoneSweep {
 
     /// Empties a tombstone that is a directory. Tries every entry, and throws the first failure.
     private mutating func empty(
-        _ name: DirectoryHandle.Name,
+        _ name: Name,
         _ status: stat,
         in tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
@@ -155,11 +151,7 @@ struct TombstoneSweep {
         if let failure { throw failure }
     }
 
-    mutating func unlink(
-        _ name: DirectoryHandle.Name,
-        _ status: stat,
-        in directory: borrowing DirectoryHandle
-    ) throws(UserDataError) {
+    mutating func unlink(_ name: Name, _ status: stat, in directory: borrowing DirectoryHandle) throws(UserDataError) {
         let isFile = status.st_mode & S_IFMT == S_IFREG
         let file = isFile && truncates && status.st_size > 0 ? open(name, status, in: directory) : -1
         defer { if file >= 0 { close(file) } }
@@ -176,13 +168,13 @@ struct TombstoneSweep {
 
     /// Opens the file for its truncation; -1 if the system refuses, for instance for a running program. The file is
     /// then only unlinked.
-    private func open(_ name: DirectoryHandle.Name, _ status: stat, in directory: borrowing DirectoryHandle) -> CInt {
+    private func open(_ name: Name, _ status: stat, in directory: borrowing DirectoryHandle) -> CInt {
         if status.st_mode & 0o200 == 0 { _ = fchmodat(directory.descriptor, name, 0o600, AT_SYMLINK_NOFOLLOW) }
         return openat(directory.descriptor, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     }
 
     private mutating func move(
-        _ name: DirectoryHandle.Name,
+        _ name: Name,
         from directory: borrowing DirectoryHandle,
         to tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
@@ -194,9 +186,9 @@ struct TombstoneSweep {
 
     /// Moves an entry into the tombstones with one rename. An entry that cannot be moved is deleted where it is.
     mutating func bury(
-        _ name: DirectoryHandle.Name,
+        _ name: Name,
         in directory: borrowing DirectoryHandle,
-        as other: DirectoryHandle.Name,
+        as other: Name,
         in tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
         if isYoung(name, in: directory) { young += 1 } else { movedOld += 1 }
@@ -210,9 +202,9 @@ struct TombstoneSweep {
     }
 
     private static func move(
-        _ name: DirectoryHandle.Name,
+        _ name: Name,
         in directory: borrowing DirectoryHandle,
-        to other: DirectoryHandle.Name,
+        to other: Name,
         in tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
         func rename() -> Bool { renameat(directory.descriptor, name, tombstones.descriptor, other) == 0 }
@@ -233,13 +225,13 @@ struct TombstoneSweep {
 /// checks that this is the directory from which it descended: another program may have moved a directory.
 extension TombstoneSweep {
     private struct Level {
-        let name: DirectoryHandle.Name
+        let name: Name
         let device: dev_t
         let inode: ino_t
-        var pending: [DirectoryHandle.Name] = []
-        var stuck: Set<DirectoryHandle.Name> = []
+        var pending: [Name] = []
+        var stuck: Set<Name> = []
 
-        init(_ name: DirectoryHandle.Name, _ status: stat) {
+        init(_ name: Name, _ status: stat) {
             (self.name, device, inode) = (name, status.st_dev, status.st_ino)
         }
     }
@@ -258,10 +250,7 @@ extension TombstoneSweep {
     }
 
     /// Deletes an entry with its contents. Tries everything, and throws the first failure.
-    mutating func removeInPlace(
-        _ name: DirectoryHandle.Name,
-        in directory: borrowing DirectoryHandle
-    ) throws(UserDataError) {
+    mutating func removeInPlace(_ name: Name, in directory: borrowing DirectoryHandle) throws(UserDataError) {
         guard let status = try admit(name, in: directory) else { return }
         guard status.st_mode & S_IFMT == S_IFDIR else { return try unlink(name, status, in: directory) }
         if try directory.removeDirectory(name) { return }
@@ -322,10 +311,10 @@ extension TombstoneSweep {
     private mutating func clear(
         _ directory: borrowing DirectoryHandle,
         atMost count: Int,
-        stuck: inout Set<DirectoryHandle.Name>,
+        stuck: inout Set<Name>,
         failure: inout UserDataError?
-    ) -> [DirectoryHandle.Name] {
-        var full: [DirectoryHandle.Name] = []
+    ) -> [Name] {
+        var full: [Name] = []
         do throws(UserDataError) {
             var reader = try DirectoryReader(directory)
             while !hasGivenUp, full.count < count, let name = try reader.next(atMost: 1).first {
