@@ -143,8 +143,7 @@ package final class Adapter: Sendable {
             return "\(removed)"
         }
         throw AdapterFailure(
-            "keep \(program.name) stopped",
-            "another program starts it again while its data is deleted",
+            "keep \(program.name) stopped: another program starts it again while its data is deleted",
             remedy: "Leave its start to the adapter (\"start\"), and disable whatever else starts it"
         )
     }

@@ -24,8 +24,7 @@ struct ConnectedProcesses: ProgramControl {
         let areGone = try await holds(within: Self.patience) { () throws(AdapterFailure) in try await isStopped() }
         guard !areGone else { return }
         throw AdapterFailure(
-            "stop \(names.joined(separator: ", "))",
-            "the connection stays on the bus, although its process was killed",
+            "stop \(names.joined(separator: ", ")): the connection stays on the bus, although its process was killed",
             remedy:
                 "Another process may have the connection: see busctl status NAME, and end it. Or the killed process waits for a file system"
         )
@@ -53,8 +52,7 @@ struct ConnectedProcesses: ProgramControl {
         case .meant: process.send(SIGKILL)
         case .stranger:
             throw AdapterFailure(
-                "stop the process \(number)",
-                "it does not belong to user \(user), and is not an adapter",
+                "stop the process \(number): it does not belong to user \(user), and is not an adapter",
                 remedy:
                     "See busctl status \(name): end the process that has the connection, or correct the manifest's user"
             )
@@ -103,7 +101,7 @@ struct ConnectedProcesses: ProgramControl {
             return try await connection.credentials(of: name)
         } catch {
             if error.code == .refused { return nil }
-            throw AdapterFailure("look at the connection \(name)", error.message, remedy: "Check that the bus runs")
+            throw AdapterFailure("look at the connection \(name): \(error.message)", remedy: "Check that the bus runs")
         }
     }
 }
@@ -137,8 +135,8 @@ struct AppProcesses: ProgramControl {
     func stop() async throws(AdapterFailure) {
         guard let left = try await ProcessTree.stop(within: patience, look) else { return }
         throw AdapterFailure(
-            "stop \(name)",
-            "it does not end, or is started again, although it was killed; left: \(ProcessTree.describe(left))",
+            "stop \(name): "
+                + "it does not end, or is started again, although it was killed; left: \(ProcessTree.describe(left))",
             remedy:
                 "See what starts it; a process that waits for a device (ps -o pid,stat,wchan) needs a restart of the device"
         )

@@ -111,8 +111,7 @@ struct ControlGroup: Sendable {
 
     private static func failure(_ what: String, _ code: CInt) -> AdapterFailure {
         AdapterFailure(
-            "see which processes are left, by \(what)",
-            String(cString: strerror(code)),
+            "see which processes are left, by \(what): \(String(cString: strerror(code)))",
             remedy: "The adapter needs to read /sys/fs/cgroup"
         )
     }

@@ -27,12 +27,11 @@ package struct Deletion: Sendable {
             let arguments = ["remove", "--user", "\(user)", "--"] + paths
             result = try await HelperProcess.output(of: "/proc/self/exe", arguments, patience: patience, killed: killed)
         } catch {
-            throw AdapterFailure(attempted, error.description, remedy: "See the system's log")
+            throw AdapterFailure("\(attempted): \(error.description)", remedy: "See the system's log")
         }
         guard let status = result.status else {
             throw AdapterFailure(
-                attempted,
-                "it has not ended within \(patience.components.seconds) s, nor when it was killed",
+                "\(attempted): it has not ended within \(patience.components.seconds) s, nor when it was killed",
                 remedy: "A file system there does not respond: see /proc/mounts, and unmount it with umount -fl"
             )
         }
@@ -82,8 +81,7 @@ package enum UserRights {
         let hasGroups = user.name.map { initgroups($0, user.group) == 0 } ?? (setgroups(0, nil) == 0)
         guard hasGroups, setgid(user.group) == 0, setuid(user.number) == 0, setuid(0) != 0 else {
             throw AdapterFailure(
-                "become user \(user.number)",
-                String(cString: strerror(errno)),
+                "become user \(user.number): \(String(cString: strerror(errno)))",
                 remedy: "The adapter needs CAP_SETUID and CAP_SETGID"
             )
         }

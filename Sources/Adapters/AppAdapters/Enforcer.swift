@@ -171,15 +171,14 @@ package final class Enforcer: Sendable {
         let manifest = manifests.withLock { $0 }.first { $0.identifier == overdue.app }
         guard let cleanup = manifest?.cleanup, cleanup.user.number == overdue.user else {
             throw AdapterFailure(
-                "enforce the cleanup of \(overdue.app)",
-                "no manifest has “cleanup” for it and user \(overdue.user)",
+                "enforce the cleanup of \(overdue.app): no manifest has “cleanup” for it and user \(overdue.user)",
                 remedy: "Put its manifest back, or waive the cleanup: shared-device apps waive"
             )
         }
         guard geteuid() == 0 || geteuid() == overdue.user else {
             throw AdapterFailure(
-                "enforce the cleanup of \(overdue.app)",
-                "the enforcement runs as user \(geteuid()), and the app's manifest names user \(overdue.user)",
+                "enforce the cleanup of \(overdue.app): "
+                    + "the enforcement runs as user \(geteuid()), and the app's manifest names user \(overdue.user)",
                 remedy: "Run the enforcement as root"
             )
         }
@@ -216,8 +215,8 @@ package final class Enforcer: Sendable {
             if connections.isEmpty { return }
         }
         throw AdapterFailure(
-            "enforce the cleanup of \(overdue.app)",
-            "its processes are still on the bus: \(connections.joined(separator: ", "))",
+            "enforce the cleanup of \(overdue.app): "
+                + "its processes are still on the bus: \(connections.joined(separator: ", "))",
             remedy: "See busctl status NAME; let one unit run the app, and name it in the manifest"
         )
     }

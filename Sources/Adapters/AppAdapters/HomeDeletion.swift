@@ -80,8 +80,8 @@ package struct HomeDeletion: Sendable {
             var status = stat()
             guard lstat(place, &status) == 0, status.st_uid == 0, status.st_mode & 0o022 == 0 else {
                 throw AdapterFailure(
-                    "delete \(path)",
-                    "\(place) is missing, or others than root may write to it, so that the data may have been moved away",
+                    "delete \(path): "
+                        + "\(place) is missing, or others than root may write to it, so that the data may have been moved away",
                     remedy: "Give \(place) to root, and take the right to write from group and others"
                 )
             }
@@ -117,8 +117,7 @@ package struct HomeDeletion: Sendable {
 
     private func left(_ own: Set<pid_t>) -> AdapterFailure {
         AdapterFailure(
-            "delete \(home)",
-            "processes of its user run: \(ProcessTree.describe(own.sorted().prefix(8)))",
+            "delete \(home): processes of its user run: \(ProcessTree.describe(own.sorted().prefix(8)))",
             remedy: "End the user's sessions (loginctl terminate-user \(user.number)); with linger they never end"
         )
     }

@@ -107,7 +107,7 @@ public final class OwnedCommand: ProgramControl {
             process = try HelperProcess(program, Array(words.dropFirst()), start)
         } catch {
             let reason = settings.launcher.isEmpty ? error.reason : error.description
-            throw AdapterFailure("start \(name)", reason, remedy: "Correct the command")
+            throw AdapterFailure("start \(name): \(reason)", remedy: "Correct the command")
         }
         let began = ContinuousClock.now
         Self.commands.withLock { $0[process.identifier] = settings.mark }

@@ -116,9 +116,9 @@ final class ProcessScan: Sendable {
 
     private static func silent(_ processes: Set<Process>) -> AdapterFailure {
         let numbers = processes.map(\.identifier).sorted().map { "\($0)" }.joined(separator: ", ")
+        let what = processes.count == 1 ? "the process \(numbers)" : "the processes \(numbers)"
         return AdapterFailure(
-            "look at \(processes.count == 1 ? "the process \(numbers)" : "the processes \(numbers)")",
-            "its files in /proc did not respond in time",
+            "look at \(what): its files in /proc did not respond in time",
             remedy:
                 "End each named process, and the program that serves its file system. ps and pgrep may hang, too; as root, "
                 + "echo 1 > /sys/fs/fuse/connections/NUMBER/abort ends a FUSE file system that does not respond"
@@ -127,8 +127,7 @@ final class ProcessScan: Sendable {
 
     private var slow: AdapterFailure {
         AdapterFailure(
-            "look at the processes of user \(user)",
-            "not all of them were read in time",
+            "look at the processes of user \(user): not all of them were read in time",
             remedy: "See top: the machine is busy, or that user starts processes without end; the check is retried"
         )
     }

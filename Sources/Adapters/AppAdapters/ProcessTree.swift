@@ -405,8 +405,7 @@ extension ProcessTree {
 
     static func failure(_ what: String, _ reason: String, code: CInt = 0) -> AdapterFailure {
         AdapterFailure(
-            "see which processes are left, by \(what)",
-            reason,
+            "see which processes are left, by \(what): \(reason)",
             code: code,
             remedy:
                 "The adapter needs /proc, free descriptors (ulimit -n), and as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"

@@ -25,13 +25,13 @@ public struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertible
     /// The system's error number, where the caller needs it; otherwise 0.
     let code: CInt
 
-    public init(_ attempted: String, _ reason: String, remedy: String) {
-        self.init(attempted, reason, code: 0, remedy: remedy)
-    }
+    /// - Parameters:
+    ///   - failure: the attempt and the cause, for instance “stop NAME: it does not end”. The cause may end with a full
+    ///     stop.
+    public init(_ failure: String, remedy: String) { self.init(failure, code: 0, remedy: remedy) }
 
-    init(_ attempted: String, _ reason: String, code: CInt, remedy: String) {
-        // A reason may be a full sentence.
-        description = "could not \(attempted): \(reason)\(reason.hasSuffix(".") ? "" : ".") \(remedy)"
+    init(_ failure: String, code: CInt, remedy: String) {
+        description = "could not \(failure)\(failure.hasSuffix(".") ? "" : ".") \(remedy)"
         self.code = code
     }
 
@@ -41,8 +41,7 @@ public struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertible
     /// A program that has processes although they were killed.
     static func isKilled(_ name: String, left: some Sequence<pid_t>) -> AdapterFailure {
         AdapterFailure(
-            "stop \(name)",
-            "it does not end, although it was killed; left: \(ProcessTree.describe(left))",
+            "stop \(name): it does not end, although it was killed; left: \(ProcessTree.describe(left))",
             remedy:
                 "A process that waits for a device cannot be killed: see ps -o pid,stat,wchan, and restart the device"
         )
@@ -139,8 +138,7 @@ package enum ProgramDirectories {
                 let code = error.code
                 let isForbidden = [EACCES, EPERM, ENOENT].contains(code)
                 throw AdapterFailure(
-                    "make \(path) as \(user)",
-                    String(cString: strerror(code)),
+                    "make \(path) as \(user): \(String(cString: strerror(code)))",
                     remedy: isForbidden
                         ? "\(path == first ? "Make it" : "Give \(first) to \(user)"): install -d -m 700 -o \(user) \(first)"
                         : "See what is at this path, and which file system it is on"

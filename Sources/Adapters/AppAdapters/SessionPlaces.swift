@@ -58,7 +58,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     private static func failure(_ before: Place, _ now: Place) -> AdapterFailure? {
         func failure(_ reason: String, _ remedy: String) -> AdapterFailure {
-            AdapterFailure("delete \(now.path)", reason, remedy: remedy)
+            AdapterFailure("delete \(now.path): \(reason)", remedy: remedy)
         }
         if let new = surplus(of: now.mounts, over: before.mounts).last {
             return failure(
@@ -106,8 +106,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
     private static func mounts() throws(AdapterFailure) -> [Mount] {
         guard let bytes = try? ReadableFile("/proc/self/mountinfo").content(atMost: 64 << 20) else {
             throw AdapterFailure(
-                "see what is mounted, in /proc/self/mountinfo",
-                String(cString: strerror(errno)),
+                "see what is mounted, in /proc/self/mountinfo: \(String(cString: strerror(errno)))",
                 remedy: "Let the adapter see /proc"
             )
         }

@@ -24,7 +24,7 @@ struct StateFile: Sendable {
         remedy: String
     ) throws(AdapterFailure) -> Value? {
         func failure(_ reason: String) -> AdapterFailure {
-            AdapterFailure("read \(content), in \(path)", reason, remedy: remedy)
+            AdapterFailure("read \(content), in \(path): \(reason)", remedy: remedy)
         }
         let status: stat
         let bytes: [UInt8]
@@ -55,7 +55,7 @@ struct StateFile: Sendable {
             try file.write(JSONEncoder().encode(value))
         } catch {
             let remedy = "Make its directory writable, and free some space"
-            throw AdapterFailure("save \(content), in \(path)", systemReason(error), remedy: remedy)
+            throw AdapterFailure("save \(content), in \(path): \(systemReason(error))", remedy: remedy)
         }
     }
 }

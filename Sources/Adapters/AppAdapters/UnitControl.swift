@@ -32,8 +32,7 @@ package struct UnitControl: ProgramControl {
         let before = try await look()
         guard before.isLoaded || before.isActive else {
             throw AdapterFailure(
-                "stop \(name)",
-                "systemd knows no such unit",
+                "stop \(name): systemd knows no such unit",
                 remedy: "Install it, or correct the name in the app's manifest"
             )
         }
@@ -125,7 +124,7 @@ package struct UnitControl: ProgramControl {
             }
             return text
         } catch {
-            throw AdapterFailure("\(verb) \(name)", error.description, remedy: remedy)
+            throw AdapterFailure("\(verb) \(name): \(error.description)", remedy: remedy)
         }
     }
 }

@@ -110,8 +110,8 @@ struct AdapterService {
             }
             guard mayRun(old) else {
                 throw AdapterFailure(
-                    "delete what an earlier manifest of \(app) named",
-                    "it belongs to user \(old.user.number), and the adapter runs as user \(geteuid())",
+                    "delete what an earlier manifest of \(app) named: "
+                        + "it belongs to user \(old.user.number), and the adapter runs as user \(geteuid())",
                     remedy: "Run the adapter as that user, or as root"
                 )
             }

@@ -163,7 +163,7 @@ struct CleanupProgramTests {
 
     @Test("a reason that ends with a full stop gets no second one")
     func fullStop() {
-        let failures = ["it is away", "It is away."].map { AdapterFailure("stop x", $0, remedy: "Wait") }
+        let failures = ["it is away", "It is away."].map { AdapterFailure("stop x: \($0)", remedy: "Wait") }
         let texts = ["could not stop x: it is away. Wait", "could not stop x: It is away. Wait"]
         #expect(failures.map(\.description) == texts)
     }

@@ -40,8 +40,7 @@ struct Clipboard: Sendable {
         for selection in Selection.allCases { try await clear(selection, display) }
         guard case .traces(let left) = try await look() else { return before }
         throw AdapterFailure(
-            "empty the clipboard",
-            "something is in it again (\(left))",
+            "empty the clipboard: something is in it again (\(left))",
             remedy: "See which program watches the clipboard, and end it with the session"
         )
     }
@@ -54,8 +53,7 @@ struct Clipboard: Sendable {
         if name == "DISPLAY", let tool = ["xclip", "xsel"].first(where: tools.has) { return .x11(tool: tool) }
         let package = name == "DISPLAY" ? "xclip" : "wl-clipboard"
         throw AdapterFailure(
-            "reach the clipboard of \(name)",
-            "no program for it is installed",
+            "reach the clipboard of \(name): no program for it is installed",
             remedy: "Install \(package), or leave the step out (--without clipboard)"
         )
     }
@@ -78,8 +76,7 @@ struct Clipboard: Sendable {
         // Status 1 means an empty selection or a lost display. With status 0 the text is the user's.
         if status != 0, ["open display", "connect to a Wayland"].contains(where: { text.contains($0) }) {
             throw AdapterFailure(
-                "read the clipboard",
-                text.firstLine ?? "",
+                "read the clipboard: \(text.firstLine ?? "")",
                 remedy: "Run it in the session, with the variables of its display"
             )
         }
@@ -99,8 +96,7 @@ struct Clipboard: Sendable {
             // Some compositors have no primary selection.
             guard status != 0, !(selection == .primary && text.contains("primary selection")) else { return }
             throw AdapterFailure(
-                "empty the clipboard",
-                text.firstLine ?? "wl-copy ended with status \(status)",
+                "empty the clipboard: \(text.firstLine ?? "wl-copy ended with status \(status)")",
                 remedy: "Try wl-copy --clear in the session"
             )
         // xclip keeps running as the owner of an empty selection until a program copies something.

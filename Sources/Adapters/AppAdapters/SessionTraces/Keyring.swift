@@ -45,8 +45,7 @@ struct Keyring: Sendable {
         let left = Self.count(try await Self.collections())
         guard left == 0 else {
             throw AdapterFailure(
-                "empty the keyring",
-                "\(left) \(left == 1 ? "item is" : "items are") in it again",
+                "empty the keyring: \(left) \(left == 1 ? "item is" : "items are") in it again",
                 remedy: "End the program that stores them before the session ends"
             )
         }
@@ -82,8 +81,7 @@ struct Keyring: Sendable {
                 continue
             } catch {
                 throw AdapterFailure(
-                    "list \(folder)",
-                    systemReason(error),
+                    "list \(folder): \(systemReason(error))",
                     remedy: "Let the session's user read the folder, or leave the step out (--without keyring)"
                 )
             }
@@ -136,8 +134,7 @@ struct Keyring: Sendable {
         guard let prompt, prompt != "/" else { return }
         _ = try? await SessionService.secrets.call(prompt, "\(Self.interface).Prompt", "Dismiss")
         throw AdapterFailure(
-            "delete \(path)",
-            "the keyring's service requires a prompt, and no person is there to answer it",
+            "delete \(path): the keyring's service requires a prompt, and no person is there to answer it",
             remedy: "Have the sign-in unlock the session's keyring, or leave the step out (--without keyring)"
         )
     }
@@ -153,8 +150,8 @@ public enum SecretItems {
         let (items, locked) = try await search(schema)
         guard locked.isEmpty else {
             throw AdapterFailure(
-                "delete the items of \(schema)",
-                "\(locked.count) of them \(locked.count == 1 ? "is" : "are") in a locked keyring",
+                "delete the items of \(schema): "
+                    + "\(locked.count) of them \(locked.count == 1 ? "is" : "are") in a locked keyring",
                 remedy: "Have the sign-in unlock the session's keyring"
             )
         }
@@ -162,8 +159,7 @@ public enum SecretItems {
         let (left, _) = try await search(schema)
         guard left.isEmpty else {
             throw AdapterFailure(
-                "delete the items of \(schema)",
-                "\(left.count) \(left.count == 1 ? "item is" : "items are") there again",
+                "delete the items of \(schema): \(left.count) \(left.count == 1 ? "item is" : "items are") there again",
                 remedy: "End the program that stores them"
             )
         }
@@ -177,8 +173,7 @@ public enum SecretItems {
         // Opens keyrings without a password, so that the search reports their items as accessible.
         if try await Keyring.hasLockedCollection() {
             throw AdapterFailure(
-                "look for the items of \(schema)",
-                "a keyring is locked",
+                "look for the items of \(schema): a keyring is locked",
                 remedy: "Have the sign-in unlock the session's keyring"
             )
         }

@@ -24,23 +24,21 @@ struct PrintQueue: Sendable {
             // The command also fails for a job that has finished in the meantime.
             guard status != 0, try await jobs("not-completed").contains(job) else { continue }
             throw AdapterFailure(
-                "cancel \(job)",
-                text.firstLine ?? "cancel ended with status \(status)",
+                "cancel \(job): \(text.firstLine ?? "cancel ended with status \(status)")",
                 remedy: "Let users cancel their own jobs in the policy of the print service (cupsd.conf)"
             )
         }
         let (again, finished) = (try await jobs("not-completed"), try await jobs("completed"))
         guard again.isEmpty else {
             throw AdapterFailure(
-                "remove the print jobs of \(user)",
-                "\(Self.words(again.count)) arrived during the cleanup",
+                "remove the print jobs of \(user): \(Self.words(again.count)) arrived during the cleanup",
                 remedy: "End the program that prints before the session ends"
             )
         }
         guard finished.isEmpty else {
             throw AdapterFailure(
-                "remove the print jobs of \(user)",
-                "the print service keeps \(Self.words(finished.count)) that are finished, with their documents",
+                "remove the print jobs of \(user): "
+                    + "the print service keeps \(Self.words(finished.count)) that are finished, with their documents",
                 remedy:
                     "Write “PreserveJobHistory No” and “PreserveJobFiles No” into cupsd.conf, or leave the step out (--without print-queue)"
             )
@@ -63,8 +61,7 @@ struct PrintQueue: Sendable {
         guard tools.has("lpstat"), tools.has("cancel") else {
             guard access(Self.socket, F_OK) == 0 else { return "no print service is installed" }
             throw AdapterFailure(
-                "ask the print service",
-                "lpstat and cancel are not installed",
+                "ask the print service: lpstat and cancel are not installed",
                 remedy: "Install cups-client, or leave the step out (--without print-queue)"
             )
         }
@@ -79,8 +76,7 @@ struct PrintQueue: Sendable {
         guard status == 0 else {
             let reason = text.firstLine
             throw AdapterFailure(
-                "list the print jobs of \(user)",
-                reason ?? "lpstat ended with status \(status)",
+                "list the print jobs of \(user): \(reason ?? "lpstat ended with status \(status)")",
                 remedy: "Correct what lpstat reports in the session, or leave the step out (--without print-queue)"
             )
         }

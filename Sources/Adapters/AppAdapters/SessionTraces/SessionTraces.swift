@@ -102,7 +102,7 @@ struct SessionTools: Sendable {
             }
             return (status, text)
         } catch {
-            throw AdapterFailure("run \(words)", error.description, remedy: "Try it in the session")
+            throw AdapterFailure("run \(words): \(error.description)", remedy: "Try it in the session")
         }
     }
 
@@ -114,6 +114,6 @@ struct SessionTools: Sendable {
         let (status, _) = try await output(of: "sh", ["-c", shell, "sh", name] + arguments)
         guard status != 0 else { return }
         let words = ([name] + arguments).joined(separator: " ")
-        throw AdapterFailure("run \(words)", "it ended with status \(status)", remedy: "Try it in the session")
+        throw AdapterFailure("run \(words): it ended with status \(status)", remedy: "Try it in the session")
     }
 }

@@ -62,11 +62,11 @@ struct TraceFiles: Sendable {
         do throws(ValueFlaw) {
             _ = try CleanupPath.checked(path, home: home, keeping: [kept])
         } catch {
-            throw AdapterFailure("delete \(path)", error.message, remedy: remedy)
+            throw AdapterFailure("delete \(path): \(error.message)", remedy: remedy)
         }
         var status = stat()
         // Deleting would remove the link and leave its target.
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else { return }
-        throw AdapterFailure("delete \(path)", "it is a symbolic link, and no link is followed", remedy: remedy)
+        throw AdapterFailure("delete \(path): it is a symbolic link, and no link is followed", remedy: remedy)
     }
 }
