@@ -59,9 +59,8 @@ struct ConnectedProcesses: ProgramControl {
         }
     }
 
-    /// The facts about the process that has the number of a connection's process. A connection survives its process if
-    /// another process inherited it, and the number may belong to a stranger by now. The verdict depends on the user of
-    /// the process behind the descriptor and, if the bus knows it, on whether the connection's own process still runs.
+    /// The facts about the process that has the number of a connection's process. The connection survives its process if
+    /// another one inherited it, and the number may belong to a stranger by now.
     struct Found {
         enum Verdict {
             case meant, stranger, ended

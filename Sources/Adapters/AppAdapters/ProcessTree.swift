@@ -158,8 +158,7 @@ struct ProcessTree {
     typealias Sight = (tree: ProcessTree, processes: Set<pid_t>)
 
     /// Stops the processes with SIGSTOP until a scan finds no new one, then signals all of them and blocks this thread
-    /// until they end. Without the SIGSTOP, a process that is about to end could start a child that the scan cannot
-    /// find: browsers overwrite the environment of their processes.
+    /// until they end. Otherwise a process that is about to end could start a child that bears no mark.
     ///
     /// - Returns: whether no process is left. The final scan runs after the wait, even past the deadline.
     static func end(
@@ -229,10 +228,9 @@ extension ProcessTree {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: directory).compactMap { pid_t($0) }
         } catch {
-            let code = error.code
             // The process has ended.
-            guard code != ENOENT && code != ESRCH else { return [] }
-            throw failure(directory, code: code)
+            if [ENOENT, ESRCH].contains(error.code) { return [] }
+            throw failure(directory, code: error.code)
         }
     }
 
@@ -305,8 +303,8 @@ extension ProcessTree {
         } ?? []
     }
 
-    /// The real, effective, saved and file system users of the process. The owner of its directory does not tell: it is
-    /// root for a process that is not dumpable. Returns an empty array if the process has ended.
+    /// The real, effective, saved and file system users of the process; none if it has ended. The owner of its directory
+    /// does not tell: it is root for a process that is not dumpable.
     static func users(of identifier: pid_t, _ root: String = "/proc") throws(AdapterFailure) -> [UInt32] {
         let path = "\(root)/\(identifier)/status"
         guard let bytes = try bytes(of: path) else { return [] }
@@ -315,10 +313,10 @@ extension ProcessTree {
         return line.split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) }
     }
 
-    /// - Throws: ``AdapterFailure`` if a root adapter cannot read another user's process, because its sandbox is too
-    ///   narrow. An adapter that runs as the user cannot read processes that are not dumpable, such as key agents. Such
-    ///   processes count as unmarked; otherwise no cleanup for a user with a key agent could succeed. Processes of the
-    ///   command that are not dumpable are found as its descendants.
+    /// A process that is not dumpable, such as a key agent, counts as unmarked if this adapter runs as the user: otherwise
+    /// no cleanup for a user with a key agent could succeed. Those of the command are found as its descendants.
+    ///
+    /// - Throws: ``AdapterFailure`` if a root adapter cannot read a process, because its sandbox is too narrow.
     static func bears(
         _ mark: Mark,
         _ identifier: pid_t,

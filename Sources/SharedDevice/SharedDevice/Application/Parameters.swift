@@ -53,8 +53,8 @@ public struct InteractiveTokenParameters: Sendable {
     /// directory and a sign-in with a code meet no claims.
     public var claims: String?
 
-    /// Creates parameters of a sign-in with the device's own prompt, `shared-device-sign-in`: on the app's terminal if
-    /// it has one, otherwise in a window. It works with every identity provider.
+    /// Creates parameters of a sign-in with the device's own prompt, `shared-device-sign-in`, which works with every
+    /// identity provider: on the app's terminal if it has one, otherwise in a window.
     public init(scopes: [String], loginHint: String? = nil) {
         self.scopes = scopes
         self.loginHint = loginHint
@@ -68,8 +68,7 @@ public struct InteractiveTokenParameters: Sendable {
         loginHint: String? = nil,
         prompt: @escaping @Sendable (_ loginHint: String?) async -> Credentials?
     ) {
-        self.scopes = scopes
-        self.loginHint = loginHint
+        self.init(scopes: scopes, loginHint: loginHint)
         self.prompt = prompt
     }
 }

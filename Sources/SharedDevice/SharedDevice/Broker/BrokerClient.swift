@@ -251,11 +251,11 @@ final class BrokerClient: Sendable {
     /// them again, or fails with the reason.
     private func restored(_ connection: DBusConnection, _ failures: [DBusError]) {
         guard failures.isEmpty else {
-            let dropped = watching.withLock { watching -> Task<Watch, any Error>? in
+            // Released outside the lock.
+            _ = watching.withLock { watching -> Task<Watch, any Error>? in
                 defer { watching = nil }
                 return watching
             }
-            withExtendedLifetime(dropped) {}
             return setOwner(nil)
         }
         let generation = state.withLock { $0.generation }
@@ -275,36 +275,36 @@ final class BrokerClient: Sendable {
 
     /// - Parameter generation: the generation of the request that returned this owner. An outdated one is ignored.
     private func setOwner(_ owner: String?, ifStill generation: UInt64? = nil) {
-        let listeners = state.withLock { state -> [@Sendable () -> Void] in
-            guard generation == nil || generation == state.generation else { return [] }
+        announce { state in
+            guard generation == nil || generation == state.generation else { return false }
             state.generation += 1
             state.owner = owner
-            // While the owner was unknown, the broker's broadcasts were ignored.
+            // Broadcasts are ignored while the owner is unknown. Listeners are also told when the owner disappears: the
+            // next request then fails, and the app learns that the account is unknown.
+            return true
+        }
+    }
+
+    /// Counts a broadcast and calls the listeners, if `isNews` returns true.
+    private func announce(_ isNews: (inout State) -> Bool) {
+        let listeners = state.withLock { state -> [@Sendable () -> Void] in
+            guard isNews(&state) else { return [] }
             state.heardBroadcasts += 1
-            // Also when the owner disappears: the next request then fails, and the app learns that the account is
-            // unknown.
             return Array(state.listeners.values)
         }
-        forgetTokenQuestion()
+        // The cached token request names an account that may have signed out.
+        calls.withLock { $0[Self.tokenQuestion] = nil }
         for listener in listeners { listener() }
     }
 
     private static let tokenQuestion = CallKind(method: .acquireTokenSilently, isAnswered: true)
 
-    /// The cached token request names an account that may have signed out.
-    private func forgetTokenQuestion() { calls.withLock { $0[Self.tokenQuestion] = nil } }
-
     private func hear(_ sender: String?) {
-        let listeners = state.withLock { state -> [@Sendable () -> Void] in
-            guard let sender, sender == state.owner else {
-                state.ignoredBroadcasts += 1
-                return []
-            }
-            state.heardBroadcasts += 1
-            return Array(state.listeners.values)
+        announce { state in
+            if let sender, sender == state.owner { return true }
+            state.ignoredBroadcasts += 1
+            return false
         }
-        forgetTokenQuestion()
-        for listener in listeners { listener() }
     }
 }
 

@@ -1,9 +1,8 @@
 /// Decides the next action of a cleanup. A pure value: ``CleanupCoordinator`` performs the action and reports its
 /// result back.
 ///
-/// The steps come in the order of their registration, without the steps that are finished in the journal. A failed step
-/// is retried at once, a bounded number of times. Then the later steps run nevertheless, because that leaves less data.
-/// The cleanup is done when all steps are finished.
+/// It leaves out the steps that are finished in the journal, and retries a failed step at once, a bounded number of
+/// times.
 @_spi(Extensions) public struct CleanupPlan: Sendable {
     @_spi(Extensions) public enum Action: Equatable, Sendable {
         case run(String, attempt: Int)
@@ -34,11 +33,7 @@
         self.steps = steps
         self.attempts = max(attempts, 1)
         self.failures = failures
-        if let journal, journal.covers(sessions) {
-            self.journal = journal
-        } else {
-            self.journal = CleanupJournal(sessions: sessions)
-        }
+        self.journal = journal.flatMap { $0.covers(sessions) ? $0 : nil } ?? CleanupJournal(sessions: sessions)
         skipFinished()
     }
 

@@ -35,12 +35,11 @@ import Synchronization
 
     @_spi(Extensions) public let identifier: Int32
     private let isCollected = Locked(false)
-    /// The programs whose status is not collected. A program that was killed and has not ended has its command line
-    /// here: a second run of it is refused.
+    /// The programs whose status is not collected. One that was killed and has not ended has its command line here: a
+    /// second run of it is refused.
     private static let started = Locked<[Int32: [String]?]>([:])
 
-    /// The process ids of the programs that this process has started and whose status it has not collected yet. All
-    /// other children of this process were adopted.
+    /// The programs whose status this process has not collected yet. All its other children were adopted.
     @_spi(Extensions) public static var own: Set<Int32> { started.withLock { Set($0.keys) } }
 
     /// Starts the program, which is looked up in `PATH`.
@@ -77,8 +76,9 @@ import Synchronization
         isCollected.withLock { if !$0 { _ = Glibc.kill(-identifier, signal) } }
     }
 
-    /// Waits on this thread until the program ends, and collects its status. Call it once. Returns the exit status, or
-    /// 128 plus the signal; `nil` if other code in this process has collected the status.
+    /// Waits on this thread until the program ends, and collects its status. Call it once.
+    ///
+    /// - Returns: as ``End/status``.
     @_spi(Extensions) public func end() -> Int32? {
         // Wait first and collect under the lock, so that no signal reaches a different process with the same id.
         ProgramStart.waitForEnd(of: identifier)

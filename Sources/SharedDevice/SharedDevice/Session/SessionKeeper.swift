@@ -32,8 +32,8 @@ actor SessionKeeper {
         record = SharedRecord(store: store)
     }
 
-    /// Returns the current state and the previously reported account. The current account then counts as reported. An
-    /// account whose cleanup is not reported yet is returned as the previous one again.
+    /// Returns the current state and the previously reported account, and counts the current one as reported. An account
+    /// whose cleanup is not reported yet is returned as the previous one again.
     func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
@@ -72,17 +72,14 @@ actor SessionKeeper {
     /// - Parameter isDoubtful: whether the broker has announced a change during the request. The broker is then asked
     ///   whether the session still lasts.
     /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` if the session has ended according to the broker's
-    ///   later responses (edge case E14). Also if this app still has to clean up after it: a broker that was killed may
+    ///   later responses (edge case E14), or if this app still has to clean up after it: a broker that was killed may
     ///   return it as the current one again. ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and
     ///   there may be data of another session; the token must then not be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isOver =
-                if isDoubtful {
-                    try await keeper.ask().session.epoch != session.epoch
-                } else {
-                    session.epoch < keeper.lastEpoch
-                }
+                isDoubtful
+                ? try await keeper.ask().session.epoch != session.epoch : session.epoch < keeper.lastEpoch
             guard !isOver, !keeper.stale.contains(where: { $0.epoch == session.epoch }) else {
                 throw SharedDeviceError(
                     .currentAccountMismatch,
@@ -135,10 +132,9 @@ actor SessionKeeper {
     /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on disk, and
     /// the broker has it or gets it as soon as it responds again.
     ///
-    /// - Parameter isImplied: whether the app has only continued as if it had deleted the data. A strict policy demands
-    ///   an explicit report: nothing is reported then.
-    /// - Returns: whether to ask the broker again, because it withheld the account until now, or because the cleanup
-    ///   does not count.
+    /// - Parameter isImplied: whether the app has only continued as if it had deleted the data. Under a strict policy
+    ///   nothing is reported then.
+    /// - Returns: whether to ask the broker again: it withheld the account until now, or the cleanup does not count.
     func cleaned(
         _ change: AccountChange,
         detail: String?,
@@ -178,12 +174,8 @@ actor SessionKeeper {
 
     func tellFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
         for session in change.stale {
-            _ = try await broker.call(
-                .reportCleanup,
-                report(.failed, session.epoch, detail: reason),
-                attempted: Self.reporting,
-                isCancellable: false
-            )
+            let request = report(.failed, session.epoch, detail: reason)
+            _ = try await broker.call(.reportCleanup, request, attempted: Self.reporting, isCancellable: false)
         }
     }
 
@@ -250,9 +242,10 @@ actor SessionKeeper {
         var refused: Set<UInt64> = []
         for receipt in receipts {
             let heard = broker.heardBroadcasts
+            let request = report(.finished, receipt.epoch, mark: receipt.mark, took: took, detail: receipt.detail)
             let fields = try await broker.call(
                 .reportCleanup,
-                report(.finished, receipt.epoch, mark: receipt.mark, took: took, detail: receipt.detail),
+                request,
                 attempted: Self.reporting,
                 isCancellable: false
             )
@@ -322,8 +315,8 @@ actor SessionKeeper {
         return try await record.update(body)
     }
 
-    /// Runs one request at a time, to its end; an actor alone would start the next request at each await. A request
-    /// continues even if the caller's task is cancelled: a receipt on disk has to reach the broker.
+    /// Runs one request at a time, to its end; an actor alone would start the next one at each await. A request continues
+    /// in a cancelled task: a receipt on disk has to reach the broker.
     private func inTurn<Value: Sendable>(
         _ body: (isolated SessionKeeper) async throws(SharedDeviceError) -> Value
     ) async throws(SharedDeviceError) -> Value {
@@ -383,8 +376,8 @@ extension AccountChange {
     @_spi(Extensions) public let previous: Account?
 }
 
-/// The changes of the device's account. The sequence asks the broker at the start, on each of its broadcasts, and when
-/// the broker returns after an outage. It returns the differences from what the app was last told.
+/// The changes of the device's account, as differences from what the app was last told. The sequence asks the broker at
+/// the start, on each of its broadcasts, and when the broker returns after an outage.
 ///
 /// The first element comes at once, and so does the first one after a failure: the current state with all pending
 /// cleanups. A change without a call of ``SharedDeviceApplication/cleanupDone(_:detail:)`` is returned again by the
