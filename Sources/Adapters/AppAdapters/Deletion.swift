@@ -80,10 +80,8 @@ package enum UserRights {
         guard geteuid() != user.number else { return }
         let hasGroups = user.name.map { initgroups($0, user.group) == 0 } ?? (setgroups(0, nil) == 0)
         guard hasGroups, setgid(user.group) == 0, setuid(user.number) == 0, setuid(0) != 0 else {
-            throw AdapterFailure(
-                "become user \(user.number): \(String(cString: strerror(errno)))",
-                remedy: "The adapter needs CAP_SETUID and CAP_SETGID"
-            )
+            let failure = "become user \(user.number): \(String(cString: strerror(errno)))"
+            throw AdapterFailure(failure, remedy: "The adapter needs CAP_SETUID and CAP_SETGID")
         }
     }
 }

@@ -176,11 +176,10 @@ package final class Enforcer: Sendable {
             )
         }
         guard geteuid() == 0 || geteuid() == overdue.user else {
-            throw AdapterFailure(
+            let failure =
                 "enforce the cleanup of \(overdue.app): "
-                    + "the enforcement runs as user \(geteuid()), and the app's manifest names user \(overdue.user)",
-                remedy: "Run the enforcement as root"
-            )
+                + "the enforcement runs as user \(geteuid()), and the app's manifest names user \(overdue.user)"
+            throw AdapterFailure(failure, remedy: "Run the enforcement as root")
         }
         return cleanup
     }

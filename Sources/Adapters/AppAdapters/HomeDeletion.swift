@@ -41,10 +41,8 @@ package struct HomeDeletion: Sendable {
         delete: (@Sendable () async -> Result<UserDataDirectory.Removed, AdapterFailure>)? = nil
     ) throws(ValueFlaw) {
         guard Self.isPerson(user.number) else {
-            throw ValueFlaw(
-                "user \(user.number) is no person's user",
-                "only the home directories of people are deleted"
-            )
+            let remedy = "only the home directories of people are deleted"
+            throw ValueFlaw("user \(user.number) is no person's user", remedy)
         }
         guard user.name != nil, let home = user.home else {
             throw ValueFlaw("the system knows no home directory of user \(user.number)", "see getent passwd")

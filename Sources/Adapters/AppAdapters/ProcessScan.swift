@@ -117,12 +117,10 @@ final class ProcessScan: Sendable {
     private static func silent(_ processes: Set<Process>) -> AdapterFailure {
         let numbers = processes.map(\.identifier).sorted().map { "\($0)" }.joined(separator: ", ")
         let what = processes.count == 1 ? "the process \(numbers)" : "the processes \(numbers)"
-        return AdapterFailure(
-            "look at \(what): its files in /proc did not respond in time",
-            remedy:
-                "End each named process, and the program that serves its file system. ps and pgrep may hang, too; as root, "
-                + "echo 1 > /sys/fs/fuse/connections/NUMBER/abort ends a FUSE file system that does not respond"
-        )
+        let remedy =
+            "End each named process, and the program that serves its file system. ps and pgrep may hang, too; as root, "
+            + "echo 1 > /sys/fs/fuse/connections/NUMBER/abort ends a FUSE file system that does not respond"
+        return AdapterFailure("look at \(what): its files in /proc did not respond in time", remedy: remedy)
     }
 
     private var slow: AdapterFailure {

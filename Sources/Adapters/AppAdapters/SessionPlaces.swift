@@ -105,10 +105,8 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     private static func mounts() throws(AdapterFailure) -> [Mount] {
         guard let bytes = try? ReadableFile("/proc/self/mountinfo").content(atMost: 64 << 20) else {
-            throw AdapterFailure(
-                "see what is mounted, in /proc/self/mountinfo: \(String(cString: strerror(errno)))",
-                remedy: "Let the adapter see /proc"
-            )
+            let failure = "see what is mounted, in /proc/self/mountinfo: \(String(cString: strerror(errno)))"
+            throw AdapterFailure(failure, remedy: "Let the adapter see /proc")
         }
         return bytes.split(separator: UInt8(ascii: "\n")).compactMap(mount)
     }

@@ -31,10 +31,8 @@ package struct UnitControl: ProgramControl {
     package func stop() async throws(AdapterFailure) {
         let before = try await look()
         guard before.isLoaded || before.isActive else {
-            throw AdapterFailure(
-                "stop \(name): systemd knows no such unit",
-                remedy: "Install it, or correct the name in the app's manifest"
-            )
+            let remedy = "Install it, or correct the name in the app's manifest"
+            throw AdapterFailure("stop \(name): systemd knows no such unit", remedy: remedy)
         }
         let group = ControlGroup(before.group)
         do throws(AdapterFailure) {

@@ -109,11 +109,10 @@ struct AdapterService {
                 return true
             }
             guard mayRun(old) else {
-                throw AdapterFailure(
+                let failure =
                     "delete what an earlier manifest of \(app) named: "
-                        + "it belongs to user \(old.user.number), and the adapter runs as user \(geteuid())",
-                    remedy: "Run the adapter as that user, or as root"
-                )
+                    + "it belongs to user \(old.user.number), and the adapter runs as user \(geteuid())"
+                throw AdapterFailure(failure, remedy: "Run the adapter as that user, or as root")
             }
             log(
                 "the manifest of \(app) has changed; the adapter stops its earlier program and deletes its earlier paths"

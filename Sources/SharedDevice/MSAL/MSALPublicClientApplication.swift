@@ -115,10 +115,8 @@ public final class MSALPublicClientApplication: Sendable {
         } else {
             return
         }
-        throw NSError(
-            .internal(.internalBrokerNotAvailable),
-            "could not \(attempted): the broker is not enabled for this app. \(remedy)"
-        )
+        let description = "could not \(attempted): the broker is not enabled for this app. \(remedy)"
+        throw NSError(.internal(.internalBrokerNotAvailable), description)
     }
 
     func requireScopes(_ scopes: [String], _ attempted: String) throws {
@@ -302,10 +300,9 @@ extension MSALPublicClientApplication {
 
     private func onlyAccount(_ filter: AccountFilter) throws -> MSALAccount {
         guard let account = knownAccounts(filter).first else {
-            throw NSError(
-                .internal(.internalErrorAccountRequired),
+            let description =
                 "could not find the account: this app does not know the account. Ask for the current account"
-            )
+            throw NSError(.internal(.internalErrorAccountRequired), description)
         }
         return account
     }
@@ -444,10 +441,9 @@ extension MSALPublicClientApplication {
         try requireBroker(attempted)
         try requireScopes(request.scopes, attempted)
         guard !request.demandsClaims else {
-            throw NSError(
-                .surfaced(.interactionRequired),
+            let description =
                 "could not \(attempted): claims are met when the person is asked. Request the token interactively"
-            )
+            throw NSError(.surfaced(.interactionRequired), description)
         }
         guard let account = request.account else {
             throw NSError(.internal(.internalErrorAccountRequired), "could not \(attempted): no account is given")
@@ -474,11 +470,8 @@ extension MSALPublicClientApplication {
         try await mapping(correlationId: request.correlationId, account: request.account) {
             guard let current = try await shared.currentAccount() else { return nil }
             if request.asksAgain || request.promptType == .promptIfNecessary, request.admits(current) { return current }
-            throw SharedDeviceError(
-                .accountAlreadySignedIn,
-                attempted: "sign in",
-                message: "an account is already signed in on this device; sign it out first"
-            )
+            let message = "an account is already signed in on this device; sign it out first"
+            throw SharedDeviceError(.accountAlreadySignedIn, attempted: "sign in", message: message)
         }
     }
 
@@ -514,10 +507,8 @@ extension MSALPublicClientApplication {
             return !state.isPrompting
         }
         guard isFirst else {
-            throw NSError(
-                .internal(.internalErrorInteractiveSessionAlreadyRunning),
-                "could not sign in: this app is asking a person already; wait for that sign-in to end"
-            )
+            let description = "could not sign in: this app is asking a person already; wait for that sign-in to end"
+            throw NSError(.internal(.internalErrorInteractiveSessionAlreadyRunning), description)
         }
     }
 }
@@ -554,10 +545,9 @@ private struct SignInRequest: Sendable {
     /// - Throws: an error with −42101 if `name` is not the user name of the request's account.
     func check(_ name: String?) throws {
         guard let name, let account, name.lowercased() != account.username.lowercased() else { return }
-        throw NSError(
-            .internal(.internalErrorMismatchedUser),
+        let description =
             "could not sign in: the name that was given at the prompt is not that of the request's account"
-        )
+        throw NSError(.internal(.internalErrorMismatchedUser), description)
     }
 
     func admits(_ current: Account) -> Bool {
@@ -718,12 +708,10 @@ extension MSALPublicClientApplication {
         }
         know(nil)
         guard let problem = result.browser.problem else { return }
-        throw NSError(
-            .internal(.internalErrorUnexpected),
+        let description =
             "could not sign the browser out: \(problem). The account is signed out of the device; the person may still be signed in in "
-                + "the browser",
-            account: account
-        )
+            + "the browser"
+        throw NSError(.internal(.internalErrorUnexpected), description, account: account)
     }
 }
 
@@ -770,10 +758,9 @@ extension MSALPublicClientApplication {
         guard !resource.isEmpty else {
             throw NSError.invalidParameter("could not \(attempted): a resource is required")
         }
-        throw NSError(
-            .surfaced(.workplaceJoinRequired),
+        let description =
             "could not \(attempted): the device has no registration with a token service. Ask for a token of the account instead"
-        )
+        throw NSError(.surfaced(.workplaceJoinRequired), description)
     }
 }
 

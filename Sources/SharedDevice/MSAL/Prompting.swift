@@ -149,10 +149,8 @@ private final class PromptingReference: @unchecked Sendable {
     @MainActor
     func ask(loginHint: String?) async throws -> MSALCredentials? {
         guard let object else {
-            throw NSError(
-                .internal(.internalErrorNoViewController),
-                "could not ask for name and password: the view controller for the prompt is gone"
-            )
+            let description = "could not ask for name and password: the view controller for the prompt is gone"
+            throw NSError(.internal(.internalErrorNoViewController), description)
         }
         return try await object.credentials(forLoginHint: loginHint)
     }

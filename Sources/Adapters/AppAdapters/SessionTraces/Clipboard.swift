@@ -39,10 +39,8 @@ struct Clipboard: Sendable {
         let display = try display()
         for selection in Selection.allCases { try await clear(selection, display) }
         guard case .traces(let left) = try await look() else { return before }
-        throw AdapterFailure(
-            "empty the clipboard: something is in it again (\(left))",
-            remedy: "See which program watches the clipboard, and end it with the session"
-        )
+        let remedy = "See which program watches the clipboard, and end it with the session"
+        throw AdapterFailure("empty the clipboard: something is in it again (\(left))", remedy: remedy)
     }
 
     /// - Throws: ``AdapterFailure`` if there is a display but no tool for its clipboard.
@@ -52,10 +50,8 @@ struct Clipboard: Sendable {
         if name == "WAYLAND_DISPLAY", tools.has("wl-copy"), tools.has("wl-paste") { return .wayland }
         if name == "DISPLAY", let tool = ["xclip", "xsel"].first(where: tools.has) { return .x11(tool: tool) }
         let package = name == "DISPLAY" ? "xclip" : "wl-clipboard"
-        throw AdapterFailure(
-            "reach the clipboard of \(name): no program for it is installed",
-            remedy: "Install \(package), or leave the step out (--without clipboard)"
-        )
+        let remedy = "Install \(package), or leave the step out (--without clipboard)"
+        throw AdapterFailure("reach the clipboard of \(name): no program for it is installed", remedy: remedy)
     }
 
     private func isFull(_ selection: Selection, _ display: Display) async throws(AdapterFailure) -> Bool {
@@ -75,10 +71,8 @@ struct Clipboard: Sendable {
         let (status, text) = try await tools.output(of: words[0], Array(words.dropFirst()))
         // Status 1 means an empty selection or a lost display. With status 0 the text is the user's.
         if status != 0, ["open display", "connect to a Wayland"].contains(where: { text.contains($0) }) {
-            throw AdapterFailure(
-                "read the clipboard: \(text.firstLine ?? "")",
-                remedy: "Run it in the session, with the variables of its display"
-            )
+            let remedy = "Run it in the session, with the variables of its display"
+            throw AdapterFailure("read the clipboard: \(text.firstLine ?? "")", remedy: remedy)
         }
         if status == 0, !text.isEmpty { return true }
         guard listing != words else { return false }
@@ -95,10 +89,8 @@ struct Clipboard: Sendable {
             let (status, text) = try await tools.output(of: "wl-copy", primary + ["--clear"])
             // Some compositors have no primary selection.
             guard status != 0, !(selection == .primary && text.contains("primary selection")) else { return }
-            throw AdapterFailure(
-                "empty the clipboard: \(text.firstLine ?? "wl-copy ended with status \(status)")",
-                remedy: "Try wl-copy --clear in the session"
-            )
+            let failure = "empty the clipboard: \(text.firstLine ?? "wl-copy ended with status \(status)")"
+            throw AdapterFailure(failure, remedy: "Try wl-copy --clear in the session")
         // xclip keeps running as the owner of an empty selection until a program copies something.
         case .x11("xclip"): try await tools.run("xclip", ["-selection", selection.rawValue, "-i", "/dev/null"])
         case .x11(let tool): try await tools.run(tool, ["--clear", "--\(selection.rawValue)"])

@@ -44,10 +44,8 @@ struct Keyring: Sendable {
         let removed = try await files.remove(try await paths(isServed: collections != nil))
         let left = Self.count(try await Self.collections())
         guard left == 0 else {
-            throw AdapterFailure(
-                "empty the keyring: \(left) \(left == 1 ? "item is" : "items are") in it again",
-                remedy: "End the program that stores them before the session ends"
-            )
+            let failure = "empty the keyring: \(left) \(left == 1 ? "item is" : "items are") in it again"
+            throw AdapterFailure(failure, remedy: "End the program that stores them before the session ends")
         }
         return Self.finding(Self.count(collections), removed)
     }
@@ -80,10 +78,8 @@ struct Keyring: Sendable {
             } catch let error as CocoaError where error.code == .fileReadNoSuchFile {
                 continue
             } catch {
-                throw AdapterFailure(
-                    "list \(folder): \(systemReason(error))",
-                    remedy: "Let the session's user read the folder, or leave the step out (--without keyring)"
-                )
+                let remedy = "Let the session's user read the folder, or leave the step out (--without keyring)"
+                throw AdapterFailure("list \(folder): \(systemReason(error))", remedy: remedy)
             }
         }
         return others
@@ -149,19 +145,17 @@ public enum SecretItems {
     public static func remove(schema: String) async throws(AdapterFailure) -> Int {
         let (items, locked) = try await search(schema)
         guard locked.isEmpty else {
-            throw AdapterFailure(
+            let failure =
                 "delete the items of \(schema): "
-                    + "\(locked.count) of them \(locked.count == 1 ? "is" : "are") in a locked keyring",
-                remedy: "Have the sign-in unlock the session's keyring"
-            )
+                + "\(locked.count) of them \(locked.count == 1 ? "is" : "are") in a locked keyring"
+            throw AdapterFailure(failure, remedy: "Have the sign-in unlock the session's keyring")
         }
         for item in items { try await Keyring.delete(item, "Item") }
         let (left, _) = try await search(schema)
         guard left.isEmpty else {
-            throw AdapterFailure(
-                "delete the items of \(schema): \(left.count) \(left.count == 1 ? "item is" : "items are") there again",
-                remedy: "End the program that stores them"
-            )
+            let failure =
+                "delete the items of \(schema): \(left.count) \(left.count == 1 ? "item is" : "items are") there again"
+            throw AdapterFailure(failure, remedy: "End the program that stores them")
         }
         return items.count
     }
@@ -172,10 +166,8 @@ public enum SecretItems {
         guard try await service.runs() else { return ([], []) }
         // Opens keyrings without a password, so that the search reports their items as accessible.
         if try await Keyring.hasLockedCollection() {
-            throw AdapterFailure(
-                "look for the items of \(schema): a keyring is locked",
-                remedy: "Have the sign-in unlock the session's keyring"
-            )
+            let remedy = "Have the sign-in unlock the session's keyring"
+            throw AdapterFailure("look for the items of \(schema): a keyring is locked", remedy: remedy)
         }
         let attributes = DBusValue.dictionary(
             [DBusValue.DictionaryEntry(.string("xdg:schema"), .string(schema))],

@@ -30,10 +30,8 @@ struct PrintQueue: Sendable {
         }
         let (again, finished) = (try await jobs("not-completed"), try await jobs("completed"))
         guard again.isEmpty else {
-            throw AdapterFailure(
-                "remove the print jobs of \(user): \(Self.words(again.count)) arrived during the cleanup",
-                remedy: "End the program that prints before the session ends"
-            )
+            let failure = "remove the print jobs of \(user): \(Self.words(again.count)) arrived during the cleanup"
+            throw AdapterFailure(failure, remedy: "End the program that prints before the session ends")
         }
         guard finished.isEmpty else {
             throw AdapterFailure(
@@ -60,10 +58,8 @@ struct PrintQueue: Sendable {
     private func absence() async throws(AdapterFailure) -> String? {
         guard tools.has("lpstat"), tools.has("cancel") else {
             guard access(Self.socket, F_OK) == 0 else { return "no print service is installed" }
-            throw AdapterFailure(
-                "ask the print service: lpstat and cancel are not installed",
-                remedy: "Install cups-client, or leave the step out (--without print-queue)"
-            )
+            let remedy = "Install cups-client, or leave the step out (--without print-queue)"
+            throw AdapterFailure("ask the print service: lpstat and cancel are not installed", remedy: remedy)
         }
         let (_, text) = try await tools.output(of: "lpstat", ["-r"])
         return text.hasPrefix("scheduler is running") ? nil : "the print service does not run"

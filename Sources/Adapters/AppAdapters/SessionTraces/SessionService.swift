@@ -70,10 +70,8 @@ struct SessionService: Sendable {
         do throws(DBusError) {
             return try await body()
         } catch {
-            throw AdapterFailure(
-                "\(attempted) \(name): \(error.message)",
-                remedy: "See whether it hangs: busctl --user"
-            )
+            let remedy = "See whether it hangs: busctl --user"
+            throw AdapterFailure("\(attempted) \(name): \(error.message)", remedy: remedy)
         }
     }
 }

@@ -215,11 +215,8 @@ public final class SharedDeviceApplication: Sendable {
             return try await acquireTokenAtPrompt(parameters, current, patience: patience, attempted: attempted)
         }
         guard !parameters.asksAgain, parameters.maximumAge == nil, parameters.claims == nil else {
-            throw SharedDeviceError(
-                .interactionRequired,
-                attempted: attempted,
-                message: "only shared-device-sign-in can ask a person again; leave out the app's own prompt"
-            )
+            let message = "only shared-device-sign-in can ask a person again; leave out the app's own prompt"
+            throw SharedDeviceError(.interactionRequired, attempted: attempted, message: message)
         }
         guard let credentials = await prompt(parameters.loginHint) else {
             throw SharedDeviceError(.userCanceled, attempted: attempted, message: "no name and password were given")
@@ -344,11 +341,8 @@ extension SharedDeviceApplication {
         request["session"] = try await keeper.session(of: account).map(DBusValue.uint64)
         let fields = try await broker.call(.signOut, request, attempted: attempted)
         guard let session = fields["session"]?.unsignedValue else {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response lacks “session”"
-            )
+            let message = "the broker's response lacks “session”"
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: message)
         }
         async let browser = signOutFromBrowser(fields["endSessionURL"]?.stringValue, signoutParameters)
         var cleanup: CleanupReport?

@@ -94,9 +94,8 @@ import NotifyCenter
         if let program { return program }
         if let path = ProcessEnvironment.value(Self.variable), path.hasPrefix("/") { return path }
         if let path = Self.places.first(where: FileManager.default.isExecutableFile(atPath:)) { return path }
-        throw HelperProcess.Failure(
-            "there is no \(Self.places.joined(separator: " and no ")); install the package shared-device"
-        )
+        let problem = "there is no \(Self.places.joined(separator: " and no ")); install the package shared-device"
+        throw HelperProcess.Failure(problem)
     }
 
     private struct Result: Decodable {
@@ -113,11 +112,8 @@ import NotifyCenter
         }
         guard let message = result?.message, let code = result?.code else {
             let end = status.map { "with status \($0)" } ?? "in an unknown way"
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "shared-device-sign-in ended \(end) and without a result"
-            )
+            let message = "shared-device-sign-in ended \(end) and without a result"
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: message)
         }
         throw SharedDeviceError(SharedDeviceError.Code(code) ?? .brokerFailed, attempted: attempted, message: message)
     }
@@ -163,11 +159,8 @@ extension SharedDeviceApplication {
         let person = try await program.runInAnyCase(attempted: attempted)
         let account = try await keeper.current()
         guard let account, try await keeper.session(of: account) == person.epoch else {
-            throw SharedDeviceError(
-                .currentAccountMismatch,
-                attempted: attempted,
-                message: "the person was signed out before the request ended"
-            )
+            let message = "the person was signed out before the request ended"
+            throw SharedDeviceError(.currentAccountMismatch, attempted: attempted, message: message)
         }
         guard !Task.isCancelled else {
             let cancelled = SharedDeviceError(.userCanceled, attempted: attempted, message: "the task was cancelled")

@@ -90,11 +90,8 @@ import FoundationEssentials
         do throws(Malformed) {
             return try decode()
         } catch {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "the broker's response lacks “\(error.field)”; use a broker and a program of the same version"
-            )
+            let message = "the broker's response lacks “\(error.field)”; use a broker and a program of the same version"
+            throw SharedDeviceError(.brokerFailed, attempted: attempted, message: message)
         }
     }
 

@@ -97,11 +97,8 @@ public final class CleanupCoordinator: Sendable {
             return true
         }
         guard isFree else {
-            throw SharedDeviceError(
-                .invalidRequest,
-                attempted: "register the cleanup step “\(name)”",
-                message: "a step needs a unique name, because the journal identifies the step by its name"
-            )
+            let message = "a step needs a unique name, because the journal identifies the step by its name"
+            throw SharedDeviceError(.invalidRequest, attempted: "register the cleanup step “\(name)”", message: message)
         }
     }
 

@@ -81,11 +81,8 @@ actor SessionKeeper {
                 isDoubtful
                 ? try await keeper.ask().session.epoch != session.epoch : session.epoch < keeper.lastEpoch
             guard !isOver, !keeper.stale.contains(where: { $0.epoch == session.epoch }) else {
-                throw SharedDeviceError(
-                    .currentAccountMismatch,
-                    attempted: attempted,
-                    message: "the account has been signed out; get the current account"
-                )
+                let message = "the account has been signed out; get the current account"
+                throw SharedDeviceError(.currentAccountMismatch, attempted: attempted, message: message)
             }
             let held = keeper.held
             let stale = try await keeper.update { $0.enter(session, held: held) }

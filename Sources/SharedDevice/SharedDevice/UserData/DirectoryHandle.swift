@@ -107,13 +107,8 @@ struct DirectoryHandle: ~Copyable {
     private func makePrivate() throws(UserDataError) {
         let status = try status()
         guard status.st_uid == geteuid() else {
-            throw UserDataError(
-                "use",
-                path,
-                code: EPERM,
-                reason: "it belongs to user \(status.st_uid)",
-                remedy: "Give it and its directory to the user that runs this app (chown)"
-            )
+            let remedy = "Give it and its directory to the user that runs this app (chown)"
+            throw UserDataError("use", path, code: EPERM, reason: "it belongs to user \(status.st_uid)", remedy: remedy)
         }
         guard status.st_mode & 0o7777 != 0o700 else { return }
         guard fchmod(descriptor, 0o700) == 0 else { throw UserDataError("protect", path) }
